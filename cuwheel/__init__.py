@@ -1,0 +1,32 @@
+"""cuwheel: recipes that turn the source of GPU packages into CUDA wheels one can rebuild and trust.
+
+The names exported here are the declarations that a recipe is made of.
+"""
+
+from cuwheel.recipe import (
+    Archive,
+    CMake,
+    Framework,
+    Link,
+    Patch,
+    Recipe,
+    Sdist,
+    Setuptools,
+    Smoke,
+    TorchExtension,
+)
+
+__all__ = [
+    "Archive",
+    "CMake",
+    "Framework",
+    "Link",
+    "Patch",
+    "Recipe",
+    "Sdist",
+    "Setuptools",
+    "Smoke",
+    "TorchExtension",
+]
+
+__version__ = "0.1.0"

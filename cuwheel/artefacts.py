@@ -1,0 +1,174 @@
+"""What each stage leaves for the next: small frozen records that survive as JSON in the work folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003 - the records are rebuilt from these annotations
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toolchain:
+    """A CUDA home on disk.
+
+    Attributes:
+        home: holds `bin/nvcc`, `include`, `lib64`, `nvvm`.
+        version: full version of its nvcc.
+        provider: `pypi`, `conda` or `system`.
+        fingerprint: SHA-256 over the names and contents of its files, or of the lock.
+        pinned: whether a lock decided every file of it.
+    """
+
+    home: Path
+    version: str
+    provider: str
+    fingerprint: str
+    pinned: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """A Python environment with the build requirements.
+
+    Attributes:
+        python: its interpreter.
+        site_packages: where its packages are.
+        fingerprint: SHA-256 of the lock and the interpreter's identity.
+        base_python: the interpreter that it was made from.
+        base_version: full version of that, `3.12.1`.
+    """
+
+    python: Path
+    site_packages: Path
+    fingerprint: str
+    base_python: Path
+    base_version: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceTree:
+    """An unpacked source.
+
+    Attributes:
+        path: the folder with `pyproject.toml` or `setup.py`.
+        origin: the URL, or the path given with `--source`.
+        sha256: of the archive; of names and contents for a folder.
+        epoch: `SOURCE_DATE_EPOCH`, seconds since 1970, the newest time stamp in the source.
+        pinned: False for `--source`.
+        patches: name and SHA-256 of each patch applied so far.
+    """
+
+    path: Path
+    origin: str
+    sha256: str
+    epoch: int
+    pinned: bool
+    patches: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preflight:
+    """What the checks before the first compile learned.
+
+    Attributes:
+        host_compiler: path of the C++ compiler.
+        host_compiler_version: its own words, first line of `--version`.
+        jobs: how many compiles will run at once.
+        warnings: what is odd but doesn't stop the build.
+    """
+
+    host_compiler: Path
+    host_compiler_version: str
+    jobs: int
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltWheel:
+    """The wheel as the package's own build made it.
+
+    Attributes:
+        path: the file.
+        log: everything that the build printed.
+        peak_memory: bytes, the largest sum of resident memory over all its processes.
+        environment: the variables that the build saw.
+        private_paths: folders of this build, as they might leak into the binaries.
+        not_hermetic: what could not be shut off on this machine, one line each.
+    """
+
+    path: Path
+    log: Path
+    peak_memory: int
+    environment: tuple[tuple[str, str], ...]
+    private_paths: tuple[str, ...]
+    not_hermetic: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairedWheel:
+    """The wheel as it will be published.
+
+    Attributes:
+        path: the file.
+        sha256: of the file.
+        size: bytes.
+        platform_tag: e.g. `manylinux_2_34_x86_64`.
+        external: sonames that it takes from other wheels.
+        requires: the `Requires-Dist` lines that supply them.
+        tools: name and version of each program that changed it.
+    """
+
+    path: Path
+    sha256: str
+    size: int
+    platform_tag: str
+    external: tuple[str, ...]
+    requires: tuple[str, ...]
+    tools: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """A wheel that keeps its contract.
+
+    Attributes:
+        sha256: of the wheel that was read.
+        archs: compute capabilities of the machine code in it.
+        ptx_archs: compute capabilities of the PTX in it.
+        suppliers: file in the wheel, soname it needs, who supplies it.
+    """
+
+    sha256: str
+    archs: tuple[str, ...]
+    ptx_archs: tuple[str, ...]
+    suppliers: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Smoke:
+    """A wheel that works in a clean environment.
+
+    Attributes:
+        sha256: of the wheel that was installed.
+        imported: the modules that were imported.
+        libraries: soname and file of every CUDA or framework library that got loaded, relative to
+            site-packages.
+    """
+
+    sha256: str
+    imported: tuple[str, ...]
+    libraries: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """The wheel in `dist/`, with its provenance and its place in the index.
+
+    Attributes:
+        wheel: the file.
+        provenance: the in-toto statement beside it.
+        index: `dist/simple`.
+    """
+
+    wheel: Path
+    provenance: Path
+    index: Path

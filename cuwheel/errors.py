@@ -1,0 +1,350 @@
+"""Every way in which cuwheel gives up, each with what, why, how to fix it and where to read on.
+
+An error is raised where the fact is known and printed once, by `__main__`. The docstring of each
+class is its entry in TROUBLESHOOTING.md (`nox -s docs` writes it), so it speaks to the reader of
+that page; the arguments of one instance speak about one case.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+class CuwheelError(Exception):
+    """Something that cuwheel was asked to do can't be done.
+
+    Args:
+        what: the fact, one line, starting with the name of the thing that failed.
+        why: the cause, one or two sentences.
+        fix: what the reader can do next, as a command where there is one.
+
+    `exit_code` is what the process exits with; `anchor` is the heading in TROUBLESHOOTING.md.
+    """
+
+    exit_code: ClassVar[int] = 1
+    anchor: ClassVar[str] = ""
+
+    def __init__(self, what: str, *, why: str = "", fix: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.why = why
+        self.fix = fix
+
+    def __str__(self) -> str:
+        """The whole message as `__main__` prints it, without colour."""
+        lines = [f"error: {self.what}"]
+        lines += [f"  because  {self.why}"] if self.why else []
+        lines += [f"  to fix   {self.fix}"] if self.fix else []
+        lines += [f"  more     TROUBLESHOOTING.md#{self.anchor}"] if self.anchor else []
+        return "\n".join(lines)
+
+
+class UsageError(CuwheelError):
+    """An option, a session or a name on the command line isn't one that cuwheel knows.
+
+    The message names the nearest known one. `nox -l` lists every session,
+    `nox -s build-<recipe>-<toolkit> -- --help` every option.
+    """
+
+    exit_code = 2
+    anchor = "usage"
+
+
+class RecipeError(CuwheelError):
+    """A recipe is not well formed: a field is missing, contradicts another, or has an unknown value.
+
+    All faults of the recipe are listed together. The reference of every field is in
+    docs/reference/recipe.md.
+    """
+
+    exit_code = 3
+    anchor = "recipe"
+
+
+class UnsupportedArchError(CuwheelError):
+    """An architecture was asked for that this CUDA release can't compile for.
+
+    Each nvcc knows a fixed range of compute capabilities: new GPUs need a newer toolkit, and old
+    ones were dropped from newer toolkits. Take the arch out of `archs` (or `--arch`), or build
+    with a toolkit that knows it.
+    """
+
+    exit_code = 4
+    anchor = "unsupported-arch"
+
+
+class InterpreterNotFoundError(CuwheelError):
+    """The Python that the wheel is for is not on this machine.
+
+    The message lists every place that was looked at and what was found there. A pyenv shim on PATH
+    doesn't count when the version behind it is not installed. Install that Python, or give the
+    path of an interpreter: `-- --python /path/to/python3.12`.
+    """
+
+    exit_code = 5
+    anchor = "python-not-found"
+
+
+class LockError(CuwheelError):
+    """A lock file is missing, was edited by hand, or doesn't match its input.
+
+    Every package that cuwheel installs comes from a lock under `envs/`, with a hash.
+    `nox -s lock -- <name>` writes the lock again from its `.in` file; `nox -s lock-check` tells
+    which ones are stale.
+    """
+
+    exit_code = 10
+    anchor = "lock"
+
+
+class InstallError(CuwheelError):
+    """The locked packages of an environment or toolchain could not be installed.
+
+    The index may be out of reach, a file may no longer match its hash, or the cache may hold
+    nothing yet while `--offline` is set. The installer's own words stand in the log that the
+    message names.
+    """
+
+    exit_code = 11
+    anchor = "install"
+
+
+class ToolchainError(CuwheelError):
+    """The CUDA toolchain is incomplete, damaged, or not of the target's release.
+
+    A toolchain is checked each time it is used. A damaged one is set aside and made again; what is
+    left to report is a lock that mixes releases (nvcc, ptxas, crt and nvvm must be of one), a
+    toolkit on the machine that is not the asked release (`--toolchain system`), or a provider that
+    has no lock for this toolkit.
+    """
+
+    exit_code = 20
+    anchor = "toolchain"
+
+
+class DownloadError(CuwheelError):
+    """A file could not be downloaded.
+
+    The address didn't answer, answered with an error, or broke off too often. A partial file is
+    kept and the next run goes on from there. Without a network: put the file where the message
+    says, or give the source by hand with `-- --source FILE`.
+    """
+
+    exit_code = 30
+    anchor = "download"
+
+
+class HashMismatchError(CuwheelError):
+    """A downloaded file is not the file that the recipe pins.
+
+    Its SHA-256 differs from the one in the recipe. Either the file was changed at its address or on
+    the way, or the recipe's hash is wrong. The file is set aside (never used, never kept under
+    its real name) so that it can be looked at.
+    """
+
+    exit_code = 31
+    anchor = "hash-mismatch"
+
+
+class OversizedDownloadError(CuwheelError):
+    """A download is larger than the recipe allows.
+
+    The limit protects the disk and the cache from an address that sends something else. Raise
+    `max_size` in the recipe's source if the package really grew.
+    """
+
+    exit_code = 32
+    anchor = "oversized-download"
+
+
+class UnsafeArchiveError(CuwheelError):
+    """An archive tries to write outside the folder it is unpacked into, or can't be read.
+
+    Members with `..`, absolute names, links that lead outside, and device files are refused, and
+    nothing of the archive is kept. A real sdist holds none of these.
+    """
+
+    exit_code = 33
+    anchor = "unsafe-archive"
+
+
+class SourceError(CuwheelError):
+    """The source tree given with `--source` can't be used.
+
+    It has to be a folder with a `pyproject.toml` or `setup.py`, or an archive of one.
+    """
+
+    exit_code = 34
+    anchor = "source"
+
+
+class PatchError(CuwheelError):
+    """A patch of the recipe doesn't apply to the source, or has no effect.
+
+    Patches apply exactly: no fuzz, no offset. The message names the file and the hunk. When the
+    package's version moved, make the patch again from the new source; when upstream took the
+    change, remove the patch from the recipe.
+    """
+
+    exit_code = 40
+    anchor = "patch"
+
+
+class PreflightError(CuwheelError):
+    """Something on this machine doesn't fit the target, found before the first compile.
+
+    All problems are listed together, each with its cause and fix.
+    """
+
+    exit_code = 50
+    anchor = "preflight"
+
+
+class CommandFailedError(CuwheelError):
+    """A program that cuwheel ran ended with an error.
+
+    Args:
+        what: the fact, one line.
+        command: the program and its arguments as they were run.
+        status: its exit status; negative for a signal, as `subprocess` gives it.
+        log: the file that holds all of its output.
+        tail: the last lines of that output.
+
+    The message shows the command, the log file and the last 20 lines of it. The work folder is
+    kept: go there and run the command again by hand to look closer.
+    """
+
+    exit_code = 60
+    anchor = "command-failed"
+
+    def __init__(  # noqa: PLR0913 - each is one line of the message
+        self,
+        what: str,
+        *,
+        command: Iterable[str],
+        status: int,
+        log: Path | None,
+        tail: Iterable[str],
+        why: str = "",
+        fix: str = "",
+    ) -> None:
+        super().__init__(what, why=why or _explain_status(status), fix=fix)
+        self.command = tuple(command)
+        self.status = status
+        self.log = log
+        self.tail = tuple(tail)
+
+    def __str__(self) -> str:
+        """The message, then the command, the log's name and its last lines."""
+        lines = [super().__str__(), f"  command  {' '.join(self.command)}"]
+        lines += [f"  log      {self.log}"] if self.log else []
+        lines += [f"  last {len(self.tail)} lines:"] if self.tail else []
+        lines += [f"    {line}" for line in self.tail]
+        return "\n".join(lines)
+
+
+class BuildFailedError(CommandFailedError):
+    """The package's own build failed: the compiler, the linker or the build backend stopped.
+
+    The first error in the log is the one that counts; later ones often follow from it. `Killed` or
+    status 137 means that memory ran out: build with fewer jobs (`-- --jobs 1`).
+    """
+
+    exit_code = 61
+    anchor = "build-failed"
+
+
+class RepairError(CuwheelError):
+    """The built wheel could not be turned into one that is portable.
+
+    It holds no or several wheels, needs a library that neither the recipe's `link` nor the system
+    policy explains, or links a CUDA component that the recipe doesn't declare.
+    """
+
+    exit_code = 70
+    anchor = "repair"
+
+
+class AuditError(CuwheelError):
+    """The finished wheel breaks its contract, so it is not published.
+
+    Each breach names the file in the wheel and the rule: platform tag against glibc symbols,
+    unexplained or grafted libraries, paths of the build machine, archs that differ from the
+    target's, a wrong RECORD, size over budget.
+    """
+
+    exit_code = 80
+    anchor = "audit"
+
+
+class SmokeError(CuwheelError):
+    """The wheel installs but doesn't work in a clean environment.
+
+    An import failed, or a CUDA library was loaded from outside site-packages, which means that the
+    wheel only works on machines that have that library by chance.
+    """
+
+    exit_code = 90
+    anchor = "smoke"
+
+
+class WheelIndexError(CuwheelError):
+    """The package index in `dist/simple/` could not be written.
+
+    Two different files with one name, or a file in `dist/` that is not a valid wheel.
+    """
+
+    exit_code = 100
+    anchor = "index"
+
+
+class StageOrderError(CuwheelError):
+    """A single stage was asked for whose input is not there.
+
+    `--stage` runs one stage on what the stage before it left in the work folder. Run the earlier
+    stages first, or the whole build without `--stage`, with `--keep-work`.
+    """
+
+    exit_code = 110
+    anchor = "stage-order"
+
+
+class DiskFullError(CuwheelError):
+    """A disk ran full.
+
+    The message names the folder. Nothing half-made is left under a final name. `CUWHEEL_CACHE`,
+    `--work` and `TMPDIR` move the cache, the work folder and temporary files to another disk.
+    """
+
+    exit_code = 120
+    anchor = "disk-full"
+
+
+def suggest(asked: str, known: Iterable[str]) -> str:
+    """Say which known name was probably meant.
+
+    Args:
+        asked: the unknown name.
+        known: every name that would have been right.
+
+    Returns:
+        `did you mean "x"?`, or the list of what is known where nothing is near.
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(asked, names, n=1, cutoff=0.6)
+    if near:
+        return f'did you mean "{near[0]}"?'
+    return f"known are: {', '.join(names)}" if names else "none are known here"
+
+
+def _explain_status(status: int) -> str:
+    if status in {-9, 137}:
+        return "it was killed (SIGKILL), most often because the memory ran out"
+    if status < 0:
+        return f"it was ended by signal {-status}"
+    return f"it ended with status {status}"

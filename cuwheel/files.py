@@ -1,0 +1,191 @@
+"""Files and folders that are either whole or not there: hashes, atomic writes, locks between processes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import filelock
+
+from cuwheel.errors import DiskFullError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+_CHUNK = 1 << 20  # bytes
+_HASH_THREADS = 4  # hashlib lets go of the interpreter lock, so threads help
+
+
+def sha256_of_file(path: Path) -> str:
+    """SHA-256 of a file's content, 64 hexadecimal digits.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def list_tree(folder: Path) -> list[Path]:
+    """Every file and link below a folder, relative to it, sorted; folders themselves are left out."""
+    found = []
+    for base, names, files in os.walk(folder):
+        links = [name for name in names if (Path(base) / name).is_symlink()]
+        found += [(Path(base) / name).relative_to(folder) for name in files + links]
+    return sorted(found)
+
+
+def sha256_of_tree(folder: Path, *, skip: Callable[[Path], bool] = lambda _: False) -> str:
+    """SHA-256 over the names, link targets, execute bits and contents of everything in a folder.
+
+    Args:
+        folder: the tree.
+        skip: given a relative path, tells that it doesn't count.
+
+    Raises:
+        OSError: something can't be read.
+    """
+    names = [name for name in list_tree(folder) if not skip(name)]
+    with ThreadPoolExecutor(_HASH_THREADS) as pool:
+        entries = pool.map(lambda name: _describe(folder, name), names)
+        return hashlib.sha256("\n".join(entries).encode()).hexdigest()
+
+
+def _describe(folder: Path, name: Path) -> str:
+    path = folder / name
+    if path.is_symlink():
+        return f"link {path.readlink()} {name}"
+    executable = "x" if path.stat().st_mode & 0o100 else "-"
+    return f"{sha256_of_file(path)} {executable} {name}"
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that a reader, or a crash, sees the old content or the new, never a part.
+
+    Raises:
+        OSError: the folder can't be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def new_folder(final: Path) -> Iterator[Path]:
+    """Make a folder aside and give it its name only when it is complete.
+
+    What stood under the name before is replaced. When the block raises, nothing is left.
+
+    Args:
+        final: the name it gets.
+
+    Yields:
+        The folder to fill, beside `final`.
+    """
+    final.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(dir=final.parent, prefix=f".{final.name}."))
+    try:
+        aside.chmod(0o755)
+        yield aside
+        remove_tree(final)
+        aside.rename(final)
+    except BaseException:
+        remove_tree(aside)
+        raise
+
+
+def remove_leftovers(final: Path) -> None:
+    """Remove what a killed `new_folder(final)` left beside it; the caller holds the name's lock."""
+    for path in final.parent.glob(f".{final.name}.*"):
+        if path.is_dir():
+            remove_tree(path)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder with all that is in it, read-only parts too; nothing there is fine."""
+
+    def unlock(function: Callable[..., object], path: str, _: object) -> None:
+        # A folder without its write bit refuses to give up its files.
+        for entry in (Path(path).parent, Path(path)):
+            with contextlib.suppress(OSError):
+                entry.chmod(0o700)
+        with contextlib.suppress(FileNotFoundError):
+            function(path)
+
+    if folder.is_symlink() or folder.is_file():
+        folder.unlink()
+    elif folder.exists():
+        shutil.rmtree(folder, onerror=unlock)
+
+
+@contextlib.contextmanager
+def lock(path: Path, *, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold a lock between processes; it ends with the process, however that ends.
+
+    Args:
+        path: the lock file; it stays, since removing it would race.
+        on_wait: called once when another process holds it, before waiting for as long as it takes.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    held = filelock.FileLock(path)
+    try:
+        held.acquire(timeout=0)
+    except filelock.Timeout:
+        on_wait()
+        held.acquire()
+    try:
+        yield
+    finally:
+        held.release()
+
+
+@contextlib.contextmanager
+def naming_full_disk(folder: Path) -> Iterator[None]:
+    """Turn "no space left on device" into an error that names the folder and the ways out.
+
+    Raises:
+        DiskFullError: the block met ENOSPC or EDQUOT.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        raise disk_full(folder) from error
+
+
+def disk_full(folder: Path) -> DiskFullError:
+    """The error for a full disk under `folder`."""
+    return DiskFullError(
+        f"no space left on the disk of {folder}",
+        why=f"{_free_mib(folder)} MiB are free there",
+        fix="free some space, or move the work to another disk with CUWHEEL_CACHE, "
+        "`-- --work DIR` or TMPDIR",
+    )
+
+
+def _free_mib(folder: Path) -> int:
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return shutil.disk_usage(nearest).free >> 20
+
+
+def says_disk_full(lines: Iterable[str]) -> bool:
+    """Whether a program's output says that a disk ran full, in the C library's or uv's words."""
+    return any("No space left on device" in line or "os error 28" in line for line in lines)

@@ -1,0 +1,217 @@
+"""The one runner for every program that cuwheel starts; the only module that imports `subprocess`."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import psutil
+
+from cuwheel.errors import CommandFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+_TAIL = 20  # lines of a failed command's output that the error shows
+_SAMPLE = 0.2  # seconds between two looks at the memory
+_GRACE = 5.0  # seconds that a process group gets between SIGTERM and SIGKILL
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """A program that has ended.
+
+    Attributes:
+        status: exit status; negative for a signal.
+        output: standard output and error together; only the last lines where a log was given.
+        duration: seconds.
+        peak_memory: bytes, the largest sum of resident memory over it and its children, sampled.
+    """
+
+    status: int
+    output: str
+    duration: float
+    peak_memory: int
+
+
+def run(  # noqa: PLR0913 - one runner, every caller names what it needs
+    command: Sequence[str | Path],
+    *,
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    log: Path | None = None,
+    on_line: Callable[[str, int], None] | None = None,
+    check: bool = True,
+    error: type[CommandFailedError] = CommandFailedError,
+    what: str = "",
+    fix: str = "",
+    timeout: float | None = None,
+) -> Finished:
+    """Run a program to its end, in a process group of its own.
+
+    Whatever ends this call (success, failure, Ctrl-C, an exception) ends the whole group.
+
+    Args:
+        command: program and arguments.
+        env: all of its environment; nothing is inherited.
+        cwd: where it runs.
+        log: file that gets every line of its output; without it the output is returned.
+        on_line: called with each line and the bytes of memory in use, as it comes.
+        check: raise when the status is not 0.
+        error: the class to raise then.
+        what: the fact for that error; by default the program's name and its status.
+        fix: the way out for that error.
+        timeout: seconds after which it is ended, with status -9.
+
+    Raises:
+        CommandFailedError: (or `error`) the program can't be started, or failed and `check` is set.
+    """
+    words = [str(word) for word in command]
+    started = time.monotonic()
+    try:
+        child = subprocess.Popen(  # noqa: S603 - the runner
+            words,
+            env=dict(env),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as problem:
+        raise error(
+            what or f"{words[0]} can't be started",
+            command=words,
+            status=127,
+            log=None,
+            tail=(),
+            why=str(problem),
+            fix=fix,
+        ) from problem
+    tail: collections.deque[str] = collections.deque(maxlen=_TAIL if log else None)
+    with _ended(child), _watched(child.pid, timeout) as memory:
+        _drain(child, log, tail, lambda line: on_line(line, memory.now) if on_line else None)
+        status = child.wait()
+    finished = Finished(
+        status=status,
+        output="".join(tail),
+        duration=time.monotonic() - started,
+        peak_memory=memory.peak,
+    )
+    if check and status:
+        last = [line.rstrip("\n") for line in tail][-_TAIL:]
+        summary = what or f"{os.path.basename(words[0])} failed"  # noqa: PTH119
+        raise error(summary, command=words, status=status, log=log, tail=last, fix=fix)
+    return finished
+
+
+def _drain(
+    child: subprocess.Popen[bytes],
+    log: Path | None,
+    tail: collections.deque[str],
+    on_line: Callable[[str], None],
+) -> None:
+    if child.stdout is None:  # pragma: no cover - it was asked for as a pipe
+        return
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(log.open("ab")) if log else None
+        for raw in child.stdout:
+            if file:
+                file.write(raw)
+                file.flush()
+            line = raw.decode("utf-8", "replace")
+            tail.append(line)
+            on_line(line.rstrip("\n"))
+
+
+@contextlib.contextmanager
+def _ended(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """See to it that nothing of the child's group outlives the block."""
+    try:
+        yield
+    finally:
+        for sent in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, sent)
+                if child.poll() is None:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        child.wait(_GRACE)
+        if child.stdout:
+            child.stdout.close()
+
+
+class _Memory:
+    """Resident memory of a process and all its descendants, in bytes."""
+
+    def __init__(self, pid: int) -> None:
+        self.now = 0
+        self.peak = 0
+        self._root = pid
+
+    def sample(self) -> None:
+        total = 0
+        with contextlib.suppress(psutil.Error):
+            root = psutil.Process(self._root)
+            for process in (root, *root.children(recursive=True)):
+                with contextlib.suppress(psutil.Error):
+                    total += process.memory_info().rss
+        self.now = total
+        self.peak = max(self.peak, total)
+
+
+@contextlib.contextmanager
+def _watched(pid: int, timeout: float | None) -> Iterator[_Memory]:
+    memory = _Memory(pid)
+    stop = threading.Event()
+    deadline = None if timeout is None else time.monotonic() + timeout
+
+    def watch() -> None:
+        while not stop.wait(_SAMPLE):
+            memory.sample()
+            if deadline and time.monotonic() > deadline:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield memory
+    finally:
+        stop.set()
+        thread.join()
+
+
+def which(name: str, path: str) -> str | None:
+    """The file that `name` is on a search path, links not followed; None if there is none."""
+    return shutil.which(name, path=path)
+
+
+@functools.cache
+def isolation() -> tuple[str, ...]:
+    """The command prefix that runs a program without network, and that dies with its starter.
+
+    Tried here, strongest first: a network and a process namespace of one's own (`unshare`). Empty
+    where the system refuses them, as many containers do.
+    """
+    spaces = ("--net", "--pid", "--fork", "--kill-child", "--mount-proc")
+    for user in ((), ("--user", "--map-current-user")):
+        prefix = (*_dying_with_parent(), "unshare", *user, *spaces)
+        with contextlib.suppress(CommandFailedError):
+            run([*prefix, "true"], env={"PATH": os.defpath})
+            return prefix
+    return ()
+
+
+def _dying_with_parent() -> tuple[str, ...]:
+    """A `kill -9` of cuwheel can't be caught, so the kernel is asked to pass it on."""
+    return ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv", path=os.defpath) else ()

@@ -1,0 +1,217 @@
+"""The declarations that a recipe is made of. Data only: standard library, no behaviour.
+
+A recipe is one module in `recipes/` that holds `RECIPE = Recipe(...)` and nothing else. Texts in
+`env`, `define` and `config_settings` may hold these placeholders, filled in for each target:
+
+- `{archs}`: `80;90`, as CMake wants it;
+- `{torch_archs}`: `8.0;9.0`, as PyTorch's `TORCH_CUDA_ARCH_LIST` wants it;
+- `{gencode}`: `-gencode arch=compute_80,code=sm_80 …`, as nvcc wants it;
+- `{jobs}`: how many compiles may run at once;
+- `{toolkit}` and `{toolkit_tag}`: `13.0` and `130`;
+- `{cuda_home}`: the toolchain's folder;
+- `{version}`: the recipe's version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sdist:
+    """A source distribution from the package index that pip is configured for.
+
+    Attributes:
+        project: the project's name on the index.
+        version: the release.
+        sha256: of the `.tar.gz`, 64 hexadecimal digits.
+        max_size: bytes; a larger download is refused.
+    """
+
+    project: str
+    version: str
+    sha256: str
+    max_size: int = 512 * MIB
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archive:
+    """A source archive from upstream's own address.
+
+    Attributes:
+        url: http(s) or file.
+        sha256: of the archive, 64 hexadecimal digits.
+        max_size: bytes; a larger download is refused.
+    """
+
+    url: str
+    sha256: str
+    max_size: int = 512 * MIB
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patch:
+    """One file of `patches/<recipe>/`.
+
+    Attributes:
+        file: its name, `0001-<what-it-does>.patch`.
+        why: the reason, one line.
+    """
+
+    file: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Framework:
+    """A Python package whose C++ interface the wheel is compiled against.
+
+    Attributes:
+        name: its distribution name, e.g. `torch`.
+        version: the release that the recipe's lock holds, e.g. `2.11.0`.
+    """
+
+    name: str
+    version: str
+
+
+class Link:
+    """The shared libraries that the wheel uses and doesn't contain.
+
+    Args:
+        components: names from `cuwheel.toolkits.COMPONENTS` (`cudart`, `cublas`, `torch`, …).
+    """
+
+    def __init__(self, *components: str) -> None:
+        self.components = components
+
+    def __eq__(self, other: object) -> bool:
+        """Two are equal when they name the same components in the same order."""
+        return isinstance(other, Link) and self.components == other.components
+
+    def __hash__(self) -> int:
+        """By its components."""
+        return hash(self.components)
+
+    def __repr__(self) -> str:
+        """As it is written in a recipe; part of the build's key, so it has to be stable."""
+        return f"Link({', '.join(map(repr, self.components))})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Smoke:
+    """What a working installation can do without a GPU.
+
+    Attributes:
+        imports: modules to import.
+        call: an expression to evaluate after `import` of the first module, e.g. `pkg.add(1, 2)`.
+        expect: `repr()` of the value that `call` has to give.
+    """
+
+    imports: tuple[str, ...]
+    call: str = ""
+    expect: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchExtension:
+    """A setuptools build with PyTorch's `BuildExtension`.
+
+    The engine sets what PyTorch itself reads: `TORCH_CUDA_ARCH_LIST`, `MAX_JOBS`, `CUDA_HOME`.
+
+    Attributes:
+        env: more variables for the package's own setup.py.
+    """
+
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setuptools:
+    """A setuptools build that calls nvcc itself.
+
+    Attributes:
+        env: variables for the package's setup.py, with placeholders.
+    """
+
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CMake:
+    """A scikit-build-core build.
+
+    The engine sets `CMAKE_CUDA_ARCHITECTURES`, the compilers, the generator (Ninja) and the jobs.
+
+    Attributes:
+        define: CMake cache variables, with placeholders.
+        env: more variables, with placeholders.
+    """
+
+    define: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+Source = Sdist | Archive
+Build = TorchExtension | Setuptools | CMake
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How one package becomes CUDA wheels.
+
+    Attributes:
+        name: the recipe's name in sessions: lower case, words joined by `-`.
+        version: upstream's release.
+        license: SPDX expression of the package's own licence.
+        homepage: upstream's page, for the reader.
+        source: where the source comes from.
+        toolkits: CUDA releases to build with, e.g. `("13.0",)`.
+        archs: compute capabilities without dot, e.g. `("80", "90")`.
+        ptx: `last` embeds PTX of the last arch too, so that newer GPUs can run it; `none` doesn't.
+        python: `each`: one wheel for each Python (uses the C API); `any`: one wheel serves all.
+        requires_python: the Pythons that the recipe's lock is solved for, e.g. `>=3.10`.
+        framework: what the wheel is compiled against, if anything.
+        patches: applied in this order.
+        build: the build system and what to tell it.
+        link: external libraries.
+        system: Debian packages that the build needs from the machine, beside the compiler.
+        memory_per_job: bytes that one compile takes at its peak; `--jobs auto` divides by it.
+        disk: bytes of work folder that a build takes.
+        max_wheel_size: bytes; a larger wheel is not published.
+        smoke: how to see that the wheel works.
+        maintainers: who looks after the recipe.
+    """
+
+    name: str
+    version: str
+    license: str
+    homepage: str
+    source: Source
+    toolkits: tuple[str, ...]
+    archs: tuple[str, ...]
+    build: Build
+    link: Link
+    smoke: Smoke
+    maintainers: tuple[str, ...]
+    requires_python: str = ">=3.10"
+    ptx: Literal["none", "last"] = "none"
+    python: Literal["each", "any"] = "each"
+    framework: Framework | None = None
+    patches: tuple[Patch, ...] = ()
+    system: tuple[str, ...] = ()
+    memory_per_job: int = 2 * GIB
+    disk: int = 2 * GIB
+    max_wheel_size: int = 100 * MIB
+
+    @property
+    def folder(self) -> str:
+        """Name of the recipe's module, lock and patch folder: `causal_conv1d`."""
+        return self.name.replace("-", "_")

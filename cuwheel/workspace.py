@@ -1,0 +1,105 @@
+"""Where a build reads and writes, and the settings that don't change what it makes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import types
+import typing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import platformdirs
+
+from cuwheel.errors import StageOrderError
+from cuwheel.files import write_atomically
+
+if TYPE_CHECKING:
+    from cuwheel.console import Console
+
+Artefact = TypeVar("Artefact")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workspace:
+    """The folders of one target's build, and how it is run.
+
+    Attributes:
+        cache: shared between all builds of this user: toolchains, environments, downloads.
+        work: this target's own folder; a new build empties it.
+        dist: where finished wheels go.
+        console: speaks to the person.
+        offline: nothing may be downloaded.
+        jobs: how many compiles at once; None: from cores and memory.
+        reuse: False for `--no-cache`: downloads stay, everything that was made is made again.
+    """
+
+    cache: Path
+    work: Path
+    dist: Path
+    console: Console
+    offline: bool = False
+    jobs: int | None = None
+    reuse: bool = True
+
+    def folder(self, name: str) -> Path:
+        """A folder of the work folder; made if it isn't there."""
+        path = self.work / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def log(self, stage: str) -> Path:
+        """The log file of a stage."""
+        return self.folder("logs") / f"{stage}.log"
+
+    def save(self, stage: str, artefact: object) -> None:
+        """Keep what a stage made, for the stages after it and for a later run."""
+        content = json.dumps(dataclasses.asdict(artefact), default=str, indent=2)  # type: ignore[call-overload]
+        write_atomically(self.work / "stages" / f"{stage}.json", content + "\n")
+
+    def load(self, stage: str, kind: type[Artefact]) -> Artefact:
+        """What a stage made.
+
+        Raises:
+            StageOrderError: it hasn't run in this work folder.
+        """
+        path = self.work / "stages" / f"{stage}.json"
+        try:
+            content = json.loads(path.read_text())
+        except FileNotFoundError:
+            raise StageOrderError(
+                f"the stage {stage} has left nothing in {self.work}",
+                why="this stage works on what that one makes",
+                fix="run the whole build with --keep-work first, or that stage with --stage",
+            ) from None
+        return _rebuild(kind, content)
+
+
+def default_cache() -> Path:
+    """`CUWHEEL_CACHE`, else the platform's cache folder."""
+    return Path(
+        os.environ.get("CUWHEEL_CACHE") or platformdirs.user_cache_dir("cuwheel")
+    ).absolute()
+
+
+def _rebuild(kind: type[Artefact], content: dict[str, Any]) -> Artefact:
+    hints = typing.get_type_hints(kind)
+    return kind(**{name: _convert(hints[name], value) for name, value in content.items()})
+
+
+def _convert(kind: Any, value: Any) -> Any:  # noqa: ANN401 - JSON in, any field type out
+    """Give a JSON value back the type of a record's field: paths, tuples and their nesting."""
+    if value is None:
+        return None
+    if kind is Path:
+        return Path(value)
+    arguments = typing.get_args(kind)
+    if typing.get_origin(kind) is tuple:
+        if len(arguments) == 2 and arguments[1] is Ellipsis:  # noqa: PLR2004 - tuple[X, ...]
+            return tuple(_convert(arguments[0], item) for item in value)
+        return tuple(_convert(kind_, item) for kind_, item in zip(arguments, value, strict=True))
+    if isinstance(kind, types.UnionType):
+        return _convert(arguments[0], value)
+    return value
