@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
+import sys
 import types
 import typing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import platformdirs
 
 from cuwheel.errors import StageOrderError
 from cuwheel.files import write_atomically
@@ -34,6 +32,7 @@ class Workspace:
         offline: nothing may be downloaded.
         jobs: how many compiles at once; None: from cores and memory.
         reuse: False for `--no-cache`: downloads stay, everything that was made is made again.
+        python: what `--python` asked for, a release or a path.
     """
 
     cache: Path
@@ -43,6 +42,7 @@ class Workspace:
     offline: bool = False
     jobs: int | None = None
     reuse: bool = True
+    python: str = sys.executable
 
     def folder(self, name: str) -> Path:
         """A folder of the work folder; made if it isn't there."""
@@ -59,6 +59,10 @@ class Workspace:
         content = json.dumps(dataclasses.asdict(artefact), default=str, indent=2)  # type: ignore[call-overload]
         write_atomically(self.work / "stages" / f"{stage}.json", content + "\n")
 
+    def has(self, stage: str) -> bool:
+        """Whether a stage has run to its end in this work folder."""
+        return (self.work / "stages" / f"{stage}.json").is_file()
+
     def load(self, stage: str, kind: type[Artefact]) -> Artefact:
         """What a stage made.
 
@@ -74,17 +78,11 @@ class Workspace:
                 why="this stage works on what that one makes",
                 fix="run the whole build with --keep-work first, or that stage with --stage",
             ) from None
-        return _rebuild(kind, content)
+        return rebuild(kind, content)
 
 
-def default_cache() -> Path:
-    """`CUWHEEL_CACHE`, else the platform's cache folder."""
-    return Path(
-        os.environ.get("CUWHEEL_CACHE") or platformdirs.user_cache_dir("cuwheel")
-    ).absolute()
-
-
-def _rebuild(kind: type[Artefact], content: dict[str, Any]) -> Artefact:
+def rebuild(kind: type[Artefact], content: dict[str, Any]) -> Artefact:
+    """A record again from what JSON made of it: its paths and tuples are restored."""
     hints = typing.get_type_hints(kind)
     return kind(**{name: _convert(hints[name], value) for name, value in content.items()})
 

@@ -1,0 +1,210 @@
+"""What can be built: the recipes of the project folders, and the nox sessions they give."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import CuwheelError, RecipeError, UsageError, suggest
+from cuwheel.recipe import Recipe
+from cuwheel.toolkits import TOOLKITS, check_archs, component_by_name, toolkit_by_release
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One module of a `recipes/` folder.
+
+    Attributes:
+        root: the project folder it belongs to.
+        name: the recipe's name, or the module's where it can't be loaded.
+        recipe: None where the module can't be loaded.
+        fault: why not.
+    """
+
+    root: Path
+    name: str
+    recipe: Recipe | None
+    fault: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """A nox session made from a recipe or a toolkit.
+
+    Attributes:
+        name: `<verb>-<recipe>-<toolkit tag>`.
+        summary: the line that `nox -l` shows.
+        command: what the engine is asked to do.
+    """
+
+    name: str
+    summary: str
+    command: tuple[str, ...]
+
+
+def load_catalogue(roots: Iterable[Path]) -> tuple[Entry, ...]:
+    """Load every recipe of these project folders; the first of two with one name counts.
+
+    A module that can't be loaded becomes an entry with its fault: it must not break the others.
+    """
+    found: dict[str, Entry] = {}
+    for root in roots:
+        for path in sorted((root / "recipes").glob("*.py")):
+            entry = _load(root, path)
+            found.setdefault(entry.name, entry)
+    return tuple(found[name] for name in sorted(found))
+
+
+def sessions_of(entries: Iterable[Entry]) -> tuple[Session, ...]:
+    """The sessions that recipes and toolkits give, in the order in which `nox -l` shows them."""
+    made = []
+    for entry in entries:
+        made += _broken(entry) if entry.recipe is None else _sessions_of_recipe(entry.recipe)
+    for toolkit in TOOLKITS:
+        made.append(
+            Session(
+                name=f"toolchain-{toolkit.tag}",
+                summary=f"Make the CUDA {toolkit.release} toolchain and say where it is.",
+                command=("toolchain", toolkit.tag),
+            )
+        )
+    return tuple(made)
+
+
+def find_recipe(name: str, entries: Iterable[Entry]) -> Entry:
+    """Find a recipe by name.
+
+    Raises:
+        UsageError: there is none; the message names the nearest.
+        RecipeError: its module can't be loaded.
+    """
+    known = {entry.name: entry for entry in entries}
+    entry = known.get(name) or known.get(name.replace("_", "-"))
+    if entry is None:
+        raise UsageError(
+            f'no recipe is called "{name}"',
+            why=suggest(name, known),
+            fix="`nox -l` lists them; CONTRIBUTING.md shows how to add one",
+        )
+    if entry.recipe is None:
+        raise RecipeError(
+            f"{entry.name}: its module can't be loaded",
+            why=entry.fault,
+            fix=f"correct recipes/{entry.name}.py",
+        )
+    return entry
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Check a recipe against the engine's tables, all fields together.
+
+    Raises:
+        RecipeError: with every fault found.
+    """
+    faults = [*_faults_of_names(recipe), *_faults_of_tables(recipe)]
+    if faults:
+        raise RecipeError(
+            f"{recipe.name}: the recipe has {len(faults)} fault{'s'[: len(faults) > 1]}",
+            why="; ".join(faults),
+            fix=f"correct recipes/{recipe.folder}.py",
+        )
+
+
+def asked_sessions(arguments: Iterable[str]) -> tuple[str, ...]:
+    """The session names on nox's command line (`-s a b`, `--session=a`), those behind `--` left out."""
+    found, listening = [], False
+    for argument in arguments:
+        if argument == "--":
+            break
+        if argument.startswith("-"):
+            flag, _, value = argument.partition("=")
+            listening = flag in {"-s", "-e", "--session", "--sessions"}
+            found += [value] if listening and value else []
+        elif listening:
+            found.append(argument)
+    return tuple(found)
+
+
+def suggest_sessions(asked: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
+    """One line for each asked session that doesn't exist, with the nearest that does."""
+    names = set(known)
+    lost = [name for name in asked if name not in names]
+    return tuple(f'no session is called "{name}": {suggest(name, names)}' for name in lost)
+
+
+def _load(root: Path, path: Path) -> Entry:
+    spec = importlib.util.spec_from_file_location(f"cuwheel_recipe_{path.stem}", path)
+    try:
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{path} is no module")  # noqa: TRY301 - one place reports
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+        recipe = module.RECIPE
+        if not isinstance(recipe, Recipe):
+            raise TypeError("RECIPE is not a Recipe(...)")  # noqa: TRY301
+    except Exception as problem:  # noqa: BLE001 - whatever a recipe does wrong, it is its fault
+        fault = f"{type(problem).__name__}: {problem}"
+        return Entry(root=root, name=path.stem, recipe=None, fault=fault)
+    return Entry(root=root, name=recipe.name, recipe=recipe)
+
+
+def _sessions_of_recipe(recipe: Recipe) -> list[Session]:
+    made = []
+    for release in recipe.toolkits:
+        tag = release.replace(".", "")
+        label = f"{recipe.name} {recipe.version}"
+        made += [
+            Session(
+                name=f"build-{recipe.name}-{tag}",
+                summary=f"Build the wheel of {label} for CUDA {release}.",
+                command=("build", recipe.name, tag),
+            ),
+            Session(
+                name=f"smoke-{recipe.name}-{tag}",
+                summary=f"Install and import the built {label} for CUDA {release}.",
+                command=("build", recipe.name, tag, "--stage", "smoke"),
+            ),
+        ]
+    return made
+
+
+def _broken(entry: Entry) -> list[Session]:
+    return [
+        Session(
+            name=f"build-{entry.name}",
+            summary=f"BROKEN recipe: {entry.fault}",
+            command=("build", entry.name, "?"),
+        )
+    ]
+
+
+def _faults_of_names(recipe: Recipe) -> list[str]:
+    faults = []
+    if recipe.name != recipe.name.lower() or "_" in recipe.name:
+        faults.append(f'name "{recipe.name}" has to be lower case with "-" between words')
+    if len(recipe.source.sha256) != 64:  # noqa: PLR2004 - hexadecimal digits of a SHA-256
+        faults.append("source.sha256 has to have 64 hexadecimal digits")
+    empty = [name for name in ("toolkits", "archs", "maintainers") if not getattr(recipe, name)]
+    return faults + [f"{name} is empty" for name in empty]
+
+
+def _faults_of_tables(recipe: Recipe) -> list[str]:
+    faults = []
+    checks = [lambda name=name: component_by_name(name) for name in recipe.link.components]
+    checks += [
+        lambda release=release: check_archs(recipe.name, toolkit_by_release(release), recipe.archs)
+        for release in recipe.toolkits
+    ]
+    for check in checks:
+        try:
+            check()
+        except CuwheelError as error:
+            faults.append(f"{error.what} ({error.why})")
+    return faults

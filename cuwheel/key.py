@@ -1,0 +1,129 @@
+"""The rebuild key: everything that decides what a wheel holds, by name, so that a rebuild can be explained."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import TYPE_CHECKING
+
+from cuwheel import __version__
+from cuwheel.compilers import find_host_compilers
+from cuwheel.errors import CommandFailedError, InterpreterNotFoundError
+from cuwheel.files import sha256_of_file, sha256_of_tree
+from cuwheel.paths import ROOT, find_lock, project_roots
+from cuwheel.process import isolation, run
+from cuwheel.pythons import find_python
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from cuwheel.target import Target
+    from cuwheel.workspace import Workspace
+
+_ABSENT = "absent"
+
+
+def key_of(target: Target, space: Workspace) -> dict[str, str]:
+    """Each thing that decides the wheel's content, with its digest or value, in a stable order.
+
+    What is missing on this machine stands as `absent`: preflight is what complains.
+    """
+    parts = {
+        "target": target.id,
+        "archs": " ".join(target.archs),
+        **_of_recipe(target),
+        **_of_locks(target),
+        **_of_machine(target, space),
+        "engine": f"{__version__} {_engine_digest()}",
+    }
+    return dict(sorted(parts.items()))
+
+
+def changes(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[str, ...]:
+    """What differs between two keys, one line each; empty when they are equal."""
+    names = sorted({*old, *new})
+    return tuple(
+        f"{name}: {_short(old.get(name, _ABSENT))} -> {_short(new.get(name, _ABSENT))}"
+        for name in names
+        if old.get(name) != new.get(name)
+    )
+
+
+def digest_of(key: Mapping[str, str]) -> str:
+    """SHA-256 over a key."""
+    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+
+
+def _of_recipe(target: Target) -> dict[str, str]:
+    recipe = target.recipe
+    fields = {
+        f"recipe.{name}": repr(getattr(recipe, name)) for name in recipe.__dataclass_fields__
+    }
+    patches = {
+        f"patch {patch.file}": _digest(target.patch_folder / patch.file)
+        for patch in recipe.patches
+    }
+    override = target.source_override
+    if override is None:
+        source = recipe.source.sha256
+    else:
+        digest = sha256_of_tree(override) if override.is_dir() else _digest(override)
+        source = f"{override} {digest}"
+    return {**fields, **patches, "source": source}
+
+
+def _of_locks(target: Target) -> dict[str, str]:
+    found = {"lock build": _digest(target.lock), "lock engine": _digest(ROOT / "envs/engine.lock")}
+    name = f"cuda{target.toolkit.tag}/pypi.lock"
+    lock = find_lock(name, project_roots()) if target.provider == "pypi" else None
+    return {**found, "lock toolchain": _digest(lock) if lock else target.provider}
+
+
+def _of_machine(target: Target, space: Workspace) -> dict[str, str]:
+    compilers = find_host_compilers(os.environ, target.toolkit.max_gcc)
+    fitting = [found for found in compilers if found.major <= target.toolkit.max_gcc]
+    parts = {
+        "python": _python(space),
+        "host compiler": fitting[0].banner if fitting else _ABSENT,
+        "linker": _banner("ld"),
+        "strip": _banner("strip"),
+        "network shut off": str(bool(isolation())),
+    }
+    if target.provider == "system":
+        parts["system toolkit"] = os.environ.get("CUDA_HOME", "")
+    return parts
+
+
+def _python(space: Workspace) -> str:
+    try:
+        python = find_python(space.python, os.environ)
+    except InterpreterNotFoundError:
+        return _ABSENT
+    return f"{python.version} {python.abi} {python.path}"
+
+
+def _engine_digest() -> str:
+    """The engine's own code: a change in any of it may change the wheel."""
+    return sha256_of_tree(ROOT / "cuwheel", skip=lambda name: name.suffix != ".py")
+
+
+def _banner(program: str) -> str:
+    try:
+        said = run([program, "--version"], env={"PATH": os.defpath, "LC_ALL": "C"}).output
+    except CommandFailedError:
+        return _ABSENT
+    return said.splitlines()[0]
+
+
+def _digest(path: Path) -> str:
+    try:
+        return sha256_of_file(path)
+    except OSError:
+        return _ABSENT
+
+
+def _short(value: str) -> str:
+    is_digest = len(value) == 64 and value.isalnum()  # noqa: PLR2004 - SHA-256 in hexadecimal
+    return value[:12] if is_digest else value

@@ -1,0 +1,123 @@
+"""Lock files: pip's requirements format, every package pinned and hashed, with a header that ties
+the file to its input.
+"""  # noqa: D205 - one sentence
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_INCLUDE = re.compile(r"^-r\s+(\S+)$", re.MULTILINE)
+_FIELD = re.compile(r"^# (input|content) +sha256:([0-9a-f]{64})$", re.MULTILINE)
+_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pin:
+    """One package of a lock.
+
+    Attributes:
+        requirement: `name==version`, with its marker if it has one.
+        hashes: SHA-256 of every file that may be installed for it.
+    """
+
+    requirement: Requirement
+    hashes: tuple[str, ...]
+
+    @property
+    def version(self) -> str:
+        """The one version that is allowed."""
+        return next(iter(self.requirement.specifier)).version
+
+
+def read_input(source: Path, replace: str = "") -> str:
+    """An input with its `-r` includes put in and comments taken out.
+
+    Args:
+        source: the `.in` file.
+        replace: a requirement (`torch==2.12.0`) that takes the place of the line for that package.
+    """
+    text = _INCLUDE.sub(lambda found: read_input(source.parent / found[1]), source.read_text())
+    lines = [line.split("#")[0].strip() for line in text.splitlines()]
+    kept = [line for line in lines if line]
+    if replace:
+        name = Requirement(replace).name
+        kept = [line for line in kept if Requirement(line).name != name] + [replace]
+    return "\n".join(sorted(kept)) + "\n"
+
+
+def render(body: str, *, wanted: str, command: str, cooldown: str) -> str:
+    """A lock file's whole text.
+
+    Args:
+        body: what the resolver wrote.
+        wanted: the input, as `read_input` gives it.
+        command: what writes this file again.
+        cooldown: nothing uploaded after this time was considered, ISO 8601.
+    """
+    content = "\n".join(line for line in body.splitlines() if not line.startswith("#")) + "\n"
+    return (
+        f"# Written by `{command}`; don't edit.\n"
+        f"# input    sha256:{_digest(wanted)}\n"
+        f"# content  sha256:{_digest(content)}\n"
+        f"# uploaded before {cooldown}\n{content}"
+    )
+
+
+def faults_of_lock(lock: Path, wanted: str) -> list[str]:
+    """Everything that is wrong with a lock, in words; empty when it is sound.
+
+    Args:
+        lock: the file.
+        wanted: its input, as `read_input` gives it.
+    """
+    if not lock.is_file():
+        return ["it is missing"]
+    text = lock.read_text()
+    fields = dict(_FIELD.findall(text))
+    body = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
+    faults = []
+    if fields.get("input") != _digest(wanted):
+        faults.append("its input has changed since it was written")
+    if fields.get("content") != _digest(body):
+        faults.append("it was edited by hand")
+    bare = [str(pin.requirement) for pin in read_pins(lock) if not pin.hashes]
+    if bare:
+        faults.append(f"these packages have no hash: {', '.join(bare)}")
+    return faults
+
+
+def read_pins(lock: Path) -> tuple[Pin, ...]:
+    """Every package of a lock, for all platforms and Pythons.
+
+    Raises:
+        OSError: it can't be read.
+        InvalidRequirement: a line is no requirement.
+    """
+    joined = lock.read_text().replace("\\\n", " ")
+    pins = []
+    for line in joined.splitlines():
+        text = line.split("--hash")[0].strip()
+        if text and not text.startswith("#"):
+            pins.append(Pin(requirement=Requirement(text), hashes=tuple(_HASH.findall(line))))
+    return tuple(pins)
+
+
+def pinned_version(lock: Path, name: str) -> str | None:
+    """The version that a lock pins for a package; None where it doesn't hold the package."""
+    try:
+        pins = read_pins(lock)
+    except (OSError, InvalidRequirement):
+        return None
+    return next((pin.version for pin in pins if pin.requirement.name == name), None)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

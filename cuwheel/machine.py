@@ -1,0 +1,89 @@
+"""What this machine can give to a build: cores, memory and disk, limits of its cgroup included."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import psutil
+
+_CGROUPS = Path("/sys/fs/cgroup")
+_OWN_CGROUP = Path("/proc/self/cgroup")
+
+
+def usable_cores(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> int:
+    """Cores that this process may use: its CPU mask, and the quota of its cgroup rounded down.
+
+    Args:
+        cgroups: where the cgroup file system is mounted.
+        own: the file that says which cgroup this process is in.
+    """
+    cores = float(len(os.sched_getaffinity(0)))
+    for folder in _folders(cgroups, own):
+        quota = _read(folder / "cpu.max").split()
+        if len(quota) == 2 and quota[0].isdigit():  # noqa: PLR2004 - "quota period"
+            cores = min(cores, int(quota[0]) / int(quota[1]))
+        quota_us = _read(folder / "cpu.cfs_quota_us")
+        if quota_us.isdigit():
+            cores = min(cores, int(quota_us) / int(_read(folder / "cpu.cfs_period_us") or 100_000))
+    return max(1, int(cores))
+
+
+def free_memory(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> int:
+    """Bytes of memory that a build can take now: what the kernel calls available, or less where a
+    cgroup (v1 or v2, its own or one above) has less left.
+    """  # noqa: D205 - one sentence
+    free = psutil.virtual_memory().available
+    for folder in _folders(cgroups, own):
+        for limit_name, usage_name in (
+            ("memory.max", "memory.current"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+        ):
+            limit, usage = _read(folder / limit_name), _read(folder / usage_name)
+            if limit.isdigit() and usage.isdigit():
+                free = min(free, int(limit) - int(usage) + _reclaimable(folder))
+    return max(0, free)
+
+
+def free_disk(folder: Path) -> int:
+    """Bytes free on the disk that holds a folder, which need not be there yet."""
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return shutil.disk_usage(nearest).free
+
+
+def jobs_for(memory_per_job: int) -> int:
+    """How many compiles to run at once: as many as there are cores and memory for, at least one.
+
+    Args:
+        memory_per_job: bytes that one compile takes at its peak.
+    """
+    return max(1, min(usable_cores(), free_memory() // memory_per_job))
+
+
+def _reclaimable(folder: Path) -> int:
+    """Bytes of file cache in a cgroup: counted as used, given back under pressure."""
+    for line in _read(folder / "memory.stat").splitlines():
+        name, _, value = line.partition(" ")
+        if name in {"inactive_file", "total_inactive_file"}:
+            return int(value)
+    return 0
+
+
+def _folders(cgroups: Path, own: Path) -> list[Path]:
+    """This process's cgroup folders and all above them: each can hold a limit."""
+    found = []
+    for line in _read(own).splitlines():
+        _, controllers, path = line.split(":", 2)
+        tops = [cgroups / name for name in controllers.split(",")] if controllers else [cgroups]
+        for top in tops:
+            here = top / path.lstrip("/")
+            found += [here, *(up for up in here.parents if up == top or top in up.parents)]
+    return found
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

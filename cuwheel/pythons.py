@@ -1,0 +1,143 @@
+"""Find the Python that a wheel is for, and say where it was looked for when there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import CommandFailedError, InterpreterNotFoundError
+from cuwheel.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_PATIENCE = 20.0  # seconds for an interpreter to say who it is
+_QUESTION = (
+    "import json, platform, sys, sysconfig; print(json.dumps(dict("
+    "version=platform.python_version(), implementation=sys.implementation.name, "
+    "abi=sysconfig.get_config_var('SOABI') or '', prefix=sys.base_prefix, "
+    "include=sysconfig.get_paths()['include'])))"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interpreter:
+    """A Python that runs.
+
+    Attributes:
+        path: of its executable.
+        version: full, `3.12.1`.
+        abi: `cpython-312-x86_64-linux-gnu`.
+        prefix: where it is installed.
+        include: where its `Python.h` should be.
+    """
+
+    path: Path
+    version: str
+    abi: str
+    prefix: Path
+    include: Path
+
+    @property
+    def release(self) -> str:
+        """`3.12` of 3.12.1."""
+        return ".".join(self.version.split(".")[:2])
+
+
+def own_python() -> Interpreter:
+    """The Python that runs nox: the one that the engine's environment was made from."""
+    return _ask(Path(getattr(sys, "_base_executable", sys.executable)))
+
+
+def find_python(
+    asked: str, environ: Mapping[str, str], locks: tuple[Path, ...] = ()
+) -> Interpreter:
+    """Find an interpreter.
+
+    Args:
+        asked: a release (`3.12`), a version (`3.12.1`), or the path of an executable.
+        environ: where `PATH`, `HOME`, `PYENV_ROOT`, `UV_PYTHON_INSTALL_DIR` are read from.
+        locks: conda locks that hold this Python, where there are some.
+
+    Raises:
+        InterpreterNotFoundError: with every place that was looked at and what was found there.
+    """
+    if os.sep in asked:
+        return _ask(Path(asked).absolute())
+    looked = []
+    for place, path in _candidates(asked, environ):
+        try:
+            found = _ask(path)
+        except InterpreterNotFoundError as error:
+            looked.append(f"{place}: {path}: {error.why}")
+            continue
+        if found.version == asked or found.release == asked:
+            return found
+        looked.append(f"{place}: {path} is {found.version}")
+    looked += [f"conda lock: {lock} (not installed)" for lock in locks] or ["conda lock: none"]
+    raise InterpreterNotFoundError(
+        f"no Python {asked} was found on this machine",
+        why="looked at\n             " + "\n             ".join(looked),
+        fix=f"install Python {asked} (`uv python install {asked}`, pyenv, your system's packages) "
+        "or give its path: -- --python /path/to/python",
+    )
+
+
+def _candidates(asked: str, environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    release = ".".join(asked.split(".")[:2])
+    yield "the Python of nox", Path(getattr(sys, "_base_executable", sys.executable))
+    for folder in environ.get("PATH", os.defpath).split(os.pathsep):
+        for name in (f"python{release}", "python3", "python"):
+            path = Path(folder or ".") / name
+            if os.access(path, os.X_OK):
+                yield "PATH", path
+    home = Path(environ.get("HOME") or Path.home())
+    pyenv = Path(environ.get("PYENV_ROOT") or home / ".pyenv") / "versions"
+    for path in sorted(pyenv.glob(f"{release}*/bin/python{release}"), reverse=True):
+        yield "pyenv", path
+    shares = Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    uv = Path(environ.get("UV_PYTHON_INSTALL_DIR") or shares / "uv" / "python")
+    for path in sorted(uv.glob(f"cpython-{release}*/bin/python{release}"), reverse=True):
+        yield "uv", path
+
+
+def _ask(path: Path) -> Interpreter:
+    """Let an interpreter say who it is.
+
+    Raises:
+        InterpreterNotFoundError: it doesn't run, or isn't CPython.
+    """
+    try:
+        answer = run(
+            [path, "-I", "-c", _QUESTION],
+            # pyenv's shims and conda's wrappers need to find themselves.
+            env={key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ},
+            timeout=_PATIENCE,
+        )
+        told = json.loads(answer.output.strip().splitlines()[-1])
+    except (CommandFailedError, ValueError, IndexError) as error:
+        words = error.tail[:1] if isinstance(error, CommandFailedError) else ()
+        said = f": {words[0].strip()}" if words else ""
+        cause = error.why if isinstance(error, CommandFailedError) else "it gave no sensible answer"
+        raise InterpreterNotFoundError(
+            f"{path} is no Python that runs",
+            why=f"{cause}{said}",
+            fix="give another one with -- --python",
+        ) from error
+    if told["implementation"] != "cpython":
+        raise InterpreterNotFoundError(
+            f"{path} is no CPython",
+            why=f"it is {told['implementation']}, and the wheels use CPython's interface",
+            fix="give another one with -- --python",
+        )
+    return Interpreter(
+        path=path,
+        version=told["version"],
+        abi=told["abi"],
+        prefix=Path(told["prefix"]),
+        include=Path(told["include"]),
+    )

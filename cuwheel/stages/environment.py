@@ -1,0 +1,136 @@
+"""Stage environment: a Python environment with exactly the locked build requirements."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from typing import TYPE_CHECKING
+
+from cuwheel.artefacts import Environment
+from cuwheel.errors import InstallError, LockError
+from cuwheel.files import list_tree, lock, naming_full_disk, remove_tree, write_atomically
+from cuwheel.installer import install, make_environment
+from cuwheel.lockfile import faults_of_lock, read_input
+from cuwheel.process import run
+from cuwheel.pythons import Interpreter, find_python
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.target import Target
+    from cuwheel.workspace import Workspace
+
+_MARKER = "cuwheel.json"  # written last: an environment without it is not complete
+
+
+def environment(target: Target, space: Workspace) -> Environment:
+    """Make sure that the target's build environment is there and complete.
+
+    It is shared between builds and named by its lock and interpreter. Unlike a toolchain it can't
+    be renamed (its scripts hold its path), so it is made in place and marked when complete.
+
+    Raises:
+        LockError: the target has no lock, or it doesn't match its input.
+        InstallError: the locked packages can't be had, or the framework doesn't import.
+    """
+    _check_lock(target)
+    base = find_python(space.python, os.environ)
+    identity = f"{base.version}\n{base.abi}\n{base.path}\n{target.lock.read_text()}"
+    key = hashlib.sha256(identity.encode()).hexdigest()
+    short = target.id.replace(f"-{target.toolkit.tag}-", "-")
+    folder = space.cache / "environments" / f"{short}-{key[:16]}"
+    python = folder / "bin" / "python"
+
+    def tell() -> None:
+        space.console.note("another cuwheel is making this environment; waiting for it")
+
+    with lock(folder.with_name(f"{folder.name}.lock"), on_wait=tell):
+        if not _is_complete(folder):
+            remove_tree(folder)
+            with naming_full_disk(folder.parent):
+                _make(folder, base, target, space)
+    site_packages = folder / "lib" / f"python{base.release}" / "site-packages"
+    return Environment(
+        python=python,
+        site_packages=site_packages,
+        fingerprint=key,
+        base_python=base.path,
+        base_version=base.version,
+    )
+
+
+def _check_lock(target: Target) -> None:
+    lock_file = target.lock
+    framework = target.framework
+    pinned = f"{framework.name}=={framework.version}" if framework else ""
+    source = target.root / "envs" / "build" / f"{target.recipe.folder}.in"
+    replaced = pinned if framework != target.recipe.framework else ""
+    command = f"nox -s lock -- build:{target.recipe.name}"
+    command += f" --framework {pinned}" if replaced else ""
+    faults = faults_of_lock(lock_file, read_input(source, replaced))
+    if faults:
+        raise LockError(
+            f"{target.id}: the lock {lock_file.name} can't be used",
+            why="; ".join(faults),
+            fix=command,
+        )
+
+
+def _make(folder: Path, base: Interpreter, target: Target, space: Workspace) -> None:
+    log = space.cache / "logs" / f"{folder.name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    make_environment(folder, base.path, cache=space.cache, log=log)
+    python = folder / "bin" / "python"
+    install(
+        python,
+        target.lock,
+        cache=space.cache,
+        offline=space.offline,
+        log=log,
+        console=space.console,
+    )
+    _check_framework_imports(python, target)
+    write_atomically(folder / _MARKER, json.dumps({"files": _digest_of_sizes(folder)}))
+
+
+def _check_framework_imports(python: Path, target: Target) -> None:
+    """Import the framework once, when the environment is made: it takes seconds, so preflight can't.
+
+    Raises:
+        InstallError: it doesn't import.
+    """
+    if target.framework is None:
+        return
+    asked = f"import {target.framework.name}"
+    answer = run([python, "-I", "-W", "ignore", "-c", asked], env={}, check=False)
+    if answer.status:
+        words = answer.output.strip().splitlines() or [f"status {answer.status}"]
+        raise InstallError(
+            f"{target.framework.name} {target.framework.version} doesn't import in its environment",
+            why=words[-1],
+            fix="see that the lock holds all it needs; "
+            f"try it: {python} -c 'import {target.framework.name}'",
+        )
+
+
+def _is_complete(folder: Path) -> bool:
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        made: str = json.loads((folder / _MARKER).read_text())["files"]
+        return made == _digest_of_sizes(folder)
+    return False
+
+
+def _digest_of_sizes(folder: Path) -> str:
+    """SHA-256 of the names and sizes of all files, compiled ones left out as they come and go.
+
+    Gigabytes of libraries take too long to hash before each build; a missing or cut-off file shows
+    in its size.
+    """
+    lines = [
+        f"{(folder / name).lstat().st_size} {name}"
+        for name in list_tree(folder)
+        if "__pycache__" not in name.parts and name.name != _MARKER
+    ]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -1,0 +1,312 @@
+"""Stage preflight: find every reason why the build can't work before it costs anything."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import tomli
+from packaging.requirements import InvalidRequirement, Requirement
+
+from cuwheel import machine
+from cuwheel.artefacts import Environment, Preflight, SourceTree, Toolchain
+from cuwheel.compilers import HostCompiler, find_host_compilers, newest_gcc_for
+from cuwheel.errors import CommandFailedError, CuwheelError, PreflightError
+from cuwheel.process import isolation, run
+from cuwheel.pythons import Interpreter, find_python
+from cuwheel.toolkits import check_archs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from cuwheel.target import Target
+    from cuwheel.workspace import Workspace
+
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Problem:
+    what: str
+    why: str
+    fix: str
+
+
+def preflight(target: Target, space: Workspace) -> Preflight:
+    """Check the machine, and what the earlier stages left, against the target.
+
+    It can run at any time: what isn't there yet isn't checked. So a build asks it twice, before
+    the first download and before the first compile.
+
+    Raises:
+        PreflightError: with every problem found, each with its cause and fix.
+    """
+    checks: list[Callable[[Target, Workspace], list[_Problem]]] = [
+        _check_python,
+        _check_archs,
+        _check_host_compiler,
+        _check_system_packages,
+        _check_room,
+        _check_framework,
+        _check_build_requirements,
+    ]
+    problems = [problem for check in checks for problem in check(target, space)]
+    if problems:
+        raise PreflightError(
+            f"{target.id}: {len(problems)} thing{'s'[: len(problems) > 1]} to put right first",
+            why="".join(f"\n    {n}. {p.what}: {p.why}" for n, p in enumerate(problems, 1)),
+            fix="".join(f"\n    {n}. {p.fix}" for n, p in enumerate(problems, 1)),
+        )
+    compiler = _host_compiler(target, space)
+    return Preflight(
+        host_compiler=compiler.cxx,
+        host_compiler_version=compiler.banner,
+        jobs=space.jobs or machine.jobs_for(target.recipe.memory_per_job),
+        warnings=() if isolation() else (_NO_ISOLATION,),
+    )
+
+
+_NO_ISOLATION = (
+    "this system doesn't let a program run without network (unshare), so the build could reach it; "
+    "the provenance says so"
+)
+
+
+def _check_python(target: Target, space: Workspace) -> list[_Problem]:
+    try:
+        python = find_python(space.python, os.environ)
+    except CuwheelError as error:
+        return [_of_error(error)]
+    problems = []
+    if target.recipe.python == "each" and not (python.include / "Python.h").is_file():
+        problems.append(
+            _Problem(
+                what=f"Python.h of {python.path} is missing",
+                why=f"{python.include} doesn't hold it",
+                fix=f"apt-get install python{python.release}-dev, or take another Python",
+            )
+        )
+    return problems + _check_release(target, python)
+
+
+def _check_release(target: Target, python: Interpreter) -> list[_Problem]:
+    wanted = Requirement(f"x{target.recipe.requires_python}").specifier
+    if wanted.contains(python.version):
+        return []
+    return [
+        _Problem(
+            what=f"Python {python.version} is not one that {target.recipe.name} is built for",
+            why=f"the recipe says {target.recipe.requires_python}",
+            fix="take another one with -- --python",
+        )
+    ]
+
+
+def _check_archs(target: Target, space: Workspace) -> list[_Problem]:
+    problems = []
+    try:
+        check_archs(target.id, target.toolkit, target.archs)
+    except CuwheelError as error:
+        problems.append(_of_error(error))
+    if not problems and space.has("toolchain"):
+        nvcc = space.load("toolchain", Toolchain).home / "bin" / "nvcc"
+        said = run([nvcc, "--list-gpu-arch"], env={"PATH": os.defpath}, check=False).output
+        unknown = [arch for arch in target.archs if f"compute_{arch}" not in said.split()]
+        if unknown:
+            problems.append(
+                _Problem(
+                    what=f"nvcc itself doesn't know {', '.join(unknown)}",
+                    why=f"it lists {' '.join(said.split())}",
+                    fix="take these out of `archs`, and correct cuwheel/toolkits.py",
+                )
+            )
+    return problems
+
+
+def _check_host_compiler(target: Target, space: Workspace) -> list[_Problem]:
+    newest = _newest_gcc(target, space)
+    found = find_host_compilers(os.environ, newest)
+    if any(compiler.major <= newest for compiler in found):
+        return []
+    fix = f"apt-get install g++-{newest}, or set CXX to a g++ of version {newest} or older"
+    if not found:
+        named = os.environ.get("CXX")
+        why = f"CXX={named} doesn't run" if named else "there is no g++ in /usr/bin"
+        fix = fix if named else f"apt-get install g++, or set CXX to a g++ up to version {newest}"
+        return [_Problem(what="no host compiler was found", why=why, fix=fix)]
+    versions = ", ".join(f"{compiler.cxx} is {compiler.version}" for compiler in found)
+    return [
+        _Problem(
+            what=f"nvcc of CUDA {target.toolkit.release} takes GCC {newest} at most",
+            why=versions,
+            fix=fix,
+        )
+    ]
+
+
+def _host_compiler(target: Target, space: Workspace) -> HostCompiler:
+    newest = _newest_gcc(target, space)
+    found = find_host_compilers(os.environ, newest)
+    return next(compiler for compiler in found if compiler.major <= newest)
+
+
+def _newest_gcc(target: Target, space: Workspace) -> int:
+    """What the toolkit's own header says, or the table while there is no toolkit yet."""
+    if space.has("toolchain"):
+        home = space.load("toolchain", Toolchain).home
+        return newest_gcc_for(home) or target.toolkit.max_gcc
+    return target.toolkit.max_gcc
+
+
+def _check_system_packages(target: Target, space: Workspace) -> list[_Problem]:
+    programs = {"strip": "binutils", "ld": "binutils"}
+    missing = [package for name, package in programs.items() if not shutil.which(name)]
+    wanted = target.recipe.system
+    query = shutil.which("dpkg-query")
+    if query:
+        missing += [name for name in wanted if not _is_installed(query, name)]
+    elif wanted:
+        space.console.warn(f"can't tell whether these are installed: {', '.join(wanted)}")
+    if not missing:
+        return []
+    names = " ".join(sorted(set(missing)))
+    return [
+        _Problem(
+            what="system packages are missing",
+            why=f"{target.recipe.name} needs {names}",
+            fix=f"apt-get install {names}",
+        )
+    ]
+
+
+def _is_installed(query: str, name: str) -> bool:
+    try:
+        said = run([query, "-W", "-f", "${Status}", name], env={"PATH": os.defpath}).output
+    except CommandFailedError:
+        return False
+    return said.endswith(" installed")
+
+
+def _check_room(target: Target, space: Workspace) -> list[_Problem]:
+    problems = []
+    free, wanted = machine.free_disk(space.work), target.recipe.disk
+    if free < wanted:
+        problems.append(
+            _Problem(
+                what=f"the disk of {space.work} is too small",
+                why=f"{free / _GIB:.1f} GiB are free, the build takes {wanted / _GIB:.1f}",
+                fix="free some space, or name a folder on another disk with -- --work DIR",
+            )
+        )
+    memory, wanted = machine.free_memory(), target.recipe.memory_per_job * (space.jobs or 1)
+    if memory < wanted:
+        problems.append(
+            _Problem(
+                what="there is too little memory",
+                why=f"{memory / _GIB:.1f} GiB are free (cgroup limits counted), "
+                f"{space.jobs or 1} compile{'s'[: (space.jobs or 1) > 1]} at once take "
+                f"{wanted / _GIB:.1f}",
+                fix="end other programs, raise the container's limit, or use fewer -- --jobs",
+            )
+        )
+    return problems
+
+
+def _check_framework(target: Target, space: Workspace) -> list[_Problem]:
+    if target.framework is None or not space.has("environment"):
+        return []
+    name, site = target.framework.name, space.load("environment", Environment).site_packages
+    cuda = _framework_cuda(site / name / "version.py")
+    if cuda == target.toolkit.release:
+        return []
+    return [
+        _Problem(
+            what=f"{name} {target.framework.version} was not built for CUDA "
+            f"{target.toolkit.release}",
+            why=f"its version.py says CUDA {cuda or 'none'}; mixing two CUDA releases in one "
+            "process ends in undefined symbols",
+            fix=f"take the {name} that was built for CUDA {target.toolkit.release} "
+            "(-- --framework), or another toolkit",
+        )
+    ]
+
+
+def _framework_cuda(version_file: Path) -> str | None:
+    """`cuda` in PyTorch's `torch/version.py`, read without the seconds that importing torch takes."""
+    try:
+        tree = ast.parse(version_file.read_text())
+    except (OSError, SyntaxError):
+        return None
+    for node in tree.body:
+        target = node.target if isinstance(node, ast.AnnAssign) else None
+        names = node.targets if isinstance(node, ast.Assign) else [target]
+        if any(isinstance(name, ast.Name) and name.id == "cuda" for name in names):
+            value = getattr(node, "value", None)
+            return str(value.value) if isinstance(value, ast.Constant) else None
+    return None
+
+
+def _check_build_requirements(target: Target, space: Workspace) -> list[_Problem]:
+    tree = next((name for name in ("patch", "source") if space.has(name)), None)
+    if tree is None or not space.has("environment"):
+        return []
+    env = space.load("environment", Environment)
+    installed = {
+        re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower(): found.version
+        for found in importlib.metadata.distributions(path=[str(env.site_packages)])
+    }
+    wanted = [*_build_requires(space.load(tree, SourceTree).path), "build"]
+    lacking = [text for text in wanted if not _is_met(text, installed)]
+    if not lacking:
+        return _check_backend_imports(env)
+    return [
+        _Problem(
+            what="build requirements are missing from the lock",
+            why=f"pyproject.toml asks for {', '.join(lacking)}",
+            fix=f"add them to envs/build/{target.recipe.folder}.in, then "
+            f"`nox -s lock -- build:{target.recipe.name}`",
+        )
+    ]
+
+
+def _build_requires(tree: Path) -> list[str]:
+    try:
+        project = tomli.loads((tree / "pyproject.toml").read_text())
+    except (OSError, tomli.TOMLDecodeError):
+        return ["setuptools"]  # what PEP 517 says for a project without the table
+    requires: list[str] = project.get("build-system", {}).get("requires", ["setuptools"])
+    return requires
+
+
+def _is_met(text: str, installed: dict[str, str]) -> bool:
+    try:
+        wanted = Requirement(text)
+    except InvalidRequirement:
+        return False
+    if wanted.marker and not wanted.marker.evaluate({"extra": ""}):
+        return True
+    version = installed.get(re.sub(r"[-_.]+", "-", wanted.name).lower())
+    return version is not None and wanted.specifier.contains(version, prereleases=True)
+
+
+def _check_backend_imports(env: Environment) -> list[_Problem]:
+    answer = run([env.python, "-I", "-c", "import build"], env={}, check=False)
+    if answer.status == 0:
+        return []
+    return [
+        _Problem(
+            what="the build environment doesn't work",
+            why=(answer.output.strip().splitlines() or ["python ends at once"])[-1],
+            fix=f"remove {env.python.parent.parent} and run the same command again",
+        )
+    ]
+
+
+def _of_error(error: CuwheelError) -> _Problem:
+    return _Problem(what=error.what, why=error.why, fix=error.fix)

@@ -1,0 +1,94 @@
+"""The sessions: `nox -l` is the manual. Everything they do is in the package `cuwheel`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import nox
+
+ROOT = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs start-up
+sys.path.insert(0, ROOT)  # nox doesn't
+
+from cuwheel.catalogue import (  # noqa: E402
+    asked_sessions,
+    load_catalogue,
+    sessions_of,
+    suggest_sessions,
+)
+from cuwheel.paths import project_roots  # noqa: E402
+
+nox.needs_version = ">=2024.4.15"
+nox.options.default_venv_backend = "none"  # cuwheel.bootstrap makes hash-locked environments
+nox.options.sessions = ("tests", "lint")
+
+CATALOGUE = sessions_of(load_catalogue(project_roots()))
+HAND_WRITTEN = ("lock", "lock-check", "index", "docs", "tests", "tests-e2e", "lint")
+GRACE = 20.0  # seconds to end a build's processes and remove what is half made
+
+
+def run(session: nox.Session, environment: str, *command: str) -> None:
+    """Run Python in one of the hash-locked environments."""
+    session.run(
+        *(sys.executable, "-P" if sys.version_info >= (3, 11) else "-s"),
+        *("-m", "cuwheel.bootstrap", environment, *command),
+        env={
+            "PYTHONPATH": ROOT,
+            "CUWHEEL_INVOKED_FROM": session.invoked_from,
+            "CUWHEEL_PARENT": str(os.getpid()),
+        },
+        external=True,
+        log=False,
+        interrupt_timeout=GRACE,
+        terminate_timeout=GRACE,
+    )
+
+
+def engine(session: nox.Session, *command: str) -> None:
+    """Run one of the engine's commands with what stands behind `--`."""
+    run(session, "engine", "-m", "cuwheel", *command, *session.posargs)
+
+
+def add_session(name: str, summary: str, command: tuple[str, ...]) -> None:
+    """Make a session of a command of the engine."""
+
+    def body(session: nox.Session) -> None:
+        engine(session, *command)
+
+    body.__doc__ = summary
+    nox.session(name=name, default=False)(body)
+
+
+for made in CATALOGUE:
+    add_session(made.name, made.summary, made.command)
+
+add_session("lock", "Resolve and pin: engine, dev, toolchain:130, build:<recipe> or all.", ("lock",))
+add_session("lock-check", "Fail when a lock doesn't match its input.", ("lock-check",))
+add_session("index", "Write dist/simple/, the package index of all wheels in dist/.", ("index",))
+add_session("docs", "Write TROUBLESHOOTING.md and docs/reference/ from the code.", ("docs",))
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the tests that take minutes at most."""
+    run(session, "dev", "-m", "pytest", "-n", "2", *session.posargs)
+
+
+@nox.session(name="tests-e2e", default=False)
+def tests_e2e(session: nox.Session) -> None:
+    """Run the long tests: real packages from source to index."""
+    run(session, "dev", "-m", "pytest", "-m", "e2e", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style, types, layers and locks."""
+    run(session, "dev", "-m", "ruff", "check")
+    run(session, "dev", "-m", "ruff", "format", "--check")
+    run(session, "dev", "-m", "mypy")
+    run(session, "dev", "-m", "cuwheel.lint")
+    engine(session, "lock-check")
+
+
+for line in suggest_sessions(asked_sessions(sys.argv[1:]), [*HAND_WRITTEN, *(s.name for s in CATALOGUE)]):
+    print(f"cuwheel: {line}", file=sys.stderr)  # noqa: T201 - nox itself only says "not found"
