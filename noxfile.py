@@ -62,7 +62,9 @@ def add_session(name: str, summary: str, command: tuple[str, ...]) -> None:
 for made in CATALOGUE:
     add_session(made.name, made.summary, made.command)
 
-add_session("lock", "Resolve and pin: engine, dev, toolchain:130, build:<recipe> or all.", ("lock",))
+add_session(
+    "lock", "Resolve and pin: engine, dev, toolchain:130, build:<recipe> or all.", ("lock",)
+)
 add_session("lock-check", "Fail when a lock doesn't match its input.", ("lock-check",))
 add_session("index", "Write dist/simple/, the package index of all wheels in dist/.", ("index",))
 add_session("docs", "Write TROUBLESHOOTING.md and docs/reference/ from the code.", ("docs",))
@@ -90,5 +92,7 @@ def lint(session: nox.Session) -> None:
     engine(session, "lock-check")
 
 
-for line in suggest_sessions(asked_sessions(sys.argv[1:]), [*HAND_WRITTEN, *(s.name for s in CATALOGUE)]):
+for line in suggest_sessions(
+    asked_sessions(sys.argv[1:]), [*HAND_WRITTEN, *(s.name for s in CATALOGUE)]
+):
     print(f"cuwheel: {line}", file=sys.stderr)  # noqa: T201 - nox itself only says "not found"

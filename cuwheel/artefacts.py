@@ -1,4 +1,4 @@
-"""What each stage leaves for the next: small frozen records that survive as JSON in the work folder."""
+"""What each stage leaves for the next: small records that survive as JSON in the work folder."""
 
 from __future__ import annotations
 

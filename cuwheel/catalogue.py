@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from cuwheel.recipe import Recipe
 from cuwheel.toolkits import TOOLKITS, check_archs, component_by_name, toolkit_by_release
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 
@@ -117,7 +118,7 @@ def check_recipe(recipe: Recipe) -> None:
 
 
 def asked_sessions(arguments: Iterable[str]) -> tuple[str, ...]:
-    """The session names on nox's command line (`-s a b`, `--session=a`), those behind `--` left out."""
+    """The session names on nox's command line (`-s a b`, `--session=a`), up to `--`."""
     found, listening = [], False
     for argument in arguments:
         if argument == "--":
@@ -196,15 +197,21 @@ def _faults_of_names(recipe: Recipe) -> list[str]:
 
 
 def _faults_of_tables(recipe: Recipe) -> list[str]:
-    faults = []
-    checks = [lambda name=name: component_by_name(name) for name in recipe.link.components]
-    checks += [
-        lambda release=release: check_archs(recipe.name, toolkit_by_release(release), recipe.archs)
-        for release in recipe.toolkits
+    checks: list[Callable[[], object]] = [
+        functools.partial(component_by_name, name) for name in recipe.link.components
     ]
-    for check in checks:
-        try:
-            check()
-        except CuwheelError as error:
-            faults.append(f"{error.what} ({error.why})")
-    return faults
+    for release in recipe.toolkits:
+        checks.append(functools.partial(_check_release, recipe, release))
+    return [fault for check in checks if (fault := _fault_of(check))]
+
+
+def _check_release(recipe: Recipe, release: str) -> None:
+    check_archs(recipe.name, toolkit_by_release(release), recipe.archs)
+
+
+def _fault_of(check: Callable[[], object]) -> str:
+    try:
+        check()
+    except CuwheelError as error:
+        return f"{error.what} ({error.why})"
+    return ""

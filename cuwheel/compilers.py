@@ -63,7 +63,7 @@ def find_host_compilers(environ: Mapping[str, str], newest: int) -> tuple[HostCo
 
 
 def newest_gcc_for(cuda_home: Path) -> int | None:
-    """The newest major version of GCC that this toolkit's own header accepts; None if it can't be read."""
+    """The newest major version of GCC that this toolkit's own header accepts, if it says so."""
     header = cuda_home / "include" / "crt" / "host_config.h"
     try:
         found = _NEWEST_GCC.search(header.read_text(errors="replace"))

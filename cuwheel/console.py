@@ -1,4 +1,4 @@
-"""What the person at the terminal sees: stages, one live line, notes; plain text where there is no terminal."""
+"""What the person at the terminal sees: stages, one live line, notes; plain text in a log."""
 
 from __future__ import annotations
 

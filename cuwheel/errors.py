@@ -56,7 +56,7 @@ class UsageError(CuwheelError):
 
 
 class RecipeError(CuwheelError):
-    """A recipe is not well formed: a field is missing, contradicts another, or has an unknown value.
+    """A recipe is not well formed: a field is missing, contradicts another, or has no known value.
 
     All faults of the recipe are listed together. The reference of every field is in
     docs/reference/recipe.md.

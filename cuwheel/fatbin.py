@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from cuwheel.elf import Elf, Section
-
-# Containers that the driver loads, and containers that only a device link would read (`-rdc=true`
-# leaves them in the linked library too).
+# The first holds what the driver loads. The second is input of the device link, which `-rdc=true`
+# leaves in the linked library; no GPU ever runs it.
 LOADED_SECTION = ".nv_fatbin"
 RELOCATABLE_SECTION = "__nv_relfatbin"
 
@@ -52,46 +50,41 @@ class DeviceCode:
     ptx: tuple[str, ...] = ()
 
 
-def read_device_code(stream: IO[bytes], elf: Elf, name: str = LOADED_SECTION) -> DeviceCode | None:
-    """Read the archs of a library's device code; only headers are read, payloads are skipped.
+def read_device_code(stream: IO[bytes], offset: int, size: int) -> DeviceCode:
+    """Read the archs of a section with device code; only headers are read, payloads are skipped.
+
+    A link by nvcc adds an empty module for each arch of the link command; it counts like any other.
 
     Args:
         stream: the ELF file, seekable.
-        elf: what `read_elf` said of it.
-        name: the section to look at.
-
-    Returns:
-        None where the library has no such section.
+        offset: where the section begins, bytes.
+        size: its length, bytes.
 
     Raises:
         FatbinFormatError: the section holds something else.
     """
-    section = elf.section(name)
-    if section is None or not section.size:
-        return None
     try:
-        elements = list(_elements(stream, section))
+        elements = list(_elements(stream, offset, offset + size))
     except struct.error:
-        raise FatbinFormatError(f"{name} ends in the middle of a header") from None
+        raise FatbinFormatError("the device code ends in the middle of a header") from None
     return DeviceCode(
         sass=sort_archs(arch for kind, arch in elements if kind == _SASS),
         ptx=sort_archs(arch for kind, arch in elements if kind == _PTX),
     )
 
 
-def sort_archs(archs: Iterator[str] | tuple[str, ...]) -> tuple[str, ...]:
+def sort_archs(archs: Iterable[str]) -> tuple[str, ...]:
     """Archs without repetition, oldest GPU first: `90` before `90a` before `100`."""
     return tuple(sorted(set(archs), key=lambda arch: (int(arch.rstrip("af")), arch)))
 
 
-def _elements(stream: IO[bytes], section: Section) -> Iterator[tuple[int, str]]:
+def _elements(stream: IO[bytes], start: int, end: int) -> Iterator[tuple[int, str]]:
     """Kind and arch of every element of every container in a section."""
-    place, end = section.offset, section.offset + section.size
+    place = start
     while (place := _skip_padding(stream, place, end)) < end:
         magic, _, header, size = _CONTAINER.unpack(_read(stream, place, _CONTAINER.size))
         if magic != _MAGIC or header < _CONTAINER.size or place + header + size > end:
-            where = place - section.offset
-            raise FatbinFormatError(f"{section.name} holds no fat binary at byte {where}")
+            raise FatbinFormatError(f"no fat binary at byte {place - start} of the device code")
         yield from _container_elements(stream, place + header, place + header + size)
         place += header + size
 

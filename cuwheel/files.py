@@ -1,4 +1,4 @@
-"""Files and folders that are either whole or not there: hashes, atomic writes, locks between processes."""
+"""Files and folders that are whole or not there: hashes, atomic writes, locks of processes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sha256_of_file(path: Path) -> str:
 
 
 def list_tree(folder: Path) -> list[Path]:
-    """Every file and link below a folder, relative to it, sorted; folders themselves are left out."""
+    """Every file and link below a folder, relative to it, sorted; without the folders."""
     found = []
     for base, names, files in os.walk(folder):
         links = [name for name in names if (Path(base) / name).is_symlink()]

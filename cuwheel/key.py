@@ -1,4 +1,4 @@
-"""The rebuild key: everything that decides what a wheel holds, by name, so that a rebuild can be explained."""
+"""The rebuild key: everything that decides what a wheel holds, by name, to explain rebuilds."""
 
 from __future__ import annotations
 
@@ -58,12 +58,9 @@ def digest_of(key: Mapping[str, str]) -> str:
 
 def _of_recipe(target: Target) -> dict[str, str]:
     recipe = target.recipe
-    fields = {
-        f"recipe.{name}": repr(getattr(recipe, name)) for name in recipe.__dataclass_fields__
-    }
+    fields = {f"recipe.{name}": repr(getattr(recipe, name)) for name in recipe.__dataclass_fields__}
     patches = {
-        f"patch {patch.file}": _digest(target.patch_folder / patch.file)
-        for patch in recipe.patches
+        f"patch {patch.file}": _digest(target.patch_folder / patch.file) for patch in recipe.patches
     }
     override = target.source_override
     if override is None:

@@ -1,4 +1,4 @@
-"""The whole way from a target to a published wheel: which stages, in which order, and when none at all."""
+"""The whole way from a target to a published wheel: which stages, in which order, and when."""
 
 from __future__ import annotations
 

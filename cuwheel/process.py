@@ -1,4 +1,4 @@
-"""The one runner for every program that cuwheel starts; the only module that imports `subprocess`."""
+"""The one runner for every program that cuwheel starts; nothing else imports `subprocess`."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def find_python(
         except InterpreterNotFoundError as error:
             looked.append(f"{place}: {path}: {error.why}")
             continue
-        if found.version == asked or found.release == asked:
+        if asked in {found.version, found.release}:
             return found
         looked.append(f"{place}: {path} is {found.version}")
     looked += [f"conda lock: {lock} (not installed)" for lock in locks] or ["conda lock: none"]

@@ -87,7 +87,7 @@ def rebuild(kind: type[Artefact], content: dict[str, Any]) -> Artefact:
     return kind(**{name: _convert(hints[name], value) for name, value in content.items()})
 
 
-def _convert(kind: Any, value: Any) -> Any:  # noqa: ANN401 - JSON in, any field type out
+def _convert(kind: Any, value: Any) -> Any:
     """Give a JSON value back the type of a record's field: paths, tuples and their nesting."""
     if value is None:
         return None

@@ -55,7 +55,7 @@ def build(target: Target, space: Workspace) -> BuiltWheel:
     log, out = space.log("build"), space.folder("built")
     log.unlink(missing_ok=True)
     environment = _environment(target, inputs)
-    command = [*isolation(), inputs.python.python, "-m", "build", "--wheel", "--no-isolation"]
+    command: list[str | Path] = [*isolation(), inputs.python.python, "-m", "build", "--wheel", "--no-isolation"]
     old_umask = os.umask(0o022)
     try:
         with space.console.live("building") as line, naming_full_disk(space.work):
@@ -108,7 +108,7 @@ def _environment(target: Target, inputs: _Inputs) -> dict[str, str]:
     """All variables of the build; nothing else of the caller's gets in."""
     common = {
         **_base_variables(inputs),
-        **_compiler_variables(target, inputs),
+        **_compiler_variables(inputs),
         **_job_variables(inputs.machine.jobs),
     }
     return {**common, **_backend_variables(target, inputs)}
@@ -129,7 +129,7 @@ def _base_variables(inputs: _Inputs) -> dict[str, str]:
     }
 
 
-def _compiler_variables(target: Target, inputs: _Inputs) -> dict[str, str]:
+def _compiler_variables(inputs: _Inputs) -> dict[str, str]:
     """The compilers by absolute path, and maps that keep this machine's paths out of the binaries.
 
     nvcc's `-Xcompiler -ffile-prefix-map` reaches the host pass and the device pass.
@@ -161,7 +161,7 @@ def _c_compiler(cxx: str) -> str:
 
 
 def _path_maps(inputs: _Inputs) -> list[tuple[str, str]]:
-    """Private folders and the neutral names that `__FILE__` gets instead; GCC takes the last match."""
+    """Private folders and the names that `__FILE__` gets instead; GCC takes the last match."""
     toolchain = inputs.toolchain.home
     return [
         (str(inputs.python.base_python.parent.parent), "/cuwheel/python"),
@@ -286,7 +286,7 @@ def _public(environment: Mapping[str, str], inputs: _Inputs) -> dict[str, str]:
 
 
 def _private_paths(target: Target, space: Workspace, inputs: _Inputs) -> tuple[str, ...]:
-    """Folders whose names must not be found in the wheel; system folders say nothing about anyone."""
+    """Folders whose names must not be in the wheel; system folders say nothing about anyone."""
     folders = {
         space.work,
         space.cache,

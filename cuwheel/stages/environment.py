@@ -96,7 +96,7 @@ def _make(folder: Path, base: Interpreter, target: Target, space: Workspace) -> 
 
 
 def _check_framework_imports(python: Path, target: Target) -> None:
-    """Import the framework once, when the environment is made: it takes seconds, so preflight can't.
+    """Import the framework once, when the environment is made: that takes seconds.
 
     Raises:
         InstallError: it doesn't import.

@@ -238,7 +238,7 @@ def _check_framework(target: Target, space: Workspace) -> list[_Problem]:
 
 
 def _framework_cuda(version_file: Path) -> str | None:
-    """`cuda` in PyTorch's `torch/version.py`, read without the seconds that importing torch takes."""
+    """`cuda` in PyTorch's `version.py`, without the seconds that importing torch takes."""
     try:
         tree = ast.parse(version_file.read_text())
     except (OSError, SyntaxError):

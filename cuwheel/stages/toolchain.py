@@ -1,4 +1,4 @@
-"""Stage toolchain: a CUDA home of the target's release, made from a lock or found on the machine."""
+"""Stage toolchain: a CUDA home of the target's release, from a lock or from the machine."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _pypi_toolchain(toolkit: Toolkit, space: Workspace) -> Toolchain:
             if folder.exists():
                 space.console.warn(f"{folder.name} was damaged and is made again")
                 remove_tree(folder)
-                # Its files are hard links into the installer's cache: what damaged one damaged both.
+                # Its files are hard links into the installer's cache, which is damaged too.
                 forget([pin.requirement.name for pin in read_pins(source)], cache=space.cache)
             fingerprint = _make(folder, source, toolkit, space)
     return Toolchain(

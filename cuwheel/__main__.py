@@ -1,0 +1,259 @@
+"""The commands behind the nox sessions, and the one place that prints an error."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from cuwheel import options, pipeline
+from cuwheel.catalogue import check_recipe, find_recipe, load_catalogue
+from cuwheel.console import Console
+from cuwheel.errors import CuwheelError, InterpreterNotFoundError, UsageError
+from cuwheel.files import disk_full
+from cuwheel.locks import lock_jobs
+from cuwheel.paths import ROOT, default_cache, project_roots
+from cuwheel.pythons import find_python, own_python
+from cuwheel.recipe import Framework
+from cuwheel.reference import write_documents
+from cuwheel.stages.lock import check_locks, lock
+from cuwheel.stages.toolchain import toolchain
+from cuwheel.summary import show
+from cuwheel.target import Target
+from cuwheel.toolkits import toolkit_by_release
+from cuwheel.wheelindex import write_index
+from cuwheel.workspace import Workspace
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Sequence
+
+    from cuwheel.catalogue import Entry
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+_INTERRUPTED = 130  # what shells use for a program ended by Ctrl-C
+_TERMINATED = 143
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command.
+
+    Returns:
+        0, or the exit code of the error that was printed.
+    """
+    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGHUP, _end)
+    _end_with_nox()
+    console = Console()
+    command, *rest = arguments or ("help",)
+    try:
+        _COMMANDS.get(command, _unknown)(console, rest)
+    except CuwheelError as error:
+        console.terminal.print(str(error), markup=False, style=None)
+        return error.exit_code
+    except KeyboardInterrupt:
+        console.warn("interrupted; nothing half-made is left, the next run goes on from here")
+        return _INTERRUPTED
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        problem = disk_full(Path(error.filename or default_cache()))
+        console.terminal.print(str(problem), markup=False)
+        return problem.exit_code
+    return 0
+
+
+def _end(number: int, _: object) -> NoReturn:
+    """Leave through the `finally` blocks: they end processes and remove what is half made."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(_TERMINATED)
+
+
+def _end_with_nox() -> None:
+    """Ask the kernel for SIGTERM when nox dies, so that killing nox ends the build too."""
+    parent = os.environ.get("CUWHEEL_PARENT")
+    if parent is None:
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != int(parent):  # it died before the call above
+        sys.exit(_TERMINATED)
+
+
+def _build(console: Console, arguments: Sequence[str]) -> None:
+    name, tag, *rest = arguments
+    given = options.parse_build(f"build-{name}-{tag}", tuple(pipeline.STAGES), rest)
+    entry = find_recipe(name, load_catalogue(project_roots()))
+    for asked in given.python or [str(own_python().path)]:
+        target = _target(entry, tag, asked, given)
+        space = _workspace(console, target, asked, given)
+        console.durations.clear()
+        console.terminal.rule(f"[bold]{target.id}[/]", align="left")
+        _build_one(target, space, given)
+
+
+def _build_one(target: Target, space: Workspace, given: argparse.Namespace) -> None:
+    if given.explain_key:
+        now, before = pipeline.explain(target, space)
+        space.console.note("a build now would do nothing" if not now else "a build now would run:")
+        for reason in now:
+            space.console.note(f"  {reason}")
+        for reason in before:
+            space.console.note(f"the last build ran because {reason}")
+    elif given.stage:
+        print(pipeline.make_stage(given.stage, target, space))  # noqa: T201 - data, for scripts
+    else:
+        show(pipeline.make(target, space, keep_work=given.keep_work), space.console)
+
+
+def _target(entry: Entry, tag: str, asked: str, given: argparse.Namespace) -> Target:
+    recipe = entry.recipe
+    if recipe is None:  # pragma: no cover - find_recipe has refused it
+        raise UsageError(f"{entry.name} can't be loaded", why=entry.fault)
+    check_recipe(recipe)
+    return Target(
+        recipe=recipe,
+        toolkit=toolkit_by_release(tag),
+        python=_release_of(asked),
+        framework=_framework(given.framework) or recipe.framework,
+        archs=tuple(dict.fromkeys(given.arch)) or recipe.archs,
+        provider=given.toolchain,
+        root=entry.root,
+        source_override=_given_path(given.source) if given.source else None,
+    )
+
+
+def _release_of(asked: str) -> str:
+    """`3.12` for what `--python` said; a Python that isn't there is preflight's to report.
+
+    Raises:
+        InterpreterNotFoundError: a path was given and nothing runs there.
+    """
+    try:
+        return find_python(asked, os.environ).release
+    except InterpreterNotFoundError:
+        if os.sep in asked:
+            raise
+        return ".".join(asked.split(".")[:2])
+
+
+def _framework(text: str | None) -> Framework | None:
+    if not text:
+        return None
+    try:
+        wanted = Requirement(text)
+        [pin] = wanted.specifier
+    except (InvalidRequirement, ValueError):
+        pin = None
+    if pin is None or pin.operator != "==":
+        raise UsageError(
+            f"--framework {text} is no pin",
+            why="the wheel is compiled against one release",
+            fix="write it as name==version, e.g. --framework torch==2.11.0",
+        )
+    return Framework(name=wanted.name, version=pin.version)
+
+
+def _workspace(
+    console: Console, target: Target, asked: str, given: argparse.Namespace
+) -> Workspace:
+    work = _given_path(given.work) if given.work else ROOT / "work"
+    return Workspace(
+        cache=default_cache(),
+        work=work / target.id,
+        dist=_given_path(given.dist) if given.dist else ROOT / "dist",
+        console=console,
+        offline=given.offline,
+        jobs=_jobs(given.jobs),
+        reuse=not given.no_cache,
+        python=asked,
+    )
+
+
+def _jobs(text: str) -> int | None:
+    if text == "auto":
+        return None
+    if not text.isdigit() or int(text) == 0:
+        raise UsageError(
+            f"--jobs {text} is no number of compiles",
+            why="it has to be a whole number from 1 on, or auto",
+            fix="leave it out: auto counts cores and memory",
+        )
+    return int(text)
+
+
+def _given_path(text: str) -> Path:
+    """A path from the command line, relative to where nox was started (nox changes the folder)."""
+    start = Path(os.environ.get("CUWHEEL_INVOKED_FROM", Path.cwd()))
+    return (start / Path(text).expanduser()).absolute()
+
+
+def _lock(console: Console, arguments: Sequence[str]) -> None:
+    given = options.parse_lock(arguments)
+    entries = load_catalogue(project_roots())
+    jobs = lock_jobs(given.names, entries, _framework(given.framework))
+    lock(jobs, _bare_workspace(console), cooldown=given.cooldown)
+
+
+def _lock_check(console: Console, arguments: Sequence[str]) -> None:
+    options.parse_nothing("lock-check", arguments)
+    jobs = lock_jobs(["all"], load_catalogue(project_roots()))
+    check_locks(jobs)
+    console.note(f"{len(jobs)} locks match their inputs")
+
+
+def _toolchain(console: Console, arguments: Sequence[str]) -> None:
+    tag, *rest = arguments
+    given = options.parse_toolchain(f"toolchain-{tag}", rest)
+    space = _bare_workspace(console, offline=given.offline)
+    with console.stage("toolchain"):
+        made = toolchain(toolkit_by_release(tag), given.toolchain, space)
+    print(made.home)  # noqa: T201 - data, for scripts
+
+
+def _index(console: Console, arguments: Sequence[str]) -> None:
+    given = options.parse_index(arguments)
+    dist = _given_path(given.dist) if given.dist else ROOT / "dist"
+    console.note(f"wrote {write_index(dist)}")
+
+
+def _docs(console: Console, arguments: Sequence[str]) -> None:
+    options.parse_nothing("docs", arguments)
+    for path in write_documents(ROOT):
+        console.note(f"wrote {path.relative_to(ROOT)}")
+
+
+def _bare_workspace(console: Console, *, offline: bool = False) -> Workspace:
+    return Workspace(
+        cache=default_cache(),
+        work=ROOT / "work" / "session",
+        dist=ROOT / "dist",
+        console=console,
+        offline=offline,
+    )
+
+
+def _unknown(_: Console, __: Sequence[str]) -> None:
+    raise UsageError(
+        "this command is not one of cuwheel's",
+        why=f"known are: {', '.join(sorted(_COMMANDS))}",
+        fix="start it through nox: `nox -l` lists the sessions",
+    )
+
+
+_COMMANDS: dict[str, Callable[[Console, Sequence[str]], None]] = {
+    "build": _build,
+    "docs": _docs,
+    "index": _index,
+    "lock": _lock,
+    "lock-check": _lock_check,
+    "toolchain": _toolchain,
+}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

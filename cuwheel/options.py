@@ -1,0 +1,159 @@
+"""The command line: what stands behind `nox -s <session> --`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, NoReturn
+
+from cuwheel.errors import UsageError, suggest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PROVIDERS = ("pypi", "conda", "system")
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argparse parser that raises our error and names the nearest option."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(
+            f"{self.prog}: {message}",
+            why="this command line isn't one that the session understands",
+            fix="put --help behind `--` to see every option",
+        )
+
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Parse all of the arguments.
+
+        Raises:
+            UsageError: something is unknown or malformed.
+        """
+        parsed, unknown = self.parse_known_args(arguments)
+        if unknown:
+            words = [word for word in unknown if word.startswith("-")] or unknown
+            name = words[0].split("=")[0]
+            known = [flag for action in self._actions for flag in action.option_strings]
+            raise UsageError(
+                f"{self.prog}: unknown option {name}",
+                why=suggest(name, [flag for flag in known if flag.startswith("--")]),
+                fix="put --help behind `--` to see every option",
+            )
+        return parsed
+
+
+def parse_build(
+    session: str, stages: Sequence[str], arguments: Sequence[str]
+) -> argparse.Namespace:
+    """The options of a `build-…` session.
+
+    Args:
+        session: its name, for messages.
+        stages: what `--stage` may name.
+        arguments: what stands behind `--`.
+
+    Raises:
+        UsageError: one is wrong.
+    """
+    parser = _parser(session, "Build, check and publish one wheel for each Python asked for.")
+    add = parser.add_argument
+    add(
+        "--python",
+        action="append",
+        default=[],
+        metavar="3.12|PATH",
+        help="repeatable; default: the Python that runs nox",
+    )
+    add(
+        "--arch",
+        action="append",
+        default=[],
+        metavar="90",
+        help="compute capability without dot, repeatable; default: the recipe's list",
+    )
+    add("--framework", metavar="torch==2.11.0", help="default: the recipe's")
+    add(
+        "--jobs",
+        default="auto",
+        metavar="N|auto",
+        help="compiles at once; auto counts cores and memory",
+    )
+    add("--source", metavar="DIR|ARCHIVE", help="build this instead of the recipe's source")
+    add(
+        "--toolchain",
+        default="pypi",
+        choices=PROVIDERS,
+        help="where nvcc comes from; default: pypi",
+    )
+    add(
+        "--work",
+        metavar="DIR",
+        help="folder for intermediate files; default: work/ in the checkout",
+    )
+    add("--dist", metavar="DIR", help="folder for finished wheels; default: dist/ in the checkout")
+    add("--keep-work", action="store_true", help="leave the intermediate files there after success")
+    add("--offline", action="store_true", help="download nothing; what is in the cache has to do")
+    add("--no-cache", action="store_true", help="build again although nothing has changed")
+    add("--explain-key", action="store_true", help="say what would be rebuilt and why, and stop")
+    add(
+        "--stage",
+        choices=tuple(stages),
+        help="run this stage alone, on what the one before it left",
+    )
+    return parser.parse(arguments)
+
+
+def parse_lock(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of the `lock` session.
+
+    Raises:
+        UsageError: one is wrong, or no lock is named.
+    """
+    parser = _parser("lock", "Resolve and pin with hashes.")
+    add = parser.add_argument
+    add("names", nargs="+", metavar="engine|dev|toolchain:130|build:RECIPE|all")
+    add("--framework", metavar="torch==2.11.0", help="a lock for this one beside the recipe's own")
+    add(
+        "--cooldown",
+        type=int,
+        default=7,
+        metavar="DAYS",
+        help="ignore younger releases; default: 7",
+    )
+    return parser.parse(arguments)
+
+
+def parse_toolchain(session: str, arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of a `toolchain-…` session.
+
+    Raises:
+        UsageError: one is wrong.
+    """
+    parser = _parser(session, "Make a CUDA toolchain and print its folder.")
+    parser.add_argument("--toolchain", default="pypi", choices=PROVIDERS, help="default: pypi")
+    parser.add_argument("--offline", action="store_true", help="download nothing")
+    return parser.parse(arguments)
+
+
+def parse_index(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of the `index` session.
+
+    Raises:
+        UsageError: one is wrong.
+    """
+    parser = _parser("index", "Write the package index of a folder of wheels.")
+    parser.add_argument("--dist", metavar="DIR", help="default: dist/ in the checkout")
+    return parser.parse(arguments)
+
+
+def parse_nothing(session: str, arguments: Sequence[str]) -> None:
+    """See that a session without options got none.
+
+    Raises:
+        UsageError: it got some.
+    """
+    _parser(session, "Takes no options.").parse(arguments)
+
+
+def _parser(session: str, description: str) -> _Parser:
+    return _Parser(prog=f"nox -s {session} --", description=description, allow_abbrev=False)

@@ -1,0 +1,1 @@
+"""Self-contained scripts that run in a foreign interpreter."""

@@ -1,0 +1,174 @@
+"""The `.dist-info` folder of an unpacked wheel: what it says, and how to make it say more.
+
+Only the lines that have to change are changed; every other byte, the description's above all,
+stays. Why not a library: docs/adr/0007.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+import packaging.requirements
+import packaging.utils
+
+from cuwheel.errors import UnsafeArchiveError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+def headers(text: str) -> tuple[tuple[str, str], ...]:
+    """Names (lower case) and values of the header lines of METADATA or WHEEL."""
+    blocks, _ = _split_headers(text.encode())
+    pairs = (block.decode().partition(":") for block in blocks)
+    return tuple((name.strip().lower(), value.strip()) for name, _, value in pairs)
+
+
+def header(text: str, name: str) -> tuple[str, ...]:
+    """All values of one header, in order."""
+    return tuple(value for key, value in headers(text) if key == name.lower())
+
+
+def find_dist_info(owner: Path, names: Iterable[str]) -> str:
+    """The name of the one `.dist-info` folder among the files of a wheel.
+
+    Args:
+        owner: the wheel or its folder, for the message.
+        names: its files, relative to its root, with `/`.
+
+    Raises:
+        UnsafeArchiveError: there is none, or several.
+    """
+    firsts = {name.partition("/")[0] for name in names if "/" in name}
+    found = sorted(first for first in firsts if first.endswith(".dist-info"))
+    if len(found) != 1:
+        raise UnsafeArchiveError(
+            f"{owner.name} is not a wheel",
+            why=f"it holds {', '.join(found) or 'no .dist-info folder'}; a wheel holds one",
+            fix="build the wheel again",
+        )
+    return found[0]
+
+
+def dist_info_of(folder: Path) -> Path:
+    """The `.dist-info` folder of an unpacked wheel.
+
+    Raises:
+        UnsafeArchiveError: there is none, or several.
+    """
+    return folder / find_dist_info(folder, (f"{path.name}/" for path in folder.iterdir()))
+
+
+def change_version(folder: Path, version: str) -> None:
+    """Give an unpacked wheel another version: METADATA, `.dist-info` and `.data` follow.
+
+    Args:
+        folder: the unpacked wheel.
+        version: in PEP 440's normal form.
+    """
+    old = dist_info_of(folder)
+    stem = old.name.removesuffix(".dist-info")
+    new_stem = f"{stem.rpartition('-')[0]}-{version}"
+    _edit_header(old / "METADATA", "Version", lambda _: [version])
+    for suffix in (".dist-info", ".data"):
+        if (folder / f"{stem}{suffix}").exists():
+            (folder / f"{stem}{suffix}").rename(folder / f"{new_stem}{suffix}")
+
+
+def require(folder: Path, requirements: Iterable[str]) -> None:
+    """Make an unpacked wheel require something, in place of what it said of the same projects.
+
+    Requirements of other projects stay as they are, and so does one of the same project that only
+    an extra brings in. A replaced one keeps its place; new ones follow at the end.
+    """
+    wanted = {project_of(text): text for text in requirements}
+
+    def merge(old: list[str]) -> list[str]:
+        replaced = [
+            line if is_optional(line) else wanted.get(project_of(line), line) for line in old
+        ]
+        return list(dict.fromkeys([*replaced, *wanted.values()]))
+
+    _edit_header(dist_info_of(folder) / "METADATA", "Requires-Dist", merge)
+
+
+def set_tags(folder: Path, tags: Iterable[str]) -> None:
+    """Write the tags of an unpacked wheel (`cp312-cp312-manylinux_2_28_x86_64`); it isn't pure."""
+    path = dist_info_of(folder) / "WHEEL"
+    _edit_header(path, "Tag", lambda _: list(tags))
+    _edit_header(path, "Root-Is-Purelib", lambda _: ["false"])
+
+
+def file_name(folder: Path) -> str:
+    """The file name that an unpacked wheel's `.dist-info` and tags ask for."""
+    dist_info = dist_info_of(folder)
+    text = (dist_info / "WHEEL").read_text("utf-8")
+    tags = [tag.split("-") for tag in header(text, "tag")]
+    parts = [".".join(sorted(set(part))) for part in zip(*tags, strict=True)]
+    words = (dist_info.name.removesuffix(".dist-info"), *header(text, "build"), *parts)
+    return f"{'-'.join(words)}.whl"
+
+
+def installed_path(name: str) -> PurePosixPath | None:
+    """Where a member goes below site-packages; None when it goes elsewhere (scripts, data)."""
+    first, *rest = PurePosixPath(name).parts
+    if not first.endswith(".data") or len(rest) < 2:  # noqa: PLR2004 - scheme and file
+        return PurePosixPath(name)
+    return PurePosixPath(*rest[1:]) if rest[0] in ("purelib", "platlib") else None
+
+
+def project_of(requirement: str) -> str:
+    """The normalised project name of a `Requires-Dist`; empty where it can't be read."""
+    parsed = _parse(requirement)
+    return packaging.utils.canonicalize_name(parsed.name) if parsed else ""
+
+
+def is_optional(requirement: str) -> bool:
+    """Whether only an extra brings a `Requires-Dist` in."""
+    parsed = _parse(requirement)
+    return parsed is not None and "extra ==" in str(parsed.marker)
+
+
+def _parse(requirement: str) -> packaging.requirements.Requirement | None:
+    try:
+        return packaging.requirements.Requirement(requirement)
+    except packaging.requirements.InvalidRequirement:
+        return None
+
+
+def _edit_header(path: Path, name: str, edit: Callable[[list[str]], list[str]]) -> None:
+    """Change the values of one header; every other byte of the file stays."""
+    blocks, rest = _split_headers(path.read_bytes())
+    end = "\r\n" if blocks and blocks[0].endswith(b"\r\n") else "\n"
+    if blocks and not blocks[-1].endswith(b"\n"):
+        blocks[-1] += end.encode()
+    ours = [index for index, block in enumerate(blocks) if _is_header(block, name)]
+    values = edit([blocks[index].decode().partition(":")[2].strip() for index in ours])
+    lines = [f"{name}: {value}{end}".encode() for value in values]
+    # The nth value takes the place of the nth line; the rest follows the last of them.
+    places = dict(zip(ours, lines, strict=False))
+    places |= dict.fromkeys(ours[len(lines) :], b"")
+    blocks = [places.get(index, block) for index, block in enumerate(blocks)]
+    last = ours[-1] if ours else len(blocks) - 1
+    blocks[last + 1 : last + 1] = lines[len(ours) :]
+    path.write_bytes(b"".join(blocks) + rest)
+
+
+def _is_header(block: bytes, name: str) -> bool:
+    return block.partition(b":")[0].strip().lower() == name.lower().encode()
+
+
+def _split_headers(content: bytes) -> tuple[list[bytes], bytes]:
+    """Each header with its continuation lines, and everything from the first empty line on."""
+    blocks: list[bytes] = []
+    stream = io.BytesIO(content)
+    while line := stream.readline():
+        if not line.strip():
+            return blocks, line + stream.read()
+        if line[:1] in b" \t" and blocks:
+            blocks[-1] += line
+        else:
+            blocks.append(line)
+    return blocks, b""

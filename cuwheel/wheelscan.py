@@ -1,0 +1,201 @@
+"""Everything the audit wants to know of a wheel, from one reading of it in bounded memory."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+from cuwheel.elf import Elf, ElfFormatError, is_elf, read_elf
+from cuwheel.fatbin import LOADED_SECTION, DeviceCode, FatbinFormatError, read_device_code
+from cuwheel.files import sha256_of_file
+from cuwheel.wheelfile import (
+    Content,
+    Wheel,
+    member_faults,
+    open_wheel,
+    read_through,
+    record_faults,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_ELF_MAGIC = b"\x7fELF"
+_IN_MEMORY = 32 << 20  # bytes; a larger library goes to a temporary file
+_PATH_MAX = 4096  # bytes, the longest path that Linux takes
+# A compiler leaves the names of sources (`__FILE__`, debug information). Only names below these
+# folders, and only of sources: programs have good reasons to hold `/tmp/` or `/root/.cache`.
+_SOURCE = re.compile(
+    rb"/(?:home/[\w.-]+|root|tmp)/[\x21-\x7e]*?\.(?:cuh?|c|cc|cpp|cxx|h|hh|hpp|hxx|inl|ipp)\b"
+)
+_PRINTABLE = re.compile(rb"[\x20-\x7e]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library:
+    """An ELF file in a wheel.
+
+    Attributes:
+        name: of the member.
+        elf: what it says; None where it is damaged.
+        device_code: archs of its device code; None where it has none.
+        damage: why it, or its device code, can't be read; empty for a sound one.
+    """
+
+    name: str
+    elf: Elf | None
+    device_code: DeviceCode | None
+    damage: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leak:
+    """A path of the build machine in a member, as it stands there, and how often its folder does."""
+
+    name: str
+    text: str
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelScan:
+    """A wheel that was read from end to end.
+
+    Attributes:
+        file_name: of the wheel.
+        sha256: of the wheel.
+        size: of the wheel, bytes.
+        dist_info: name of its `.dist-info` folder.
+        names: its members.
+        metadata: text of METADATA.
+        tags_text: text of WHEEL.
+        libraries: its ELF files.
+        leaks: paths of the build machine.
+        archive_faults: member and fact: unsafe names, and where RECORD is wrong.
+    """
+
+    file_name: str
+    sha256: str
+    size: int
+    dist_info: str
+    names: tuple[str, ...]
+    metadata: str
+    tags_text: str
+    libraries: tuple[Library, ...]
+    leaks: tuple[Leak, ...]
+    archive_faults: tuple[tuple[str, str], ...]
+
+
+def scan_wheel(path: Path, *, private_paths: tuple[str, ...], scratch: Path) -> WheelScan:
+    """Read a wheel once: hashes, libraries, device code, leaked paths.
+
+    Args:
+        path: the wheel.
+        private_paths: folders of the build machine whose names must not be in it.
+        scratch: a folder for libraries that are too large for memory.
+
+    Raises:
+        UnsafeArchiveError: it isn't a wheel, or is damaged.
+    """
+    contents: dict[str, Content] = {}
+    libraries: list[Library] = []
+    leaks: list[Leak] = []
+    with open_wheel(path) as wheel:
+        for name in dict.fromkeys(wheel.names):
+            with tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=scratch) as copy:
+                finder = _LeakFinder(private_paths)
+                contents[name] = _read_member(wheel, name, copy, finder)
+                leaks += [Leak(name=name, text=text, count=n) for text, n in finder.finish()]
+                if is_elf(copy):  # type: ignore[arg-type]
+                    libraries.append(_read_library(name, copy))  # type: ignore[arg-type]
+        return WheelScan(
+            file_name=path.name,
+            sha256=sha256_of_file(path),
+            size=path.stat().st_size,
+            dist_info=wheel.dist_info,
+            names=wheel.names,
+            metadata=wheel.read_text("METADATA"),
+            tags_text=wheel.read_text("WHEEL"),
+            libraries=tuple(libraries),
+            leaks=tuple(leaks),
+            archive_faults=(*member_faults(wheel), *record_faults(wheel, contents)),
+        )
+
+
+def _read_member(
+    wheel: Wheel,
+    name: str,
+    copy: tempfile.SpooledTemporaryFile[bytes],
+    finder: _LeakFinder,
+) -> Content:
+    """Hash a member and look for leaks in it; keep a copy where it is ELF, for its jumping reader."""
+    with wheel.archive.open(name) as stream:
+        keeps = stream.peek(len(_ELF_MAGIC)).startswith(_ELF_MAGIC)
+        finder.looks_for_sources = keeps
+        feeds: list[Callable[[bytes], object]] = [finder.feed, *([copy.write] if keeps else [])]
+        return read_through(stream, lambda chunk: [feed(chunk) for feed in feeds])
+
+
+def _read_library(name: str, stream: IO[bytes]) -> Library:
+    elf = None
+    try:
+        elf = read_elf(stream)
+        section = elf.section(LOADED_SECTION)
+        code = read_device_code(stream, section.offset, section.size) if section else None
+    except (ElfFormatError, FatbinFormatError) as problem:
+        return Library(name=name, elf=elf, device_code=None, damage=str(problem))
+    return Library(name=name, elf=elf, device_code=code)
+
+
+class _LeakFinder:
+    """Finds paths in a stream that comes in pieces; a path may lie across two of them."""
+
+    def __init__(self, private_paths: tuple[str, ...]) -> None:
+        self.looks_for_sources = False
+        self._paths = [path.encode() for path in private_paths if path.strip("/")]
+        self._window = b""
+        self._found: dict[bytes, tuple[str, int]] = {}
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next piece; its last bytes are looked at with the piece after it."""
+        self._window += chunk
+        self._search(max(0, len(self._window) - _PATH_MAX))
+
+    def finish(self) -> list[tuple[str, int]]:
+        """Look at the rest; every leak once, with the number of times that its folder came."""
+        self._search(len(self._window))
+        return list(self._found.values())
+
+    def _search(self, end: int) -> None:
+        """Note every path that begins before `end`, then let go of what is before it."""
+        for path in self._paths:
+            place = self._window.find(path)
+            while 0 <= place < end:
+                if not _goes_on(self._window, place + len(path)):
+                    self._note(path, place)
+                place = self._window.find(path, place + 1)
+        if self.looks_for_sources:
+            for folder in (b"/home/", b"/root/", b"/tmp/"):
+                place = self._window.find(folder)
+                while 0 <= place < end:
+                    if _SOURCE.match(self._window, place) and not self._is_known(place):
+                        self._note(folder, place)
+                    place = self._window.find(folder, place + 1)
+        self._window = self._window[end:]
+
+    def _is_known(self, place: int) -> bool:
+        return any(self._window.startswith(path, place) for path in self._paths)
+
+    def _note(self, folder: bytes, place: int) -> None:
+        printable = _PRINTABLE.match(self._window, place)
+        text = printable[0].decode() if printable else ""
+        first, count = self._found.get(folder, (text, 0))
+        self._found[folder] = (first, count + 1)
+
+
+def _goes_on(window: bytes, end: int) -> bool:
+    """Whether the name just found is only the beginning of another: `/work` in `/workshop`."""
+    return window[end : end + 1].isalnum() or window[end : end + 1] in (b"_", b"-")

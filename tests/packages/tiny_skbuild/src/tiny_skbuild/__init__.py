@@ -1,0 +1,29 @@
+"""A CUDA library behind ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+__version__ = "1.0.0"
+
+_LIBRARY = ctypes.CDLL(str(Path(__file__).with_name("libtiny_skbuild.so")))
+
+
+def answer() -> int:
+    """42, if a CUDA runtime of release 13 answers; needs no GPU."""
+    return int(_LIBRARY.tiny_answer())
+
+
+def runtime_version() -> int:
+    """What the CUDA runtime library says of itself, 13000 for 13.0; needs no GPU."""
+    return int(_LIBRARY.tiny_runtime_version())
+
+
+def scale(values: list[float], factor: float) -> list[float]:
+    """Multiply on the GPU."""
+    numbers = (ctypes.c_float * len(values))(*values)
+    status = _LIBRARY.tiny_scale_float(numbers, len(values), ctypes.c_float(factor))
+    if status:
+        raise RuntimeError(f"CUDA error {status}")
+    return list(numbers)
