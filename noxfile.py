@@ -88,7 +88,7 @@ def lint(session: nox.Session) -> None:
     run(session, "dev", "-m", "ruff", "check")
     run(session, "dev", "-m", "ruff", "format", "--check")
     run(session, "dev", "-m", "mypy")
-    run(session, "dev", "-m", "cuwheel.lint")
+    run(session, "dev", "-c", "from importlinter import cli; cli.lint_imports_command()")
     engine(session, "lock-check")
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import re
+import string
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import CuwheelError, RecipeError, UsageError, suggest
-from cuwheel.recipe import Recipe
+from cuwheel.recipe import PLACEHOLDERS, Recipe
 from cuwheel.toolkits import TOOLKITS, check_archs, component_by_name, toolkit_by_release
 
 if TYPE_CHECKING:
@@ -108,7 +110,7 @@ def check_recipe(recipe: Recipe) -> None:
     Raises:
         RecipeError: with every fault found.
     """
-    faults = [*_faults_of_names(recipe), *_faults_of_tables(recipe)]
+    faults = [*_faults_of_names(recipe), *_faults_of_texts(recipe), *_faults_of_tables(recipe)]
     if faults:
         raise RecipeError(
             f"{recipe.name}: the recipe has {len(faults)} fault{'s'[: len(faults) > 1]}",
@@ -190,10 +192,24 @@ def _faults_of_names(recipe: Recipe) -> list[str]:
     faults = []
     if recipe.name != recipe.name.lower() or "_" in recipe.name:
         faults.append(f'name "{recipe.name}" has to be lower case with "-" between words')
-    if len(recipe.source.sha256) != 64:  # noqa: PLR2004 - hexadecimal digits of a SHA-256
+    if not re.fullmatch(r"[0-9a-f]{64}", recipe.source.sha256):
         faults.append("source.sha256 has to have 64 hexadecimal digits")
     empty = [name for name in ("toolkits", "archs", "maintainers") if not getattr(recipe, name)]
     return faults + [f"{name} is empty" for name in empty]
+
+
+def _faults_of_texts(recipe: Recipe) -> list[str]:
+    """Placeholders that the engine doesn't fill, in texts for the build."""
+    faults = []
+    for name, text in {**recipe.build.env, **getattr(recipe.build, "define", {})}.items():
+        try:
+            asked = {field for _, field, _, _ in string.Formatter().parse(text) if field is not None}
+        except ValueError as error:
+            faults.append(f"{name}={text}: {error} (a brace itself is written twice)")
+            continue
+        unknown = sorted(asked - set(PLACEHOLDERS))
+        faults += [f"{name}={text}: {{{one}}}: {suggest(one, PLACEHOLDERS)}" for one in unknown]
+    return faults
 
 
 def _faults_of_tables(recipe: Recipe) -> list[str]:

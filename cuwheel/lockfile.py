@@ -88,10 +88,15 @@ def faults_of_lock(lock: Path, wanted: str) -> list[str]:
         faults.append("its input has changed since it was written")
     if fields.get("content") != _digest(body):
         faults.append("it was edited by hand")
-    bare = [str(pin.requirement) for pin in read_pins(lock) if not pin.hashes]
-    if bare:
-        faults.append(f"these packages have no hash: {', '.join(bare)}")
-    return faults
+    return faults + _faults_of_pins(lock)
+
+
+def _faults_of_pins(lock: Path) -> list[str]:
+    try:
+        bare = [str(pin.requirement) for pin in read_pins(lock) if not pin.hashes]
+    except InvalidRequirement as error:
+        return [f"a line of it is no requirement: {str(error).splitlines()[0]}"]
+    return [f"these packages have no hash: {', '.join(bare)}"] if bare else []
 
 
 def read_pins(lock: Path) -> tuple[Pin, ...]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 PROVIDERS = ("pypi", "conda", "system")
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """An argparse parser that raises our error and names the nearest option."""
 
     def error(self, message: str) -> NoReturn:
@@ -55,6 +55,11 @@ def parse_build(
     Raises:
         UsageError: one is wrong.
     """
+    return build_parser(session, stages).parse(arguments)
+
+
+def build_parser(session: str, stages: Sequence[str]) -> Parser:
+    """What a `build-…` session understands."""
     parser = _parser(session, "Build, check and publish one wheel for each Python asked for.")
     add = parser.add_argument
     add(
@@ -100,7 +105,7 @@ def parse_build(
         choices=tuple(stages),
         help="run this stage alone, on what the one before it left",
     )
-    return parser.parse(arguments)
+    return parser
 
 
 def parse_lock(arguments: Sequence[str]) -> argparse.Namespace:
@@ -109,6 +114,11 @@ def parse_lock(arguments: Sequence[str]) -> argparse.Namespace:
     Raises:
         UsageError: one is wrong, or no lock is named.
     """
+    return lock_parser().parse(arguments)
+
+
+def lock_parser() -> Parser:
+    """What the `lock` session understands."""
     parser = _parser("lock", "Resolve and pin with hashes.")
     add = parser.add_argument
     add("names", nargs="+", metavar="engine|dev|toolchain:130|build:RECIPE|all")
@@ -120,7 +130,7 @@ def parse_lock(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="DAYS",
         help="ignore younger releases; default: 7",
     )
-    return parser.parse(arguments)
+    return parser
 
 
 def parse_toolchain(session: str, arguments: Sequence[str]) -> argparse.Namespace:
@@ -129,10 +139,15 @@ def parse_toolchain(session: str, arguments: Sequence[str]) -> argparse.Namespac
     Raises:
         UsageError: one is wrong.
     """
+    return toolchain_parser(session).parse(arguments)
+
+
+def toolchain_parser(session: str) -> Parser:
+    """What a `toolchain-…` session understands."""
     parser = _parser(session, "Make a CUDA toolchain and print its folder.")
     parser.add_argument("--toolchain", default="pypi", choices=PROVIDERS, help="default: pypi")
     parser.add_argument("--offline", action="store_true", help="download nothing")
-    return parser.parse(arguments)
+    return parser
 
 
 def parse_index(arguments: Sequence[str]) -> argparse.Namespace:
@@ -141,9 +156,14 @@ def parse_index(arguments: Sequence[str]) -> argparse.Namespace:
     Raises:
         UsageError: one is wrong.
     """
+    return index_parser().parse(arguments)
+
+
+def index_parser() -> Parser:
+    """What the `index` session understands."""
     parser = _parser("index", "Write the package index of a folder of wheels.")
     parser.add_argument("--dist", metavar="DIR", help="default: dist/ in the checkout")
-    return parser.parse(arguments)
+    return parser
 
 
 def parse_nothing(session: str, arguments: Sequence[str]) -> None:
@@ -155,5 +175,5 @@ def parse_nothing(session: str, arguments: Sequence[str]) -> None:
     _parser(session, "Takes no options.").parse(arguments)
 
 
-def _parser(session: str, description: str) -> _Parser:
-    return _Parser(prog=f"nox -s {session} --", description=description, allow_abbrev=False)
+def _parser(session: str, description: str) -> Parser:
+    return Parser(prog=f"nox -s {session} --", description=description, allow_abbrev=False)

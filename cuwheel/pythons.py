@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +79,7 @@ def find_python(
         if asked in {found.version, found.release}:
             return found
         looked.append(f"{place}: {path} is {found.version}")
+    looked += [_holdings(place, folder) for place, folder in _stores(environ)]
     looked += [f"conda lock: {lock} (not installed)" for lock in locks] or ["conda lock: none"]
     raise InterpreterNotFoundError(
         f"no Python {asked} was found on this machine",
@@ -95,14 +97,31 @@ def _candidates(asked: str, environ: Mapping[str, str]) -> Iterator[tuple[str, P
             path = Path(folder or ".") / name
             if os.access(path, os.X_OK):
                 yield "PATH", path
+    for place, folder in _stores(environ):
+        found = folder.glob(f"*{release}*/bin/python{release}")
+        for path in sorted(found, key=_numbers, reverse=True):
+            yield place, path
+
+
+def _stores(environ: Mapping[str, str]) -> tuple[tuple[str, Path], ...]:
+    """The folders in which pyenv and uv keep one Python in each subfolder."""
     home = Path(environ.get("HOME") or Path.home())
     pyenv = Path(environ.get("PYENV_ROOT") or home / ".pyenv") / "versions"
-    for path in sorted(pyenv.glob(f"{release}*/bin/python{release}"), reverse=True):
-        yield "pyenv", path
     shares = Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share")
     uv = Path(environ.get("UV_PYTHON_INSTALL_DIR") or shares / "uv" / "python")
-    for path in sorted(uv.glob(f"cpython-{release}*/bin/python{release}"), reverse=True):
-        yield "uv", path
+    return (("pyenv", pyenv), ("uv", uv))
+
+
+def _holdings(place: str, folder: Path) -> str:
+    if not folder.is_dir():
+        return f"{place}: {folder} is not there"
+    names = sorted(path.parents[1].name for path in folder.glob("*/bin/python"))
+    return f"{place}: {folder} holds {', '.join(names) or 'no Python'}"
+
+
+def _numbers(path: Path) -> tuple[int, ...]:
+    """The version in a path for sorting: 3.12.10 is newer than 3.12.9."""
+    return tuple(map(int, re.findall(r"\d+", path.parents[1].name)))
 
 
 def _ask(path: Path) -> Interpreter:

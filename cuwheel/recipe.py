@@ -3,9 +3,10 @@
 A recipe is one module in `recipes/` that holds `RECIPE = Recipe(...)` and nothing else. Texts in
 `env`, `define` and `config_settings` may hold these placeholders, filled in for each target:
 
-- `{archs}`: `80;90`, as CMake wants it;
+- `{archs}`: `80;90`;
+- `{cmake_archs}`: `80-real;90`, as `CMAKE_CUDA_ARCHITECTURES` wants it;
 - `{torch_archs}`: `8.0;9.0`, as PyTorch's `TORCH_CUDA_ARCH_LIST` wants it;
-- `{gencode}`: `-gencode arch=compute_80,code=sm_80 …`, as nvcc wants it;
+- `{gencode}`: `-gencode=arch=compute_80,code=sm_80 …`, as nvcc wants it;
 - `{jobs}`: how many compiles may run at once;
 - `{toolkit}` and `{toolkit_tag}`: `13.0` and `130`;
 - `{cuda_home}`: the toolchain's folder;
@@ -20,6 +21,17 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+PLACEHOLDERS = (
+    "archs",
+    "cmake_archs",
+    "cuda_home",
+    "gencode",
+    "jobs",
+    "toolkit",
+    "toolkit_tag",
+    "torch_archs",
+    "version",
+)
 MIB = 1 << 20
 GIB = 1 << 30
 

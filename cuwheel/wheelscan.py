@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tempfile
 from dataclasses import dataclass
@@ -10,27 +11,20 @@ from typing import IO, TYPE_CHECKING
 from cuwheel.elf import Elf, ElfFormatError, is_elf, read_elf
 from cuwheel.fatbin import LOADED_SECTION, DeviceCode, FatbinFormatError, read_device_code
 from cuwheel.files import sha256_of_file
-from cuwheel.wheelfile import (
-    Content,
-    Wheel,
-    member_faults,
-    open_wheel,
-    read_through,
-    record_faults,
-)
+from cuwheel.wheelfile import Content, member_faults, open_wheel, read_through, record_faults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-_ELF_MAGIC = b"\x7fELF"
-_IN_MEMORY = 32 << 20  # bytes; a larger library goes to a temporary file
 _PATH_MAX = 4096  # bytes, the longest path that Linux takes
 # A compiler leaves the names of sources (`__FILE__`, debug information). Only names below these
 # folders, and only of sources: programs have good reasons to hold `/tmp/` or `/root/.cache`.
 _SOURCE = re.compile(
     rb"/(?:home/[\w.-]+|root|tmp)/[\x21-\x7e]*?\.(?:cuh?|c|cc|cpp|cxx|h|hh|hpp|hxx|inl|ipp)\b"
 )
+_FOLDERS = (b"/home/", b"/root/", b"/tmp/")
+_NAME = re.compile(rb"[\w-]")
 _PRINTABLE = re.compile(rb"[\x20-\x7e]*")
 
 
@@ -53,7 +47,7 @@ class Library:
 
 @dataclass(frozen=True, kw_only=True)
 class Leak:
-    """A path of the build machine in a member, as it stands there, and how often its folder does."""
+    """A path of the build machine in a member, and how many paths of its folder there are."""
 
     name: str
     text: str
@@ -95,7 +89,7 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...], scratch: Path) -> 
     Args:
         path: the wheel.
         private_paths: folders of the build machine whose names must not be in it.
-        scratch: a folder for libraries that are too large for memory.
+        scratch: a folder for temporary copies of single libraries.
 
     Raises:
         UnsafeArchiveError: it isn't a wheel, or is damaged.
@@ -105,12 +99,11 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...], scratch: Path) -> 
     leaks: list[Leak] = []
     with open_wheel(path) as wheel:
         for name in dict.fromkeys(wheel.names):
-            with tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=scratch) as copy:
-                finder = _LeakFinder(private_paths)
-                contents[name] = _read_member(wheel, name, copy, finder)
+            with wheel.archive.open(name) as stream, _copy_for_elf(stream, scratch) as copy:
+                finder = _LeakFinder(private_paths, looks_for_sources=copy is not None)
+                contents[name] = read_through(stream, _both(finder.feed, copy))
                 leaks += [Leak(name=name, text=text, count=n) for text, n in finder.finish()]
-                if is_elf(copy):  # type: ignore[arg-type]
-                    libraries.append(_read_library(name, copy))  # type: ignore[arg-type]
+                libraries += [_read_library(name, copy)] if copy else []
         return WheelScan(
             file_name=path.name,
             sha256=sha256_of_file(path),
@@ -125,18 +118,18 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...], scratch: Path) -> 
         )
 
 
-def _read_member(
-    wheel: Wheel,
-    name: str,
-    copy: tempfile.SpooledTemporaryFile[bytes],
-    finder: _LeakFinder,
-) -> Content:
-    """Hash a member and look for leaks in it; keep a copy where it is ELF, for its jumping reader."""
-    with wheel.archive.open(name) as stream:
-        keeps = stream.peek(len(_ELF_MAGIC)).startswith(_ELF_MAGIC)
-        finder.looks_for_sources = keeps
-        feeds: list[Callable[[bytes], object]] = [finder.feed, *([copy.write] if keeps else [])]
-        return read_through(stream, lambda chunk: [feed(chunk) for feed in feeds])
+@contextlib.contextmanager
+def _copy_for_elf(stream: IO[bytes], scratch: Path) -> Iterator[IO[bytes] | None]:
+    """A temporary file for a member that is ELF, since its reader jumps about; else None."""
+    if is_elf(stream):
+        with tempfile.TemporaryFile(dir=scratch) as copy:
+            yield copy
+    else:
+        yield None
+
+
+def _both(feed: Callable[[bytes], object], copy: IO[bytes] | None) -> Callable[[bytes], object]:
+    return lambda chunk: (feed(chunk), copy.write(chunk) if copy else 0)
 
 
 def _read_library(name: str, stream: IO[bytes]) -> Library:
@@ -144,7 +137,11 @@ def _read_library(name: str, stream: IO[bytes]) -> Library:
     try:
         elf = read_elf(stream)
         section = elf.section(LOADED_SECTION)
-        code = read_device_code(stream, section.offset, section.size) if section else None
+        code = (
+            read_device_code(stream, section.offset, section.size)
+            if section and section.size
+            else None
+        )
     except (ElfFormatError, FatbinFormatError) as problem:
         return Library(name=name, elf=elf, device_code=None, damage=str(problem))
     return Library(name=name, elf=elf, device_code=code)
@@ -153,16 +150,16 @@ def _read_library(name: str, stream: IO[bytes]) -> Library:
 class _LeakFinder:
     """Finds paths in a stream that comes in pieces; a path may lie across two of them."""
 
-    def __init__(self, private_paths: tuple[str, ...]) -> None:
-        self.looks_for_sources = False
+    def __init__(self, private_paths: tuple[str, ...], *, looks_for_sources: bool) -> None:
+        self._looks_for_sources = looks_for_sources
         self._paths = [path.encode() for path in private_paths if path.strip("/")]
-        self._window = b""
+        self._window = b"\0"  # begins with one byte that was looked at before
         self._found: dict[bytes, tuple[str, int]] = {}
 
     def feed(self, chunk: bytes) -> None:
         """Take the next piece; its last bytes are looked at with the piece after it."""
         self._window += chunk
-        self._search(max(0, len(self._window) - _PATH_MAX))
+        self._search(max(1, len(self._window) - _PATH_MAX))
 
     def finish(self) -> list[tuple[str, int]]:
         """Look at the rest; every leak once, with the number of times that its folder came."""
@@ -172,19 +169,21 @@ class _LeakFinder:
     def _search(self, end: int) -> None:
         """Note every path that begins before `end`, then let go of what is before it."""
         for path in self._paths:
-            place = self._window.find(path)
-            while 0 <= place < end:
-                if not _goes_on(self._window, place + len(path)):
+            for place in self._places(path, end):
+                if not _continues(self._window, place + len(path)):
                     self._note(path, place)
-                place = self._window.find(path, place + 1)
-        if self.looks_for_sources:
-            for folder in (b"/home/", b"/root/", b"/tmp/"):
-                place = self._window.find(folder)
-                while 0 <= place < end:
-                    if _SOURCE.match(self._window, place) and not self._is_known(place):
-                        self._note(folder, place)
-                    place = self._window.find(folder, place + 1)
-        self._window = self._window[end:]
+        for folder in _FOLDERS if self._looks_for_sources else ():
+            for place in self._places(folder, end):
+                begins = not _continues(self._window, place - 1)
+                if begins and _SOURCE.match(self._window, place) and not self._is_known(place):
+                    self._note(folder, place)
+        self._window = self._window[end - 1 :]
+
+    def _places(self, text: bytes, end: int) -> Iterator[int]:
+        place = self._window.find(text, 1)
+        while 0 <= place < end:
+            yield place
+            place = self._window.find(text, place + 1)
 
     def _is_known(self, place: int) -> bool:
         return any(self._window.startswith(path, place) for path in self._paths)
@@ -196,6 +195,6 @@ class _LeakFinder:
         self._found[folder] = (first, count + 1)
 
 
-def _goes_on(window: bytes, end: int) -> bool:
-    """Whether the name just found is only the beginning of another: `/work` in `/workshop`."""
-    return window[end : end + 1].isalnum() or window[end : end + 1] in (b"_", b"-")
+def _continues(window: bytes, place: int) -> bool:
+    """Whether a name goes on there: `/work` is only a part of `/workshop` and of `/home/work`."""
+    return _NAME.match(window, place) is not None

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import base64
+import csv
 import dataclasses
+import hashlib
 import io
+import os
+import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich.console
 
+from cuwheel import process
+from cuwheel.artefacts import BuiltWheel, SourceTree
 from cuwheel.console import Console
 from cuwheel.recipe import Framework, Link, Recipe, Sdist, Setuptools, Smoke
 from cuwheel.target import Target
 from cuwheel.toolkits import toolkit_by_release
 from cuwheel.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+EPOCH = 1_700_000_000  # of every source in the tests, seconds since 1970
 
 _RECIPE = Recipe(
     name="tiny-cuda",
@@ -78,3 +90,79 @@ def heard(space: Workspace) -> str:
     if not isinstance(stream, io.StringIO):
         raise TypeError("only a workspace of make_space remembers what was said")
     return stream.getvalue()
+
+
+def compile_library(path: Path, *words: str | Path) -> Path:
+    """Run a compiler: `words` are it and its arguments; it writes the library `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    process.run([*words, "-shared", "-o", path], env={"PATH": os.environ["PATH"]})
+    return path
+
+
+def compile_cuda(path: Path, home: Path, source: Path, *flags: str) -> Path:
+    """Compile a library with a toolkit's nvcc; it finds the toolkit's libraries without rpath."""
+    return compile_library(
+        path, home / "bin" / "nvcc", "-ccbin=g++", "-Xcompiler=-fPIC", source, *flags
+    )
+
+
+def write_wheel(  # noqa: PLR0913 - the facts of a wheel, each with a default
+    folder: Path,
+    files: Mapping[str, bytes | Path],
+    *,
+    name: str = "tiny_cuda",
+    version: str = "1.2.3",
+    tag: str = "cp311-cp311-linux_x86_64",
+    requires: tuple[str, ...] = (),
+    modes: Mapping[str, int] | None = None,
+) -> Path:
+    """Write a wheel as a build backend would."""
+    stem = f"{name}-{version}"
+    lines = "".join(f"Requires-Dist: {text}\n" for text in requires)
+    contents = {
+        **{key: _content(value) for key, value in files.items()},
+        f"{stem}.dist-info/METADATA": (
+            f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n{lines}\nA text.\n"
+        ).encode(),
+        f"{stem}.dist-info/WHEEL": (
+            f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: false\nTag: {tag}\n"
+        ).encode(),
+    }
+    path = folder / f"{stem}-{tag}.whl"
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for key, content in contents.items():
+            entry = zipfile.ZipInfo(key)
+            entry.external_attr = (modes or {}).get(key, 0o644) << 16
+            archive.writestr(entry, content)
+        archive.writestr(f"{stem}.dist-info/RECORD", _record(contents, f"{stem}.dist-info/RECORD"))
+    return path
+
+
+def save_built(space: Workspace, wheel: Path, *, private_paths: tuple[str, ...] = ()) -> None:
+    """Leave in the work folder what the stages before the repair leave."""
+    built = BuiltWheel(
+        path=wheel,
+        log=wheel.with_suffix(".log"),
+        peak_memory=0,
+        environment=(),
+        private_paths=private_paths,
+        not_hermetic=(),
+    )
+    source = SourceTree(path=wheel.parent, origin="", sha256="", epoch=EPOCH, pinned=True)
+    space.save("build", built)
+    space.save("patch", source)
+
+
+def _content(value: bytes | Path) -> bytes:
+    return value if isinstance(value, bytes) else value.read_bytes()
+
+
+def _record(contents: Mapping[str, bytes], own: str) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for key, content in contents.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        writer.writerow((key, f"sha256={digest}", len(content)))
+    writer.writerow((own, "", ""))
+    return text.getvalue()

@@ -162,11 +162,10 @@ def _c_compiler(cxx: str) -> str:
 
 def _path_maps(inputs: _Inputs) -> list[tuple[str, str]]:
     """Private folders and the names that `__FILE__` gets instead; GCC takes the last match."""
-    toolchain = inputs.toolchain.home
+    pythons = {inputs.python.base_python.parent.parent, _resolved_prefix(inputs.python)}
     return [
-        (str(inputs.python.base_python.parent.parent), "/cuwheel/python"),
-        (str(_resolved_prefix(inputs.python)), "/cuwheel/python"),
-        (str(toolchain), "/cuwheel/cuda"),
+        *((str(path), "/cuwheel/python") for path in sorted(pythons) if _is_private(path)),
+        (str(inputs.toolchain.home), "/cuwheel/cuda"),
         (str(inputs.python.python.parent.parent), "/cuwheel/environment"),
         (str(inputs.tmp), "/cuwheel/tmp"),
         (str(inputs.tree), "/cuwheel/source"),
@@ -296,7 +295,12 @@ def _private_paths(target: Target, space: Workspace, inputs: _Inputs) -> tuple[s
         _resolved_prefix(inputs.python),
         Path.home(),
     }
-    return tuple(sorted(str(path) for path in folders if len(path.parts) > 2))  # noqa: PLR2004
+    return tuple(sorted(str(path) for path in folders if _is_private(path)))
+
+
+def _is_private(folder: Path) -> bool:
+    """`/usr` and the like say nothing about a machine; anything deeper may."""
+    return len(folder.parts) > 2  # noqa: PLR2004 - the root and one name
 
 
 def _not_hermetic(target: Target, inputs: _Inputs) -> tuple[str, ...]:

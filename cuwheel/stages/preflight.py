@@ -53,6 +53,7 @@ def preflight(target: Target, space: Workspace) -> Preflight:
         _check_host_compiler,
         _check_system_packages,
         _check_room,
+        _check_folder_names,
         _check_framework,
         _check_build_requirements,
     ]
@@ -216,6 +217,19 @@ def _check_room(target: Target, space: Workspace) -> list[_Problem]:
             )
         )
     return problems
+
+
+def _check_folder_names(_: Target, space: Workspace) -> list[_Problem]:
+    """Compiler flags travel through variables that are split at blanks, and nvcc's at commas."""
+    odd = [path for path in (space.work, space.cache) if re.search(r"[\s,;:'\"]", str(path))]
+    return [
+        _Problem(
+            what=f"the folder {path} can't be used",
+            why="its name holds a blank, comma, colon or quote, which compiler flags can't carry",
+            fix="move it with -- --work DIR or CUWHEEL_CACHE",
+        )
+        for path in odd
+    ]
 
 
 def _check_framework(target: Target, space: Workspace) -> list[_Problem]:

@@ -1,0 +1,78 @@
+"""Run the engine in a process of its own, as nox does, on the tiny packages."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cuwheel.paths import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PACKAGES = ROOT / "tests" / "packages"
+PATIENCE = 300.0  # seconds; a test that hangs has failed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a run of the engine ended, and all that it said."""
+
+    status: int
+    output: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """The engine with its folders; `variables` come on top of this process's environment."""
+
+    python: Path
+    cache: Path
+    work: Path
+    dist: Path
+    project: Path
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def build(self, name: str, *options: str, **variables: str) -> Outcome:
+        """Build a tiny package to the end."""
+        return finish(self.start(name, *options, **variables))
+
+    def start(self, name: str, *options: str, **variables: str) -> subprocess.Popen[str]:
+        """Start building a tiny package; its output can be read while it runs."""
+        source = PACKAGES / name.replace("-", "_")
+        arguments = ["--work", str(self.work), "--dist", str(self.dist)]
+        if "--source" not in options:
+            arguments += ["--source", str(source)]
+        command = [str(self.python), "-m", "cuwheel", "build", name, "130"]
+        return subprocess.Popen(
+            [*command, *arguments, *options],
+            env=self.environment(**variables),
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        """What the engine's process sees."""
+        return {
+            **os.environ,
+            "CUWHEEL_CACHE": str(self.cache),
+            "CUWHEEL_PROJECT": str(self.project),
+            "COLUMNS": "200",
+            **self.variables,
+            **variables,
+        }
+
+    def wheels(self) -> list[Path]:
+        """The finished wheels."""
+        return sorted(self.dist.glob("*.whl"))
+
+
+def finish(child: subprocess.Popen[str]) -> Outcome:
+    """Wait for the engine's end."""
+    output, _ = child.communicate(timeout=PATIENCE)
+    return Outcome(status=child.returncode, output=output)

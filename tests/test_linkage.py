@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from cuwheel.linkage import (
+    component_of,
+    is_cuda_library,
+    is_grafted,
+    relative_entry,
+    resolve_entry,
+)
+from cuwheel.toolkits import COMPONENTS
+
+
+@pytest.mark.parametrize(
+    ("soname", "name"),
+    [("libcublasLt.so.13", "cublasLt"), ("libtorch_cpu.so", "torch"), ("libc10.so", "torch")],
+)
+def test_finds_component_of_soname(soname: str, name: str) -> None:
+    component = component_of(soname)
+
+    assert component is not None
+    assert component.name == name
+
+
+@pytest.mark.parametrize("soname", ["libcudart.so.12", "libc.so.6", "libcublas.so"])
+def test_finds_no_component_of_other_soname(soname: str) -> None:
+    assert component_of(soname) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["libcudart.so.12", "libcudart-1a2b3c4d.so.13.0.96", "libcudnn_ops.so.9", "libcuda.so.1"],
+)
+def test_knows_cuda_library(name: str) -> None:
+    assert is_cuda_library(name)
+
+
+@pytest.mark.parametrize("name", ["libcudaq.so", "libbitsandbytes_cuda130.so", "libcurl.so.4"])
+def test_knows_other_library(name: str) -> None:
+    assert not is_cuda_library(name)
+
+
+def test_knows_library_of_every_cuda_component() -> None:
+    sonames = [
+        soname
+        for component in COMPONENTS
+        if component.distribution.startswith("nvidia-")
+        for soname in component.sonames
+    ]
+
+    assert all(is_cuda_library(soname) for soname in sonames)
+
+
+def test_tells_grafted_framework_library_from_own() -> None:
+    assert is_grafted("tiny.libs/libtorch_cpu-1a2b3c4d.so")
+    assert not is_grafted("torchaudio/lib/libtorchaudio.so")
+
+
+@pytest.mark.parametrize(
+    ("library", "entry"),
+    [
+        ("pkg/a.so", "$ORIGIN/../nvidia/cu13/lib"),
+        ("a.so", "$ORIGIN/nvidia/cu13/lib"),
+        ("nvidia/cu13/lib/a.so", "$ORIGIN"),
+    ],
+)
+def test_finds_way_to_folder_and_back(library: str, entry: str) -> None:
+    folder = PurePosixPath("nvidia/cu13/lib")
+
+    assert relative_entry(PurePosixPath(library), folder) == entry
+    assert resolve_entry(PurePosixPath(library), entry) == folder
+
+
+def test_resolves_entry_in_braces() -> None:
+    assert resolve_entry(PurePosixPath("pkg/a.so"), "${ORIGIN}/../b/") == PurePosixPath("b")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["/opt/lib", "lib", "$ORIGIN/../..", "$ORIGIN/../../x", "$ORIGIN/$LIB", "$ORIGINAL/x"],
+)
+def test_refuses_entry_that_leads_elsewhere(entry: str) -> None:
+    assert resolve_entry(PurePosixPath("pkg/a.so"), entry) is None

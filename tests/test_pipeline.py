@@ -1,0 +1,247 @@
+"""Whole builds of the tiny packages with the real nvcc, and what happens when they go wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from cuwheel.files import sha256_of_file
+from cuwheel.paths import ROOT
+from cuwheel.pipeline import STAGES
+from tests.engine import PACKAGES, Engine, finish
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("tiny-skbuild", r"tiny_skbuild-1\.0\.0\+cu130-py3-none-manylinux_2_\d+_x86_64\.whl"),
+        ("tiny-capi", r"tiny_capi-1\.0\.0\+cu130-cp3\d+-cp3\d+-manylinux_2_\d+_x86_64\.whl"),
+        ("tiny-rdc", r"tiny_rdc-1\.0\.0\+cu130-py3-none-manylinux_2_\d+_x86_64\.whl"),
+    ],
+)
+def test_names_wheel_by_target(name: str, expected: str, built: Callable[[str], Engine]) -> None:
+    engine = built(name)
+
+    [wheel] = engine.wheels()
+
+    assert re.fullmatch(expected, wheel.name)
+
+
+def test_writes_provenance_of_the_wheel(built: Callable[[str], Engine]) -> None:
+    engine = built("tiny-skbuild")
+    [wheel] = engine.wheels()
+
+    statement = json.loads((engine.dist / f"{wheel.name}.provenance.json").read_text())
+
+    assert statement["subject"][0]["digest"]["sha256"] == sha256_of_file(wheel)
+
+
+def test_does_no_work_when_nothing_has_changed(built: Callable[[str], Engine]) -> None:
+    engine = built("tiny-skbuild")
+    before = {path: path.stat().st_mtime_ns for path in engine.dist.rglob("*")}
+
+    done = engine.build("tiny-skbuild")
+
+    assert "up to date" in done.output
+    assert {path: path.stat().st_mtime_ns for path in engine.dist.rglob("*")} == before
+
+
+def test_explains_what_has_changed(built: Callable[[str], Engine]) -> None:
+    engine = built("tiny-skbuild")
+
+    done = engine.build("tiny-skbuild", "--explain-key", "--arch", "90")
+
+    assert "archs: 80 90 -> 90" in done.output
+
+
+def test_gives_same_bytes_from_same_input(built: Callable[[str], Engine], engine: Engine) -> None:
+    [first] = built("tiny-capi").wheels()
+
+    engine.build("tiny-capi", "--jobs", "1")
+
+    assert sha256_of_file(engine.wheels()[0]) == sha256_of_file(first)
+
+
+def test_ignores_toolkit_on_the_machine(engine: Engine, tmp_path: Path) -> None:
+    broken = tmp_path / "usr" / "local" / "cuda"
+    (broken / "bin").mkdir(parents=True)
+    for name in ("nvcc", "ptxas"):
+        program = broken / "bin" / name
+        program.write_text("#!/bin/sh\necho 'the broken toolkit was used' >&2\nexit 1\n")
+        program.chmod(0o755)
+
+    done = engine.build(
+        "tiny-skbuild",
+        PATH=f"{broken}/bin:{os.environ['PATH']}",
+        CUDA_HOME=str(broken),
+        CUDA_PATH=str(broken),
+        CUDACXX=f"{broken}/bin/nvcc",
+    )
+
+    assert done.status == 0, done.output
+
+
+def test_reports_every_problem_at_once(engine: Engine) -> None:
+    done = engine.build("tiny-skbuild", "--arch", "99", "--python", "3.99", CXX="/nonexistent/g++")
+
+    found = [text in done.output for text in ("sm_99", "Python 3.99", "CXX=/nonexistent/g++")]
+    assert found == [True, True, True], done.output
+
+
+def test_refuses_compiler_that_nvcc_does_not_take(engine: Engine, tmp_path: Path) -> None:
+    newer = tmp_path / "g++"
+    newer.write_text('#!/bin/sh\ncase "$1" in -dump*) echo 16.1.0;; *) exec g++ "$@";; esac\n')
+    newer.chmod(0o755)
+
+    done = engine.build("tiny-skbuild", CXX=str(newer))
+
+    assert "takes GCC 15 at most" in done.output
+    assert done.status == 50
+
+
+def test_names_the_nearest_option(engine: Engine) -> None:
+    done = engine.build("tiny-skbuild", "--archs", "90")
+
+    assert 'did you mean "--arch"?' in done.output
+
+
+def test_names_the_nearest_recipe(engine: Engine) -> None:
+    done = engine.build("tiny-skbild")
+
+    assert 'did you mean "tiny-skbuild"?' in done.output
+
+
+def test_keeps_work_and_shows_log_when_build_fails(engine: Engine, tmp_path: Path) -> None:
+    source = tmp_path / "tiny_skbuild"
+    shutil.copytree(PACKAGES / "tiny_skbuild", source)
+    kernel = next(source.rglob("*.cu"))
+    kernel.write_text(kernel.read_text() + "\nthis is no C++;\n")
+
+    done = engine.build("tiny-skbuild", "--source", str(source))
+
+    assert done.status == 61
+    assert "this is no C++" in done.output
+    assert list(engine.work.rglob("build.log"))
+
+
+def test_interrupt_ends_every_process(engine: Engine) -> None:
+    child = engine.start("tiny-skbuild")
+    _read_until(child, "build ")
+    family = psutil.Process(child.pid).children(recursive=True)
+
+    os.killpg(child.pid, signal.SIGINT)
+    done = finish(child)
+
+    gone, alive = psutil.wait_procs(family, timeout=5)
+    assert (done.status, alive) == (130, [])
+    del gone
+
+
+@pytest.mark.parametrize("stage", [*STAGES])
+def test_runs_cleanly_after_kill_in_stage(
+    stage: str, engine: Engine, built: Callable[[str], Engine], tmp_path: Path, shared_cache: Path
+) -> None:
+    [expected] = built("tiny-skbuild").wheels()
+    fresh = dataclasses.replace(engine, cache=_cache_with_downloads(tmp_path, shared_cache))
+    child = fresh.start("tiny-skbuild")
+    _read_until(child, stage)
+    child.kill()
+    finish(child)
+
+    done = fresh.build("tiny-skbuild")
+
+    assert done.status == 0, done.output
+    assert sha256_of_file(fresh.wheels()[0]) == sha256_of_file(expected)
+    assert _half_made(fresh) == []
+
+
+def test_two_at_once_on_one_cache_both_succeed(
+    engine: Engine, tmp_path: Path, shared_cache: Path
+) -> None:
+    fresh = dataclasses.replace(engine, cache=_cache_with_downloads(tmp_path, shared_cache))
+
+    children = [fresh.start("tiny-skbuild"), fresh.start("tiny-skbuild")]
+    done = [finish(child) for child in children]
+
+    assert [outcome.status for outcome in done] == [0, 0], done
+    assert sum("waiting" in outcome.output for outcome in done) == 1
+
+
+def test_two_targets_at_once_share_one_toolchain(
+    engine: Engine, tmp_path: Path, shared_cache: Path
+) -> None:
+    fresh = dataclasses.replace(engine, cache=_cache_with_downloads(tmp_path, shared_cache))
+
+    children = [fresh.start("tiny-skbuild"), fresh.start("tiny-capi")]
+    done = [finish(child) for child in children]
+
+    assert [outcome.status for outcome in done] == [0, 0], done
+    assert len(list((fresh.cache / "toolchains").glob("cuda130-*/"))) == 1
+
+
+def test_full_disk_is_named_and_leaves_nothing(engine: Engine, tmp_path: Path) -> None:
+    """A tmpfs of 3 MiB takes the source and not the build; the recipe's own guess is made tiny."""
+    project = tmp_path / "project"
+    shutil.copytree(ROOT / "tests" / "project", project)
+    recipe = project / "recipes" / "tiny_skbuild.py"
+    recipe.write_text(recipe.read_text().replace("disk=256 << 20", "disk=1 << 20"))
+    small = tmp_path / "small"
+    small.mkdir()
+    command = [
+        *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c"),
+        f"mount -t tmpfs -o size=3m tmpfs {small} && exec {sys.executable} -m cuwheel build "
+        f"tiny-skbuild 130 --source {PACKAGES}/tiny_skbuild --work {small} --dist {engine.dist}",
+    ]
+    environment = engine.environment(CUWHEEL_PROJECT=str(project))
+
+    done = subprocess.run(
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    said = done.stdout + done.stderr
+    if "unshare:" in said or "mount:" in said:
+        pytest.skip("this system lets no test mount a tmpfs")
+    assert f"no space left on the disk of {small}" in said, said
+    assert engine.wheels() == []
+
+
+def _cache_with_downloads(tmp_path: Path, shared_cache: Path) -> Path:
+    """An empty cache but for the installer's downloads, so that a test makes everything again."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / "uv").symlink_to(shared_cache / "uv")
+    return cache
+
+
+def _read_until(child: subprocess.Popen[str], stage: str) -> None:
+    """Wait until the engine says that a stage begins."""
+    assert child.stdout is not None
+    deadline = time.monotonic() + 300
+    heard = []
+    for line in child.stdout:
+        heard.append(line)
+        if line.startswith(stage.strip()) or time.monotonic() > deadline:
+            return
+    pytest.fail(f"{stage} never began: {''.join(heard)}")
+
+
+def _half_made(engine: Engine) -> list[Path]:
+    """Temporary folders and files that a killed run left and the next one should have removed."""
+    folders = (engine.cache / "toolchains", engine.dist, engine.work)
+    hidden = [path for folder in folders for path in folder.glob(".*") if path.name != ".cuwheel"]
+    return [path for path in hidden if path.is_dir() or path.suffix not in {".lock", ""}]
