@@ -152,7 +152,7 @@ def _load(root: Path, path: Path) -> Entry:
         recipe = module.RECIPE
         if not isinstance(recipe, Recipe):
             raise TypeError("RECIPE is not a Recipe(...)")  # noqa: TRY301
-    except Exception as problem:  # noqa: BLE001 - whatever a recipe does wrong, it is its fault
+    except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever a recipe does wrong, it is its fault
         fault = f"{type(problem).__name__}: {problem}"
         return Entry(root=root, name=path.stem, recipe=None, fault=fault)
     return Entry(root=root, name=recipe.name, recipe=recipe)
@@ -203,11 +203,11 @@ def _faults_of_texts(recipe: Recipe) -> list[str]:
     faults = []
     for name, text in {**recipe.build.env, **getattr(recipe.build, "define", {})}.items():
         try:
-            asked = {field for _, field, _, _ in string.Formatter().parse(text) if field is not None}
+            asked = {field for _, field, _, _ in string.Formatter().parse(text)} - {None}
         except ValueError as error:
             faults.append(f"{name}={text}: {error} (a brace itself is written twice)")
             continue
-        unknown = sorted(asked - set(PLACEHOLDERS))
+        unknown = sorted(map(str, asked - set(PLACEHOLDERS)))
         faults += [f"{name}={text}: {{{one}}}: {suggest(one, PLACEHOLDERS)}" for one in unknown]
     return faults
 
@@ -216,8 +216,7 @@ def _faults_of_tables(recipe: Recipe) -> list[str]:
     checks: list[Callable[[], object]] = [
         functools.partial(component_by_name, name) for name in recipe.link.components
     ]
-    for release in recipe.toolkits:
-        checks.append(functools.partial(_check_release, recipe, release))
+    checks += [functools.partial(_check_release, recipe, release) for release in recipe.toolkits]
     return [fault for check in checks if (fault := _fault_of(check))]
 
 

@@ -99,6 +99,8 @@ def library_findings(scan: WheelScan, platforms: Iterable[str]) -> Iterator[Find
     """
     platforms = tuple(platforms)
     policies = [policy for platform in platforms if (policy := policy_of(platform))]
+    if not scan.libraries:
+        yield Finding(file=scan.file_name, rule="library", fact="it holds no compiled library")
     for library in scan.libraries:
         if library.damage:
             yield Finding(file=library.name, rule="library", fact=library.damage)

@@ -24,7 +24,7 @@ _CUDA_LIBRARY = re.compile(
 )
 _GRAFTED_NAME = re.compile(r"-[0-9a-f]{8}(?=\.so)")
 
-_ORIGIN = re.compile(r"\$ORIGIN|\$\{ORIGIN\}")
+_ORIGIN = re.compile(r"(\$ORIGIN|\$\{ORIGIN\})(?=/|$)")
 
 
 def component_of(soname: str) -> Component | None:

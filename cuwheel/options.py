@@ -16,7 +16,17 @@ PROVIDERS = ("pypi", "conda", "system")
 class Parser(argparse.ArgumentParser):
     """An argparse parser that raises our error and names the nearest option."""
 
+    @property
+    def described(self) -> tuple[argparse.Action, ...]:
+        """Every option and argument, but for `--help`."""
+        return tuple(action for action in self._actions if action.dest != "help")
+
     def error(self, message: str) -> NoReturn:
+        """Raise what argparse itself finds wrong.
+
+        Raises:
+            UsageError: always.
+        """
         raise UsageError(
             f"{self.prog}: {message}",
             why="this command line isn't one that the session understands",
@@ -121,7 +131,12 @@ def lock_parser() -> Parser:
     """What the `lock` session understands."""
     parser = _parser("lock", "Resolve and pin with hashes.")
     add = parser.add_argument
-    add("names", nargs="+", metavar="engine|dev|toolchain:130|build:RECIPE|all")
+    add(
+        "names",
+        nargs="+",
+        metavar="engine|dev|toolchain:130|build:RECIPE|all",
+        help="which ones",
+    )
     add("--framework", metavar="torch==2.11.0", help="a lock for this one beside the recipe's own")
     add(
         "--cooldown",

@@ -97,8 +97,8 @@ def _candidates(asked: str, environ: Mapping[str, str]) -> Iterator[tuple[str, P
             path = Path(folder or ".") / name
             if os.access(path, os.X_OK):
                 yield "PATH", path
-    for place, folder in _stores(environ):
-        found = folder.glob(f"*{release}*/bin/python{release}")
+    for place, store in _stores(environ):
+        found = store.glob(f"*{release}*/bin/python{release}")
         for path in sorted(found, key=_numbers, reverse=True):
             yield place, path
 

@@ -1,7 +1,7 @@
 """The declarations that a recipe is made of. Data only: standard library, no behaviour.
 
 A recipe is one module in `recipes/` that holds `RECIPE = Recipe(...)` and nothing else. Texts in
-`env`, `define` and `config_settings` may hold these placeholders, filled in for each target:
+`env` and `define` may hold these placeholders, filled in for each target (`{{` is a brace):
 
 - `{archs}`: `80;90`;
 - `{cmake_archs}`: `80-real;90`, as `CMAKE_CUDA_ARCHITECTURES` wants it;

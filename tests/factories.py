@@ -51,14 +51,18 @@ def make_target(  # noqa: PLR0913 - the fields of a target, each with a default
     *,
     toolkit: str = "13.0",
     python: str = "3.11",
+    serves: str = "each",
     archs: tuple[str, ...] | None = None,
     provider: str = "pypi",
     root: Path | None = None,
     source_override: Path | None = None,
     **recipe: Any,
 ) -> Target:
-    """A target of the small recipe; names that a target doesn't know change the recipe."""
-    changed = make_recipe(**recipe)
+    """A target of the small recipe; names that a target doesn't know change the recipe.
+
+    `python` is the target's; `serves` is the field `python` of the recipe.
+    """
+    changed = make_recipe(python=serves, **recipe)
     framework: Framework | None = changed.framework
     return Target(
         recipe=changed,

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import io
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel import process
 from cuwheel.elf import Elf, ElfFormatError, is_elf, read_elf
 from tests.factories import compile_library
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _CODE = """
 #include <string.h>

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 import struct
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +17,10 @@ from cuwheel.fatbin import (
 )
 from tests.factories import compile_cuda
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SM_100 = "-gencode=arch=compute_100,code=sm_100"
 _CODE = "__global__ void twice(float *p) { p[threadIdx.x] *= 2; }\n"
 
 
@@ -34,27 +38,31 @@ def _read(library: Path, name: str = LOADED_SECTION) -> DeviceCode | None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "sass", "ptx"),
+    ("flags", "expected"),
     [
-        ("-gencode=arch=compute_90,code=sm_90", "90", ""),
+        ("-gencode=arch=compute_90,code=sm_90", DeviceCode(sass=("90",))),
         (
-            "-gencode=arch=compute_100,code=sm_100 -gencode=arch=compute_80,code=[sm_80,compute_80]"
-            " --compress-mode=size",
-            "80 100",
-            "80",
+            f"--compress-mode=size {_SM_100} -gencode=arch=compute_80,code=[sm_80,compute_80]",
+            DeviceCode(sass=("80", "100"), ptx=("80",)),
         ),
-        ("-gencode=arch=compute_90a,code=[sm_90a,compute_90a] --compress-mode=none", "90a", "90a"),
-        ("-gencode=arch=compute_100f,code=[sm_100f,compute_100f]", "100f", "100f"),
-        ("-gencode=arch=compute_90,code=compute_90", "", "90"),
+        (
+            "--compress-mode=none -gencode=arch=compute_90a,code=[sm_90a,compute_90a]",
+            DeviceCode(sass=("90a",), ptx=("90a",)),
+        ),
+        (
+            "-gencode=arch=compute_100f,code=[sm_100f,compute_100f]",
+            DeviceCode(sass=("100f",), ptx=("100f",)),
+        ),
+        ("-gencode=arch=compute_90,code=compute_90", DeviceCode(ptx=("90",))),
     ],
     ids=["one", "compressed", "arch-specific", "family", "ptx-only"],
 )
 def test_reads_archs(
-    tmp_path: Path, cuda_home: Path, source: Path, flags: str, sass: str, ptx: str
+    tmp_path: Path, cuda_home: Path, source: Path, flags: str, expected: DeviceCode
 ) -> None:
     library = compile_cuda(tmp_path / "lib.so", cuda_home, source, *flags.split())
 
-    assert _read(library) == DeviceCode(sass=tuple(sass.split()), ptx=tuple(ptx.split()))
+    assert _read(library) == expected
 
 
 def test_tells_loaded_from_relocatable_code(tmp_path: Path, cuda_home: Path, source: Path) -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import sys
 import zipfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +15,7 @@ from tests.factories import EPOCH, write_wheel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 _FILES = {"pkg/__init__.py": b"x = 1\n", "pkg/run.sh": b"#!/bin/sh\n", "pkg/z.so": b"z"}
 _DIST_INFO = "tiny_cuda-1.2.3.dist-info"
@@ -148,8 +148,19 @@ def test_packs_wheel_that_installs(tmp_path: Path, folder: Path) -> None:
     site = tmp_path / "site"
 
     process.run(
-        [uv.find_uv_bin(), "pip", "install", "--offline", "--no-deps", "--no-cache"]
-        + ["--python", sys.executable, "--target", str(site), str(wheel)],
+        [
+            uv.find_uv_bin(),
+            "pip",
+            "install",
+            "--offline",
+            "--no-deps",
+            "--no-cache",
+            "--python",
+            sys.executable,
+            "--target",
+            str(site),
+            str(wheel),
+        ],
         env={"PATH": os.defpath, "HOME": str(tmp_path)},
     )
 

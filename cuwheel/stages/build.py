@@ -55,7 +55,14 @@ def build(target: Target, space: Workspace) -> BuiltWheel:
     log, out = space.log("build"), space.folder("built")
     log.unlink(missing_ok=True)
     environment = _environment(target, inputs)
-    command: list[str | Path] = [*isolation(), inputs.python.python, "-m", "build", "--wheel", "--no-isolation"]
+    command: list[str | Path] = [
+        *isolation(),
+        inputs.python.python,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+    ]
     old_umask = os.umask(0o022)
     try:
         with space.console.live("building") as line, naming_full_disk(space.work):
@@ -299,8 +306,9 @@ def _private_paths(target: Target, space: Workspace, inputs: _Inputs) -> tuple[s
 
 
 def _is_private(folder: Path) -> bool:
-    """`/usr` and the like say nothing about a machine; anything deeper may."""
-    return len(folder.parts) > 2  # noqa: PLR2004 - the root and one name
+    """`/usr`, `/opt` and the like say nothing about a machine; anything deeper elsewhere may."""
+    shared = any(folder.is_relative_to(top) for top in ("/usr", "/opt"))
+    return len(folder.parts) > 2 and not shared  # noqa: PLR2004 - the root and one name
 
 
 def _not_hermetic(target: Target, inputs: _Inputs) -> tuple[str, ...]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import csv
 import hashlib
 import json
 import os
-import re
-import shutil
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.artefacts import Toolchain
-from cuwheel.errors import CommandFailedError, LockError, ToolchainError
+from cuwheel.cudahome import check_one_release, check_records, check_version, complete
+from cuwheel.errors import LockError, ToolchainError
 from cuwheel.files import (
     lock,
     naming_full_disk,
@@ -29,7 +25,6 @@ from cuwheel.files import (
 from cuwheel.installer import forget, install_into
 from cuwheel.lockfile import pinned_version, read_pins
 from cuwheel.paths import find_lock, project_roots
-from cuwheel.process import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,11 +33,6 @@ if TYPE_CHECKING:
     from cuwheel.workspace import Workspace
 
 _LAYOUT = 1  # raise it when a toolchain made by an older cuwheel must not be reused
-_VERSION = re.compile(r"V(\d+\.\d+\.\d+)")
-
-# These have to be of one release: nvcc writes PTX that ptxas must read, and calls nvvm's cicc
-# with crt's headers. Their wheels don't pin each other.
-_ONE_RELEASE = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm")
 
 
 def toolchain(
@@ -136,80 +126,14 @@ def _make(folder: Path, source: Path, toolkit: Toolkit, space: Workspace) -> str
             console=space.console,
         )
         home = aside / toolkit.site_folder
-        _check_one_release(aside, toolkit, source)
-        _check_records(aside)
-        _add_links(home)
-        _check_version(home, toolkit, f"the toolchain of {source.parent.name}/{source.name}")
+        owner = f"the lock {source.parent.name}/{source.name}"
+        check_one_release(aside, toolkit.nvcc, owner)
+        check_records(aside)
+        complete(home)
+        check_version(home, toolkit.release, owner)
         fingerprint = _fingerprint(aside)
         write_atomically(aside / "toolchain.json", json.dumps({"fingerprint": fingerprint}))
     return fingerprint
-
-
-def _check_one_release(folder: Path, toolkit: Toolkit, source: Path) -> None:
-    """Refuse a compiler whose parts are of several releases.
-
-    Raises:
-        ToolchainError: with the version of each part.
-    """
-    versions = {
-        name: next(
-            (
-                path.name.split("-")[1]
-                for path in folder.glob(f"{name.replace('-', '_')}-*.dist-info")
-            ),
-            "missing",
-        ).removesuffix(".dist")
-        for name in _ONE_RELEASE
-    }
-    if set(versions.values()) != {toolkit.nvcc}:
-        found = ", ".join(f"{name} {version}" for name, version in versions.items())
-        raise ToolchainError(
-            f"the lock {source.parent.name}/{source.name} is not of one CUDA release",
-            why=f"all of its compiler has to be {toolkit.nvcc}, but it holds {found}",
-            fix=f"ask for the extras nvcc, crt and nvvm of one cuda-toolkit in "
-            f"{source.with_suffix('.in').name}, then `nox -s lock -- toolchain:{toolkit.tag}`",
-        )
-
-
-def _check_records(folder: Path) -> None:
-    """Compare every file with the hash in its wheel's RECORD: a damaged cache must not get in.
-
-    Raises:
-        ToolchainError: with the first files that differ.
-    """
-    expected = {}
-    for record in folder.glob("*.dist-info/RECORD"):
-        with record.open(newline="") as stream:
-            expected.update({row[0]: row[1] for row in csv.reader(stream) if row[1]})
-
-    def is_wrong(name: str) -> bool:
-        path = folder / name
-        return path.is_file() and _record_hash(path) != expected[name]
-
-    names = sorted(expected)
-    with ThreadPoolExecutor() as pool:
-        wrong = [name for name, bad in zip(names, pool.map(is_wrong, names), strict=True) if bad]
-    missing = [name for name in names if not (folder / name).exists()]
-    if wrong or missing:
-        raise ToolchainError(
-            f"{len(wrong) + len(missing)} files of the toolchain are not what their wheels say",
-            why=f"the installer's cache is damaged: {', '.join((wrong + missing)[:3])}",
-            fix="remove the folder `uv` in CUWHEEL_CACHE and run the same command again",
-        )
-
-
-def _record_hash(path: Path) -> str:
-    digest = bytes.fromhex(sha256_of_file(path))
-    return "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-
-
-def _add_links(home: Path) -> None:
-    """Add what wheels can't hold: `lib64`, and the names without version that linkers look for."""
-    (home / "lib64").symlink_to("lib")
-    for library in sorted((home / "lib").glob("lib*.so.*")):
-        plain = library.with_name(library.name.split(".so.")[0] + ".so")
-        if not plain.exists():
-            plain.symlink_to(library.name)
 
 
 def _system_toolchain(toolkit: Toolkit, environ: Mapping[str, str]) -> Toolchain:
@@ -223,7 +147,7 @@ def _system_toolchain(toolkit: Toolkit, environ: Mapping[str, str]) -> Toolchain
             why=f"looked for bin/nvcc in {', '.join(map(str, homes))}",
             fix="set CUDA_HOME to the toolkit, or leave `--toolchain system` out",
         )
-    version = _check_version(home, toolkit, str(home))
+    version = check_version(home, toolkit.release, str(home))
     return Toolchain(
         home=home.resolve(),
         version=version,
@@ -231,35 +155,3 @@ def _system_toolchain(toolkit: Toolkit, environ: Mapping[str, str]) -> Toolchain
         fingerprint=sha256_of_file((home / "bin" / "nvcc").resolve()),
         pinned=False,
     )
-
-
-def _check_version(home: Path, toolkit: Toolkit, owner: str) -> str:
-    """Run nvcc and ptxas and compare what they say with the target.
-
-    Returns:
-        nvcc's full version.
-
-    Raises:
-        ToolchainError: one doesn't run, or is of another release.
-    """
-    versions = {}
-    for name in ("nvcc", "ptxas"):
-        program = shutil.which(name, path=str(home / "bin")) or str(home / "bin" / name)
-        try:
-            said = run([program, "--version"], env={"PATH": os.defpath}).output
-        except CommandFailedError as error:
-            raise ToolchainError(
-                f"{program} of {owner} doesn't run",
-                why=error.why,
-                fix="remove it from CUWHEEL_CACHE, or repair the toolkit, and try again",
-            ) from error
-        found = _VERSION.search(said)
-        versions[name] = found[1] if found else "unknown"
-    if any(not version.startswith(f"{toolkit.release}.") for version in versions.values()):
-        found_ = ", ".join(f"{name} {version}" for name, version in versions.items())
-        raise ToolchainError(
-            f"{owner} is not CUDA {toolkit.release}",
-            why=f"it holds {found_}",
-            fix=f"point CUDA_HOME at a CUDA {toolkit.release}, or leave `--toolchain system` out",
-        )
-    return versions["nvcc"]

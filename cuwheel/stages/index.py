@@ -1,0 +1,91 @@
+"""Index: put the wheel and its provenance into `dist/`, and write the package index anew."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.artefacts import Audit, Published, RepairedWheel
+from cuwheel.errors import StageOrderError, WheelIndexError
+from cuwheel.files import naming_full_disk, sha256_of_file, write_atomically
+from cuwheel.wheelindex import write_index
+
+if TYPE_CHECKING:
+    from cuwheel.target import Target
+    from cuwheel.workspace import Workspace
+
+_PROVENANCE = "provenance.json"  # in the work folder; what makes the statement leaves it there
+
+
+def index(target: Target, space: Workspace) -> Published:
+    """Publish the audited wheel: the file first, then its provenance, then the index.
+
+    A wheel of the same name is replaced: it is a rebuild of the same target.
+
+    Raises:
+        StageOrderError: the wheel was not audited, or nothing made its provenance.
+        WheelIndexError: the wheel is not the one that was audited, or `dist/` holds a file that is
+            not a valid wheel.
+        DiskFullError: no space is left in `dist/`.
+    """
+    repaired = space.load("repair", RepairedWheel)
+    _check_audited(target, repaired, space.load("audit", Audit))
+    statement = _statement(space)
+    wheel = space.dist / repaired.path.name
+    provenance = wheel.with_name(f"{wheel.name}.provenance.json")
+    with naming_full_disk(space.dist):
+        if repaired.path != wheel:
+            _tell_of_rebuild(space, wheel, repaired)
+            _copy_atomically(repaired.path, wheel)
+        write_atomically(provenance, statement)
+        simple = write_index(space.dist)
+    return Published(wheel=wheel, provenance=provenance, index=simple)
+
+
+def _check_audited(target: Target, repaired: RepairedWheel, audit: Audit) -> None:
+    """Publish only the very bytes that were audited.
+
+    Raises:
+        WheelIndexError: the file has changed since, or is gone.
+    """
+    path = repaired.path
+    found = sha256_of_file(path) if path.is_file() else "gone"
+    if not found == repaired.sha256 == audit.sha256:
+        raise WheelIndexError(
+            f"{target.id}: {path.name} is not the wheel that was audited",
+            why=f"repair made {repaired.sha256}, audit read {audit.sha256}, the file is {found}",
+            fix="run the stages repair and audit again, or the whole build",
+        )
+
+
+def _statement(space: Workspace) -> str:
+    try:
+        return (space.work / _PROVENANCE).read_text()
+    except FileNotFoundError:
+        raise StageOrderError(
+            f"there is no {_PROVENANCE} in {space.work}",
+            why="a wheel is only published with the statement of where it came from",
+            fix="run the stage provenance first, or the whole build",
+        ) from None
+
+
+def _tell_of_rebuild(space: Workspace, wheel: Path, repaired: RepairedWheel) -> None:
+    if wheel.is_file() and sha256_of_file(wheel) != repaired.sha256:
+        space.console.note(f"{wheel.name} in {wheel.parent} had other content and is replaced")
+
+
+def _copy_atomically(source: Path, final: Path) -> None:
+    """Copy a file so that under its final name it is always whole."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=final.parent, prefix=f".{final.name}.")
+    os.close(handle)
+    try:
+        shutil.copyfile(source, name)
+        Path(name).chmod(0o644)
+        Path(name).replace(final)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,189 @@
+"""How cuwheel speaks to servers: trust, time-outs, new attempts, addresses fit to be shown."""
+
+from __future__ import annotations
+
+import contextlib
+import http
+import io
+import mimetypes
+import ssl
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import requests
+import requests.adapters
+import truststore
+import urllib3
+from urllib3.util import Retry
+
+from cuwheel.errors import DownloadError
+
+TIMEOUT = (5.0, 20.0)  # seconds: to connect to one address; between two pieces of an answer
+_STATUS_RETRIES = 4
+_BUSY = (429, 500, 502, 503, 504)  # answers that another attempt may change (RFC 9110, RFC 6585)
+_LONGEST_WAIT = 30  # seconds that a server's Retry-After is obeyed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long to go on when a server doesn't answer or breaks off.
+
+    Attributes:
+        pause: seconds before the first new attempt; each later pause is twice as long.
+        attempts: how many in a row may bring nothing new.
+        silence: seconds without anything new after which no attempt is started. Together with
+            `TIMEOUT` it keeps a machine without a network from waiting longer than 30 seconds.
+    """
+
+    pause: float = 0.5
+    attempts: int = 5
+    silence: float = 9.0
+
+
+PATIENCE = Patience()
+
+
+class Trial:
+    """Counts the attempts in a row that brought nothing new, and waits between them."""
+
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
+        self.progressed()
+
+    def progressed(self) -> None:
+        """Start counting anew: something new has come."""
+        self._failed = 0
+        self._since = time.monotonic()
+
+    def goes_on(self) -> bool:
+        """After a failed attempt: wait and say True, or say False when it's enough."""
+        self._failed += 1
+        silent = time.monotonic() - self._since
+        if self._failed >= self._patience.attempts or silent > self._patience.silence:
+            return False
+        time.sleep(self._patience.pause * 2 ** (self._failed - 1))
+        return True
+
+
+def open_session(url: str, patience: Patience) -> requests.Session:
+    """A session for one address; servers that are busy are asked again after a pause.
+
+    Certificates are checked against the system's store, `SSL_CERT_FILE`, and `REQUESTS_CA_BUNDLE`.
+    A `file:` address can be opened only when it is asked for directly: no server can redirect
+    there.
+    """
+    # Broken connections are left to `Trial`, which knows about progress.
+    retry = Retry(
+        total=None,
+        connect=0,
+        read=0,
+        other=0,
+        status=_STATUS_RETRIES,
+        status_forcelist=_BUSY,
+        backoff_factor=patience.pause,
+        raise_on_status=False,
+        retry_after_max=_LONGEST_WAIT,
+    )
+    session = requests.Session()
+    session.mount("https://", _SystemTrust(max_retries=retry))
+    session.mount("http://", requests.adapters.HTTPAdapter(max_retries=retry))
+    if urlsplit(url).scheme == "file":
+        session.mount("file://", _Files())
+    return session
+
+
+def is_lasting(problem: BaseException) -> bool:
+    """Whether another attempt would end like this one: a bad certificate, a malformed address."""
+    passing = (requests.ConnectionError, requests.Timeout)
+    return isinstance(problem, requests.exceptions.SSLError) or (
+        isinstance(problem, requests.RequestException) and not isinstance(problem, passing)
+    )
+
+
+def shown(url: str) -> str:
+    """An address without what may be secret: user, password and query."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
+
+
+def unreachable(url: str, problem: BaseException, *, fix: str) -> DownloadError:
+    """The error for an address that gave no whole answer."""
+    host = urlsplit(url).hostname or "this machine"
+    return DownloadError(
+        f"{shown(url)} can't be downloaded",
+        why=f"{host}: {_cause(problem).replace(url, shown(url))}",
+        fix=f"{fix}; behind a proxy set HTTPS_PROXY, with a certificate authority of your own "
+        "SSL_CERT_FILE",
+    )
+
+
+def refused(url: str, status: int, *, fix: str) -> DownloadError:
+    """The error for an address that answered with an error status."""
+    with contextlib.suppress(ValueError):
+        return DownloadError(
+            f"{shown(url)} can't be downloaded",
+            why=f"the server answered {status} {http.HTTPStatus(status).phrase}",
+            fix=fix,
+        )
+    return DownloadError(
+        f"{shown(url)} can't be downloaded", why=f"the server answered {status}", fix=fix
+    )
+
+
+def _cause(problem: BaseException) -> str:
+    """The innermost words of a failure: the outer ones name pools and objects, and full URLs."""
+    while inner := _inner(problem):
+        problem = inner
+    text = str(problem) or type(problem).__name__
+    return text.rpartition("object at 0x")[2].partition(">: ")[2] or text
+
+
+def _inner(problem: BaseException) -> BaseException | None:
+    candidates = (
+        getattr(problem, "reason", None),
+        *problem.args[:2],
+        problem.__cause__,
+        problem.__context__,
+    )
+    return next((found for found in candidates if isinstance(found, BaseException)), None)
+
+
+class _SystemTrust(requests.adapters.HTTPAdapter):
+    """Checks certificates against the system's store instead of the one that requests brings."""
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        kwargs["ssl_context"] = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        super().init_poolmanager(*args, **kwargs)
+
+    def proxy_manager_for(self, proxy: str, **proxy_kwargs: Any) -> Any:
+        proxy_kwargs["ssl_context"] = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        return super().proxy_manager_for(proxy, **proxy_kwargs)
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        super().cert_verify(conn, url, verify, cert)  # type: ignore[no-untyped-call]
+        if verify is True:  # nobody named a bundle, so requests has put its own here
+            conn.ca_certs = None
+
+
+class _Files(requests.adapters.BaseAdapter):
+    """Serves `file:` addresses; a folder answers with its `index.html`."""
+
+    def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
+        path = Path(unquote(urlsplit(request.url or "").path))
+        path = path / "index.html" if path.is_dir() else path
+        response = requests.Response()
+        response.request = request
+        response.url = request.url or ""
+        response.status_code = http.HTTPStatus.OK if path.is_file() else http.HTTPStatus.NOT_FOUND
+        content = path.open("rb") if path.is_file() else io.BytesIO()
+        response.raw = urllib3.HTTPResponse(content, preload_content=False)
+        if path.is_file():
+            response.headers["Content-Length"] = str(path.stat().st_size)
+        response.headers["Content-Type"] = mimetypes.guess_type(path.name)[0] or ""
+        return response
+
+    def close(self) -> None:
+        """Nothing is kept open between two requests."""

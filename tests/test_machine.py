@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from cuwheel import machine
+
+_GIB = 1 << 30
+_UNIFIED = "0::/job/step\n"
+_SPLIT = "5:memory:/job\n4:cpu,cpuacct:/job\n"
+
+
+class Cgroups:
+    """A cgroup file system made of plain files."""
+
+    def __init__(self, folder: Path, own: str) -> None:
+        self.top = folder / "cgroup"
+        self.own = folder / "own"
+        self.own.write_text(own)
+
+    def write(self, files: Mapping[str, object]) -> None:
+        for name, content in files.items():
+            path = self.top / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{content}\n")
+
+    def cores(self) -> int:
+        return machine.usable_cores(self.top, self.own)
+
+    def memory(self) -> int:
+        return machine.free_memory(self.top, self.own)
+
+
+@pytest.fixture
+def unified(tmp_path: Path) -> Cgroups:
+    """Version 2: one tree."""
+    return Cgroups(tmp_path, _UNIFIED)
+
+
+@pytest.fixture
+def split(tmp_path: Path) -> Cgroups:
+    """Version 1: one tree for each controller."""
+    return Cgroups(tmp_path, _SPLIT)
+
+
+@pytest.fixture
+def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+
+
+@pytest.mark.usefixtures("eight_cores")
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({}, 8),
+        ({"job/step/cpu.max": "max 100000"}, 8),
+        ({"job/step/cpu.max": "350000 100000"}, 3),
+        ({"job/step/cpu.max": "50000 100000"}, 1),
+        ({"job/cpu.max": "200000 100000", "job/step/cpu.max": "max 100000"}, 2),
+        ({"cpu.max": "400000 100000"}, 4),
+    ],
+    ids=["none", "unlimited", "rounded down", "below one", "above", "top"],
+)
+def test_counts_cores_of_version_2(
+    unified: Cgroups, files: Mapping[str, object], cores: int
+) -> None:
+    unified.write(files)
+
+    assert unified.cores() == cores
+
+
+@pytest.mark.usefixtures("eight_cores")
+@pytest.mark.parametrize(("quota", "cores"), [(-1, 8), (250_000, 2)])
+def test_counts_cores_of_version_1(split: Cgroups, quota: int, cores: int) -> None:
+    split.write({"cpu/job/cpu.cfs_quota_us": quota, "cpu/job/cpu.cfs_period_us": 100_000})
+
+    assert split.cores() == cores
+
+
+def test_counts_only_cores_of_own_mask(unified: Cgroups, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
+
+    assert unified.cores() == 1
+
+
+def test_takes_available_memory_without_limit(unified: Cgroups) -> None:
+    unified.write({"job/step/memory.max": "max", "job/step/memory.current": 5})
+
+    assert unified.memory() > 64 << 20
+
+
+@pytest.mark.parametrize(
+    ("files", "free"),
+    [
+        ({"job/step/memory.max": 900, "job/step/memory.current": 500}, 400),
+        ({"job/memory.max": 700, "job/memory.current": 500}, 200),
+        ({"job/memory.max": 700, "job/memory.current": 900}, 0),
+        (
+            {
+                "job/memory.max": 700,
+                "job/memory.current": 500,
+                "job/memory.stat": "anon 1\ninactive_file 50",
+            },
+            250,
+        ),
+    ],
+    ids=["own", "above", "overdrawn", "file cache"],
+)
+def test_counts_memory_of_version_2(
+    unified: Cgroups, files: Mapping[str, object], free: int
+) -> None:
+    unified.write(files)
+
+    assert unified.memory() == free
+
+
+def test_counts_memory_of_version_1(split: Cgroups) -> None:
+    split.write(
+        {
+            "memory/job/memory.limit_in_bytes": 1000,
+            "memory/job/memory.usage_in_bytes": 900,
+            "memory/job/memory.stat": "cache 9\ntotal_inactive_file 300",
+        }
+    )
+
+    assert split.memory() == 400
+
+
+def test_ignores_limit_of_other_job(unified: Cgroups) -> None:
+    unified.write({"other/memory.max": 10, "other/memory.current": 10})
+
+    assert unified.memory() > 64 << 20
+
+
+def test_measures_disk_of_folder_to_come(tmp_path: Path) -> None:
+    assert machine.free_disk(tmp_path / "not" / "yet") > 0
+
+
+@pytest.mark.parametrize(("per_job", "jobs"), [(2 * _GIB, 4), (3 * _GIB, 3), (100 * _GIB, 1)])
+def test_counts_jobs_by_memory(monkeypatch: pytest.MonkeyPatch, per_job: int, jobs: int) -> None:
+    monkeypatch.setattr(machine, "usable_cores", lambda: 4)
+    monkeypatch.setattr(machine, "free_memory", lambda: 10 * _GIB)
+
+    assert machine.jobs_for(per_job) == jobs

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from cuwheel import options
+from cuwheel.errors import UsageError
+
+
+def parse(*arguments: str) -> argparse.Namespace:
+    return options.parse_build("build-x-130", ("build", "audit", "smoke"), arguments)
+
+
+def parse_nothing(arguments: Sequence[str]) -> None:
+    options.parse_nothing("lock-check", arguments)
+
+
+def parse_toolchain(arguments: Sequence[str]) -> argparse.Namespace:
+    return options.parse_toolchain("toolchain-130", arguments)
+
+
+def test_defaults_change_nothing() -> None:
+    given = parse()
+
+    assert (given.python, given.arch, given.framework, given.source) == ([], [], None, None)
+    assert (given.jobs, given.toolchain, given.stage) == ("auto", "pypi", None)
+    assert not (given.offline or given.no_cache or given.keep_work or given.explain_key)
+
+
+@pytest.mark.parametrize("option", ["python", "arch"])
+def test_repeats_option(option: str) -> None:
+    given = parse(f"--{option}", "a", f"--{option}=b")
+
+    assert getattr(given, option) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [("--pyton", "--python"), ("--archs", "--arch"), ("--keepwork", "--keep-work")],
+)
+def test_names_nearest_option(wrong: str, right: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(wrong, "x")
+
+    assert caught.value.what == f"nox -s build-x-130 --: unknown option {wrong}"
+    assert caught.value.why == f'did you mean "{right}"?'
+
+
+def test_names_option_without_its_value() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse("--pyton=3.12")
+
+    assert caught.value.what.endswith("unknown option --pyton")
+
+
+def test_takes_no_abbreviations() -> None:
+    with pytest.raises(UsageError):
+        parse("--off")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--stage", "smok"], ["--toolchain", "cuda"], ["--python"], ["3.12"]]
+)
+def test_refuses_wrong_value(arguments: list[str]) -> None:
+    with pytest.raises(UsageError):
+        parse(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "right"),
+    [
+        (options.parse_lock, ["all", "--cooldwn=1"], "--cooldown"),
+        (parse_toolchain, ["--ofline"], "--offline"),
+        (options.parse_index, ["--dits=x"], "--dist"),
+        (parse_nothing, ["--hepl"], "--help"),
+    ],
+)
+def test_names_nearest_option_of_every_session(
+    kind: Callable[[Sequence[str]], object], wrong: list[str], right: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        kind(wrong)
+
+    assert caught.value.why == f'did you mean "{right}"?'
+
+
+def test_lock_has_cooldown_of_a_week() -> None:
+    assert options.parse_lock(["all"]).cooldown == 7
+
+
+def test_lock_needs_a_name() -> None:
+    with pytest.raises(UsageError):
+        options.parse_lock([])
+
+
+def test_help_explains_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse("--help")
+
+    assert caught.value.code == 0
+    assert "--explain-key" in capsys.readouterr().out

@@ -1,0 +1,139 @@
+"""Every recipe, ours and those of the tests, against the engine and the files around it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from cuwheel import recipe as declarations
+from cuwheel.artefacts import Environment, Preflight, Toolchain
+from cuwheel.catalogue import Entry, check_recipe, load_catalogue
+from cuwheel.lockfile import faults_of_lock, read_input
+from cuwheel.locks import lock_jobs
+from cuwheel.paths import ROOT
+from cuwheel.recipe import PLACEHOLDERS, Recipe
+from cuwheel.stages import build
+from tests.factories import make_target
+
+_PROJECTS = (ROOT, ROOT / "tests" / "project")
+_ENTRIES = [entry for root in _PROJECTS for entry in load_catalogue([root])]
+
+every_recipe = pytest.mark.parametrize("entry", _ENTRIES, ids=lambda entry: entry.name)
+
+
+def recipe_of(entry: Entry) -> Recipe:
+    assert entry.recipe, entry.fault
+    return entry.recipe
+
+
+def module_of(entry: Entry) -> Path:
+    return entry.root / "recipes" / f"{recipe_of(entry).folder}.py"
+
+
+def input_of(entry: Entry) -> Path:
+    return entry.root / "envs" / "build" / f"{recipe_of(entry).folder}.in"
+
+
+@every_recipe
+def test_is_well_formed(entry: Entry) -> None:
+    check_recipe(recipe_of(entry))
+
+
+@every_recipe
+def test_stands_in_module_of_its_name(entry: Entry) -> None:
+    assert module_of(entry).is_file()
+
+
+@every_recipe
+def test_holds_nothing_but_declarations(entry: Entry) -> None:
+    documentation, *rest = ast.parse(module_of(entry).read_text()).body
+
+    assert isinstance(documentation, ast.Expr)
+    assert [type(node) for node in rest] == [ast.ImportFrom, ast.Assign]
+    assert isinstance(rest[0], ast.ImportFrom)
+    assert rest[0].module == "cuwheel"
+
+
+@every_recipe
+def test_asks_for_the_frontend(entry: Entry) -> None:
+    assert "build" in read_input(input_of(entry)).split()
+
+
+@every_recipe
+def test_input_pins_framework_of_recipe(entry: Entry) -> None:
+    framework = recipe_of(entry).framework
+    pinned = [f"{framework.name}=={framework.version}"] if framework else []
+
+    found = [line for line in read_input(input_of(entry)).split() if line.startswith("torch=")]
+
+    assert found == pinned
+
+
+@every_recipe
+def test_lock_matches_input(entry: Entry) -> None:
+    [job] = lock_jobs([f"build:{entry.name}"], (entry,))
+
+    assert faults_of_lock(job.lock, job.wanted) == []
+
+
+@every_recipe
+def test_patch_folder_holds_patches_of_recipe(entry: Entry) -> None:
+    recipe = recipe_of(entry)
+    folder = entry.root / "patches" / recipe.folder
+
+    found = sorted(path.name for path in folder.glob("*"))
+
+    assert found == [patch.file for patch in recipe.patches]
+
+
+@every_recipe
+def test_patches_say_why(entry: Entry) -> None:
+    recipe = recipe_of(entry)
+    folder = entry.root / "patches" / recipe.folder
+
+    for patch in recipe.patches:
+        header, _, _ = (folder / patch.file).read_text().partition("\n--- ")
+
+        assert re.search(r"upstream", header, re.IGNORECASE), f"{patch.file}: upstream status"
+
+
+@pytest.mark.parametrize("name", ["tiny_skbuild", "tiny_capi", "tiny_rdc"])
+def test_tiny_package_has_version_of_its_recipe(name: str) -> None:
+    [entry] = [entry for entry in _ENTRIES if recipe_of(entry).folder == name]
+    package = ROOT / "tests" / "packages" / name
+    version = recipe_of(entry).version
+
+    assert f'\nversion = "{version}"\n' in (package / "pyproject.toml").read_text()
+    assert f'\n__version__ = "{version}"\n' in (package / f"src/{name}/__init__.py").read_text()
+
+
+def test_documents_every_placeholder() -> None:
+    documented = re.findall(r"`\{(\w+)\}`", declarations.__doc__ or "")
+
+    assert sorted(documented) == sorted(PLACEHOLDERS)
+
+
+def test_build_fills_every_placeholder(tmp_path: Path) -> None:
+    nowhere = Path("/nowhere")
+    inputs = build._Inputs(
+        tree=nowhere,
+        epoch=0,
+        toolchain=Toolchain(
+            home=nowhere, version="13.0.88", provider="pypi", fingerprint="", pinned=True
+        ),
+        python=Environment(
+            python=nowhere,
+            site_packages=nowhere,
+            fingerprint="",
+            base_python=nowhere,
+            base_version="",
+        ),
+        machine=Preflight(host_compiler=nowhere, host_compiler_version="", jobs=1),
+        home=tmp_path,
+        tmp=tmp_path,
+    )
+
+    assert sorted(build._placeholders(make_target(), inputs)) == sorted(PLACEHOLDERS)
