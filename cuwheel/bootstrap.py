@@ -13,9 +13,12 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cuwheel.paths import ROOT, default_cache
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _TAIL = 15  # lines of pip's output that a failure shows
 
@@ -28,6 +31,13 @@ def main(arguments: list[str]) -> int:
     """
     name, *command = arguments
     lock = ROOT / "envs" / f"{name}.lock"
+    if not lock.is_file():
+        sys.exit(
+            f"error: envs/{lock.name} is missing\n"
+            "  because  cuwheel installs nothing without a hash, its own tools included\n"
+            f"  to fix   git checkout envs/{lock.name}\n"
+            "  more     TROUBLESHOOTING.md#lock"
+        )
     identity = f"{sys.version}\n{sys.base_prefix}\n{lock.read_text()}"
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
     folder = default_cache() / "engine" / f"{name}-{key}"

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _MAIN_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
 _MORE_VARIABLES = ("UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL")
 
+# What a configuration file raises that can't be read, or has something else where we look.
+_MALFORMED = (OSError, ValueError, configparser.Error, KeyError, TypeError, AttributeError)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Answer:
@@ -97,6 +100,10 @@ def _ask(index: str, project: str, version: str, sha256: str, patience: Patience
         return _Answer(reason=unreachable(index, problem, fix="").why)
     except (pypi_simple.UnsupportedContentTypeError, pypi_simple.UnsupportedRepoVersionError):
         return _Answer(reason="is not a simple index (PEP 503 or 691)")
+    return _choose(index, page, version, sha256)
+
+
+def _choose(index: str, page: pypi_simple.ProjectPage, version: str, sha256: str) -> _Answer:
     sdists = [found for found in page.packages if _is_sdist_of(found, version)]
     for found in sdists:
         if found.digests.get("sha256", sha256) == sha256:
@@ -104,7 +111,7 @@ def _ask(index: str, project: str, version: str, sha256: str, patience: Patience
     others = tuple(found.digests["sha256"] for found in sdists)
     if others:
         return _Answer(reason=f"has SHA-256 {', '.join(others)}", others=others)
-    return _Answer(reason=f"has {project}, but no sdist of {version}")
+    return _Answer(reason=f"has {page.project}, but no sdist of {version}")
 
 
 def _read_page(index: str, project: str, patience: Patience) -> pypi_simple.ProjectPage:
@@ -113,7 +120,7 @@ def _read_page(index: str, project: str, patience: Patience) -> pypi_simple.Proj
         while True:
             try:
                 return client.get_project_page(project, timeout=TIMEOUT)
-            except requests.RequestException as problem:
+            except requests.RequestException as problem:  # noqa: PERF203 - so as to try again
                 if is_lasting(problem) or not trial.goes_on():
                     raise
 

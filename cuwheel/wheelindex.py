@@ -77,20 +77,24 @@ def _read_entries(dist: Path) -> tuple[_Entry, ...]:
     Raises:
         WheelIndexError: with each file that isn't one.
     """
-    entries, faults = [], []
-    for path in sorted(dist.glob("*.whl")):
-        try:
-            entries.append(_read_entry(path))
-        except (UnsafeArchiveError, InvalidWheelFilename, LookupError, ValueError) as problem:
-            why = problem.why if isinstance(problem, UnsafeArchiveError) else problem
-            faults.append(f"{path.name}: {why}")
+    read = [_entry_or_fault(path) for path in sorted(dist.glob("*.whl"))]
+    faults = [fault for fault in read if isinstance(fault, str)]
     if faults:
         raise WheelIndexError(
             f"{len(faults)} files in {dist} are not valid wheels",
             why="; ".join(faults),
             fix="remove them and build those wheels again; the index is as it was",
         )
-    return tuple(entries)
+    return tuple(entry for entry in read if isinstance(entry, _Entry))
+
+
+def _entry_or_fault(path: Path) -> _Entry | str:
+    try:
+        return _read_entry(path)
+    except UnsafeArchiveError as problem:
+        return f"{path.name}: {problem.why}"
+    except (InvalidWheelFilename, LookupError, ValueError) as problem:
+        return f"{path.name}: {problem}"
 
 
 def _read_entry(path: Path) -> _Entry:

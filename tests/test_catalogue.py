@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +15,9 @@ from cuwheel.catalogue import (
 from cuwheel.errors import RecipeError, UsageError
 from cuwheel.recipe import CMake, Link, Sdist, Setuptools
 from tests.factories import make_recipe
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _SOUND = """
 from cuwheel import Link, Recipe, Sdist, Setuptools, Smoke

@@ -4,14 +4,17 @@ import contextlib
 import errno
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel import files
 from cuwheel.errors import DiskFullError
 from cuwheel.paths import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _HOLD = """
 import sys

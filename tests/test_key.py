@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.key import changes, digest_of, key_of
 from cuwheel.recipe import Patch
-from cuwheel.target import Target
-from cuwheel.workspace import Workspace
 from tests.factories import make_space, make_target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from cuwheel.target import Target
+    from cuwheel.workspace import Workspace
 
 _PATCHES = (Patch(file="0001-x.patch", why="y"),)
 

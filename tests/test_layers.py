@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.paths import ROOT
 from cuwheel.process import Finished, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _LINT = "from importlinter import cli; cli.lint_imports_command()"
 

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.lockfile import faults_of_lock, pinned_version, read_input, read_pins, render
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _WANTED = "tiny-dep==1.0\n"
 _HASHES = ("a" * 64, "b" * 64)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -9,6 +9,9 @@ from cuwheel.errors import UsageError
 from cuwheel.locks import LockJob, lock_jobs
 from cuwheel.recipe import Framework
 from tests.factories import make_recipe
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _TORCH = Framework(name="torch", version="2.11.0")
 _NEWER = Framework(name="torch", version="2.12.0")

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel import machine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
 
 _GIB = 1 << 30
 _UNIFIED = "0::/job/step\n"

@@ -7,13 +7,16 @@ import re
 import shutil
 import sys
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.catalogue import load_catalogue, sessions_of
 from cuwheel.paths import ROOT
 from cuwheel.process import Finished, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _PARTS = ("noxfile.py", "cuwheel", "recipes", "envs", "tests/project")
 _LIMIT = 1.0  # seconds that `nox -l` may take
@@ -26,7 +29,7 @@ from cuwheel.catalogue import load_catalogue, sessions_of
 from cuwheel.paths import project_roots
 entries = load_catalogue(project_roots())
 assert not [path for path in sys.path if "site-packages" in path]
-print([entry.fault for entry in entries if entry.fault], [session.name for session in sessions_of(entries)][0])
+print([entry.fault for entry in entries if entry.fault], sessions_of(entries)[0].name)
 """
 
 
@@ -100,7 +103,7 @@ def test_lists_in_under_a_second(pristine: Path) -> None:
 
 
 def test_needs_no_package_but_nox(pristine: Path) -> None:
-    command = [sys.executable, "-I", "-S", "-c", _BARE, pristine]
+    command = [sys.executable, "-I", "-S", "-c", _BARE, str(pristine)]
 
     assert run(command, env={"PATH": os.defpath}).output == "[] build-causal-conv1d-130\n"
 

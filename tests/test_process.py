@@ -6,8 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -15,6 +14,10 @@ import pytest
 from cuwheel import process
 from cuwheel.errors import BuildFailedError, CommandFailedError
 from cuwheel.paths import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 _PATH = {"PATH": os.defpath}
 _MIB = 1 << 20

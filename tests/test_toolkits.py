@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import fnmatch
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +15,9 @@ from cuwheel.toolkits import (
     component_by_name,
     toolkit_by_release,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _TOOLKIT = toolkit_by_release("13.0")
 _IN_TOOLCHAIN = [found for found in COMPONENTS if found.site_folder.startswith("nvidia/cu13")]

@@ -1,43 +1,55 @@
 """Import modules in a clean interpreter and say which shared libraries got loaded, from where.
 
-Run by path with the interpreter of the environment to look at: `python -I smoke_probe.py QUESTION`,
-where QUESTION is JSON with `imports`, `call` and `expect`. Prints one line of JSON. Standard
-library only, Python 3.9 or newer.
+Run by path with the interpreter of the environment to look at: `python -I smoke_probe.py QUESTION
+ANSWER`. QUESTION is JSON with `imports` and `call`; ANSWER is the file that gets the JSON answer,
+as the package may print what it likes. Standard library only, Python 3.9 or newer.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import json
+import os
 import sys
 import sysconfig
 import traceback
 
 
-def main(question: dict[str, object]) -> dict[str, object]:
-    """What happened: imported modules, the call's value, the error if one came, the libraries."""
-    answer: dict[str, object] = {"imported": [], "value": "", "error": ""}
-    site = sysconfig.get_paths()["platlib"]
+def answer_to(question: dict[str, object]) -> dict[str, object]:
+    """What happened: imported modules, the call's value, the failure, every loaded library."""
+    imported: list[str] = []
+    value = failure = ""
     try:
-        names = list(question["imports"])  # type: ignore[call-overload]
-        modules = {name: importlib.import_module(name) for name in names}
-        answer["imported"] = names
+        namespace: dict[str, object] = {}
+        for name in list(question["imports"]):  # type: ignore[call-overload]
+            importlib.import_module(name)
+            top = name.partition(".")[0]
+            namespace[top] = sys.modules[top]
+            imported.append(name)
         if question["call"]:
-            # The recipe's own expression, in the namespace of what it imported.
-            answer["value"] = repr(eval(str(question["call"]), modules))  # noqa: S307
-    except BaseException:  # noqa: BLE001 - whatever the package does, the parent is told
-        answer["error"] = traceback.format_exc()
-    answer["site"] = site
-    answer["libraries"] = _loaded_libraries()
-    return answer
+            value = repr(eval(str(question["call"]), namespace))  # noqa: S307 - the recipe's own
+    except BaseException:  # noqa: BLE001 - whatever the package does, the caller is told
+        failure = traceback.format_exc()
+    return {
+        "imported": imported,
+        "value": value,
+        "failure": failure,
+        "site": os.path.realpath(sysconfig.get_paths()["platlib"]),
+        "libraries": loaded_libraries(),
+    }
 
 
-def _loaded_libraries() -> list[str]:
-    """Paths of the shared libraries mapped into this process, as the kernel states them."""
+def loaded_libraries() -> list[str]:
+    """Paths of the shared libraries that are mapped into this process: proc_pid_maps(5)."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:  # noqa: PTH123
-        paths = {line.split(None, 5)[5].strip() for line in maps if "/" in line}
-    return sorted(path for path in paths if ".so" in path)
+        fields = [line.rstrip("\n").split(None, 5) for line in maps]
+    paths = {parts[5] for parts in fields if len(parts) > 5}  # noqa: PLR2004 - has a path
+    return sorted(path for path in paths if ".so" in os.path.basename(path))  # noqa: PTH119
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(json.loads(sys.argv[1]))))
+    faulthandler.enable()  # a crash names the line that it came from
+    written = json.dumps(answer_to(json.loads(sys.argv[1])))
+    with open(sys.argv[2], "w", encoding="utf-8") as stream:  # noqa: PTH123
+        stream.write(written)

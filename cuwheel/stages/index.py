@@ -33,9 +33,9 @@ def index(target: Target, space: Workspace) -> Published:
     """
     repaired = space.load("repair", RepairedWheel)
     _check_audited(target, repaired, space.load("audit", Audit))
-    statement = _statement(space)
     wheel = space.dist / repaired.path.name
     provenance = wheel.with_name(f"{wheel.name}.provenance.json")
+    statement = _statement(space, provenance, repaired.sha256)
     with naming_full_disk(space.dist):
         if repaired.path != wheel:
             _tell_of_rebuild(space, wheel, repaired)
@@ -61,15 +61,21 @@ def _check_audited(target: Target, repaired: RepairedWheel, audit: Audit) -> Non
         )
 
 
-def _statement(space: Workspace) -> str:
-    try:
-        return (space.work / _PROVENANCE).read_text()
-    except FileNotFoundError:
+def _statement(space: Workspace, published: Path, sha256: str) -> str:
+    """The provenance of this very wheel: from the work folder, or as it was published before.
+
+    Raises:
+        StageOrderError: there is none.
+    """
+    files = (path for path in (space.work / _PROVENANCE, published) if path.is_file())
+    statement = next((text for path in files if sha256 in (text := path.read_text())), None)
+    if statement is None:
         raise StageOrderError(
-            f"there is no {_PROVENANCE} in {space.work}",
+            f"there is no {_PROVENANCE} of this wheel in {space.work}",
             why="a wheel is only published with the statement of where it came from",
             fix="run the stage provenance first, or the whole build",
-        ) from None
+        )
+    return statement
 
 
 def _tell_of_rebuild(space: Workspace, wheel: Path, repaired: RepairedWheel) -> None:

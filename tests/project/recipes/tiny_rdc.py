@@ -1,4 +1,4 @@
-"""tiny-rdc: two separately compiled parts and cuBLAS behind ctypes, built with scikit-build-core."""
+"""tiny-rdc: two separately compiled parts and cuBLAS, built with scikit-build-core."""
 
 from cuwheel import Archive, CMake, Link, Recipe, Smoke
 

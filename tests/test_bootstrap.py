@@ -1,0 +1,168 @@
+"""The engine's own environment, made from locks of one package that lies in a folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cuwheel.files import sha256_of_file
+from cuwheel.paths import ROOT
+from tests.factories import write_wheel
+
+_MAKING = "making its own environment from envs/tiny.lock (once)"
+_WHERE = "import tiny_cuda; print(tiny_cuda.__file__)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkout:
+    """A copy of the package with a lock of its own, and a folder that stands for the index."""
+
+    folder: Path
+
+    @property
+    def cache(self) -> Path:
+        return self.folder / "cache"
+
+    @property
+    def environments(self) -> list[Path]:
+        return [path for path in (self.cache / "engine").iterdir() if path.is_dir()]
+
+    def write_lock(self, text: str) -> None:
+        (self.folder / "envs" / "tiny.lock").write_text(text)
+
+    def start(self, *command: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "cuwheel.bootstrap", "tiny", *command],
+            cwd=self.folder,
+            env={
+                "PATH": os.defpath,
+                "HOME": str(self.folder.parent / "home"),  # virtualenv keeps its seeds there
+                "CUWHEEL_CACHE": str(self.cache),
+                "PIP_NO_INDEX": "1",
+                "PIP_FIND_LINKS": str(self.folder / "wheels"),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, *command: str) -> tuple[int, str]:
+        """Status and output."""
+        with self.start(*command) as started:
+            output, _ = started.communicate()
+        return started.returncode, output
+
+
+def make_checkout(folder: Path) -> Checkout:
+    shutil.copytree(
+        ROOT / "cuwheel", folder / "cuwheel", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    (folder / "envs").mkdir()
+    made = Checkout(folder=folder)
+    wheel = write_wheel(folder / "wheels", {"tiny_cuda/__init__.py": b""}, tag="py3-none-any")
+    made.write_lock(f"tiny-cuda==1.2.3 --hash=sha256:{sha256_of_file(wheel)}\n")
+    return made
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A checkout whose environment has been made once."""
+    checkout = make_checkout(tmp_path_factory.mktemp("made"))
+    status, output = checkout.run("-c", "pass")
+    assert (status, _MAKING in output) == (0, True)
+    return checkout
+
+
+@pytest.fixture
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A checkout that nothing was run in."""
+    return make_checkout(tmp_path_factory.mktemp("fresh"))
+
+
+def test_runs_in_environment_of_the_lock(made: Checkout) -> None:
+    status, output = made.run("-c", _WHERE)
+
+    assert status == 0
+    assert Path(output.strip()).is_relative_to(made.environments[0])
+
+
+def test_makes_environment_once(made: Checkout) -> None:
+    _, output = made.run("-c", "pass")
+
+    assert output == ""
+
+
+def test_gives_status_of_command(made: Checkout) -> None:
+    assert made.run("-c", "raise SystemExit(7)") == (7, "")
+
+
+def test_holds_locked_packages_only(made: Checkout) -> None:
+    [site_packages] = made.environments[0].glob("lib/python*/site-packages")
+
+    names = {path.name.split("-")[0] for path in site_packages.glob("*.dist-info")}
+
+    assert names - {"pip", "setuptools", "wheel"} == {"tiny_cuda"}
+
+
+def test_makes_another_for_changed_lock(fresh: Checkout) -> None:
+    fresh.run("-c", "pass")
+    fresh.write_lock((fresh.folder / "envs" / "tiny.lock").read_text() + "# changed\n")
+
+    _, output = fresh.run("-c", "pass")
+
+    assert _MAKING in output
+    assert len(fresh.environments) == 2
+
+
+def test_makes_half_made_environment_again(fresh: Checkout) -> None:
+    fresh.run("-c", "pass")
+    [folder] = fresh.environments
+    (folder / "complete").unlink()
+    (folder / "bin" / "python").unlink()
+
+    status, _ = fresh.run("-c", _WHERE)
+
+    assert status == 0
+
+
+def test_two_at_once_make_one(fresh: Checkout) -> None:
+    with fresh.start("-c", _WHERE) as first, fresh.start("-c", _WHERE) as second:
+        outputs = [first.communicate()[0], second.communicate()[0]]
+
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert sum(_MAKING in output for output in outputs) == 1
+
+
+@pytest.mark.parametrize(
+    ("lock", "word"),
+    [
+        (f"tiny-cuda==1.2.3 --hash=sha256:{'0' * 64}\n", "HASHES"),
+        ("tiny-cuda==1.2.3\n", "--hash"),
+        (f"other==1.0 --hash=sha256:{'0' * 64}\n", "other==1.0"),
+    ],
+    ids=["wrong hash", "no hash", "not there"],
+)
+def test_refuses_lock(fresh: Checkout, lock: str, word: str) -> None:
+    fresh.write_lock(lock)
+
+    status, output = fresh.run("-c", "pass")
+
+    assert status == 1
+    assert "error: cuwheel's own environment can't be made" in output
+    assert word in output
+    assert not (fresh.environments[0] / "complete").exists()
+
+
+def test_names_missing_lock(fresh: Checkout) -> None:
+    (fresh.folder / "envs" / "tiny.lock").unlink()
+
+    status, output = fresh.run("-c", "pass")
+
+    assert status == 1
+    assert output.startswith("error: envs/tiny.lock is missing")

@@ -1,0 +1,202 @@
+"""The toolchain stage with NVIDIA's real wheels, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.artefacts import Toolchain
+from cuwheel.errors import InstallError, LockError, ToolchainError
+from cuwheel.files import remove_tree
+from cuwheel.installer import resolve
+from cuwheel.lockfile import read_pins
+from cuwheel.paths import ROOT
+from cuwheel.process import run
+from cuwheel.stages.toolchain import toolchain
+from cuwheel.toolkits import toolkit_by_release
+from tests.factories import heard, make_space
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from cuwheel.workspace import Workspace
+
+TOOLKIT = toolkit_by_release("13.0")
+COMPILER = ("cuda-crt", "cuda-nvcc", "cuda-runtime", "nvvm", "cuda-toolkit")
+
+
+@pytest.fixture
+def small_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The real lock, cut down to what compiling takes: fewer bytes for each test."""
+    lock = tmp_path / "project" / "envs" / "cuda130" / "pypi.lock"
+    lock.parent.mkdir(parents=True)
+    pins = read_pins(ROOT / "envs" / "cuda130" / "pypi.lock")
+    kept = [pin for pin in pins if pin.requirement.name.removeprefix("nvidia-") in COMPILER]
+    lock.write_text("".join(_line(str(pin.requirement), pin.hashes) for pin in kept))
+    monkeypatch.setenv("CUWHEEL_PROJECT", str(tmp_path / "project"))
+    return lock
+
+
+@pytest.fixture
+def space(tmp_path: Path, shared_cache: Path) -> Workspace:
+    """A cache of the test's own, with the downloads of the shared one."""
+    made = make_space(tmp_path)
+    made.cache.mkdir()
+    (shared_cache / "uv").mkdir(parents=True, exist_ok=True)
+    (made.cache / "uv").symlink_to(shared_cache / "uv")
+    return made
+
+
+@pytest.fixture
+def private_space(tmp_path: Path) -> Iterator[Workspace]:
+    """A cache that shares nothing, for tests that damage it."""
+    made = make_space(tmp_path)
+    yield made
+    remove_tree(made.cache)
+
+
+@pytest.mark.usefixtures("small_lock")
+def test_makes_home_that_compiles_and_links(space: Workspace, tmp_path: Path) -> None:
+    made = toolchain(TOOLKIT, "pypi", space)
+
+    library = _compile(made, tmp_path)
+
+    assert library.read_bytes().startswith(b"\x7fELF")
+
+
+@pytest.mark.usefixtures("small_lock")
+def test_reuses_what_is_whole(space: Workspace) -> None:
+    first = toolchain(TOOLKIT, "pypi", space)
+    nvcc = (first.home / "bin" / "nvcc").stat().st_ino
+
+    again = toolchain(TOOLKIT, "pypi", space)
+
+    assert (again.home / "bin" / "nvcc").stat().st_ino == nvcc
+
+
+@pytest.mark.usefixtures("small_lock")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda home: (home / "bin" / "ptxas").unlink(),
+        lambda home: _rewrite(home / "include" / "crt" / "host_config.h", "// changed\n"),
+        lambda home: (home / "bin" / "nvcc").chmod(0o644),
+        lambda home: (home / "include" / "new.h").write_text("#error\n"),
+    ],
+    ids=["missing file", "changed file", "changed mode", "added file"],
+)
+def test_makes_damaged_one_again(damage: Callable[[Path], object], space: Workspace) -> None:
+    whole = toolchain(TOOLKIT, "pypi", space)
+    damage(whole.home)
+
+    mended = toolchain(TOOLKIT, "pypi", space)
+
+    assert "was damaged and is made again" in heard(space)
+    assert mended == whole
+
+
+@pytest.mark.usefixtures("small_lock")
+def test_mends_damage_that_reached_the_installers_cache(private_space: Workspace) -> None:
+    """Hard links: who writes into a file in place changes the cache's copy as well."""
+    whole = toolchain(TOOLKIT, "pypi", private_space)
+    with (whole.home / "include" / "crt" / "host_config.h").open("a") as stream:
+        stream.write("// changed in place\n")
+
+    mended = toolchain(TOOLKIT, "pypi", private_space)
+
+    assert mended == whole
+
+
+def test_refuses_parts_of_several_releases(small_lock: Path, space: Workspace) -> None:
+    """What pip makes of `cuda-toolkit[nvcc]` alone: an nvvm of whatever release is newest."""
+    lines = small_lock.read_text().splitlines(keepends=True)
+    kept = "".join(line for line in lines if "nvidia-nvvm" not in line)
+    small_lock.write_text(kept + _locked("nvidia-nvvm>13.1", space))
+
+    with pytest.raises(ToolchainError) as caught:
+        toolchain(TOOLKIT, "pypi", space)
+
+    assert "nvidia-cuda-nvcc 13.0.88" in caught.value.why
+
+
+def test_leaves_nothing_of_a_toolchain_that_could_not_be_made(
+    small_lock: Path, space: Workspace
+) -> None:
+    lines = small_lock.read_text().splitlines(keepends=True)
+    small_lock.write_text("".join(line for line in lines if "nvidia-nvvm" not in line))
+
+    with pytest.raises(InstallError):
+        toolchain(TOOLKIT, "pypi", space)
+
+    assert [path for path in (space.cache / "toolchains").iterdir() if path.is_dir()] == []
+
+
+def test_conda_provider_says_what_is_missing(space: Workspace) -> None:
+    with pytest.raises(LockError) as caught:
+        toolchain(TOOLKIT, "conda", space)
+
+    assert "conda-lock.yml" in caught.value.why
+
+
+@pytest.mark.usefixtures("small_lock")
+def test_system_provider_takes_named_toolkit_and_is_unpinned(space: Workspace) -> None:
+    home = toolchain(TOOLKIT, "pypi", space).home
+
+    found = toolchain(TOOLKIT, "system", space, {"CUDA_HOME": str(home)})
+
+    assert (found.version, found.pinned) == ("13.0.88", False)
+
+
+def test_system_provider_refuses_other_release(space: Workspace, tmp_path: Path) -> None:
+    _fake_toolkit(tmp_path / "cuda", "12.4, V12.4.131")
+
+    with pytest.raises(ToolchainError) as caught:
+        toolchain(TOOLKIT, "system", space, {"CUDA_HOME": str(tmp_path / "cuda")})
+
+    assert "12.4.131" in caught.value.why
+
+
+def test_system_provider_says_where_it_looked(space: Workspace, tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError) as caught:
+        toolchain(TOOLKIT, "system", space, {"CUDA_HOME": str(tmp_path / "none")})
+
+    assert str(tmp_path / "none") in caught.value.why
+
+
+def _locked(requirement: str, space: Workspace) -> str:
+    source = space.cache / "one.in"
+    source.write_text(requirement + "\n")
+    return resolve(
+        source, python="3.10", uploaded_before="2026-11-14", cache=space.cache, offline=False
+    )
+
+
+def _line(requirement: str, hashes: tuple[str, ...]) -> str:
+    return requirement + "".join(f" --hash=sha256:{digest}" for digest in hashes) + "\n"
+
+
+def _rewrite(path: Path, text: str) -> None:
+    """Replace a file, so that its hard links elsewhere stay as they are."""
+    path.unlink()
+    path.write_text(text)
+
+
+def _compile(made: Toolchain, folder: Path) -> Path:
+    source = folder / "kernel.cu"
+    source.write_text("__global__ void add(int *a) { ++*a; }\nvoid f(int *a) { add<<<1, 1>>>(a); }\n")
+    library = folder / "kernel.so"
+    flags = ["-arch=sm_90", "-shared", "-Xcompiler=-fPIC", "-cudart=shared"]
+    command = [made.home / "bin" / "nvcc", *flags, "-o", library, source]
+    run(command, env={"PATH": os.defpath}, cwd=folder)
+    return library
+
+
+def _fake_toolkit(home: Path, release: str) -> None:
+    (home / "bin").mkdir(parents=True)
+    for name in ("nvcc", "ptxas"):
+        program = home / "bin" / name
+        program.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}'\n")
+        program.chmod(0o755)
