@@ -160,6 +160,19 @@ class Smoke:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """The statement of where the wheel came from, ready to be published.
+
+    Attributes:
+        statement: the file in the work folder.
+        sha256: of the wheel that it speaks of.
+    """
+
+    statement: Path
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Published:
     """The wheel in `dist/`, with its provenance and its place in the index.
 

@@ -11,43 +11,103 @@ from cuwheel.errors import SourceError
 from cuwheel.files import list_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterator
 
 _LITTER = {".git", ".hg", ".svn", "__pycache__"}
 # Only at the top: deeper down, a package may well have a folder that is called `build`.
 _LITTER_AT_TOP = {"build", "dist", ".nox", ".tox", ".venv"}
 _SHOWN = 10  # bad entries that the message names
 
+# The times that a zip file can hold, and so a wheel: 1980 to 2107 ("APPNOTE.TXT - .ZIP File Format
+# Specification", 4.4.6). A day is left on both sides for time zones.
+_EARLIEST = 315_619_200  # 1980-01-02, seconds since 1970
+_LATEST = 4_354_732_800  # 2107-12-30
+
 
 def is_litter(name: Path) -> bool:
     """Whether a path, relative to a source tree, is no source: version control, caches, builds."""
     return (
         not _LITTER.isdisjoint(name.parts)
-        or name.parts[0] in _LITTER_AT_TOP
-        or any(part.endswith(".egg-info") for part in name.parts[:2])
+        or not _LITTER_AT_TOP.isdisjoint(name.parts[:1])
+        or any(part.endswith(".egg-info") for part in name.parts)
     )
 
 
-def copy_source(tree: Path, to: Path, *, without: Iterable[Path] = ()) -> None:
-    """Copy a source tree into a new folder, links as links, without litter.
+def copy_source(tree: Path, to: Path, *, without: Collection[Path] = ()) -> None:
+    """Copy the files and links of a source tree into a folder, without litter.
 
     Args:
-        tree: the folder.
-        to: where; it must not be there yet.
+        tree: the source.
+        to: the folder; made if it isn't there.
         without: folders that aren't copied, such as a work folder inside the tree.
 
     Raises:
         SourceError: a link leads outside the tree, or something is no file, folder or link.
     """
-    skipped = {path.absolute() for path in without}
+    names = sorted(_sources(tree, without))
+    faults = [f"{name} {fault}" for name in names if (fault := _fault_of(tree, name))]
+    if faults:
+        more = f" and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
+        raise SourceError(
+            f"{tree} can't be copied",
+            why="; ".join(faults[:_SHOWN]) + more,
+            fix="remove them, or put a copy of the file in the link's place",
+        )
+    for name in names:
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(tree / name, to / name, follow_symlinks=False)
 
-    def ignore(folder: str, names: list[str]) -> set[str]:
-        paths = {name: Path(folder).absolute() / name for name in names}
-        return {
+
+def _sources(tree: Path, without: Collection[Path]) -> Iterator[Path]:
+    """Every file and link that is source, relative to the tree."""
+    for base, folders, files in os.walk(tree):
+        here = Path(base)
+        links = [name for name in folders if (here / name).is_symlink()]
+        folders[:] = [
             name
-            for name, path in paths.items()
-            if path in skipped or is_litter(path.relative_to(tree.absolute()))
-        }
+            for name in folders
+            if name not in links
+            and here / name not in without
+            and not is_litter((here / name).relative_to(tree))
+        ]
+        names = [(here / name).relative_to(tree) for name in (*links, *files)]
+        yield from (name for name in names if not is_litter(name))
 
-    _refuse_foreign(tree, ignore)
-    shutil.copytree(tree, to, symlinks=True, ignore=ignore)
+
+def _fault_of(tree: Path, name: Path) -> str:
+    path = tree / name
+    if not path.is_symlink():
+        return "" if path.is_file() else "is no file, folder or link"
+    target = path.readlink()
+    is_inside = path.resolve().is_relative_to(tree.resolve())
+    return "" if is_inside and not target.is_absolute() else f"leads out of it, to {target}"
+
+
+def newest_time(tree: Path) -> int:
+    """The newest time stamp of the files in a tree, seconds since 1970; 0 when it is empty."""
+    return max((int((tree / name).lstat().st_mtime) for name in list_tree(tree)), default=0)
+
+
+def fit_for_zip(epoch: int) -> int:
+    """The nearest time, seconds since 1970, that the zip format can express in every time zone."""
+    return min(max(epoch, _EARLIEST), _LATEST)
+
+
+def settle(tree: Path, epoch: int) -> None:
+    """Give everything in a tree one time stamp, and modes 644 or 755.
+
+    Args:
+        tree: the folder, which is settled too.
+        epoch: seconds since 1970.
+    """
+    for base, folders, files in os.walk(tree, topdown=False):
+        for name in (*files, *folders):
+            _settle_entry(Path(base) / name, epoch)
+    _settle_entry(tree, epoch)
+
+
+def _settle_entry(path: Path, epoch: int) -> None:
+    if not path.is_symlink():
+        is_executable = path.is_dir() or path.stat().st_mode & 0o100
+        path.chmod(0o755 if is_executable else 0o644)
+    os.utime(path, (epoch, epoch), follow_symlinks=False)

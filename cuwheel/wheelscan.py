@@ -152,7 +152,7 @@ class _LeakFinder:
 
     def __init__(self, private_paths: tuple[str, ...], *, looks_for_sources: bool) -> None:
         self._looks_for_sources = looks_for_sources
-        self._paths = [path.encode() for path in private_paths if path.strip("/")]
+        self._paths = [path.encode() for path in _outermost(private_paths)]
         self._window = b"\0"  # begins with one byte that was looked at before
         self._found: dict[bytes, tuple[str, int]] = {}
 
@@ -193,6 +193,12 @@ class _LeakFinder:
         text = printable[0].decode() if printable else ""
         first, count = self._found.get(folder, (text, 0))
         self._found[folder] = (first, count + 1)
+
+
+def _outermost(paths: tuple[str, ...]) -> list[str]:
+    """Those that lie in no other of them, so that a leak is told once."""
+    own = {path.rstrip("/") for path in paths} - {""}
+    return sorted(path for path in own if not any(path.startswith(f"{top}/") for top in own))
 
 
 def _continues(window: bytes, place: int) -> bool:

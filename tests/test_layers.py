@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import tomli
 
 from cuwheel.paths import ROOT
 from cuwheel.process import Finished, run
@@ -26,6 +28,12 @@ _BREACHES = [
     pytest.param("adapters", "elf", "import cuwheel.recipe", id="recipe"),
     pytest.param("subprocess", "files", "import subprocess", id="subprocess"),
 ]
+
+
+def read_contracts() -> dict[str, dict[str, Any]]:
+    """The contracts of pyproject.toml by their id."""
+    settings = tomli.loads((ROOT / "pyproject.toml").read_text())
+    return {contract["id"]: contract for contract in settings["tool"]["importlinter"]["contracts"]}
 
 
 @pytest.fixture
@@ -70,6 +78,14 @@ def test_reports_module_without_floor(house: Path) -> None:
 
 
 def test_breaches_every_contract() -> None:
-    declared = (ROOT / "pyproject.toml").read_text().count("[[tool.importlinter.contracts]]")
+    assert {breach.values[0] for breach in _BREACHES} == set(read_contracts())
 
-    assert len({breach.values[0] for breach in _BREACHES}) == declared
+
+def test_contract_names_every_adapter() -> None:
+    contracts = read_contracts()
+    [floor] = [text for text in contracts["floors"]["layers"] if "catalogue" in text]
+    adapters = {f"cuwheel.{name}" for name in re.findall(r"\w+", floor)} - {"cuwheel.catalogue"}
+
+    assert set(contracts["adapters"]["source_modules"]) == {
+        name for name in adapters if (ROOT / f"{name.replace('.', '/')}.py").is_file()
+    }

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
 import sys
@@ -114,13 +113,11 @@ def test_links_of_page_lead_to_files(page: str) -> None:
 
 
 def test_readme_names_sessions_that_exist() -> None:
-    listed = run(
-        [sys.executable, "-m", "nox", "-f", ROOT / "noxfile.py", "--list", "--json"],
-        env=dict(os.environ),
-    )
-    known = {session["session"] for session in json.loads(listed.output)}
+    nox = [sys.executable, "-m", "nox", "-f", ROOT / "noxfile.py", "--list"]
+    listed = run(nox, env={**os.environ, "NO_COLOR": "1"}).output
+    known = set(re.findall(r"^[*-] (\S+)", listed, re.MULTILINE))
 
-    named = set(re.findall(r"nox -s ([a-z0-9-]+)(?![a-z0-9<-])", (ROOT / "README.md").read_text()))
+    named = set(re.findall(r"nox -s ([a-z0-9-]+)", (ROOT / "README.md").read_text()))
 
     assert named
     assert named <= known

@@ -16,7 +16,7 @@ _MIB = 1 << 20
 
 def _scan(tmp_path: Path, content: bytes, name: str = "pkg/data.bin") -> WheelScan:
     wheel = write_wheel(tmp_path / "wheel", {name: content})
-    return scan_wheel(wheel, private_paths=(_PRIVATE, "/"), scratch=tmp_path)
+    return scan_wheel(wheel, private_paths=(_PRIVATE, f"{_PRIVATE}/src", "/"), scratch=tmp_path)
 
 
 def _library(folder: Path, text: str) -> bytes:

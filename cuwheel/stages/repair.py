@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
+from cuwheel import __version__
 from cuwheel.artefacts import BuiltWheel, RepairedWheel, SourceTree
 from cuwheel.elf import Elf, ElfFormatError, is_elf, read_elf
 from cuwheel.errors import RepairError
@@ -21,6 +22,8 @@ from cuwheel.linkage import (
     relative_entry,
     resolve_entry,
 )
+from cuwheel.provenance import SBOM_NAME, Contents, Part, wheel_sbom
+from cuwheel.recipe import Sdist
 from cuwheel.repairtools import RepairTools
 from cuwheel.toolkits import component_by_name
 from cuwheel.wheelfile import pack, unpack
@@ -30,12 +33,13 @@ from cuwheel.wheelmeta import (
     file_name,
     header,
     installed_path,
+    project_of,
     require,
     set_tags,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from cuwheel.target import Target
     from cuwheel.toolkits import Component
@@ -89,6 +93,7 @@ def repair(target: Target, space: Workspace) -> RepairedWheel:
         final = _unpacked(grafted, scratch / "final")
         _set_rpaths(tools, final, links)  # auditwheel drops entries that lead out of the wheel
         requires = _rewrite_metadata(target, final, links)
+        _add_sbom(target, space, final, requires)
         path = space.folder("repaired") / file_name(final)
         pack(final, path, epoch=epoch)
     remove_tree(scratch)
@@ -267,6 +272,36 @@ def _rewrite_metadata(target: Target, content: Path, links: _Links) -> tuple[str
     requires = _requirements(target, links)
     require(content, requires)
     return requires
+
+
+def _add_sbom(target: Target, space: Workspace, content: Path, requires: Iterable[str]) -> None:
+    """Put a bill of materials where PEP 770 wants it."""
+    dist_info = dist_info_of(content)
+    metadata = (dist_info / "METADATA").read_text("utf-8")
+    recipe, tree = target.recipe, space.load("patch", SourceTree)
+    needed = [(project_of(text), text) for text in requires]
+    contents = Contents(
+        wheel=Part(
+            name=recipe.name, version=header(metadata, "version")[0], license=recipe.license
+        ),
+        source=Part(
+            name=recipe.name,
+            version=recipe.version,
+            purl_type="pypi" if isinstance(recipe.source, Sdist) else "generic",
+            sha256=tree.sha256,
+            license=recipe.license,
+        ),
+        contained=(),
+        required=tuple(Part(name=name, description=text) for name, text in needed),
+        tools=(
+            Part(name="cuwheel", version=__version__, purl_type="generic"),
+            Part(name="nvcc", version=target.toolkit.nvcc, purl_type="generic"),
+        ),
+        epoch=tree.epoch,
+    )
+    folder = dist_info / "sboms"
+    folder.mkdir(exist_ok=True)
+    (folder / SBOM_NAME).write_bytes(wheel_sbom(contents))
 
 
 def _requirements(target: Target, links: _Links) -> tuple[str, ...]:

@@ -1,0 +1,111 @@
+"""Stage provenance: state what the wheel was made from, how, and what was not under control."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import time
+from typing import TYPE_CHECKING
+
+from cuwheel import __version__
+from cuwheel.artefacts import (
+    BuiltWheel,
+    Environment,
+    Preflight,
+    Provenance,
+    RepairedWheel,
+    SourceTree,
+    Toolchain,
+)
+from cuwheel.files import sha256_of_file, write_atomically
+from cuwheel.paths import ROOT, find_lock, project_roots
+from cuwheel.provenance import BuildRecord, Material, statement
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.target import Target
+    from cuwheel.workspace import Workspace
+
+
+def provenance(target: Target, space: Workspace) -> Provenance:
+    """Write the in-toto statement of the repaired wheel into the work folder.
+
+    Raises:
+        StageOrderError: an earlier stage has left nothing.
+    """
+    wheel = space.load("repair", RepairedWheel)
+    built = space.load("build", BuiltWheel)
+    record = BuildRecord(
+        wheel=wheel.path.name,
+        sha256=wheel.sha256,
+        parameters=_parameters(target),
+        environment=built.environment,
+        jobs=space.load("preflight", Preflight).jobs,
+        materials=tuple(_materials(target, space)),
+        not_hermetic=built.not_hermetic,
+        tools=(("cuwheel", __version__), *wheel.tools),
+        started=(space.work / "key").stat().st_mtime,
+        finished=time.time(),
+        log=built.log.name,
+        log_sha256=sha256_of_file(built.log),
+    )
+    path = space.work / "provenance.json"
+    write_atomically(path, statement(record))
+    return Provenance(statement=path, sha256=wheel.sha256)
+
+
+def _parameters(target: Target) -> tuple[tuple[str, str | tuple[str, ...]], ...]:
+    framework = target.framework
+    return (
+        ("recipe", target.recipe.name),
+        ("version", target.recipe.version),
+        ("toolkit", target.toolkit.release),
+        ("python", target.python),
+        ("framework", f"{framework.name}=={framework.version}" if framework else ""),
+        ("archs", target.archs),
+        ("ptx", target.ptx_archs),
+        ("provider", target.provider),
+        ("source", "given with --source" if target.source_override else "pinned"),
+    )
+
+
+def _materials(target: Target, space: Workspace) -> list[Material]:
+    tree = space.load("patch", SourceTree)
+    toolchain = space.load("toolchain", Toolchain)
+    environment = space.load("environment", Environment)
+    origin = tree.origin if tree.pinned else target.recipe.name  # no path of this machine
+    return [
+        Material(name=f"source {origin}", sha256=tree.sha256, uri=tree.origin * tree.pinned),
+        *(Material(name=f"patch {name}", sha256=digest) for name, digest in tree.patches),
+        *(_of_lock(path) for path in _locks(target)),
+        *_packages(environment),
+        Material(
+            name=f"CUDA toolchain ({toolchain.provider})",
+            sha256=toolchain.fingerprint,
+            version=toolchain.version,
+        ),
+        Material(
+            name="host compiler", version=space.load("preflight", Preflight).host_compiler_version
+        ),
+        Material(name="Python", version=environment.base_version),
+    ]
+
+
+def _locks(target: Target) -> list[Path]:
+    toolchain = find_lock(f"cuda{target.toolkit.tag}/pypi.lock", project_roots())
+    used = [target.lock, ROOT / "envs" / "engine.lock"]
+    return [*used, toolchain] if toolchain and target.provider == "pypi" else used
+
+
+def _of_lock(path: Path) -> Material:
+    return Material(name=f"lock {path.parent.name}/{path.name}", sha256=sha256_of_file(path))
+
+
+def _packages(environment: Environment) -> list[Material]:
+    """What the build environment holds; the lock, a material too, has the hashes of each."""
+    found = importlib.metadata.distributions(path=[str(environment.site_packages)])
+    named = {(item.metadata["Name"].lower().replace("_", "-"), item.version) for item in found}
+    return [
+        Material(name=f"package {name}", uri=f"pkg:pypi/{name}@{version}", version=version)
+        for name, version in sorted(named)
+    ]
