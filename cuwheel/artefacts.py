@@ -71,12 +71,14 @@ class Preflight:
 
     Attributes:
         host_compiler: path of the C++ compiler.
+        c_compiler: path of the C compiler of the same GCC.
         host_compiler_version: its own words, first line of `--version`.
         jobs: how many compiles will run at once.
         warnings: what is odd but doesn't stop the build.
     """
 
     host_compiler: Path
+    c_compiler: Path
     host_compiler_version: str
     jobs: int
     warnings: tuple[str, ...] = ()

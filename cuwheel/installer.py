@@ -52,7 +52,7 @@ class _Fix:
     do: str
 
 
-_UNLOCKED = r"no trusted hash was provided|must have their versions pinned"
+_UNLOCKED = r"no trusted hash was provided|must have a hash|must have their versions pinned"
 _FIXES = (
     _Fix(
         says=r"Hash mismatch",
@@ -63,6 +63,10 @@ _FIXES = (
         says=_UNLOCKED,
         do="something that is needed isn't in the lock: add it to the lock's .in file, then "
         "`nox -s lock`",
+    ),
+    _Fix(
+        says=r"No interpreter found|Python interpreter",
+        do="name a Python that is on this machine and runs: `-- --python PATH`",
     ),
     _Fix(says=r"network (was|is) disabled", do="run once without --offline: that fills the cache"),
     _Fix(

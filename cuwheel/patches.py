@@ -6,15 +6,20 @@ each byte to one character and back, so that a file in any encoding survives.
 
 from __future__ import annotations
 
+import io
 import os
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-import unidiff
+from unidiff.errors import UnidiffParseError
+from unidiff.patch import PatchSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from unidiff.patch import Hunk, PatchedFile
 
 _BYTES = "latin-1"
 _NOWHERE = "/dev/null"  # stands for the file that isn't there, before or after
@@ -29,7 +34,7 @@ class Patched:
     Attributes:
         tree: the folder.
         problems: why it doesn't apply, one for each hunk or file.
-        contents: of each changed file, by its name in the tree; None: it is deleted.
+        contents: of each changed file, by its name in the patch; None: it is deleted.
         executable: the changed files whose execute bits the patch sets or takes away.
     """
 
@@ -43,14 +48,18 @@ class Patched:
         """Whether anything would be different afterwards."""
         changed = any(self.content(name) != self.original(name) for name in self.contents)
         return changed or any(
-            is_set != bool((self.tree / name).stat().st_mode & _EXECUTABLE)
+            is_set != bool(self.path(name).stat().st_mode & _EXECUTABLE)
             for name, is_set in self.executable.items()
-            if (self.tree / name).is_file()
+            if self.path(name).is_file()
         )
+
+    def path(self, name: str) -> Path:
+        """Where a file is; its name stands in the patch as bytes."""
+        return self.tree / os.fsdecode(name.encode(_BYTES))
 
     def original(self, name: str) -> bytes | None:
         """The file as it is on disk."""
-        path = self.tree / name
+        path = self.path(name)
         return path.read_bytes() if path.is_file() else None
 
     def content(self, name: str) -> bytes | None:
@@ -64,21 +73,21 @@ class Patched:
             OSError: it can't be written.
         """
         for name, content in self.contents.items():
-            path = self.tree / name
+            path = self.path(name)
             if content is None:
-                path.unlink()
+                path.unlink(missing_ok=True)
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
         for name, is_set in self.executable.items():
-            (self.tree / name).chmod(0o755 if is_set else 0o644)
+            self.path(name).chmod(0o755 if is_set else 0o644)
 
 
 def try_patch(patch: bytes, tree: Path) -> Patched:
     """Find out what a patch makes of a tree.
 
     Args:
-        patch: the content of the patch file, as git writes it: names begin with `a/` and `b/`.
+        patch: the content of the patch file; its names have one folder in front, as git's `a/`.
         tree: the folder that those names are relative to.
 
     Returns:
@@ -86,10 +95,11 @@ def try_patch(patch: bytes, tree: Path) -> Patched:
     """
     patched = Patched(tree=tree)
     text = patch.decode(_BYTES)
+    text = text if text.endswith("\n") else f"{text}\n"
     try:
-        files = unidiff.PatchSet(text)
-    except unidiff.UnidiffParseError as problem:
-        patched.problems.append(f"it is no unified diff: {problem}".strip())
+        files = PatchSet(text)
+    except UnidiffParseError as problem:
+        patched.problems.append(f"it is no sound unified diff: {_plain(str(problem))}")
         return patched
     patched.problems += _lost_lines(files, text.split("\n"))
     for file in files:
@@ -97,36 +107,157 @@ def try_patch(patch: bytes, tree: Path) -> Patched:
     return patched
 
 
-def _lost_lines(files: unidiff.PatchSet, lines: Sequence[str]) -> Iterator[str]:
+def _lost_lines(files: PatchSet, lines: list[str]) -> Iterator[str]:
     """Lines after a hunk that look like part of it: unidiff takes them for a comment."""
     for file in files:
         for number, hunk in enumerate(file, 1):
-            last = max(line.diff_line_no or 0 for line in hunk)
-            after = lines[last] if last < len(lines) else ""
-            if after.startswith(("+", "-", " ")) and not after.startswith(("--- ", "-- ")):
-                yield f"{_called(hunk, number, file.path)}: it has more lines than its header says"
+            last = max((line.diff_line_no or 0 for line in hunk), default=0)
+            if lines[last].startswith(("+", "-", " ")) and not lines[last].startswith("-- "):
+                is_next_file = lines[last].startswith("--- ") and lines[last + 1].startswith("+++ ")
+                if not is_next_file:
+                    yield f"{_called(hunk, number, file.path)}: longer than its header says"
 
 
-def _patch_file(file: unidiff.PatchedFile, patched: Patched) -> None:
-    fault = _fault_of_entry(file)
-    name = "" if fault else _name_in_tree(file)
-    fault = fault or _fault_of_name(name, patched.tree)
-    if fault:
-        patched.problems.append(f"{_unquoted(file.path)}: {fault}")
-        return
-    before = patched.content(name)
+def _patch_file(file: PatchedFile, patched: Patched) -> None:
     is_new, is_gone = file.source_file == _NOWHERE, file.target_file == _NOWHERE
-    if is_new and before is not None:
-        same = _joined(line for hunk in file for line in _side(hunk, "-")) == before
-        known = "upstream already has this file" if same else "a file of this name is there already"
-        patched.problems.append(f"{name}: the patch makes it, but {known}")
+    name = _name_in_tree(file.source_file if is_gone else file.target_file)
+    before = after = None
+    fault = _fault_of_entry(file) or _fault_of_name(name, patched)
+    if not fault:
+        before = patched.content(name)
+        fault = _fault_of_file(file, before, is_new=is_new)
+    if fault:
+        patched.problems.append(f"{_plain(name or file.path)}: {fault}")
         return
-    if before is None and not is_new:
-        patched.problems.append(f"{name}: the source has no such file")
-        return
-    after = _apply(file, name, before or b"", patched.problems)
-    if is_gone and after:
-        patched.problems.append(f"{name}: the patch deletes it, but it has more lines than that")
-        return
+    after, misfits = _apply(file, before or b"")
+    patched.problems += misfits
+    if is_gone and after and not misfits:
+        patched.problems.append(f"{_plain(name)}: deleted, though it has more lines than that")
     patched.contents[name] = None if is_gone else after
-    _note_mode(file, name, patched)
+    if file.target_mode and file.target_mode != file.source_mode and not is_gone:
+        patched.executable[name] = file.target_mode.endswith("755")
+
+
+def _name_in_tree(name: str) -> str:
+    """A name of the patch without its first folder (`a/`, `b/`), as `patch -p1` takes it."""
+    return name.partition("/")[2]
+
+
+def _fault_of_entry(file: PatchedFile) -> str:
+    """What this kind of change needs that is not done here."""
+    names = [name for name in (file.source_file, file.target_file) if name != _NOWHERE]
+    if file.is_binary_file:
+        return "a binary change; only text is patched"
+    if file.is_symlink or file.is_submodule:
+        return "a symbolic link or submodule; only files are patched"
+    if any(name.startswith('"') for name in names):
+        return "a quoted name; make the patch with `git -c core.quotePath=off diff`"
+    if len({_name_in_tree(name) for name in names}) > 1:
+        return "a rename; make the patch with `git diff --no-renames`"
+    return ""
+
+
+def _fault_of_name(name: str, patched: Patched) -> str:
+    path = PurePosixPath(name)
+    if not name:
+        return "names need a folder in front, as git's a/ and b/"
+    if path.is_absolute() or ".." in path.parts:
+        return "leads out of the source"
+    chain = [patched.path(str(step)) for step in (path, *path.parents)]
+    if any(step.is_symlink() for step in chain[:-1]):
+        return "a symbolic link, or behind one"
+    if chain[0].is_dir() or any(step.is_file() for step in chain[1:]):
+        return "a file where the source has a folder, or the other way round"
+    return ""
+
+
+def _fault_of_file(file: PatchedFile, before: bytes | None, *, is_new: bool) -> str:
+    if before is None:
+        return "" if is_new or file.is_added_file else "the source has no such file"
+    if not is_new:
+        return ""
+    made = "".join(line for hunk in file for line in _lines(hunk, without="-")).encode(_BYTES)
+    if made == before:
+        return "upstream already has this change: the file is there"
+    return "the patch makes this file, but the source has one already"
+
+
+def _apply(file: PatchedFile, before: bytes) -> tuple[bytes, list[str]]:
+    """The file after all hunks that fit, and what is wrong with the others."""
+    old = list(io.StringIO(before.decode(_BYTES)))  # ends lines at "\n" only
+    new: list[str] = []
+    misfits = []
+    done = 0
+    for number, hunk in enumerate(file, 1):
+        expected, wanted = _lines(hunk, without="+"), _lines(hunk, without="-")
+        start = hunk.source_start - 1 if expected else hunk.source_start
+        end = start + len(expected)
+        if not done <= start <= len(old) or old[start:end] != expected:
+            misfits.append(f"{_called(hunk, number, file.path)}: {_misfit(hunk, old, done)}")
+            continue
+        new += old[done:start] + wanted
+        done = end
+    new += old[done:]
+    if not misfits and any(not line.endswith("\n") for line in new[:-1]):
+        misfits.append(f"{_plain(file.path)}: a line would be joined with the one after it")
+    return "".join(new).encode(_BYTES), misfits
+
+
+def _lines(hunk: Hunk, *, without: str) -> list[str]:
+    """One side of a hunk: without `+` what has to be there, without `-` what comes instead."""
+    lines: list[str] = []
+    is_kept = False
+    for line in hunk:
+        if line.line_type == _NO_NEWLINE:
+            lines[-1:] = [lines[-1].removesuffix("\n")] if is_kept else lines[-1:]
+        elif line.line_type:  # empty: a blank line between two hunks
+            is_kept = line.line_type != without
+            lines += [line.value] if is_kept else []
+    return lines
+
+
+def _misfit(hunk: Hunk, old: list[str], done: int) -> str:
+    """Why a hunk doesn't fit, as near to the cause as can be told."""
+    expected, wanted = _lines(hunk, without="+"), _lines(hunk, without="-")
+    start = max(hunk.source_start - 1, 0)
+    has_new_lines = any(line.is_added for line in hunk)
+    place = hunk.target_start - 1
+    if wanted and wanted != expected:
+        is_there = old[max(place, 0) : place + len(wanted)] == wanted
+        if is_there or (has_new_lines and _find(wanted, old) is not None):
+            return "upstream already has this change"
+    if expected and start < done:
+        return "it overlaps the hunk before it"
+    elsewhere = _find(expected, old) if expected else None
+    if elsewhere is not None:
+        return f"its lines are not at line {start + 1} but at line {elsewhere + 1}"
+    for number, line in enumerate(expected, start):
+        found = old[number] if number < len(old) else None
+        if found is None:
+            return f"line {number + 1} should be {_quoted(line)}, but the file has {len(old)} lines"
+        if found != line:
+            return f"line {number + 1} should be {_quoted(line)}, but is {_quoted(found)}"
+    return f"it adds lines after line {hunk.source_start}, but the file has {len(old)} lines"
+
+
+def _find(lines: list[str], text: list[str]) -> int | None:
+    """Where a run of lines stands in a text."""
+    count = len(lines)
+    places = (at for at in range(len(text) - count + 1) if text[at : at + count] == lines)
+    return next(places, None)
+
+
+def _called(hunk: Hunk, number: int, name: str) -> str:
+    old = f"-{hunk.source_start},{hunk.source_length}"
+    new = f"+{hunk.target_start},{hunk.target_length}"
+    return f"hunk {number} of {_plain(name)} (@@ {old} {new} @@)"
+
+
+def _plain(text: str) -> str:
+    """Text of the patch as a person reads it."""
+    return text.strip().encode(_BYTES, "replace").decode("utf-8", "backslashreplace")
+
+
+def _quoted(line: str) -> str:
+    """A line with everything visible that can differ."""
+    return repr(line.encode(_BYTES).decode("utf-8", "backslashreplace"))

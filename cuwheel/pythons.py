@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _PATIENCE = 20.0  # seconds for an interpreter to say who it is
 _QUESTION = (
     "import json, platform, sys, sysconfig; print(json.dumps(dict("
+    "executable=getattr(sys, '_base_executable', '') or sys.executable, "
     "version=platform.python_version(), implementation=sys.implementation.name, "
     "abi=sysconfig.get_config_var('SOABI') or '', prefix=sys.base_prefix, "
     "include=sysconfig.get_paths()['include'])))"
@@ -30,7 +31,7 @@ class Interpreter:
     """A Python that runs.
 
     Attributes:
-        path: of its executable.
+        path: of its own executable: behind a shim, and outside of a virtual environment.
         version: full, `3.12.1`.
         abi: `cpython-312-x86_64-linux-gnu`.
         prefix: where it is installed.
@@ -154,7 +155,7 @@ def _ask(path: Path) -> Interpreter:
             fix="give another one with -- --python",
         )
     return Interpreter(
-        path=path,
+        path=Path(told["executable"]),
         version=told["version"],
         abi=told["abi"],
         prefix=Path(told["prefix"]),

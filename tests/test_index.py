@@ -77,8 +77,9 @@ def served(folder: Path) -> Iterator[tuple[str, list[str]]]:
 def pip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Python that has pip; virtualenv carries it along, nothing is downloaded."""
     folder = tmp_path_factory.mktemp("pip") / "environment"
-    command = [sys.executable, "-m", "virtualenv", "--quiet", "--no-periodic-update", folder]
-    process.run(command, env={"PATH": os.defpath, "HOME": str(folder.parent)})
+    options = ("--quiet", "--no-periodic-update", str(folder))
+    env = {"PATH": os.defpath, "HOME": str(folder.parent)}
+    process.run([sys.executable, "-m", "virtualenv", *options], env=env)
     return folder / "bin" / "python"
 
 

@@ -113,7 +113,7 @@ def test_links_of_page_lead_to_files(page: str) -> None:
 
 
 def test_readme_names_sessions_that_exist() -> None:
-    nox = [sys.executable, "-m", "nox", "-f", ROOT / "noxfile.py", "--list"]
+    nox = [sys.executable, "-m", "nox", "-f", str(ROOT / "noxfile.py"), "--list"]
     listed = run(nox, env={**os.environ, "NO_COLOR": "1"}).output
     known = set(re.findall(r"^[*-] (\S+)", listed, re.MULTILINE))
 

@@ -143,12 +143,11 @@ def _compiler_variables(inputs: _Inputs) -> dict[str, str]:
     `-g0`: some Pythons were built with `-g` and hand it on to extensions.
     """
     cxx = str(inputs.machine.host_compiler)
-    cc = _c_compiler(cxx)
     maps = [f"-ffile-prefix-map={private}={public}" for private, public in _path_maps(inputs)]
     flags = " ".join(["-O2", "-DNDEBUG", "-g0", *maps])
     home = str(inputs.toolchain.home)
     return {
-        "CC": cc,
+        "CC": str(inputs.machine.c_compiler),
         "CXX": cxx,
         "CUDAHOSTCXX": cxx,
         "NVCC_CCBIN": cxx,
@@ -160,11 +159,6 @@ def _compiler_variables(inputs: _Inputs) -> dict[str, str]:
         "LDFLAGS": f"-L{home}/lib64",
         "NVCC_APPEND_FLAGS": "-Xcompiler " + ",".join(maps),
     }
-
-
-def _c_compiler(cxx: str) -> str:
-    cc = Path(cxx).with_name(Path(cxx).name.replace("g++", "gcc"))
-    return str(cc) if cc.exists() else cxx
 
 
 def _path_maps(inputs: _Inputs) -> list[tuple[str, str]]:

@@ -67,6 +67,7 @@ def preflight(target: Target, space: Workspace) -> Preflight:
     compiler = _host_compiler(target, space)
     return Preflight(
         host_compiler=compiler.cxx,
+        c_compiler=compiler.cc,
         host_compiler_version=compiler.banner,
         jobs=space.jobs or machine.jobs_for(target.recipe.memory_per_job),
         warnings=() if isolation() else (_NO_ISOLATION,),

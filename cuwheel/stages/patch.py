@@ -1,0 +1,88 @@
+"""Stage patch: a copy of the source with the recipe's patches, each applied exactly."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import shutil
+from typing import TYPE_CHECKING
+
+from cuwheel.artefacts import SourceTree
+from cuwheel.errors import PatchError
+from cuwheel.files import naming_full_disk, new_folder, remove_leftovers
+from cuwheel.patches import try_patch
+from cuwheel.tree import settle
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.target import Target
+    from cuwheel.workspace import Workspace
+
+_FOLDER = "patched"  # of the work folder
+_SUFFIXES = (".patch", ".diff")
+_NEXT_LINE = "\n           "  # below the words after `because`
+
+
+def patch(target: Target, space: Workspace) -> SourceTree:
+    """Copy the source and patch the copy; what the stage before left stays as it is.
+
+    Raises:
+        PatchError: a patch is missing, isn't named by the recipe, doesn't apply, or has no effect.
+    """
+    tree = space.load("source", SourceTree)
+    patches = _read_patches(target)
+    final = space.work / _FOLDER
+    remove_leftovers(final)
+    with naming_full_disk(space.work), new_folder(final) as aside:
+        copy = aside / tree.path.name
+        shutil.copytree(tree.path, copy, symlinks=True)
+        for name, content in patches.items():
+            _apply(name, content, copy, target, tree)
+        settle(aside, tree.epoch)
+    digests = [(name, hashlib.sha256(content).hexdigest()) for name, content in patches.items()]
+    return dataclasses.replace(tree, path=final / tree.path.name, patches=tuple(digests))
+
+
+def _read_patches(target: Target) -> dict[str, bytes]:
+    """The recipe's patches, in its order.
+
+    Raises:
+        PatchError: recipe and folder name different files.
+    """
+    folder = target.patch_folder
+    named = [patch.file for patch in target.recipe.patches]
+    present = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    faults = [
+        f"the recipe names {name}, which isn't there" for name in named if name not in present
+    ]
+    faults += [
+        f"{name} is there, but the recipe doesn't name it"
+        for name in sorted(present)
+        if name.endswith(_SUFFIXES) and name not in named
+    ]
+    if faults:
+        raise PatchError(
+            f"{target.id}: the recipe's `patches` are not the files in {folder}",
+            why=_NEXT_LINE.join(faults),
+            fix="add or remove the file, or its line in the recipe",
+        )
+    return {name: (folder / name).read_bytes() for name in named}
+
+
+def _apply(name: str, content: bytes, copy: Path, target: Target, tree: SourceTree) -> None:
+    patched = try_patch(content, copy)
+    if patched.problems:
+        raise PatchError(
+            f"{target.id}: {name} doesn't apply",
+            why=_NEXT_LINE.join(patched.problems),
+            fix=f"make the patch again from {tree.path} and the patches before it, or remove it "
+            "from the recipe if upstream has the change",
+        )
+    if not patched.has_effect:
+        raise PatchError(
+            f"{target.id}: {name} has no effect",
+            why="the source is the same with it and without it",
+            fix=f"remove it from the recipe and from {target.patch_folder}, or correct it",
+        )
+    patched.write()
