@@ -40,7 +40,7 @@ _SAFELY = ("--require-hashes", "--only-binary", ":all:", "--link-mode", "hardlin
 _OWN_PYTHON = ("--no-python-downloads", "--python")
 
 _PROGRESS = ("Resolved", "Downloading", "Prepared", "Installed")
-_FULL = re.compile(r"(/[^`:]+)`?: No space left on device")
+_FULL = re.compile(r".*(?: to | file )`?(/[^`:]+)`?: No space left on device")
 _REASON = re.compile(r"(error|cause|hint): +(.*)")
 
 

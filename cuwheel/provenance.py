@@ -137,6 +137,13 @@ class Contents:
     tools: tuple[Part, ...]
     epoch: int
 
+    @property
+    def serial_number(self) -> uuid.UUID:
+        """The same for the same contents, in whichever order they are given."""
+        groups = (self.contained, self.required, self.tools)
+        ordered = [sorted(map(repr, group)) for group in groups]
+        return uuid.uuid5(_NAMESPACE, repr((self.wheel, self.source, ordered, self.epoch)))
+
 
 def statement(record: BuildRecord) -> str:
     """The in-toto statement of a build: SLSA provenance, JSON with sorted keys.
@@ -161,7 +168,7 @@ def wheel_sbom(contents: Contents) -> bytes:
     tools = ToolRepository(components=[_component(part, "tool") for part in contents.tools])
     bom = Bom(
         components=[source, *inside, *outside],
-        serial_number=uuid.uuid5(_NAMESPACE, repr(contents)),
+        serial_number=contents.serial_number,
         metadata=BomMetaData(component=root, timestamp=time, tools=tools),
     )
     bom.register_dependency(root, [source, *inside, *outside])

@@ -1,0 +1,105 @@
+"""A real HTTP server on loopback that can misbehave as servers in the world do."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(kw_only=True)
+class Site:
+    """What a server holds, how it behaves, and what it was asked.
+
+    Attributes:
+        files: content by path.
+        port: where it listens.
+        statuses: error statuses to answer with first, each once.
+        breaks: bytes after which answers break off, each once.
+        knows_range: whether `Range` is obeyed.
+        says_length: whether answers carry `Content-Length`.
+        delay: seconds before each answer.
+        password: `Authorization` that is asked for; empty for none.
+        moved: where a path redirects to.
+        asked: path and `Range` of each request, in order.
+    """
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    port: int = 0
+    statuses: list[int] = field(default_factory=list)
+    breaks: list[int] = field(default_factory=list)
+    knows_range: bool = True
+    says_length: bool = True
+    delay: float = 0.0
+    password: str = ""
+    moved: dict[str, str] = field(default_factory=dict)
+    asked: list[tuple[str, str]] = field(default_factory=list)
+
+    def url(self, path: str, login: str = "") -> str:
+        """The address of a path; `login` is `user:password@`."""
+        return f"http://{login}127.0.0.1:{self.port}{path}"
+
+
+@contextlib.contextmanager
+def serving(site: Site) -> Iterator[Site]:
+    """Serve until the block ends."""
+
+    class Handler(_Handler):
+        served = site
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        site.port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield site
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    served: Site
+
+    def do_GET(self) -> None:
+        site = self.served
+        span = self.headers.get("Range", "")
+        site.asked.append((self.path, span))
+        time.sleep(site.delay)
+        if self.path in site.moved:
+            self.send_response(302)
+            self.send_header("Location", site.moved[self.path])
+            self.end_headers()
+        elif site.statuses:
+            self.send_error(site.statuses.pop(0))
+        elif site.password and self.headers.get("Authorization") != site.password:
+            self.send_error(401)
+        elif self.path not in site.files:
+            self.send_error(404)
+        else:
+            self._answer(site.files[self.path], span if site.knows_range else "")
+
+    def _answer(self, content: bytes, span: str) -> None:
+        site = self.served
+        start = int(span.removeprefix("bytes=").removesuffix("-")) if span else 0
+        if span and start >= len(content):
+            self.send_error(416)
+            return
+        self.send_response(206 if span else 200)
+        self.send_header("Content-Type", "text/html")
+        if span:
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        if site.says_length:
+            self.send_header("Content-Length", str(len(content) - start))
+        self.end_headers()
+        end = start + site.breaks.pop(0) if site.breaks else len(content)
+        self.wfile.write(content[start:end])
+
+    def log_message(self, *_: object) -> None:
+        """Keep the test's output clean."""
