@@ -75,7 +75,7 @@ def _run(command: list[str]) -> None:
         "error: cuwheel's own environment can't be made\n"
         f"  because  {command[2] if command[1] == '-m' else 'pip'} ended with status "
         f"{done.returncode}\n"
-        "  to fix   see that the package index is reachable (pip's own configuration applies) "
+        "  to fix   see that the package index is reachable (pip's own configuration applies here) "
         "and the disk has room, then run the same command again\n"
         "  more     TROUBLESHOOTING.md#install\n"
         f"  last lines:\n    {tail}"

@@ -1,4 +1,4 @@
-"""A CUDA home on disk: what NVIDIA's wheels lack to be one, and whether it is whole and of one release."""
+"""A CUDA home on disk: what NVIDIA's wheels lack to be one, and whether it is of one release."""
 
 from __future__ import annotations
 

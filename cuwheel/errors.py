@@ -117,7 +117,7 @@ class InstallError(CuwheelError):
 class ToolchainError(CuwheelError):
     """The CUDA toolchain is incomplete, damaged, or not of the target's release.
 
-    A toolchain is checked each time it is used. A damaged one is set aside and made again; what is
+    A toolchain is checked each time it is used. A damaged one is removed and made again; what is
     left to report is a lock that mixes releases (nvcc, ptxas, crt and nvvm must be of one), a
     toolkit on the machine that is not the asked release (`--toolchain system`), or a provider that
     has no lock for this toolkit.
@@ -262,8 +262,8 @@ class BuildFailedError(CommandFailedError):
 class RepairError(CuwheelError):
     """The built wheel could not be turned into one that is portable.
 
-    It holds no or several wheels, needs a library that neither the recipe's `link` nor the system
-    policy explains, or links a CUDA component that the recipe doesn't declare.
+    It holds no compiled library, needs a CUDA or framework library that the recipe's `link` doesn't
+    declare, or auditwheel refuses it.
     """
 
     exit_code = 70
@@ -296,7 +296,8 @@ class SmokeError(CuwheelError):
 class WheelIndexError(CuwheelError):
     """The package index in `dist/simple/` could not be written.
 
-    Two different files with one name, or a file in `dist/` that is not a valid wheel.
+    A file in `dist/` is not a valid wheel, or the wheel to publish is not the one that was
+    audited.
     """
 
     exit_code = 100

@@ -202,11 +202,11 @@ def test_full_disk_is_named_and_leaves_nothing(engine: Engine, tmp_path: Path) -
     recipe.write_text(recipe.read_text().replace("disk=256 << 20", "disk=1 << 20"))
     small = tmp_path / "small"
     small.mkdir()
-    command = [
-        *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c"),
+    script = (
         f"mount -t tmpfs -o size=3m tmpfs {small} && exec {sys.executable} -m cuwheel build "
-        f"tiny-skbuild 130 --source {PACKAGES}/tiny_skbuild --work {small} --dist {engine.dist}",
-    ]
+        f"tiny-skbuild 130 --source {PACKAGES}/tiny_skbuild --work {small} --dist {engine.dist}"
+    )
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
     environment = engine.environment(CUWHEEL_PROJECT=str(project))
 
     done = subprocess.run(

@@ -131,7 +131,9 @@ def test_build_fills_every_placeholder(tmp_path: Path) -> None:
             base_python=nowhere,
             base_version="",
         ),
-        machine=Preflight(host_compiler=nowhere, c_compiler=nowhere, host_compiler_version="", jobs=1),
+        machine=Preflight(
+            host_compiler=nowhere, c_compiler=nowhere, host_compiler_version="", jobs=1
+        ),
         home=tmp_path,
         tmp=tmp_path,
     )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.artefacts import Toolchain
 from cuwheel.errors import InstallError, LockError, ToolchainError
 from cuwheel.files import remove_tree
 from cuwheel.installer import resolve
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from cuwheel.artefacts import Toolchain
     from cuwheel.workspace import Workspace
 
 TOOLKIT = toolkit_by_release("13.0")
@@ -186,11 +186,16 @@ def _rewrite(path: Path, text: str) -> None:
 
 def _compile(made: Toolchain, folder: Path) -> Path:
     source = folder / "kernel.cu"
-    source.write_text("__global__ void add(int *a) { ++*a; }\nvoid f(int *a) { add<<<1, 1>>>(a); }\n")
+    source.write_text(
+        "__global__ void add(int *a) { ++*a; }\nvoid f(int *a) { add<<<1, 1>>>(a); }\n"
+    )
     library = folder / "kernel.so"
     flags = ["-arch=sm_90", "-shared", "-Xcompiler=-fPIC", "-cudart=shared"]
-    command = [made.home / "bin" / "nvcc", *flags, "-o", library, source]
-    run(command, env={"PATH": os.defpath}, cwd=folder)
+    run(
+        [made.home / "bin" / "nvcc", *flags, "-o", library, source],
+        env={"PATH": os.defpath},
+        cwd=folder,
+    )
     return library
 
 

@@ -21,7 +21,11 @@ _RECORDS = [
         path=_PATH, origin="o", sha256="s", epoch=1, pinned=False, patches=(("0001", "s"),)
     ),
     artefacts.Preflight(
-        host_compiler=_PATH, c_compiler=_PATH, host_compiler_version="g++", jobs=2, warnings=("one", "two")
+        host_compiler=_PATH,
+        c_compiler=_PATH,
+        host_compiler_version="g++",
+        jobs=2,
+        warnings=("one", "two"),
     ),
     artefacts.BuiltWheel(
         path=_PATH,

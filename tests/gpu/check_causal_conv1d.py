@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import datetime
 import json
-import subprocess  # noqa: S404 - runs outside cuwheel, on a machine without it
+import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import causal_conv1d_cuda
 import torch
 from causal_conv1d import causal_conv1d_fn, causal_conv1d_update
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 WIDTH = 4  # taps, as Mamba uses
 SMALL = (2, 1024, 2048)  # batch, channels, length: checked against float32
@@ -69,21 +73,21 @@ def check_update() -> float:
     return relative_error(torch.stack(steps, dim=-1), reference(x, weight, bias))
 
 
-def seconds_per_call(function: object, *arguments: object) -> float:
+def seconds_per_call(function: Callable[[], object]) -> float:
     """Mean time of a call on the GPU, by CUDA events."""
     for _ in range(WARM_UP):
-        function(*arguments)
+        function()
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
     for _ in range(TIMED):
-        function(*arguments)
+        function()
     end.record()
     torch.cuda.synchronize()
-    return start.elapsed_time(end) / TIMED / 1e3
+    return float(start.elapsed_time(end)) / TIMED / 1e3
 
 
 def measure() -> dict[str, float]:
-    """Throughput of the kernel, of a plain copy, and of PyTorch's own operator, one after another."""
+    """Throughput of the kernel, of a plain copy and of PyTorch's operator, one after another."""
     x, weight, bias = make_inputs(LARGE)
     moved = 2 * x.numel() * x.element_size()  # bytes: each element is read and written once
     out = torch.empty_like(x)
@@ -115,7 +119,7 @@ def main() -> int:
     """Print the findings; 1 when an error is over the limit."""
     errors = {**check_forward_and_backward(), "update": check_update()}
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    driver = subprocess.run(query, capture_output=True, text=True, check=True)  # noqa: S603
+    driver = subprocess.run(query, capture_output=True, text=True, check=True)
     print(  # noqa: T201 - the answer
         json.dumps(
             {

@@ -1,0 +1,284 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cuwheel.artefacts import Environment, RepairedWheel
+from cuwheel.errors import InstallError, SmokeError
+from cuwheel.files import sha256_of_file
+from cuwheel.installer import resolve
+from cuwheel.recipe import Smoke
+from cuwheel.stages import smoke as stage
+from cuwheel.stages.smoke import smoke
+from tests.factories import compile_library, heard, make_space, make_target, write_wheel
+
+if TYPE_CHECKING:
+    from cuwheel.target import Target
+    from cuwheel.workspace import Workspace
+
+SOURCE = """
+int cudaRuntimeGetVersion(int *version);
+int version(void) { int found = 0; cudaRuntimeGetVersion(&found); return found; }
+"""
+MODULE = """
+import ctypes, pathlib
+version = ctypes.CDLL(str(pathlib.Path(__file__).with_name("libtiny.so"))).version
+"""
+RUNTIME = "nvidia-cuda-runtime==13.0.96"  # a wheel of 2 MB, of the toolkit that the tests use
+
+
+@pytest.fixture(scope="module")
+def lock(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> str:
+    """A lock of the CUDA runtime's wheel and of one that only builds would need."""
+    asked = tmp_path_factory.mktemp("lock") / "tiny_cuda.in"
+    asked.write_text(f"{RUNTIME}\niniconfig==2.0.0\n")
+    return resolve(
+        asked,
+        python="3.10",
+        uploaded_before="2026-11-01T00:00:00Z",
+        cache=shared_cache,
+        offline=False,
+    )
+
+
+@pytest.fixture
+def space(tmp_path: Path, shared_cache: Path) -> Workspace:
+    space = make_space(tmp_path, cache=shared_cache)
+    environment = Environment(
+        python=Path(sys.executable),
+        site_packages=tmp_path,
+        fingerprint="",
+        base_python=Path(sys.executable),
+        base_version="",
+    )
+    space.save("environment", environment)
+    return space
+
+
+@pytest.fixture
+def target(tmp_path: Path, lock: str) -> Target:
+    return target_of(tmp_path, lock)
+
+
+def target_of(root: Path, lock: str, **wanted: Any) -> Target:
+    """A target whose recipe imports `tiny_cuda`, and does what `wanted` says."""
+    target = make_target(root=root, smoke=Smoke(imports=("tiny_cuda",), **wanted))
+    target.lock.parent.mkdir(parents=True, exist_ok=True)
+    target.lock.write_text(lock)
+    return target
+
+
+def save_wheel(
+    space: Workspace,
+    module: str,
+    *libraries: Path,
+    requires: tuple[str, ...] = (),
+    external: tuple[str, ...] = (),
+) -> Path:
+    """Leave in the work folder what the repair leaves."""
+    files: dict[str, bytes | Path] = {"tiny_cuda/__init__.py": module.encode()}
+    files |= {f"tiny_cuda/{path.name}": path for path in libraries}
+    folder = space.folder("repaired")
+    wheel = write_wheel(folder, files, tag="py3-none-linux_x86_64", requires=requires)
+    repaired = RepairedWheel(
+        path=wheel,
+        sha256=sha256_of_file(wheel),
+        size=wheel.stat().st_size,
+        platform_tag="linux_x86_64",
+        external=external,
+        requires=requires,
+        tools=(),
+    )
+    space.save("repair", repaired)
+    return wheel
+
+
+def compile_tiny(folder: Path, cuda_home: Path, rpath: str) -> Path:
+    """A library that calls the CUDA runtime, found by this rpath."""
+    source = folder / "tiny.c"
+    source.write_text(SOURCE)
+    search = (f"-L{cuda_home / 'lib64'}", "-l:libcudart.so.13", f"-Wl,-rpath,{rpath}")
+    return compile_library(folder / "libtiny.so", "gcc", "-fPIC", source, *search)
+
+
+def test_takes_cuda_from_the_required_wheel(
+    space: Workspace, tmp_path: Path, lock: str, cuda_home: Path
+) -> None:
+    library = compile_tiny(tmp_path, cuda_home, "$ORIGIN/../nvidia/cu13/lib")
+    save_wheel(space, MODULE, library, requires=("nvidia-cuda-runtime>=13.0,<14",))
+    target = target_of(tmp_path, lock, call="tiny_cuda.version()", expect="13000")
+
+    passed = smoke(target, space)
+
+    assert passed.libraries == (("libcudart.so.13", "nvidia/cu13/lib/libcudart.so.13"),)
+    assert passed.imported == ("tiny_cuda",)
+
+
+def test_refuses_cuda_from_outside(
+    space: Workspace, tmp_path: Path, target: Target, cuda_home: Path
+) -> None:
+    library = compile_tiny(tmp_path, cuda_home, str(cuda_home / "lib"))
+    save_wheel(space, MODULE, library)
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(target, space)
+
+    found = (cuda_home / "lib" / "libcudart.so.13").resolve()
+    assert f"libcudart.so.13 is {found}" in caught.value.why
+
+
+def test_knows_cuda_under_another_file_name(
+    space: Workspace, tmp_path: Path, target: Target
+) -> None:
+    source = tmp_path / "any.c"
+    source.write_text("int any;\n")
+    hidden = compile_library(
+        tmp_path / "outside" / "renamed.so.1", "gcc", source, "-Wl,-soname,libcublas.so.13"
+    )
+    save_wheel(space, f"import ctypes; ctypes.CDLL({str(hidden)!r})")
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(target, space)
+
+    assert f"libcublas.so.13 is {hidden}" in caught.value.why
+
+
+def test_lets_the_driver_come_from_the_machine(
+    space: Workspace, tmp_path: Path, target: Target
+) -> None:
+    source = tmp_path / "any.c"
+    source.write_text("int any;\n")
+    driver = compile_library(
+        tmp_path / "driver" / "libcuda.so.580.95.05", "gcc", source, "-Wl,-soname,libcuda.so.1"
+    )
+    save_wheel(space, f"import ctypes; ctypes.CDLL({str(driver)!r})")
+
+    passed = smoke(target, space)
+
+    assert passed.libraries == ()
+
+
+def test_says_which_library_is_not_found(
+    space: Workspace, tmp_path: Path, target: Target, cuda_home: Path
+) -> None:
+    library = compile_tiny(tmp_path, cuda_home, "$ORIGIN/nowhere")
+    save_wheel(space, MODULE, library, requires=("nvidia-cuda-runtime>=13.0,<14",))
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(target, space)
+
+    assert "libcudart.so.13: cannot open shared object file" in caught.value.why
+    assert "`link`" in caught.value.fix
+
+
+def test_refuses_other_value_than_expected(space: Workspace, tmp_path: Path, lock: str) -> None:
+    save_wheel(space, "def add(a, b): return a - b\n")
+    target = target_of(tmp_path, lock, call="tiny_cuda.add(1, 2)", expect="3")
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(target, space)
+
+    assert "tiny_cuda.add(1, 2) gives -1, not 3" in caught.value.why
+
+
+def test_shows_the_end_of_the_traceback(space: Workspace, target: Target) -> None:
+    save_wheel(space, "raise RuntimeError('no luck today')\n")
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(target, space)
+
+    assert "RuntimeError: no luck today" in caught.value.why
+
+
+def test_shows_an_import_failure_and_foreign_libraries_together(
+    space: Workspace, tmp_path: Path, target: Target, cuda_home: Path
+) -> None:
+    library = compile_tiny(tmp_path, cuda_home, str(cuda_home / "lib"))
+    save_wheel(space, f"{MODULE}\nraise RuntimeError('no luck today')\n", library)
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(target, space)
+
+    assert "no luck today" in caught.value.why
+    assert "libcudart.so.13 is " in caught.value.why
+
+
+def test_leaves_the_locks_other_packages_out(space: Workspace, target: Target) -> None:
+    save_wheel(space, "import iniconfig\n")
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(target, space)
+
+    assert "No module named 'iniconfig'" in caught.value.why
+
+
+def test_says_where_to_lock_what_is_required(space: Workspace, target: Target) -> None:
+    save_wheel(space, "", requires=("six",))
+
+    with pytest.raises(InstallError) as caught:
+        smoke(target, space)
+
+    assert "`six`" in caught.value.why
+    assert "add it to envs/build/tiny_cuda.in, then `nox -s lock -- build:tiny-cuda`" in (
+        caught.value.fix
+    )
+
+
+def test_refuses_wheel_that_was_changed(space: Workspace, target: Target) -> None:
+    save_wheel(space, "").write_bytes(save_wheel(space, "evil = True").read_bytes() + b"\0")
+
+    with pytest.raises(InstallError) as caught:
+        smoke(target, space)
+
+    assert "Hash mismatch" in caught.value.why
+
+
+def test_gives_the_package_no_variable_of_the_caller(
+    space: Workspace, tmp_path: Path, lock: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/somewhere")
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    monkeypatch.setenv("CUDA_HOME", "/somewhere")
+    save_wheel(space, "import os\n")
+    target = target_of(
+        tmp_path, lock, call="sorted(tiny_cuda.os.environ)", expect="['HOME', 'LC_ALL', 'PATH']"
+    )
+
+    passed = smoke(target, space)
+
+    assert passed.imported == ("tiny_cuda",)
+
+
+def test_hears_the_answer_of_a_noisy_package(space: Workspace, target: Target) -> None:
+    save_wheel(space, "import atexit\nprint('{')\natexit.register(print, 'bye')\n")
+
+    passed = smoke(target, space)
+
+    assert passed.imported == ("tiny_cuda",)
+
+
+def test_says_where_the_interpreter_crashed(space: Workspace, target: Target) -> None:
+    save_wheel(space, "import ctypes\nctypes.string_at(0)\n")
+
+    with pytest.raises(SmokeError, match="the interpreter died") as caught:
+        smoke(target, space)
+
+    assert "status -11" in caught.value.why
+    assert "tiny_cuda/__init__.py" in space.log("smoke").read_text()
+
+
+def test_tells_which_libraries_stayed_untested(space: Workspace, target: Target) -> None:
+    save_wheel(space, "", external=("libcublas.so.13",))
+
+    smoke(target, space)
+
+    assert "importing tiny_cuda didn't load libcublas.so.13" in heard(space)
+
+
+def test_sends_to_a_machine_with_driver() -> None:
+    said = "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory"
+
+    assert "NVIDIA's driver" in stage._hint(said)
