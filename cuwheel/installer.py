@@ -242,7 +242,8 @@ def _run_uv(call: _Call) -> None:
     lines: list[str] = []
 
     def see(line: str, _: int) -> None:
-        lines.append(line)
+        if line:  # an empty one is only the runner's sign of life
+            lines.append(line)
         if line.strip().startswith(_PROGRESS):
             call.show(line.strip())
 

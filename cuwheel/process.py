@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
+import itertools
 import os
 import shutil
 import signal
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _TAIL = 20  # lines of a failed command's output that the error shows
 _SAMPLE = 0.2  # seconds between two looks at the memory
+_SAMPLES_PER_TICK = 5  # so that a caller hears of a silent program every second
 _GRACE = 5.0  # seconds that a process group gets between SIGTERM and SIGKILL
 
 
@@ -66,7 +68,8 @@ def run(  # noqa: PLR0913 - one runner, every caller names what it needs
         env: all of its environment; nothing is inherited.
         cwd: where it runs.
         log: file that gets every line of its output; without it the output is returned.
-        on_line: called with each line and the bytes of memory in use, as it comes.
+        on_line: called with each line as it comes, and with an empty one each second, and with
+            the bytes of memory in use. The calls come from two threads.
         check: raise when the status is not 0.
         error: the class to raise then.
         what: the fact for that error; by default the program's name and its status.
@@ -99,8 +102,14 @@ def run(  # noqa: PLR0913 - one runner, every caller names what it needs
             fix=fix,
         ) from problem
     tail: collections.deque[str] = collections.deque(maxlen=_TAIL if log else None)
-    with _ended(child), _watched(child.pid, timeout) as memory:
-        _drain(child, log, tail, lambda line: on_line(line, memory.now) if on_line else None)
+    memory = _Memory(child.pid)
+
+    def tell(line: str) -> None:
+        if on_line:
+            on_line(line, memory.now)
+
+    with _ended(child), _watched(child.pid, timeout, memory, tell):
+        _drain(child, log, tail, tell)
         status = child.wait()
     finished = Finished(
         status=status,
@@ -170,14 +179,19 @@ class _Memory:
 
 
 @contextlib.contextmanager
-def _watched(pid: int, timeout: float | None) -> Iterator[_Memory]:
-    memory = _Memory(pid)
+def _watched(
+    pid: int, timeout: float | None, memory: _Memory, tell: Callable[[str], None]
+) -> Iterator[None]:
     stop = threading.Event()
     deadline = None if timeout is None else time.monotonic() + timeout
 
     def watch() -> None:
-        while not stop.wait(_SAMPLE):
+        for sample in itertools.count(1):
+            if stop.wait(_SAMPLE):
+                return
             memory.sample()
+            if sample % _SAMPLES_PER_TICK == 0:
+                tell("")
             if deadline and time.monotonic() > deadline:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGKILL)
@@ -185,7 +199,7 @@ def _watched(pid: int, timeout: float | None) -> Iterator[_Memory]:
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:
-        yield memory
+        yield
     finally:
         stop.set()
         thread.join()

@@ -330,6 +330,17 @@ def test_says_when_a_rebuild_replaces_other_content(tmp_path: Path) -> None:
     assert "is replaced" in heard(space)
 
 
+def test_removes_copy_of_a_killed_run(tmp_path: Path) -> None:
+    space = make_space(tmp_path)
+    save_repaired(space, add_wheel(tmp_path / "repaired"))
+    space.dist.mkdir()
+    (space.dist / ".toy-1.0-py3-none-any.whl.abc.part").touch()
+
+    index(make_target(), space)
+
+    assert not list(space.dist.glob(".*.part"))
+
+
 def test_publishes_again_what_is_published(tmp_path: Path) -> None:
     space = make_space(tmp_path)
     save_repaired(space, add_wheel(tmp_path / "repaired"))

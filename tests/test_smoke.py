@@ -161,16 +161,20 @@ def test_lets_the_driver_come_from_the_machine(
     assert passed.libraries == ()
 
 
-def test_says_which_library_is_not_found(
-    space: Workspace, tmp_path: Path, target: Target, cuda_home: Path
-) -> None:
-    library = compile_tiny(tmp_path, cuda_home, "$ORIGIN/nowhere")
-    save_wheel(space, MODULE, library, requires=("nvidia-cuda-runtime>=13.0,<14",))
+def test_says_which_library_is_not_found(space: Workspace, tmp_path: Path, target: Target) -> None:
+    source = tmp_path / "any.c"
+    source.write_text("int any;\n")
+    # Of a release that no machine has: a CUDA 13 that is on this one would be found.
+    absent = compile_library(
+        tmp_path / "libcudart.so.99", "gcc", source, "-Wl,-soname,libcudart.so.99"
+    )
+    needs = ("-Wl,--no-as-needed", absent)
+    save_wheel(space, MODULE, compile_library(tmp_path / "libtiny.so", "gcc", source, *needs))
 
     with pytest.raises(SmokeError) as caught:
         smoke(target, space)
 
-    assert "libcudart.so.13: cannot open shared object file" in caught.value.why
+    assert "libcudart.so.99: cannot open shared object file" in caught.value.why
     assert "`link`" in caught.value.fix
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cuwheel.workspace import Workspace
 
 _PROVENANCE = "provenance.json"  # in the work folder; what makes the statement leaves it there
+_PART = ".part"  # suffix of a copy that isn't complete
 
 
 def index(target: Target, space: Workspace) -> Published:
@@ -86,7 +87,9 @@ def _tell_of_rebuild(space: Workspace, wheel: Path, repaired: RepairedWheel) -> 
 def _copy_atomically(source: Path, final: Path) -> None:
     """Copy a file so that under its final name it is always whole."""
     final.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=final.parent, prefix=f".{final.name}.")
+    for leftover in final.parent.glob(f".{final.name}.*{_PART}"):  # of a run that was killed
+        leftover.unlink()
+    handle, name = tempfile.mkstemp(dir=final.parent, prefix=f".{final.name}.", suffix=_PART)
     os.close(handle)
     try:
         shutil.copyfile(source, name)
