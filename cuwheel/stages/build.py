@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel import machine
 from cuwheel.artefacts import BuiltWheel, Environment, Preflight, SourceTree, Toolchain
 from cuwheel.compilers import SYSTEM_PATH
 from cuwheel.errors import BuildFailedError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _STEP = re.compile(r"\[(\d+)/(\d+)\]")  # ninja's default status, `[3/47] Building …`
 _MIB = 1 << 20
+_CRAMPED = 4 * _MIB  # bytes; a build that fails with less left on its disk failed for that
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +79,7 @@ def build(target: Target, space: Workspace) -> BuiltWheel:
                 fix=f"read the log from its first error on; the source is in {inputs.tree}",
             )
     except BuildFailedError as error:
-        if says_disk_full(error.tail):
+        if _was_disk_full(space.work, log):
             raise disk_full(space.work) from error
         raise
     finally:
@@ -90,6 +92,14 @@ def build(target: Target, space: Workspace) -> BuiltWheel:
         private_paths=_private_paths(target, space, inputs),
         not_hermetic=_not_hermetic(target, inputs),
     )
+
+
+def _was_disk_full(work: Path, log: Path) -> bool:
+    """Whether the build failed for want of space; nvcc, for one, doesn't say so."""
+    if machine.free_disk(work) < _CRAMPED:
+        return True
+    with log.open(errors="replace") as lines:
+        return says_disk_full(lines)
 
 
 def _prepare(target: Target, space: Workspace) -> _Inputs:
