@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import ssl
 import threading
 import time
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @dataclass(kw_only=True)
@@ -20,6 +22,7 @@ class Site:
     Attributes:
         files: content by path.
         port: where it listens.
+        scheme: `http` or `https`.
         statuses: error statuses to answer with first, each once.
         breaks: bytes after which answers break off, each once.
         knows_range: whether `Range` is obeyed.
@@ -32,6 +35,7 @@ class Site:
 
     files: dict[str, bytes] = field(default_factory=dict)
     port: int = 0
+    scheme: str = "http"
     statuses: list[int] = field(default_factory=list)
     breaks: list[int] = field(default_factory=list)
     knows_range: bool = True
@@ -43,18 +47,23 @@ class Site:
 
     def url(self, path: str, login: str = "") -> str:
         """The address of a path; `login` is `user:password@`."""
-        return f"http://{login}127.0.0.1:{self.port}{path}"
+        return f"{self.scheme}://{login}127.0.0.1:{self.port}{path}"
 
 
 @contextlib.contextmanager
-def serving(site: Site) -> Iterator[Site]:
-    """Serve until the block ends."""
+def serving(site: Site, *, certificate: Path | None = None) -> Iterator[Site]:
+    """Serve until the block ends, over TLS where a certificate with its key is given."""
 
     class Handler(_Handler):
         served = site
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         site.port = server.server_address[1]
+        if certificate:
+            site.scheme = "https"
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

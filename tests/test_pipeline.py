@@ -96,6 +96,28 @@ def test_ignores_toolkit_on_the_machine(engine: Engine, tmp_path: Path) -> None:
     assert done.status == 0, done.output
 
 
+def test_builds_offline_from_filled_cache(built: Callable[[str], Engine], engine: Engine) -> None:
+    """In a network namespace of its own there is nothing to reach, loopback included."""
+    assert built("tiny-capi").wheels()
+    command = [sys.executable, "-m", "cuwheel", "build", "tiny-capi", "130", "--offline"]
+    folders = ["--work", str(engine.work), "--dist", str(engine.dist)]
+    source = ["--source", str(PACKAGES / "tiny_capi")]
+
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--net", *command, *folders, *source],
+        env=engine.environment(),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    if "unshare:" in done.stderr:
+        pytest.skip("this system allows no network namespace")
+    assert done.returncode == 0, done.stderr
+    assert len(engine.wheels()) == 1
+
+
 def test_reports_every_problem_at_once(engine: Engine) -> None:
     done = engine.build("tiny-skbuild", "--arch", "99", "--python", "3.99", CXX="/nonexistent/g++")
 
