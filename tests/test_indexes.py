@@ -95,8 +95,8 @@ def test_says_what_each_index_answered(site: Site) -> None:
 def test_gives_user_and_password_to_own_host_only(site: Site) -> None:
     site.password = "Basic " + base64.b64encode(b"me:geheim").decode()
     site.files["/simple/tiny-cuda/"] = (
-        f'<a href="{site.url("/mine/tiny_cuda-1.0.tar.gz")}#sha256={SHA256}">x</a>'
-        f'<a href="http://other.invalid/tiny_cuda-2.0.tar.gz#sha256={SHA256}">y</a>'
+        f'<a href="{site.url("/mine/tiny_cuda-1.0.tar.gz")}">tiny_cuda-1.0.tar.gz</a>'
+        '<a href="http://other.invalid/tiny_cuda-2.0.tar.gz">tiny_cuda-2.0.tar.gz</a>'
     ).encode()
     index = site.url("/simple", "me:geheim@")
 

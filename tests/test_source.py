@@ -1,0 +1,249 @@
+"""Sources from an index, from an address, and from `--source`."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel import process
+from cuwheel.errors import SourceError
+from cuwheel.files import list_tree, sha256_of_file
+from cuwheel.recipe import Archive, Sdist
+from cuwheel.stages.source import source
+from tests.factories import make_space, make_target
+from tests.server import Site, serving
+
+if TYPE_CHECKING:
+    from cuwheel.workspace import Workspace
+
+NEWEST = 1_700_000_000  # seconds since 1970
+COMMITTED = 1_600_000_000
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Workspace:
+    return make_space(tmp_path / "run")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A source tree whose newest file is setup.py."""
+    folder = tmp_path / "checkout"
+    (folder / "src" / "build").mkdir(parents=True)
+    files = {"setup.py": NEWEST, "src/tiny.cu": NEWEST - 5, "src/build/in.cu": NEWEST - 9}
+    for name, time in files.items():
+        (folder / name).write_text(f"# {name}\n")
+        os.utime(folder / name, (time, time))
+    return folder
+
+
+@pytest.fixture
+def sdist(project: Path) -> Path:
+    path = project.parent / "tiny_cuda-1.2.3.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        for name in list_tree(project):
+            tar.add(project / name, f"tiny_cuda-1.2.3/{name}")
+    return path
+
+
+def commit(folder: Path) -> None:
+    env = {
+        "PATH": os.environ["PATH"],
+        "GIT_COMMITTER_DATE": f"{COMMITTED} +0000",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+    }
+    who = ["-c", "user.name=me", "-c", "user.email=me@example.invalid"]
+    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "all"]):
+        process.run(["git", *words], env=env, cwd=folder)
+
+
+def modes_and_times(folder: Path) -> set[tuple[str, int]]:
+    found = [path.stat() for path in (folder, *folder.rglob("*"))]
+    return {(oct(status.st_mode), int(status.st_mtime)) for status in found}
+
+
+def test_takes_sdist_from_index(
+    sdist: Path, space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = sha256_of_file(sdist)
+    page = f'<a href="/{sdist.name}#sha256={digest}">{sdist.name}</a>'
+    site = Site(
+        files={"/simple/tiny-cuda/": page.encode(), f"/{sdist.name}": sdist.read_bytes()},
+    )
+    target = make_target(source=Sdist(project="tiny_cuda", version="1.2.3", sha256=digest))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+    with serving(site):
+        monkeypatch.setenv("UV_DEFAULT_INDEX", site.url("/simple"))
+        tree = source(target, space)
+
+    assert (tree.path / "setup.py").read_text() == "# setup.py\n"
+    assert (tree.origin, tree.sha256) == ("pkg:pypi/tiny-cuda@1.2.3", digest)
+    assert tree.pinned
+
+
+def test_needs_no_network_the_second_time(sdist: Path, space: Workspace) -> None:
+    digest = sha256_of_file(sdist)
+    place = space.cache / "downloads" / digest / sdist.name
+    place.parent.mkdir(parents=True)
+    place.write_bytes(sdist.read_bytes())
+    pinned = Sdist(project="tiny-cuda", version="1.2.3", sha256=digest)
+
+    tree = source(make_target(source=pinned), make_space(space.cache.parent, offline=True))
+
+    assert tree.sha256 == digest
+
+
+def test_takes_archive_from_address(sdist: Path, space: Workspace) -> None:
+    pinned = Archive(url=sdist.as_uri(), sha256=sha256_of_file(sdist))
+
+    tree = source(make_target(source=pinned), space)
+
+    assert (tree.origin, tree.pinned) == (sdist.as_uri(), True)
+
+
+def test_gives_all_files_one_time(sdist: Path, space: Workspace) -> None:
+    tree = source(make_target(source_override=sdist), space)
+
+    assert tree.epoch == NEWEST
+    assert {time for _, time in modes_and_times(space.work / "source")} == {NEWEST}
+
+
+def test_lifts_epoch_to_what_zip_can_hold(project: Path, space: Workspace) -> None:
+    for name in list_tree(project):
+        os.utime(project / name, (0, 0))
+
+    tree = source(make_target(source_override=project), space)
+
+    assert tree.epoch == 315_619_200
+
+
+def test_gives_same_tree_whatever_the_modes(project: Path, space: Workspace) -> None:
+    (project / "setup.py").chmod(0o600)
+    (project / "src").chmod(0o775)
+    (project / "src" / "tiny.cu").chmod(0o777)
+
+    tree = source(make_target(source_override=project), space)
+
+    kinds = {mode for mode, _ in modes_and_times(tree.path)}
+    assert kinds == {"0o100644", "0o100755", "0o40755"}
+
+
+def test_marks_given_archive_as_unpinned(sdist: Path, space: Workspace) -> None:
+    tree = source(make_target(source_override=sdist), space)
+
+    assert not tree.pinned
+    assert (tree.origin, tree.sha256) == (str(sdist), sha256_of_file(sdist))
+
+
+def test_copies_given_folder_without_litter(project: Path, space: Workspace) -> None:
+    for name in ("build/x.o", "dist/x.whl", ".git/HEAD", "src/__pycache__/x.pyc"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).touch()
+    (project / "tiny.egg-info").mkdir()
+    (project / "tiny.egg-info" / "PKG-INFO").touch()
+
+    tree = source(make_target(source_override=project), space)
+
+    names = [str(name) for name in list_tree(tree.path)]
+    assert names == ["setup.py", "src/build/in.cu", "src/tiny.cu"]
+    assert not tree.pinned
+
+
+def test_does_not_copy_work_folder_into_itself(project: Path) -> None:
+    space = make_space(project / "out")
+    space.log("build").touch()
+
+    tree = source(make_target(source_override=project), space)
+
+    assert not (tree.path / "out").exists()
+
+
+def test_leaves_given_folder_as_it_is(project: Path, space: Workspace) -> None:
+    before = modes_and_times(project)
+
+    source(make_target(source_override=project), space)
+
+    assert modes_and_times(project) == before
+
+
+def test_keeps_link_inside(project: Path, space: Workspace) -> None:
+    (project / "src" / "link.py").symlink_to("../setup.py")
+    (project / "more").symlink_to("src")
+
+    tree = source(make_target(source_override=project), space)
+
+    assert (tree.path / "src" / "link.py").readlink() == Path("../setup.py")
+    assert (tree.path / "more" / "tiny.cu").is_file()
+
+
+def test_refuses_links_that_lead_out(project: Path, space: Workspace) -> None:
+    (project / "secret").symlink_to("/etc/hostname")
+    (project / "src" / "up").symlink_to("../..")
+
+    with pytest.raises(SourceError) as caught:
+        source(make_target(source_override=project), space)
+
+    assert "secret leads out of it" in caught.value.why
+    assert "src/up leads out of it" in caught.value.why
+
+
+def test_takes_epoch_from_commit(project: Path, space: Workspace) -> None:
+    commit(project)
+
+    tree = source(make_target(source_override=project), space)
+
+    assert tree.epoch == COMMITTED
+
+
+def test_takes_epoch_from_files_when_some_are_changed(project: Path, space: Workspace) -> None:
+    commit(project)
+    (project / "setup.py").write_text("# changed\n")
+    os.utime(project / "setup.py", (NEWEST + 1, NEWEST + 1))
+
+    tree = source(make_target(source_override=project), space)
+
+    assert tree.epoch == NEWEST + 1
+
+
+def test_tells_changed_folders_apart(project: Path, space: Workspace) -> None:
+    first = source(make_target(source_override=project), space)
+    (project / "src" / "tiny.cu").write_text("// other\n")
+
+    second = source(make_target(source_override=project), space)
+
+    assert first.sha256 != second.sha256
+
+
+def test_removes_what_a_killed_run_left(sdist: Path, space: Workspace) -> None:
+    space.folder(".source.killed")
+
+    source(make_target(source_override=sdist), space)
+
+    assert [path.name for path in space.work.iterdir()] == ["source"]
+
+
+def test_refuses_missing_source(tmp_path: Path, space: Workspace) -> None:
+    with pytest.raises(SourceError, match="nothing-here"):
+        source(make_target(source_override=tmp_path / "nothing-here"), space)
+
+
+def test_refuses_source_without_package(tmp_path: Path, space: Workspace) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "README").touch()
+
+    with pytest.raises(SourceError, match="no Python package"):
+        source(make_target(source_override=tmp_path / "empty"), space)
+
+
+def test_unpacks_archive_of_any_name(sdist: Path, space: Workspace) -> None:
+    odd = sdist.rename(sdist.with_name("v1.2.3 (final)"))
+    digest = sha256_of_file(odd)
+
+    tree = source(make_target(source=Archive(url=odd.as_uri(), sha256=digest)), space)
+
+    assert (tree.path / "setup.py").is_file()
