@@ -28,7 +28,7 @@ from cuwheel.summary import show
 from cuwheel.target import Target
 from cuwheel.toolkits import toolkit_by_release
 from cuwheel.wheelindex import write_index
-from cuwheel.workspace import Workspace
+from cuwheel.workspace import Workspace, as_json
 
 if TYPE_CHECKING:
     import argparse
@@ -106,7 +106,8 @@ def _build_one(target: Target, space: Workspace, given: argparse.Namespace) -> N
         for reason in before:
             space.console.note(f"the last build ran because {reason}")
     elif given.stage:
-        print(pipeline.make_stage(given.stage, target, space))  # noqa: T201 - data, for scripts
+        artefact = pipeline.make_stage(given.stage, target, space)
+        print(as_json(artefact), end="")  # noqa: T201 - data, for scripts
     else:
         show(pipeline.make(target, space, keep_work=given.keep_work), space.console)
 

@@ -114,7 +114,7 @@ def check_recipe(recipe: Recipe) -> None:
     if faults:
         raise RecipeError(
             f"{recipe.name}: the recipe has {len(faults)} fault{'s'[: len(faults) > 1]}",
-            why="; ".join(faults),
+            why="\n".join(faults),
             fix=f"correct recipes/{recipe.folder}.py",
         )
 

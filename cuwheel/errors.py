@@ -20,7 +20,7 @@ class CuwheelError(Exception):
 
     Args:
         what: the fact, one line, starting with the name of the thing that failed.
-        why: the cause, one or two sentences.
+        why: the cause, one or two sentences, or one line for each of several facts.
         fix: what the reader can do next, as a command where there is one.
 
     `exit_code` is what the process exits with; `anchor` is the heading in TROUBLESHOOTING.md.
@@ -38,8 +38,8 @@ class CuwheelError(Exception):
     def __str__(self) -> str:
         """The whole message as `__main__` prints it, without colour."""
         lines = [f"error: {self.what}"]
-        lines += [f"  because  {self.why}"] if self.why else []
-        lines += [f"  to fix   {self.fix}"] if self.fix else []
+        lines += [f"  because  {_indented(self.why)}"] if self.why else []
+        lines += [f"  to fix   {_indented(self.fix)}"] if self.fix else []
         lines += [f"  more     TROUBLESHOOTING.md#{self.anchor}"] if self.anchor else []
         return "\n".join(lines)
 
@@ -341,6 +341,11 @@ def suggest(asked: str, known: Iterable[str]) -> str:
     if near:
         return f'did you mean "{near[0]}"?'
     return f"known are: {', '.join(names)}" if names else "none are known here"
+
+
+def _indented(text: str) -> str:
+    """Several lines, one under the other behind their label."""
+    return text.replace("\n", f"\n{' ' * 11}")
 
 
 def _explain_status(status: int) -> str:

@@ -14,6 +14,7 @@ from cuwheel.files import sha256_of_file, sha256_of_tree
 from cuwheel.paths import ROOT, find_lock, project_roots
 from cuwheel.process import isolation, run
 from cuwheel.pythons import find_python
+from cuwheel.tree import is_litter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +67,8 @@ def _of_recipe(target: Target) -> dict[str, str]:
     if override is None:
         source = recipe.source.sha256
     else:
-        digest = sha256_of_tree(override) if override.is_dir() else _digest(override)
+        is_folder = override.is_dir()
+        digest = sha256_of_tree(override, skip=is_litter) if is_folder else _digest(override)
         source = f"{override} {digest}"
     return {**fields, **patches, "source": source}
 

@@ -84,7 +84,7 @@ def find_python(
     looked += [f"conda lock: {lock} (not installed)" for lock in locks] or ["conda lock: none"]
     raise InterpreterNotFoundError(
         f"no Python {asked} was found on this machine",
-        why="looked at\n             " + "\n             ".join(looked),
+        why="\n".join(["looked at", *looked]),
         fix=f"install Python {asked} (`uv python install {asked}`, pyenv, your system's packages) "
         "or give its path: -- --python /path/to/python",
     )

@@ -55,7 +55,7 @@ def _rows(summary: Summary) -> list[tuple[str, str]]:
     total = sum(seconds for _, seconds in summary.durations)
     rows = [
         ("wheel", summary.wheel),
-        ("size", f"{summary.size / _MIB:.1f} MiB ({summary.size} bytes)"),
+        ("size", f"{_size(summary.size)} ({summary.size} bytes)"),
         ("sha256", summary.sha256),
         ("archs", " ".join(archs)),
         ("platform", summary.platform_tag),
@@ -73,6 +73,10 @@ def _rows(summary: Summary) -> list[tuple[str, str]]:
         ("", f"{'together':<12}{total:8.1f} s"),
         ("peak memory", f"{summary.peak_memory / _MIB:.0f} MiB in the build stage"),
     ]
+
+
+def _size(size: int) -> str:
+    return f"{size / _MIB:.1f} MiB" if size >= _MIB else f"{size / 1024:.1f} KiB"
 
 
 def _marked(items: tuple[tuple[str, object], ...]) -> list[tuple[bool, tuple[str, object]]]:

@@ -56,8 +56,7 @@ class Workspace:
 
     def save(self, stage: str, artefact: object) -> None:
         """Keep what a stage made, for the stages after it and for a later run."""
-        content = json.dumps(dataclasses.asdict(artefact), default=str, indent=2)  # type: ignore[call-overload]
-        write_atomically(self.work / "stages" / f"{stage}.json", content + "\n")
+        write_atomically(self.work / "stages" / f"{stage}.json", as_json(artefact))
 
     def has(self, stage: str) -> bool:
         """Whether a stage has run to its end in this work folder."""
@@ -79,6 +78,11 @@ class Workspace:
                 fix="run the whole build with --keep-work first, or that stage with --stage",
             ) from None
         return rebuild(kind, content)
+
+
+def as_json(artefact: Any) -> str:
+    """A record as text; `rebuild` gives it back."""
+    return json.dumps(dataclasses.asdict(artefact), default=str, indent=2) + "\n"
 
 
 def rebuild(kind: type[Artefact], content: dict[str, Any]) -> Artefact:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from cuwheel.workspace import Workspace
 
 _MIB = 1 << 20
-_INDENT = "\n           "  # continues the "because" of an error
 
 
 def audit(target: Target, space: Workspace) -> Audit:
@@ -73,7 +72,7 @@ def _refusal(name: str, findings: Iterable[object]) -> AuditError:
     lines = [str(finding) for finding in findings]
     return AuditError(
         f"{name} breaks its contract ({len(lines)} finding{'s'[: len(lines) > 1]})",
-        why=_INDENT.join(lines),
+        why="\n".join(lines),
         fix="correct the recipe (`link`, `archs`, `max_wheel_size`, patches) or the build's flags",
     )
 

@@ -63,7 +63,7 @@ def check_locks(jobs: tuple[LockJob, ...]) -> None:
     if bad:
         raise LockError(
             f"{len(bad)} of {len(jobs)} locks can't be used",
-            why="; ".join(
+            why="\n".join(
                 f"{command.split('-- ')[1]}: {', '.join(found)}" for command, found in bad.items()
             ),
             fix=" && ".join(bad),

@@ -61,8 +61,8 @@ def preflight(target: Target, space: Workspace) -> Preflight:
     if problems:
         raise PreflightError(
             f"{target.id}: {len(problems)} thing{'s'[: len(problems) > 1]} to put right first",
-            why="".join(f"\n    {n}. {p.what}: {p.why}" for n, p in enumerate(problems, 1)),
-            fix="".join(f"\n    {n}. {p.fix}" for n, p in enumerate(problems, 1)),
+            why="\n".join(f"{n}. {p.what}: {p.why}" for n, p in enumerate(problems, 1)),
+            fix="\n".join(f"{n}. {p.fix}" for n, p in enumerate(problems, 1)),
         )
     compiler = _host_compiler(target, space)
     return Preflight(

@@ -180,7 +180,7 @@ def _refuse_links(target: Target, problems: list[str], missing: set[str]) -> Non
     names = ", ".join(f'"{name}"' for name in (*target.recipe.link.components, *sorted(missing)))
     raise RepairError(
         f"{target.id}: the wheel needs libraries that its recipe doesn't declare",
-        why="; ".join(problems),
+        why="\n".join(problems),
         fix=f"write link=Link({names})"
         if missing
         else "build against a library of this CUDA release, or add it to cuwheel/toolkits.py",
