@@ -15,7 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from cuwheel import options, pipeline
 from cuwheel.catalogue import check_recipe, find_recipe, load_catalogue
 from cuwheel.console import Console
-from cuwheel.errors import CuwheelError, InterpreterNotFoundError, UsageError
+from cuwheel.errors import CuwheelError, InterpreterNotFoundError, UsageError, of_system_error
 from cuwheel.files import disk_full
 from cuwheel.locks import lock_jobs
 from cuwheel.paths import ROOT, default_cache, project_roots
@@ -61,10 +61,13 @@ def main(arguments: Sequence[str]) -> int:
         console.warn("interrupted; nothing half-made is left, the next run goes on from here")
         return _INTERRUPTED
     except OSError as error:
-        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            problem: CuwheelError = disk_full(Path(error.filename or default_cache()))
+        elif error.filename:
+            problem = of_system_error(error)
+        else:  # no file's fault, so a fault of cuwheel
             raise
-        problem = disk_full(Path(error.filename or default_cache()))
-        console.terminal.print(str(problem), markup=False)
+        console.terminal.print(str(problem), markup=False, style=None)
         return problem.exit_code
     return 0
 

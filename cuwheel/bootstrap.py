@@ -7,6 +7,7 @@ its lock and interpreter, so a changed lock makes a new one and an unchanged one
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -15,14 +16,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import (
-    INTERRUPTED,
-    CuwheelError,
-    DiskFullError,
-    InstallError,
-    LockError,
-    of_system_error,
-)
+from cuwheel.errors import CuwheelError, InstallError, LockError, of_system_error
 from cuwheel.paths import ROOT, default_cache
 
 if TYPE_CHECKING:
@@ -30,6 +24,8 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 _TAIL = 15  # lines of pip's output that a failure shows
+_BROKEN = "connection broken by "  # in pip's warnings
+_INTERRUPTED = 130  # what shells use for a program ended by Ctrl-C
 
 
 def main(arguments: list[str]) -> int:
@@ -43,20 +39,16 @@ def main(arguments: list[str]) -> int:
     """
     name, *command = arguments
     try:
-        folder = _environment(name, offline="--offline" in command)
+        python = _environment(name, offline="--offline" in command) / "bin" / "python"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+        os.execve(python, [str(python), *command], environment)  # noqa: S606 - that's the point
     except CuwheelError as error:
-        print(error, file=sys.stderr)  # noqa: T201 - there is no console yet
-        return error.exit_code
+        return _report(error)
     except OSError as error:
-        problem = of_system_error(error)
-        print(problem, file=sys.stderr)  # noqa: T201
-        return problem.exit_code
+        return _report(of_system_error(error))
     except KeyboardInterrupt:
-        print("cuwheel: interrupted; the next run makes its environment anew", file=sys.stderr)  # noqa: T201
-        return INTERRUPTED
-    python = folder / "bin" / "python"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    os.execve(python, [str(python), *command], environment)  # noqa: S606 - that's the point
+        _say("interrupted; the next run makes its environment anew")
+        return _INTERRUPTED
 
 
 def _environment(name: str, *, offline: bool) -> Path:
@@ -71,19 +63,12 @@ def _environment(name: str, *, offline: bool) -> Path:
     identity = f"{sys.version}\n{sys.base_prefix}\n{lock.read_text()}"
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
     folder = default_cache() / "engine" / f"{name}-{key}"
-    if (folder / "complete").exists():
-        return folder
-    if offline:
-        raise InstallError(
-            f"{folder} is not there",
-            why="--offline is set, so cuwheel's own environment can't be made",
-            fix="run once without --offline: that fills the cache",
-        )
-    _make(folder, lock)
+    if not (folder / "complete").exists():
+        _make(folder, lock, offline=offline)
     return folder
 
 
-def _make(folder: Path, lock: Path) -> None:
+def _make(folder: Path, lock: Path, *, offline: bool) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{folder.name}.lock").open("w") as guard:
         _wait_for(guard)
@@ -93,24 +78,65 @@ def _make(folder: Path, lock: Path) -> None:
         # A venv can't be renamed (its scripts hold its path), so it is made in place; what
         # counts as made is the marker, written last.
         shutil.rmtree(folder, ignore_errors=True)
-        _run([*_module(sys.executable, "virtualenv"), "--quiet", str(folder)], folder, guard)
-        pip = [*_module(str(folder / "bin" / "python"), "pip"), "install", "--quiet"]
+        venv = [sys.executable, "-m", "virtualenv", "--quiet", "--no-periodic-update"]
+        pip = [str(folder / "bin" / "python"), "-I", "-m", "pip", "install", "--quiet"]
+        pip += ["--no-index"] if offline else []
         exactly = ("--require-hashes", "--no-deps", "--only-binary", ":all:")
-        _run([*pip, *exactly, "-r", str(lock)], folder, guard)
+        for command in ([*venv, str(folder)], [*pip, *exactly, "-r", str(lock)]):
+            status, lines = _run(command, guard)
+            if status:
+                raise _failure(lines, status, folder, offline=offline)
         (folder / "complete").touch()
-
-
-def _module(python: str, name: str) -> tuple[str, ...]:
-    return (
-        (python, "-m", name, "--no-periodic-update")
-        if name == "virtualenv"
-        else (python, "-I", "-m", name)
-    )
 
 
 def _wait_for(guard: TextIO) -> None:
     try:
         fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        _say("another cuwheel is making this environment; waiting for it")
+        _say("another run is making cuwheel's environment; waiting for it")
         fcntl.flock(guard, fcntl.LOCK_EX)
+
+
+def _run(command: list[str], guard: TextIO) -> tuple[int, list[str]]:
+    """Run a step; it inherits the lock, so it keeps that when this process is killed."""
+    done = subprocess.run(  # noqa: S603 - our own command
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+        pass_fds=(guard.fileno(),),
+    )
+    return done.returncode, done.stdout.splitlines()
+
+
+def _failure(lines: list[str], status: int, folder: Path, *, offline: bool) -> CuwheelError:
+    if any("No space left on device" in line for line in lines):
+        return of_system_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder)))
+    # pip warns of each attempt that failed, and in the end only says that nothing was found.
+    telling = [line for line in lines if line.strip() and not line.startswith("WARNING:")]
+    broken = [line.partition(_BROKEN)[2] for line in lines if _BROKEN in line]
+    why = f"pip's last attempt: {broken[-1]}" if broken else (telling or [f"status {status}"])[-1]
+    last = "".join(f"\n    {line}" for line in telling[-_TAIL:])
+    return InstallError(
+        "cuwheel's own environment can't be made",
+        why=why,
+        fix="run once without --offline: that fills the cache"
+        if offline
+        else "see that the package index can be reached (pip's own configuration applies here), "
+        f"then run the same command again; its last lines were{last}",
+    )
+
+
+def _report(error: CuwheelError) -> int:
+    print(error, file=sys.stderr)  # noqa: T201 - there is no console yet
+    return error.exit_code
+
+
+def _say(text: str) -> None:
+    print(f"cuwheel: {text}", file=sys.stderr)  # noqa: T201 - there is no console yet
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -8,6 +8,7 @@ that page; the arguments of one instance speak about one case.
 from __future__ import annotations
 
 import difflib
+import errno
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -324,6 +325,36 @@ class DiskFullError(CuwheelError):
 
     exit_code = 120
     anchor = "disk-full"
+
+
+class FileAccessError(CuwheelError):
+    """A file or folder can't be read or written.
+
+    The message names it and gives the system's reason: it belongs to somebody else, its file system
+    is read-only, or something of another kind has its name. `CUWHEEL_CACHE`, `--work` and `--dist`
+    name other folders.
+    """
+
+    exit_code = 121
+    anchor = "file-access"
+
+
+def of_system_error(error: OSError) -> CuwheelError:
+    """What an error of the operating system means to the reader."""
+    name = error.filename or "a file"
+    reason = error.strerror or str(error)
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return DiskFullError(
+            f"no space left on the disk of {name}",
+            why=f"the system says: {reason}",
+            fix="free some space, or move the cache to another disk with CUWHEEL_CACHE",
+        )
+    return FileAccessError(
+        f"{name} can't be used",
+        why=f"the system says: {reason}",
+        fix="see whose it is and whether its file system is read-only, or name other folders: "
+        "CUWHEEL_CACHE for the cache, `-- --work DIR` and `-- --dist DIR` for the checkout's",
+    )
 
 
 def suggest(asked: str, known: Iterable[str]) -> str:
