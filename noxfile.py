@@ -13,6 +13,7 @@ sys.path.insert(0, ROOT)  # nox doesn't
 from cuwheel.catalogue import (  # noqa: E402
     asked_sessions,
     load_catalogue,
+    missing_roots,
     sessions_of,
     suggest_sessions,
 )
@@ -22,7 +23,8 @@ nox.needs_version = ">=2024.4.15"
 nox.options.default_venv_backend = "none"  # cuwheel.bootstrap makes hash-locked environments
 nox.options.sessions = ("tests", "lint")
 
-CATALOGUE = sessions_of(load_catalogue(project_roots()))
+ENTRIES = load_catalogue(project_roots())
+CATALOGUE = sessions_of(ENTRIES)
 HAND_WRITTEN = ("lock", "lock-check", "index", "docs", "tests", "tests-e2e", "lint")
 GRACE = 20.0  # seconds to end a build's processes and remove what is half made
 
@@ -92,7 +94,9 @@ def lint(session: nox.Session) -> None:
     engine(session, "lock-check")
 
 
-for line in suggest_sessions(
-    asked_sessions(sys.argv[1:]), [*HAND_WRITTEN, *(s.name for s in CATALOGUE)]
+KNOWN = (*HAND_WRITTEN, *(made.name for made in CATALOGUE))
+for line in (
+    *missing_roots(project_roots()),
+    *suggest_sessions(asked_sessions(sys.argv[1:]), KNOWN, ENTRIES),
 ):
     print(f"cuwheel: {line}", file=sys.stderr)  # noqa: T201 - nox itself only says "not found"

@@ -5,17 +5,20 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 from cuwheel import options, pipeline
 from cuwheel.catalogue import check_recipe, find_recipe, load_catalogue
 from cuwheel.console import Console
 from cuwheel.errors import CuwheelError, InterpreterNotFoundError, UsageError, of_system_error
+from cuwheel.fatbin import sort_archs
 from cuwheel.files import disk_full
 from cuwheel.locks import lock_jobs
 from cuwheel.paths import ROOT, default_cache, project_roots
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cuwheel.catalogue import Entry
+    from cuwheel.recipe import Recipe
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _INTERRUPTED = 130  # what shells use for a program ended by Ctrl-C
@@ -93,6 +97,7 @@ def _build(console: Console, arguments: Sequence[str]) -> None:
     given = options.parse_build(f"build-{name}-{tag}", tuple(pipeline.STAGES), rest)
     entry = find_recipe(name, load_catalogue(project_roots()))
     for asked in given.python or [str(own_python().path)]:
+        asked = str(_given_path(asked)) if os.sep in asked else asked  # noqa: PLW2901
         target = _target(entry, tag, asked, given)
         space = _workspace(console, target, asked, given)
         console.durations.clear()
@@ -120,16 +125,25 @@ def _target(entry: Entry, tag: str, asked: str, given: argparse.Namespace) -> Ta
     if recipe is None:  # pragma: no cover - find_recipe has refused it
         raise UsageError(f"{entry.name} can't be loaded", why=entry.fault)
     check_recipe(recipe)
+    wanted = _framework(given.framework)
+    _check_framework(recipe, wanted)
     return Target(
         recipe=recipe,
         toolkit=toolkit_by_release(tag),
         python=_release_of(asked),
-        framework=_framework(given.framework) or recipe.framework,
-        archs=tuple(dict.fromkeys(given.arch)) or recipe.archs,
+        framework=wanted or recipe.framework,
+        archs=_archs(given.arch) or recipe.archs,
         provider=given.toolchain,
         root=entry.root,
         source_override=_given_path(given.source) if given.source else None,
     )
+
+
+def _archs(given: Sequence[str]) -> tuple[str, ...]:
+    """In order; what isn't written as an arch is preflight's to report."""
+    if all(re.fullmatch("[0-9]+[af]?", arch) for arch in given):
+        return sort_archs(given)
+    return tuple(given)
 
 
 def _release_of(asked: str) -> str:
@@ -143,6 +157,12 @@ def _release_of(asked: str) -> str:
     except InterpreterNotFoundError:
         if os.sep in asked:
             raise
+        if not re.fullmatch(r"\d+\.\d+(\.\d+)?", asked):
+            raise UsageError(
+                f"--python {asked} is neither a release nor a path",
+                why="a release is written 3.12 or 3.12.1, a path holds a /",
+                fix="e.g. -- --python 3.12, or -- --python /usr/bin/python3",
+            ) from None
         return ".".join(asked.split(".")[:2])
 
 
@@ -154,19 +174,31 @@ def _framework(text: str | None) -> Framework | None:
         [pin] = wanted.specifier
     except (InvalidRequirement, ValueError):
         pin = None
-    if pin is None or pin.operator != "==":
+    if pin is None or pin.operator != "==" or "*" in pin.version:
         raise UsageError(
             f"--framework {text} is no pin",
             why="the wheel is compiled against one release",
             fix="write it as name==version, e.g. --framework torch==2.11.0",
         )
-    return Framework(name=wanted.name, version=pin.version)
+    return Framework(name=canonicalize_name(wanted.name), version=pin.version)
+
+
+def _check_framework(recipe: Recipe, wanted: Framework | None) -> None:
+    own = recipe.framework
+    if wanted is None or (own and own.name == wanted.name):
+        return
+    raise UsageError(
+        f"{recipe.name} can't be built with --framework {wanted.name}=={wanted.version}",
+        why=f"it is compiled against {own.name if own else 'no framework'}",
+        fix=f"name a release of {own.name}, or leave it out" if own else "leave it out",
+    )
 
 
 def _workspace(
     console: Console, target: Target, asked: str, given: argparse.Namespace
 ) -> Workspace:
-    work = _given_path(given.work) if given.work else ROOT / "work"
+    # Compilers write the folder's real name: links and `..` would hide it from the path map.
+    work = _given_path(given.work).resolve() if given.work else ROOT / "work"
     return Workspace(
         cache=default_cache(),
         work=work / target.id,
@@ -182,7 +214,7 @@ def _workspace(
 def _jobs(text: str) -> int | None:
     if text == "auto":
         return None
-    if not text.isdigit() or int(text) == 0:
+    if not text.isdecimal() or int(text) == 0:
         raise UsageError(
             f"--jobs {text} is no number of compiles",
             why="it has to be a whole number from 1 on, or auto",

@@ -14,7 +14,7 @@ class Toolchain:
         home: holds `bin/nvcc`, `include`, `lib64`, `nvvm`.
         version: full version of its nvcc.
         provider: `pypi`, `conda` or `system`.
-        fingerprint: SHA-256 over the names and contents of its files, or of the lock.
+        fingerprint: SHA-256 over the names and contents of its files; of nvcc alone for `system`.
         pinned: whether a lock decided every file of it.
     """
 
@@ -74,14 +74,12 @@ class Preflight:
         c_compiler: path of the C compiler of the same GCC.
         host_compiler_version: its own words, first line of `--version`.
         jobs: how many compiles will run at once.
-        warnings: what is odd but doesn't stop the build.
     """
 
     host_compiler: Path
     c_compiler: Path
     host_compiler_version: str
     jobs: int
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +93,7 @@ class BuiltWheel:
         environment: the variables that the build saw.
         private_paths: folders of this build, as they might leak into the binaries.
         not_hermetic: what could not be shut off on this machine, one line each.
+        started: seconds since 1970.
     """
 
     path: Path
@@ -103,6 +102,7 @@ class BuiltWheel:
     environment: tuple[tuple[str, str], ...]
     private_paths: tuple[str, ...]
     not_hermetic: tuple[str, ...]
+    started: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

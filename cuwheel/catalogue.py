@@ -134,11 +134,29 @@ def asked_sessions(arguments: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def suggest_sessions(asked: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
-    """One line for each asked session that doesn't exist, with the nearest that does."""
-    names = set(known)
-    lost = [name for name in asked if name not in names]
-    return tuple(f'no session is called "{name}": {suggest(name, names)}' for name in lost)
+def suggest_sessions(
+    asked: Iterable[str], known: Iterable[str], entries: Iterable[Entry] = ()
+) -> tuple[str, ...]:
+    """One line for each asked session that doesn't exist: the nearest, or why it is missing."""
+    names, broken = set(known), [entry for entry in entries if entry.fault]
+    lines = []
+    for name in asked:
+        if name in names:
+            continue
+        faults = [entry for entry in broken if f"-{entry.name.replace('_', '-')}-" in f"{name}-"]
+        reason = (
+            f"{faults[0].root}/recipes/{faults[0].name}.py can't be loaded: {faults[0].fault}"
+            if faults
+            else suggest(name, names)
+        )
+        lines.append(f'no session is called "{name}": {reason}')
+    return tuple(lines)
+
+
+def missing_roots(roots: Iterable[Path]) -> tuple[str, ...]:
+    """One line for each project folder that is not there."""
+    lost = [root for root in roots if not root.is_dir()]
+    return tuple(f"CUWHEEL_PROJECT names {root}, which is no folder" for root in lost)
 
 
 def _load(root: Path, path: Path) -> Entry:
@@ -152,10 +170,19 @@ def _load(root: Path, path: Path) -> Entry:
         recipe = module.RECIPE
         if not isinstance(recipe, Recipe):
             raise TypeError("RECIPE is not a Recipe(...)")  # noqa: TRY301
+        _refuse_texts(recipe)
     except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever a recipe does wrong, it is its fault
         fault = f"{type(problem).__name__}: {problem}"
         return Entry(root=root, name=path.stem, recipe=None, fault=fault)
     return Entry(root=root, name=recipe.name, recipe=recipe)
+
+
+def _refuse_texts(recipe: Recipe) -> None:
+    """`("90")` is no tuple but a text, and would be taken letter by letter."""
+    for name in ("toolkits", "archs", "patches", "system", "maintainers"):
+        value = getattr(recipe, name)
+        if isinstance(value, str):
+            raise TypeError(f'{name} has to be a tuple: ("{value}",), with the comma')
 
 
 def _sessions_of_recipe(recipe: Recipe) -> list[Session]:

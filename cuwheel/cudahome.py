@@ -7,14 +7,15 @@ import csv
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import CommandFailedError, ToolchainError
+from cuwheel.errors import CommandFailedError, DamagedPackagesError, ToolchainError
 from cuwheel.files import sha256_of_file
 from cuwheel.process import run
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
 _VERSION = re.compile(r"V(\d+\.\d+\.\d+)")
 
@@ -40,12 +41,26 @@ exec "$home/bin/nvlink-real" "$@"
 """
 
 
+def find_system_home(release: str, environ: Mapping[str, str]) -> tuple[Path | None, list[Path]]:
+    """The toolkit on the machine, and the folders that were looked at.
+
+    Args:
+        release: `13.0`.
+        environ: `CUDA_HOME`, else `CUDA_PATH`, names the folder; nothing else is tried then.
+    """
+    named = environ.get("CUDA_HOME") or environ.get("CUDA_PATH")
+    places = [named] if named else [f"/usr/local/cuda-{release}", "/usr/local/cuda"]
+    homes = [Path(place) for place in places]
+    return next((home for home in homes if (home / "bin" / "nvcc").exists()), None), homes
+
+
 def complete(home: Path) -> None:
     """Add what wheels can't hold: `lib64`, library names without version, and a quiet `nvlink`.
 
     Args:
         home: the folder with `bin`, `include` and `lib` of NVIDIA's wheels.
     """
+    _make_programs_executable(home)
     (home / "lib64").symlink_to("lib")
     for library in sorted((home / "lib").glob("lib*.so.*")):
         plain = library.with_name(library.name.split(".so.")[0] + ".so")
@@ -56,6 +71,16 @@ def complete(home: Path) -> None:
         nvlink.rename(home / "bin" / "nvlink-real")
         nvlink.write_text(_NVLINK)
         nvlink.chmod(0o755)
+
+
+def _make_programs_executable(home: Path) -> None:
+    """RECORD knows no modes, so a lost one would not show as damage."""
+    for program in (*(home / "bin").glob("*"), *(home / "nvvm" / "bin").glob("*")):
+        if not program.is_file():
+            continue
+        with program.open("rb") as stream:
+            if stream.read(4).startswith((b"\x7fELF", b"#!")):
+                program.chmod(0o755)
 
 
 def check_one_release(folder: Path, version: str, owner: str) -> None:
@@ -85,7 +110,7 @@ def check_records(folder: Path) -> None:
     """Compare every file with the hash in its wheel's RECORD: a damaged cache must not get in.
 
     Raises:
-        ToolchainError: with the first files that differ.
+        DamagedPackagesError: with the first files that differ.
     """
     expected = {}
     for record in folder.glob("*.dist-info/RECORD"):
@@ -96,7 +121,7 @@ def check_records(folder: Path) -> None:
         actual = list(pool.map(lambda name: _record_hash(folder / name), names))
     wrong = [name for name, is_ in zip(names, actual, strict=True) if is_ != expected[name]]
     if wrong:
-        raise ToolchainError(
+        raise DamagedPackagesError(
             f"{len(wrong)} files of the toolchain are not what their wheels say",
             why=f"the installer's cache is damaged: {', '.join(wrong[:3])}",
             fix="remove the folder `uv` in cuwheel's cache and run the same command again",

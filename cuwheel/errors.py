@@ -128,6 +128,17 @@ class ToolchainError(CuwheelError):
     anchor = "toolchain"
 
 
+class DamagedPackagesError(ToolchainError):
+    """Files of NVIDIA's packages differ from what the packages themselves say.
+
+    The disk or another program damaged the installer's cache. With a network, cuwheel downloads
+    them again by itself; with `--offline`, remove the folder `uv` in the cache and fill it anew.
+    """
+
+    exit_code = 21
+    anchor = "damaged-packages"
+
+
 class DownloadError(CuwheelError):
     """A file could not be downloaded.
 

@@ -132,7 +132,13 @@ def remove_tree(folder: Path) -> None:
     if folder.is_symlink() or folder.is_file():
         folder.unlink()
     elif folder.exists():
-        shutil.rmtree(folder, onerror=unlock)
+        try:
+            shutil.rmtree(folder, onerror=unlock)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+            # A program that is just being ended wrote one more file.
+            shutil.rmtree(folder, onerror=unlock)
 
 
 @contextlib.contextmanager

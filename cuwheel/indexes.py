@@ -197,17 +197,12 @@ def _read_config(path: Path) -> tuple[list[str], list[str]]:
     try:
         text = path.read_text(encoding="utf-8")
         return _of_uv(tomli.loads(text)) if path.suffix == ".toml" else _of_pip(text)
-    except (
-        OSError,
-        ValueError,
-        configparser.Error,
-        KeyError,
-        TypeError,
-        AttributeError,
-    ) as problem:
+    except _MALFORMED as problem:
+        # Not its own words: they quote the line, and a password may stand there.
+        line = getattr(problem, "lineno", None)
         raise DownloadError(
             f"{path} can't be read, so it's unknown which package index to ask",
-            why=str(problem),
+            why=type(problem).__name__ + (f" in line {line}" if line else ""),
             fix="correct the file, or name the index with UV_DEFAULT_INDEX",
         ) from problem
 

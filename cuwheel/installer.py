@@ -68,6 +68,15 @@ _FIXES = (
         says=r"No interpreter found|Python interpreter",
         do="name a Python that is on this machine and runs: `-- --python PATH`",
     ),
+    _Fix(
+        says=r"Permission denied|Read-only file system",
+        do="see whose the folder is and whether it may be written; CUWHEEL_CACHE names another "
+        "cache",
+    ),
+    _Fix(
+        says=r"Couldn't parse requirement",
+        do="correct that line of the .in file: one `name` or `name==version` a line",
+    ),
     _Fix(says=r"network (was|is) disabled", do="run once without --offline: that fills the cache"),
     _Fix(
         says=r"does not satisfy Python|no usable wheels|no wheels with a matching|requires Python",

@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 from typing import TYPE_CHECKING
 
 from cuwheel import __version__
 from cuwheel.compilers import find_host_compilers
+from cuwheel.cudahome import find_system_home
 from cuwheel.errors import CommandFailedError, InterpreterNotFoundError
 from cuwheel.files import sha256_of_file, sha256_of_tree
 from cuwheel.paths import ROOT, find_lock, project_roots
 from cuwheel.process import isolation, run
 from cuwheel.pythons import find_python
-from cuwheel.tree import is_litter
+from cuwheel.tree import identify
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +36,7 @@ def key_of(target: Target, space: Workspace) -> dict[str, str]:
     parts = {
         "target": target.id,
         "archs": " ".join(target.archs),
-        **_of_recipe(target),
+        **_of_recipe(target, space),
         **_of_locks(target),
         **_of_machine(target, space),
         "engine": f"{__version__} {_engine_digest()}",
@@ -57,20 +59,22 @@ def digest_of(key: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 
 
-def _of_recipe(target: Target) -> dict[str, str]:
+def _of_recipe(target: Target, space: Workspace) -> dict[str, str]:
     recipe = target.recipe
     fields = {f"recipe.{name}": repr(getattr(recipe, name)) for name in recipe.__dataclass_fields__}
     patches = {
         f"patch {patch.file}": _digest(target.patch_folder / patch.file) for patch in recipe.patches
     }
+    return {**fields, **patches, "source": _source(target, space)}
+
+
+def _source(target: Target, space: Workspace) -> str:
     override = target.source_override
     if override is None:
-        source = recipe.source.sha256
-    else:
-        is_folder = override.is_dir()
-        digest = sha256_of_tree(override, skip=is_litter) if is_folder else _digest(override)
-        source = f"{override} {digest}"
-    return {**fields, **patches, "source": source}
+        return target.recipe.source.sha256
+    if override.is_dir():
+        return f"{override} {identify(override, without=space.folders)}"
+    return f"{override} {_digest(override)}"
 
 
 def _of_locks(target: Target) -> dict[str, str]:
@@ -85,13 +89,16 @@ def _of_machine(target: Target, space: Workspace) -> dict[str, str]:
     fitting = [found for found in compilers if found.major <= target.toolkit.max_gcc]
     parts = {
         "python": _python(space),
-        "host compiler": fitting[0].banner if fitting else _ABSENT,
+        "host compiler": f"{fitting[0].cxx} {fitting[0].banner}" if fitting else _ABSENT,
+        "C library": " ".join(platform.libc_ver()),
         "linker": _banner("ld"),
         "strip": _banner("strip"),
         "network shut off": str(bool(isolation())),
     }
     if target.provider == "system":
-        parts["system toolkit"] = os.environ.get("CUDA_HOME", "")
+        home, _ = find_system_home(target.toolkit.release, os.environ)
+        nvcc = _digest(home / "bin" / "nvcc") if home else _ABSENT
+        parts["system toolkit"] = f"{home} {nvcc}"
     return parts
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from cuwheel.errors import LockError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -43,8 +45,19 @@ def read_input(source: Path, replace: str = "") -> str:
     Args:
         source: the `.in` file.
         replace: a requirement (`torch==2.12.0`) that takes the place of the line for that package.
+
+    Raises:
+        LockError: it isn't there.
     """
-    text = _INCLUDE.sub(lambda found: read_input(source.parent / found[1]), source.read_text())
+    try:
+        written = source.read_text()
+    except FileNotFoundError:
+        raise LockError(
+            f"{source.name} is missing",
+            why="it names what the build environment has to hold",
+            fix=f"write {source}; CONTRIBUTING.md shows one",
+        ) from None
+    text = _INCLUDE.sub(lambda found: read_input(source.parent / found[1]), written)
     lines = [line.split("#")[0].strip() for line in text.splitlines()]
     kept = [line for line in lines if line]
     if replace:

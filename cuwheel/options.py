@@ -49,7 +49,13 @@ class Parser(argparse.ArgumentParser):
                 why=suggest(name, [flag for flag in known if flag.startswith("--")]),
                 fix="put --help behind `--` to see every option",
             )
+        self._refuse_empty(parsed)
         return parsed
+
+    def _refuse_empty(self, parsed: argparse.Namespace) -> None:
+        for name, value in vars(parsed).items():
+            if value == "" or (isinstance(value, list) and "" in value):
+                self.error(f"--{name} is given without a value (an unset variable?)")
 
 
 def parse_build(
@@ -140,7 +146,7 @@ def lock_parser() -> Parser:
     add("--framework", metavar="torch==2.11.0", help="a lock for this one beside the recipe's own")
     add(
         "--cooldown",
-        type=int,
+        type=_days,
         default=7,
         metavar="DAYS",
         help="ignore younger releases; default: 7",
@@ -188,6 +194,12 @@ def parse_nothing(session: str, arguments: Sequence[str]) -> None:
         UsageError: it got some.
     """
     _parser(session, "Takes no options.").parse(arguments)
+
+
+def _days(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is no number of days")
+    return int(text)
 
 
 def _parser(session: str, description: str) -> Parser:

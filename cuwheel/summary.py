@@ -43,6 +43,8 @@ class Summary:
 def show(summary: Summary, console: Console) -> None:
     """Print the table."""
     table = rich.table.Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(overflow="fold")  # a name or a hash that is cut off can't be copied
     for name, value in _rows(summary):
         table.add_row(f"[bold]{name}[/]", rich.markup.escape(value))
     console.terminal.print()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from cuwheel.errors import UnsupportedArchError, UsageError, suggest
@@ -200,9 +201,14 @@ def check_archs(owner: str, toolkit: Toolkit, archs: tuple[str, ...]) -> None:
     unknown = [arch for arch in archs if arch not in toolkit.archs]
     if unknown:
         names = ", ".join(f"sm_{arch}" for arch in unknown)
+        plain = {arch: re.sub(r"^(sm|compute)_|\.", "", arch) for arch in unknown}
+        meant = [f'write {was} as "{arch}"' for was, arch in plain.items() if arch in toolkit.archs]
+        if meant:
+            names = ", ".join(unknown)
         quoted = ", ".join(f'"{arch}"' for arch in unknown)
         raise UnsupportedArchError(
             f"{owner}: CUDA {toolkit.release} cannot compile for {names}",
             why=f"its nvcc knows sm_{', sm_'.join(toolkit.archs)}",
-            fix=f"remove {quoted} from `archs` (or --arch), or take another toolkit",
+            fix=", ".join(meant)
+            or f"remove {quoted} from `archs` (or --arch), or take another toolkit",
         )

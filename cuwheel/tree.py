@@ -7,8 +7,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import SourceError
-from cuwheel.files import list_tree
+from cuwheel.errors import CommandFailedError, SourceError
+from cuwheel.files import sha256_of_tree
+from cuwheel.process import run
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -44,6 +45,43 @@ def copy_source(tree: Path, to: Path, *, without: Collection[Path] = ()) -> None
     Raises:
         SourceError: a link leads outside the tree, or something is no file, folder or link.
     """
+    for name in _checked_sources(tree, without):
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(tree / name, to / name, follow_symlinks=False)
+
+
+def identify(tree: Path, *, without: Collection[Path] = ()) -> str:
+    """What a source tree is: a digest of names, modes and contents, and its time.
+
+    Args:
+        tree: the source.
+        without: folders that don't count.
+
+    Raises:
+        SourceError: as `copy_source`.
+    """
+    names = set(_checked_sources(tree, without))
+    digest = sha256_of_tree(tree, skip=lambda name: name not in names)
+    return f"{digest} {epoch_of(tree, without=without)}"
+
+
+def epoch_of(tree: Path, *, without: Collection[Path] = ()) -> int:
+    """`SOURCE_DATE_EPOCH` of a source tree: of its last commit, else of its newest file.
+
+    Args:
+        tree: the source; git counts where it has no changes.
+        without: folders that don't count.
+    """
+    times = [int((tree / name).lstat().st_mtime) for name in _sources(tree, without)]
+    return fit_for_zip(_commit_time(tree) or max(times, default=0))
+
+
+def _checked_sources(tree: Path, without: Collection[Path]) -> list[Path]:
+    """Every file and link that is source, sorted.
+
+    Raises:
+        SourceError: a link leads outside the tree, or something is no file, folder or link.
+    """
     names = sorted(_sources(tree, without))
     faults = [f"{name} {fault}" for name in names if (fault := _fault_of(tree, name))]
     if faults:
@@ -53,9 +91,21 @@ def copy_source(tree: Path, to: Path, *, without: Collection[Path] = ()) -> None
             why="; ".join(faults[:_SHOWN]) + more,
             fix="remove them, or put a copy of the file in the link's place",
         )
-    for name in names:
-        (to / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(tree / name, to / name, follow_symlinks=False)
+    return names
+
+
+def _commit_time(folder: Path) -> int:
+    """When the last commit that touched the folder was made; 0 without git, or with changes."""
+    # Asking must not write: `git status` would refresh the index.
+    env = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
+    env |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+    git = ("git", "-C", folder)
+    try:
+        changes = run([*git, "status", "--porcelain", "--", "."], env=env).output
+        times = run([*git, "log", "-1", "--format=%ct", "--", "."], env=env).output
+    except CommandFailedError:
+        return 0
+    return int(times) if times.strip().isdigit() and not changes.strip() else 0
 
 
 def _sources(tree: Path, without: Collection[Path]) -> Iterator[Path]:
@@ -81,11 +131,6 @@ def _fault_of(tree: Path, name: Path) -> str:
     target = path.readlink()
     is_inside = path.resolve().is_relative_to(tree.resolve())
     return "" if is_inside and not target.is_absolute() else f"leads out of it, to {target}"
-
-
-def newest_time(tree: Path) -> int:
-    """The newest time stamp of the files in a tree, seconds since 1970; 0 when it is empty."""
-    return max((int((tree / name).lstat().st_mtime) for name in list_tree(tree)), default=0)
 
 
 def fit_for_zip(epoch: int) -> int:

@@ -18,10 +18,12 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from cuwheel.errors import CommandFailedError, UnsafeArchiveError, WheelIndexError
 from cuwheel.files import (
+    disk_full,
     lock,
     naming_full_disk,
     new_folder,
     remove_leftovers,
+    says_disk_full,
     sha256_of_file,
     write_atomically,
 )
@@ -176,6 +178,7 @@ def _run_dumb_pypi(packages: Path, folder: Path) -> str:
 
     Raises:
         WheelIndexError: it failed.
+        DiskFullError: because no space was left.
     """
     # From simple/<project>/ two folders up are the wheels.
     command = [sys.executable, "-I", "-W", "ignore", "-m", "dumb_pypi.main"]
@@ -184,6 +187,8 @@ def _run_dumb_pypi(packages: Path, folder: Path) -> str:
     try:
         done = run([*command, *options, *files], env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"})
     except CommandFailedError as problem:
+        if says_disk_full(problem.tail):
+            raise disk_full(folder) from problem
         raise WheelIndexError(
             "dumb-pypi failed to write the index",
             why=" / ".join(problem.tail[-3:]) or problem.why,

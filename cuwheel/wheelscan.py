@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import tempfile
 from dataclasses import dataclass
@@ -152,7 +153,7 @@ class _LeakFinder:
 
     def __init__(self, private_paths: tuple[str, ...], *, looks_for_sources: bool) -> None:
         self._looks_for_sources = looks_for_sources
-        self._paths = [path.encode() for path in _outermost(private_paths)]
+        self._paths = [os.fsencode(path) for path in _outermost(private_paths)]
         self._window = b"\0"  # begins with one byte that was looked at before
         self._found: dict[bytes, tuple[str, int]] = {}
 

@@ -31,7 +31,7 @@ class Workspace:
         console: speaks to the person.
         offline: nothing may be downloaded.
         jobs: how many compiles at once; None: from cores and memory.
-        reuse: False for `--no-cache`: downloads stay, everything that was made is made again.
+        reuse: False for `--no-cache`: the wheel is built again although nothing has changed.
         python: what `--python` asked for, a release or a path.
     """
 
@@ -43,6 +43,11 @@ class Workspace:
     jobs: int | None = None
     reuse: bool = True
     python: str = sys.executable
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Its own folders; where they lie in a source tree, they are no source."""
+        return tuple(path.absolute() for path in (self.cache, self.work, self.dist))
 
     def folder(self, name: str) -> Path:
         """A folder of the work folder; made if it isn't there."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import rich.console
 
 from cuwheel import process
-from cuwheel.artefacts import BuiltWheel, SourceTree
+from cuwheel.artefacts import BuiltWheel, SourceTree, Toolchain
 from cuwheel.console import Console
 from cuwheel.recipe import Framework, Link, Recipe, Sdist, Setuptools, Smoke
 from cuwheel.target import Target
@@ -154,6 +154,10 @@ def save_built(space: Workspace, wheel: Path, *, private_paths: tuple[str, ...] 
         not_hermetic=(),
     )
     source = SourceTree(path=wheel.parent, origin="", sha256="", epoch=EPOCH, pinned=True)
+    home = Toolchain(
+        home=wheel.parent, version="13.0.88", provider="pypi", fingerprint="", pinned=True
+    )
+    space.save("toolchain", home)
     space.save("build", built)
     space.save("patch", source)
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from cuwheel.errors import FileAccessError, InstallError, LockError
 from cuwheel.files import sha256_of_file
 from cuwheel.paths import ROOT
 from tests.factories import write_wheel
@@ -36,7 +40,7 @@ class Checkout:
     def write_lock(self, text: str) -> None:
         (self.folder / "envs" / "tiny.lock").write_text(text)
 
-    def start(self, *command: str) -> subprocess.Popen[str]:
+    def start(self, *command: str, **variables: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-m", "cuwheel.bootstrap", "tiny", *command],
             cwd=self.folder,
@@ -46,15 +50,26 @@ class Checkout:
                 "CUWHEEL_CACHE": str(self.cache),
                 "PIP_NO_INDEX": "1",
                 "PIP_FIND_LINKS": str(self.folder / "wheels"),
+                **variables,
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,
         )
 
-    def run(self, *command: str) -> tuple[int, str]:
+    def start_installing(self) -> subprocess.Popen[str]:
+        """Started, and so far that the first step has begun to write the environment."""
+        started = self.start("-c", "pass")
+        patience = time.monotonic() + 20
+        while not list(self.cache.glob("engine/*/bin")):
+            assert time.monotonic() < patience
+            time.sleep(0.005)
+        return started
+
+    def run(self, *command: str, **variables: str) -> tuple[int, str]:
         """Status and output."""
-        with self.start(*command) as started:
+        with self.start(*command, **variables) as started:
             output, _ = started.communicate()
         return started.returncode, output
 
@@ -153,7 +168,7 @@ def test_refuses_lock(fresh: Checkout, lock: str, word: str) -> None:
 
     status, output = fresh.run("-c", "pass")
 
-    assert status == 1
+    assert status == InstallError.exit_code
     assert "error: cuwheel's own environment can't be made" in output
     assert word in output
     assert not (fresh.environments[0] / "complete").exists()
@@ -164,5 +179,56 @@ def test_names_missing_lock(fresh: Checkout) -> None:
 
     status, output = fresh.run("-c", "pass")
 
-    assert status == 1
+    assert status == LockError.exit_code
     assert output.startswith("error: envs/tiny.lock is missing")
+
+
+def test_says_that_cache_can_not_be_written(fresh: Checkout) -> None:
+    fresh.cache.write_text("a file stands in its place")
+
+    status, output = fresh.run("-c", "pass")
+
+    assert (status, "Traceback" in output) == (FileAccessError.exit_code, False)
+    assert f"error: {fresh.cache}" in output
+
+
+def test_names_index_that_is_out_of_reach(fresh: Checkout) -> None:
+    unreachable = "http://127.0.0.1:9/simple"
+    (fresh.folder / "wheels").rename(fresh.folder / "gone")
+
+    status, output = fresh.run(
+        "-c", "pass", PIP_NO_INDEX="0", PIP_INDEX_URL=unreachable, PIP_RETRIES="1"
+    )
+
+    assert status == InstallError.exit_code
+    assert "because  pip's last attempt: 'NewConnectionError(" in output
+
+
+def test_offline_asks_no_index(fresh: Checkout) -> None:
+    (fresh.folder / "wheels").rename(fresh.folder / "gone")
+
+    status, output = fresh.run("-c", "pass", "--offline", PIP_NO_INDEX="0")
+
+    assert status == InstallError.exit_code
+    assert "run once without --offline" in output
+    assert "connection" not in output
+
+
+def test_interrupt_leaves_no_traceback(fresh: Checkout) -> None:
+    with fresh.start_installing() as started:
+        os.killpg(started.pid, signal.SIGINT)
+        output, _ = started.communicate()
+
+    assert (started.returncode, "Traceback" in output) == (130, False)
+    assert fresh.run("-c", _WHERE)[0] == 0
+
+
+def test_lock_outlives_killed_run_until_its_steps_end(fresh: Checkout) -> None:
+    with fresh.start_installing() as started:
+        started.kill()
+        started.wait()
+        [path] = fresh.cache.glob("engine/*.lock")
+
+        with path.open("w") as guard, pytest.raises(BlockingIOError):
+            fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.killpg(started.pid, signal.SIGKILL)

@@ -9,6 +9,7 @@ from cuwheel.catalogue import (
     check_recipe,
     find_recipe,
     load_catalogue,
+    missing_roots,
     sessions_of,
     suggest_sessions,
 )
@@ -66,6 +67,10 @@ def test_first_project_wins(tmp_path: Path) -> None:
         ("", "AttributeError"),
         ("from cuwheel import Recipe\nRECIPE = Recipe(nme='x')", "TypeError"),
         ("raise SystemExit(1)", "SystemExit: 1"),
+        (
+            "from tests.factories import make_recipe\nRECIPE = make_recipe(archs=('90'))",
+            'TypeError: archs has to be a tuple: ("90",), with the comma',
+        ),
     ],
 )
 def test_broken_recipe_breaks_no_other(tmp_path: Path, text: str, fault: str) -> None:
@@ -177,3 +182,18 @@ def test_names_nearest_session() -> None:
     assert suggest_sessions(["lint", "biuld-x-130"], known) == (
         'no session is called "biuld-x-130": did you mean "build-x-130"?',
     )
+
+
+def test_tells_why_session_of_broken_recipe_is_missing(tmp_path: Path) -> None:
+    add_module(tmp_path, "a_one", "RECIPE = 1")
+    entries = load_catalogue([tmp_path])
+
+    [line] = suggest_sessions(["build-a-one-130"], ["build-a_one"], entries)
+
+    assert "a_one.py can't be loaded: TypeError: RECIPE is not a Recipe(...)" in line
+
+
+def test_names_project_folder_that_is_missing(tmp_path: Path) -> None:
+    lost = tmp_path / "lost"
+
+    assert missing_roots([tmp_path, lost]) == (f"CUWHEEL_PROJECT names {lost}, which is no folder",)

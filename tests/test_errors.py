@@ -1,10 +1,21 @@
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from cuwheel.errors import BuildFailedError, CommandFailedError, CuwheelError, UsageError, suggest
+from cuwheel.errors import (
+    BuildFailedError,
+    CommandFailedError,
+    CuwheelError,
+    DiskFullError,
+    FileAccessError,
+    UsageError,
+    of_system_error,
+    suggest,
+)
 
 
 def all_errors(base: type[CuwheelError] = CuwheelError) -> list[type[CuwheelError]]:
@@ -74,3 +85,20 @@ def test_shares_no_field(field: str) -> None:
 )
 def test_suggests_nearest_name(asked: str, known: list[str], answer: str) -> None:
     assert suggest(asked, known) == answer
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.EACCES, FileAccessError),
+        (errno.EROFS, FileAccessError),
+        (errno.ENOSPC, DiskFullError),
+        (errno.EDQUOT, DiskFullError),
+    ],
+)
+def test_says_what_the_system_refuses(number: int, kind: type[CuwheelError]) -> None:
+    error = of_system_error(OSError(number, os.strerror(number), "/some/file"))
+
+    assert type(error) is kind
+    assert "/some/file" in error.what
+    assert error.why == f"the system says: {os.strerror(number)}"

@@ -15,6 +15,7 @@ from cuwheel import process
 from cuwheel.artefacts import Audit, RepairedWheel
 from cuwheel.errors import StageOrderError, WheelIndexError
 from cuwheel.files import sha256_of_file
+from cuwheel.paths import ROOT
 from cuwheel.stages.index import index
 from cuwheel.wheelfile import pack
 from cuwheel.wheelindex import write_index
@@ -370,3 +371,32 @@ def test_refuses_wheel_with_provenance_of_another(tmp_path: Path) -> None:
 
     with pytest.raises(StageOrderError, match=r"no provenance\.json of this wheel"):
         index(make_target(), space)
+
+
+_INDEX = """
+import pathlib, sys
+from cuwheel import errors, wheelindex
+try:
+    wheelindex.write_index(pathlib.Path(sys.argv[1]))
+except errors.DiskFullError as error:
+    print(error.what)
+"""
+
+
+def test_names_disk_that_is_full(tmp_path: Path) -> None:
+    dist = tmp_path / "dist"
+    wheel = add_wheel(tmp_path / "made")
+    dist.mkdir()
+
+    # The wheel and its metadata fit; the pages don't.
+    script = 'mount -t tmpfs -o size=20k none "$0" && cp "$1" "$0" && shift && exec "$@"'
+    spaces = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
+    done = process.run(
+        [*spaces, dist, wheel, sys.executable, "-c", _INDEX, dist],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    if done.status:
+        pytest.skip(f"this system lets nobody mount a small disk: {done.output}")
+
+    assert done.output.startswith(f"no space left on the disk of {dist}")

@@ -108,7 +108,7 @@ def test_sees_other_compiler(
 
     monkeypatch.setenv("CXX", "/nowhere/g++")
 
-    assert changes(before, key_of(target, space))[0].startswith("host compiler: g++ ")
+    assert changes(before, key_of(target, space))[0].startswith("host compiler: /usr/bin/g++ ")
 
 
 def test_holds_everything_that_decides(target: Target, space: Workspace) -> None:

@@ -135,3 +135,9 @@ def test_names_nearest_session(pristine: Path, wrong: str, right: str) -> None:
 
 def test_says_nothing_about_right_session(pristine: Path) -> None:
     assert "did you mean" not in nox(pristine, "-l", "-s", "lint").output
+
+
+def test_names_project_folder_that_is_missing(pristine: Path) -> None:
+    done = nox(pristine, "-l", CUWHEEL_PROJECT="/nonexistent")
+
+    assert "cuwheel: CUWHEEL_PROJECT names /nonexistent" in done.output

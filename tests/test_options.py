@@ -104,3 +104,19 @@ def test_help_explains_every_option(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert caught.value.code == 0
     assert "--explain-key" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option", ["--source", "--work", "--python", "--arch", "--framework"])
+def test_refuses_empty_value(option: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(option, "")
+
+    assert f"{option} is given without a value" in caught.value.what
+
+
+@pytest.mark.parametrize("days", ["-5", "x", "²"])
+def test_lock_refuses_what_is_no_number_of_days(days: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        options.parse_lock(["all", f"--cooldown={days}"])
+
+    assert f"{days} is no number of days" in caught.value.what

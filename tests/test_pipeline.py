@@ -11,12 +11,13 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
-from cuwheel.files import sha256_of_file
+from cuwheel.files import remove_tree, sha256_of_file
 from cuwheel.paths import ROOT
 from cuwheel.pipeline import STAGES
 from tests.engine import PACKAGES, Engine, finish
@@ -59,6 +60,79 @@ def test_does_no_work_when_nothing_has_changed(built: Callable[[str], Engine]) -
 
     assert "up to date" in done.output
     assert {path: path.stat().st_mtime_ns for path in engine.dist.rglob("*")} == before
+
+
+@pytest.mark.parametrize("lost", ["wheel", "provenance", "index", "tampered"])
+def test_restores_what_is_gone_from_dist(lost: str, engine: Engine) -> None:
+    engine.build("tiny-capi", "--keep-work")
+    [wheel] = engine.wheels()
+    digest = sha256_of_file(wheel)
+    provenance = engine.dist / f"{wheel.name}.provenance.json"
+    if lost == "tampered":
+        wheel.write_bytes(b"evil")
+    else:
+        gone = {"wheel": wheel, "provenance": provenance, "index": engine.dist / "simple"}[lost]
+        remove_tree(gone)
+
+    done = engine.build("tiny-capi", "--keep-work")
+
+    assert done.status == 0, done.output
+    there = (sha256_of_file(wheel), provenance.is_file(), (engine.dist / "simple").is_dir())
+    assert there == (digest, True, True)
+
+
+def test_stages_can_be_run_one_by_one(engine: Engine) -> None:
+    done = [engine.build("tiny-capi", "--stage", stage) for stage in STAGES]
+
+    assert [outcome.status for outcome in done] == [0] * len(STAGES), done
+    assert len(engine.wheels()) == 1
+
+
+def test_stage_without_its_input_says_what_to_run(engine: Engine) -> None:
+    done = engine.build("tiny-capi", "--stage", "repair")
+
+    assert done.status == 110
+    assert "--keep-work" in done.output
+
+
+def test_single_stage_of_other_source_is_not_taken_up(engine: Engine, tmp_path: Path) -> None:
+    """An interrupted run of one source, then a stage by hand on another, then the first again."""
+    other = tmp_path / "tiny_capi"
+    shutil.copytree(PACKAGES / "tiny_capi", other)
+    module = next(other.rglob("__init__.py"))
+    module.write_text(module.read_text() + "\nOTHER = True\n")
+    child = engine.start("tiny-capi")
+    _read_until(child, "build ")
+    child.kill()
+    finish(child)
+    engine.build("tiny-capi", "--source", str(other), "--stage", "source")
+
+    done = engine.build("tiny-capi")
+
+    assert done.status == 0, done.output
+    with zipfile.ZipFile(engine.wheels()[0]) as archive:
+        assert b"OTHER" not in archive.read("tiny_capi/__init__.py")
+
+
+def test_package_cannot_shadow_the_frontend(engine: Engine, tmp_path: Path) -> None:
+    source = tmp_path / "tiny_capi"
+    shutil.copytree(PACKAGES / "tiny_capi", source)
+    (source / "build.py").write_text("raise SystemExit('the package was taken for the frontend')\n")
+
+    done = engine.build("tiny-capi", "--source", str(source))
+
+    assert done.status == 0, done.output
+
+
+def test_programs_of_callers_path_touch_no_wheel(engine: Engine, tmp_path: Path) -> None:
+    for name in ("strip", "patchelf", "g++", "python3"):
+        program = tmp_path / name
+        program.write_text("#!/bin/sh\necho 'a program of the caller was used'\nexit 1\n")
+        program.chmod(0o755)
+
+    done = engine.build("tiny-capi", PATH=f"{tmp_path}:{os.environ['PATH']}")
+
+    assert done.status == 0, done.output
 
 
 def test_explains_what_has_changed(built: Callable[[str], Engine]) -> None:
@@ -148,6 +222,41 @@ def test_names_the_nearest_recipe(engine: Engine) -> None:
     assert 'did you mean "tiny-skbuild"?' in done.output
 
 
+@pytest.mark.parametrize(
+    ("options", "status", "words"),
+    [
+        (("--python", "snake"), 2, "--python snake is neither a release nor a path"),
+        (("--jobs", "²"), 2, "--jobs ² is no number of compiles"),
+        (("--framework", "torch==2.*"), 2, "--framework torch==2.* is no pin"),
+        (("--framework", "torch==2.11.0"), 2, "it is compiled against no framework"),
+        (("--arch", "70"), 4, "cannot compile for sm_70"),
+        (("--arch", "sm_90"), 4, 'write sm_90 as "90"'),
+        (("--python", "3.99"), 5, "no Python 3.99 was found"),
+        (("--source", "/nonexistent"), 34, "/nonexistent is neither a folder nor a file"),
+        (("--work", "/dev/null/x"), 121, "can't be used"),
+    ],
+)
+def test_refuses_option(engine: Engine, options: tuple[str, ...], status: int, words: str) -> None:
+    done = engine.build("tiny-skbuild", *options)
+
+    assert done.status == status
+    assert words in done.output
+
+
+def test_builds_in_work_folder_behind_a_link(
+    built: Callable[[str], Engine], tmp_path: Path
+) -> None:
+    whole = built("tiny-skbuild")
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+
+    done = dataclasses.replace(
+        whole, work=tmp_path / "link" / ".." / "link" / "work", dist=tmp_path / "dist"
+    ).build("tiny-skbuild")
+
+    assert done.status == 0, done.output
+
+
 def test_keeps_work_and_shows_log_when_build_fails(engine: Engine, tmp_path: Path) -> None:
     source = tmp_path / "tiny_skbuild"
     shutil.copytree(PACKAGES / "tiny_skbuild", source)
@@ -182,8 +291,10 @@ def test_runs_cleanly_after_kill_in_stage(
     fresh = dataclasses.replace(engine, cache=_cache_with_downloads(tmp_path, shared_cache))
     child = fresh.start("tiny-skbuild")
     _read_until(child, stage)
+    family = psutil.Process(child.pid).children(recursive=True)
     child.kill()
     finish(child)
+    assert psutil.wait_procs(family, timeout=10)[1] == []
 
     done = fresh.build("tiny-skbuild")
 

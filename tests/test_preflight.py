@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.artefacts import Environment, SourceTree, Toolchain
-from cuwheel.errors import PreflightError
+from cuwheel.errors import PreflightError, SourceError, UnsupportedArchError
 from cuwheel.recipe import GIB, Framework
 from cuwheel.stages.preflight import preflight
 from tests.factories import make_space, make_target
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cuwheel.target import Target
     from cuwheel.workspace import Workspace
 
@@ -104,6 +103,28 @@ def test_refuses_folder_that_flags_cannot_carry(tmp_path: Path) -> None:
     said = _refusal(make_target(), make_space(tmp_path / "a folder"))
 
     assert "compiler flags can't carry" in said
+
+
+def test_refuses_folder_for_wheels_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "dist").write_text("a file stands in its place")
+
+    said = _refusal(make_target(), make_space(tmp_path))
+
+    assert f"{tmp_path}/dist is no folder" in said
+
+
+def test_refuses_source_that_is_not_there(space: Workspace) -> None:
+    given = Path("/nonexistent/source")
+
+    with pytest.raises(SourceError) as caught:
+        preflight(make_target(source_override=given), space)
+
+    assert caught.value.what == f"{given} is neither a folder nor a file"
+
+
+def test_gives_single_problem_its_own_error(space: Workspace) -> None:
+    with pytest.raises(UnsupportedArchError):
+        preflight(make_target(archs=("70",)), space)
 
 
 def _refusal(target: Target, space: Workspace) -> str:

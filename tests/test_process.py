@@ -259,3 +259,29 @@ def test_finds_program_on_path_given(tmp_path: Path) -> None:
 
 def test_finds_no_program_elsewhere(tmp_path: Path) -> None:
     assert process.which("sh", str(tmp_path)) is None
+
+
+def test_kill_of_starter_ends_a_logged_program_and_its_children(tmp_path: Path) -> None:
+    """`kill -9` can't be caught: a guard on a pipe does it, where there is no namespace."""
+    code = (
+        "import sys; from pathlib import Path; from cuwheel.process import run; "
+        "run(['sh', '-c', 'sleep 300 & sleep 300; true'], env={'PATH': '/usr/bin:/bin'}, "
+        f"log=Path({str(tmp_path / 'log')!r}))"
+    )
+    starter = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    family = _wait_for_sleepers(starter.pid)
+
+    starter.kill()
+    starter.wait()
+
+    assert psutil.wait_procs(family, timeout=10)[1] == []
+
+
+def _wait_for_sleepers(pid: int) -> list[psutil.Process]:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        family = psutil.Process(pid).children(recursive=True)
+        if sum("sleep" in child.name() for child in family) == 2:
+            return family
+        time.sleep(0.05)
+    pytest.fail("the program's children never ran")

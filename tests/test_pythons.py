@@ -122,12 +122,18 @@ def test_names_shim_that_only_prints_an_error(tmp_path: Path, places: dict[str, 
     )
 
 
-def test_names_every_place_it_looked_at(tmp_path: Path, places: dict[str, str]) -> None:
+def test_names_every_place_it_looked_at(
+    tmp_path: Path, places: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = tmp_path / "project" / "envs" / "python399" / "conda-lock.yml"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    monkeypatch.setenv("CUWHEEL_PROJECT", str(tmp_path / "project"))
     for name in ("bin/python3", "pyenv/versions/3.1.4/bin/python3.1", "uv/cpython-3.2/bin/x"):
         link_python(tmp_path / name)
 
     with pytest.raises(InterpreterNotFoundError) as caught:
-        find_python("3.99", places, (Path("conda-lock.yml"),))
+        find_python("3.99", places)
 
     assert [line.strip() for line in caught.value.why.splitlines()[1:]] == [
         f"the Python of nox: {own_python().path} is {_VERSION}",
@@ -135,7 +141,7 @@ def test_names_every_place_it_looked_at(tmp_path: Path, places: dict[str, str]) 
         f"PATH: {tmp_path}/bin/python is {_VERSION}",
         f"pyenv: {tmp_path}/pyenv/versions holds 3.1.4",
         f"uv: {tmp_path}/uv holds cpython-3.2",
-        "conda lock: conda-lock.yml (not installed)",
+        f"conda lock: {lock} (not installed)",
     ]
 
 

@@ -300,7 +300,7 @@ def test_refuses_damaged_library(tmp_path: Path, library: Path) -> None:
 def test_names_missing_program(
     tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("cuwheel.repairtools.SYSTEM_PATH", str(tmp_path))
 
     with pytest.raises(RepairError, match="the program strip is missing") as caught:
         _repair(tmp_path, {"pkg/libtiny.so": library})

@@ -50,6 +50,15 @@ def test_refuses_all_unknown_archs_together() -> None:
     assert caught.value.fix.startswith('remove "70", "999"')
 
 
+@pytest.mark.parametrize("written", ["sm_90", "compute_90", "9.0"])
+def test_says_how_an_arch_is_written(written: str) -> None:
+    with pytest.raises(UnsupportedArchError) as caught:
+        check_archs("x-130", _TOOLKIT, (written,))
+
+    assert caught.value.what == f"x-130: CUDA 13.0 cannot compile for {written}"
+    assert caught.value.fix == f'write {written} as "90"'
+
+
 @pytest.mark.parametrize("toolkit", TOOLKITS, ids=lambda toolkit: toolkit.tag)
 def test_toolkit_starts_with_its_release(toolkit: type) -> None:
     assert str(toolkit.nvcc).startswith(f"{toolkit.release}.")  # type: ignore[attr-defined]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -73,3 +74,12 @@ def test_tells_damaged_library(tmp_path: Path) -> None:
     assert [library.damage.partition(":")[0] for library in scan.libraries] == [
         "not a sound ELF file"
     ]
+
+
+def test_takes_path_that_is_no_text(tmp_path: Path) -> None:
+    odd = os.fsdecode(b"/private/\xff/work")
+    wheel = write_wheel(tmp_path / "wheel", {"pkg/data.bin": b"\0/private/\xff/work/a.cpp\0"})
+
+    leaks = scan_wheel(wheel, private_paths=(odd,), scratch=tmp_path).leaks
+
+    assert [leak.count for leak in leaks] == [1]

@@ -25,7 +25,6 @@ _RECORDS = [
         c_compiler=_PATH,
         host_compiler_version="g++",
         jobs=2,
-        warnings=("one", "two"),
     ),
     artefacts.BuiltWheel(
         path=_PATH,

@@ -65,13 +65,15 @@ def build(target: Target, space: Workspace) -> BuiltWheel:
         "--wheel",
         "--no-isolation",
     ]
+    started = time.time()
     old_umask = os.umask(0o022)
     try:
         with space.console.live("building") as line, naming_full_disk(space.work):
             finished = run(
                 [*command, "--outdir", out, inputs.tree],
                 env=environment,
-                cwd=inputs.tree,
+                # Not the tree: Python would take a build.py of the package for the frontend.
+                cwd=inputs.tmp,
                 log=log,
                 on_line=_Progress(line, inputs.machine.jobs).see,
                 error=BuildFailedError,
@@ -91,6 +93,7 @@ def build(target: Target, space: Workspace) -> BuiltWheel:
         environment=tuple(sorted(_public(environment, inputs).items())),
         private_paths=_private_paths(target, space, inputs),
         not_hermetic=_not_hermetic(target, inputs),
+        started=started,
     )
 
 

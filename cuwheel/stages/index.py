@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.artefacts import Audit, Published, RepairedWheel
 from cuwheel.errors import StageOrderError, WheelIndexError
-from cuwheel.files import naming_full_disk, sha256_of_file, write_atomically
+from cuwheel.files import lock, naming_full_disk, sha256_of_file, write_atomically
 from cuwheel.wheelindex import write_index
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def index(target: Target, space: Workspace) -> Published:
     wheel = space.dist / repaired.path.name
     provenance = wheel.with_name(f"{wheel.name}.provenance.json")
     statement = _statement(space, provenance, repaired.sha256)
-    with naming_full_disk(space.dist):
+    # One at a time: else the wheel of one build could get the statement of another.
+    with naming_full_disk(space.dist), lock(space.dist / ".publish.lock"):
         if repaired.path != wheel:
             _tell_of_rebuild(space, wheel, repaired)
             _copy_atomically(repaired.path, wheel)

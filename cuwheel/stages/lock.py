@@ -58,7 +58,7 @@ def check_locks(jobs: tuple[LockJob, ...]) -> None:
     Raises:
         LockError: with every fault of every lock.
     """
-    faults = {job.command: faults_of_lock(job.lock, job.wanted) for job in jobs}
+    faults = {job.command: _faults(job) for job in jobs}
     bad = {command: found for command, found in faults.items() if found}
     if bad:
         raise LockError(
@@ -68,3 +68,10 @@ def check_locks(jobs: tuple[LockJob, ...]) -> None:
             ),
             fix=" && ".join(bad),
         )
+
+
+def _faults(job: LockJob) -> list[str]:
+    try:
+        return faults_of_lock(job.lock, job.wanted)
+    except LockError as error:
+        return [error.what]

@@ -6,18 +6,17 @@ import ast
 import importlib.metadata
 import os
 import re
-import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tomli
 from packaging.requirements import InvalidRequirement, Requirement
 
 from cuwheel import machine
 from cuwheel.artefacts import Environment, Preflight, SourceTree, Toolchain
-from cuwheel.compilers import HostCompiler, find_host_compilers, newest_gcc_for
-from cuwheel.errors import CommandFailedError, CuwheelError, PreflightError
-from cuwheel.process import isolation, run
+from cuwheel.compilers import SYSTEM_PATH, HostCompiler, find_host_compilers, newest_gcc_for
+from cuwheel.errors import CommandFailedError, CuwheelError, PreflightError, SourceError
+from cuwheel.process import isolation, run, which
 from cuwheel.pythons import Interpreter, find_python
 from cuwheel.toolkits import check_archs
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from cuwheel.workspace import Workspace
 
 _GIB = 1 << 30
+_FIRST_FILL = 4 * _GIB  # bytes that a toolchain and what it is made from take in an empty cache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,7 @@ class _Problem:
     what: str
     why: str
     fix: str
+    error: CuwheelError | None = None  # that says the same, with an exit code of its own
 
 
 def preflight(target: Target, space: Workspace) -> Preflight:
@@ -46,6 +47,7 @@ def preflight(target: Target, space: Workspace) -> Preflight:
 
     Raises:
         PreflightError: with every problem found, each with its cause and fix.
+        CuwheelError: the one problem, where an error of its own says it.
     """
     checks: list[Callable[[Target, Workspace], list[_Problem]]] = [
         _check_python,
@@ -54,10 +56,14 @@ def preflight(target: Target, space: Workspace) -> Preflight:
         _check_system_packages,
         _check_room,
         _check_folder_names,
+        _check_dist,
+        _check_given_source,
         _check_framework,
         _check_build_requirements,
     ]
     problems = [problem for check in checks for problem in check(target, space)]
+    if len(problems) == 1 and problems[0].error:
+        raise problems[0].error
     if problems:
         raise PreflightError(
             f"{target.id}: {len(problems)} thing{'s'[: len(problems) > 1]} to put right first",
@@ -65,12 +71,13 @@ def preflight(target: Target, space: Workspace) -> Preflight:
             fix="\n".join(f"{n}. {p.fix}" for n, p in enumerate(problems, 1)),
         )
     compiler = _host_compiler(target, space)
+    if not isolation():
+        space.console.warn(_NO_ISOLATION)
     return Preflight(
         host_compiler=compiler.cxx,
         c_compiler=compiler.cc,
         host_compiler_version=compiler.banner,
         jobs=space.jobs or machine.jobs_for(target.recipe.memory_per_job),
-        warnings=() if isolation() else (_NO_ISOLATION,),
     )
 
 
@@ -139,8 +146,9 @@ def _check_host_compiler(target: Target, space: Workspace) -> list[_Problem]:
     fix = f"apt-get install g++-{newest}, or set CXX to a g++ of version {newest} or older"
     if not found:
         named = os.environ.get("CXX")
-        why = f"CXX={named} doesn't run" if named else "there is no g++ in /usr/bin"
-        fix = fix if named else f"apt-get install g++, or set CXX to a g++ up to version {newest}"
+        why = f"CXX={named} is no g++ that runs" if named else "there is no g++ in /usr/bin"
+        fix = "unset CXX" if named else "apt-get install g++"
+        fix += f", or set it to a g++ of version {newest} or older, without options"
         return [_Problem(what="no host compiler was found", why=why, fix=fix)]
     versions = ", ".join(f"{compiler.cxx} is {compiler.version}" for compiler in found)
     return [
@@ -168,9 +176,9 @@ def _newest_gcc(target: Target, space: Workspace) -> int:
 
 def _check_system_packages(target: Target, space: Workspace) -> list[_Problem]:
     programs = {"strip": "binutils", "ld": "binutils"}
-    missing = [package for name, package in programs.items() if not shutil.which(name)]
+    missing = [package for name, package in programs.items() if not which(name, SYSTEM_PATH)]
     wanted = target.recipe.system
-    query = shutil.which("dpkg-query")
+    query = which("dpkg-query", SYSTEM_PATH)
     if query:
         missing += [name for name in wanted if not _is_installed(query, name)]
     elif wanted:
@@ -196,16 +204,20 @@ def _is_installed(query: str, name: str) -> bool:
 
 
 def _check_room(target: Target, space: Workspace) -> list[_Problem]:
-    problems = []
-    free, wanted = machine.free_disk(space.work), target.recipe.disk
-    if free < wanted:
-        problems.append(
-            _Problem(
-                what=f"the disk of {space.work} is too small",
-                why=f"{free / _GIB:.1f} GiB are free, the build takes {wanted / _GIB:.1f}",
-                fix="free some space, or name a folder on another disk with -- --work DIR",
-            )
+    rooms = [(space.work, target.recipe.disk)]
+    if not (space.cache / "toolchains").is_dir():
+        rooms.append((space.cache, _FIRST_FILL))
+    problems = [
+        _Problem(
+            what=f"the disk of {folder} is too small",
+            why=f"{machine.free_disk(folder) / _GIB:.1f} GiB are free, it takes "
+            f"{wanted / _GIB:.1f}",
+            fix="free some space, or name a folder on another disk: -- --work DIR for the work, "
+            "CUWHEEL_CACHE for the cache",
         )
+        for folder, wanted in rooms
+        if machine.free_disk(folder) < wanted
+    ]
     memory, wanted = machine.free_memory(), target.recipe.memory_per_job * (space.jobs or 1)
     if memory < wanted:
         problems.append(
@@ -231,6 +243,32 @@ def _check_folder_names(_: Target, space: Workspace) -> list[_Problem]:
         )
         for path in odd
     ]
+
+
+def _check_dist(_: Target, space: Workspace) -> list[_Problem]:
+    """The finished wheel comes last: a folder that refuses it should be found first."""
+    nearest = next(path for path in (space.dist, *space.dist.parents) if path.exists())
+    if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
+        return []
+    return [
+        _Problem(
+            what=f"no wheel can be put into {space.dist}",
+            why=f"{nearest} {'may not be written' if nearest.is_dir() else 'is no folder'}",
+            fix="name another folder with -- --dist DIR",
+        )
+    ]
+
+
+def _check_given_source(target: Target, _: Workspace) -> list[_Problem]:
+    given = target.source_override
+    if given is None or given.is_dir() or given.is_file():
+        return []
+    error = SourceError(
+        f"{given} is neither a folder nor a file",
+        why="--source names it, as seen from the folder in which nox was started",
+        fix="name a folder with pyproject.toml or setup.py, or an archive of one",
+    )
+    return [_of_error(error)]
 
 
 def _check_framework(target: Target, space: Workspace) -> list[_Problem]:
@@ -279,7 +317,7 @@ def _check_build_requirements(target: Target, space: Workspace) -> list[_Problem
     wanted = [*_build_requires(space.load(tree, SourceTree).path), "build"]
     lacking = [text for text in wanted if not _is_met(text, installed)]
     if not lacking:
-        return _check_backend_imports(env)
+        return _check_backend_imports(env, space.load(tree, SourceTree).path)
     return [
         _Problem(
             what="build requirements are missing from the lock",
@@ -291,12 +329,18 @@ def _check_build_requirements(target: Target, space: Workspace) -> list[_Problem
 
 
 def _build_requires(tree: Path) -> list[str]:
+    # What PEP 517 says for a project without the table.
+    requires: list[str] = _build_system(tree).get("requires", ["setuptools"])
+    return requires
+
+
+def _build_system(tree: Path) -> dict[str, Any]:
     try:
         project = tomli.loads((tree / "pyproject.toml").read_text())
     except (OSError, tomli.TOMLDecodeError):
-        return ["setuptools"]  # what PEP 517 says for a project without the table
-    requires: list[str] = project.get("build-system", {}).get("requires", ["setuptools"])
-    return requires
+        return {}
+    table: dict[str, Any] = project.get("build-system", {})
+    return table
 
 
 def _is_met(text: str, installed: dict[str, str]) -> bool:
@@ -310,18 +354,23 @@ def _is_met(text: str, installed: dict[str, str]) -> bool:
     return version is not None and wanted.specifier.contains(version, prereleases=True)
 
 
-def _check_backend_imports(env: Environment) -> list[_Problem]:
-    answer = run([env.python, "-I", "-c", "import build"], env={}, check=False)
+def _check_backend_imports(env: Environment, tree: Path) -> list[_Problem]:
+    system = _build_system(tree)
+    backend = str(system.get("build-backend", "setuptools.build_meta")).partition(":")[0]
+    # A backend may lie in the source itself (PEP 517, `backend-path`).
+    code = f"import sys; sys.path[:0] = {system.get('backend-path', [])!r}; import build, {backend}"
+    answer = run([env.python, "-I", "-c", code], env={}, cwd=tree, check=False)
     if answer.status == 0:
         return []
     return [
         _Problem(
-            what="the build environment doesn't work",
+            what=f"the build backend {backend} can't be imported",
             why=(answer.output.strip().splitlines() or ["python ends at once"])[-1],
-            fix=f"remove {env.python.parent.parent} and run the same command again",
+            fix=f"remove {env.python.parent.parent} and run the same command again; if that "
+            "doesn't help, the lock misses something",
         )
     ]
 
 
 def _of_error(error: CuwheelError) -> _Problem:
-    return _Problem(what=error.what, why=error.why, fix=error.fix)
+    return _Problem(what=error.what, why=error.why, fix=error.fix, error=error)

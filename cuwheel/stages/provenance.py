@@ -44,7 +44,7 @@ def provenance(target: Target, space: Workspace) -> Provenance:
         materials=tuple(_materials(target, space)),
         not_hermetic=built.not_hermetic,
         tools=(("cuwheel", __version__), *wheel.tools),
-        started=(space.work / "key").stat().st_mtime,
+        started=built.started,
         finished=time.time(),
         log=built.log.name,
         log_sha256=sha256_of_file(built.log),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from cuwheel import __version__
-from cuwheel.artefacts import BuiltWheel, RepairedWheel, SourceTree
+from cuwheel.artefacts import BuiltWheel, RepairedWheel, SourceTree, Toolchain
 from cuwheel.elf import Elf, ElfFormatError, is_elf, read_elf
 from cuwheel.errors import RepairError
 from cuwheel.files import list_tree, naming_full_disk, remove_tree, sha256_of_file
@@ -285,23 +285,34 @@ def _add_sbom(target: Target, space: Workspace, content: Path, requires: Iterabl
             name=recipe.name, version=header(metadata, "version")[0], license=recipe.license
         ),
         source=Part(
-            name=recipe.name,
+            name=recipe.source.project if isinstance(recipe.source, Sdist) else recipe.name,
             version=recipe.version,
-            purl_type="pypi" if isinstance(recipe.source, Sdist) else "generic",
+            purl_type="pypi" if tree.pinned and isinstance(recipe.source, Sdist) else "generic",
             sha256=tree.sha256,
             license=recipe.license,
         ),
-        contained=(),
+        contained=_grafted(content),
         required=tuple(Part(name=name, description=text) for name, text in needed),
         tools=(
             Part(name="cuwheel", version=__version__, purl_type="generic"),
-            Part(name="nvcc", version=target.toolkit.nvcc, purl_type="generic"),
+            Part(
+                name="nvcc", version=space.load("toolchain", Toolchain).version, purl_type="generic"
+            ),
         ),
         epoch=tree.epoch,
     )
     folder = dist_info / "sboms"
     folder.mkdir(exist_ok=True)
     (folder / SBOM_NAME).write_bytes(wheel_sbom(contents))
+
+
+def _grafted(content: Path) -> tuple[Part, ...]:
+    """What auditwheel copied into the wheel: its folders end in `.libs`."""
+    names = [name for name in list_tree(content) if name.parts[0].endswith(".libs")]
+    return tuple(
+        Part(name=name.name, purl_type="generic", sha256=sha256_of_file(content / name))
+        for name in names
+    )
 
 
 def _requirements(target: Target, links: _Links) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.archives import unpack
 from cuwheel.artefacts import SourceTree
-from cuwheel.errors import CommandFailedError, SourceError
+from cuwheel.errors import SourceError
 from cuwheel.fetch import Wanted, fetch
 from cuwheel.files import (
     naming_full_disk,
@@ -21,9 +21,8 @@ from cuwheel.files import (
     sha256_of_tree,
 )
 from cuwheel.indexes import configured_indexes, find_sdist
-from cuwheel.process import run
 from cuwheel.recipe import Archive, Sdist
-from cuwheel.tree import copy_source, fit_for_zip, newest_time, settle
+from cuwheel.tree import copy_source, epoch_of, fit_for_zip, settle
 from cuwheel.web import shown
 
 if TYPE_CHECKING:
@@ -110,31 +109,16 @@ def _unpacked(
 
 def _given_folder(target: Target, folder: Path, space: Workspace) -> SourceTree:
     name = target.recipe.folder  # the folder's own name would be one more thing that differs
-    own = [path.absolute() for path in (space.cache, space.work, space.dist)]
     with new_folder(space.work / _FOLDER) as aside:
-        copy_source(folder, aside / name, without=own)
+        copy_source(folder, aside / name, without=space.folders)
     tree = space.work / _FOLDER / name
     return SourceTree(
         path=tree,
         origin=str(folder),
         sha256=sha256_of_tree(tree),
-        epoch=fit_for_zip(_commit_time(folder) or newest_time(tree)),
+        epoch=epoch_of(folder, without=space.folders),
         pinned=False,
     )
-
-
-def _commit_time(folder: Path) -> int:
-    """When the last commit that touched the folder was made; 0 without git, or with changes."""
-    # Asking must not write: `git status` would refresh the index.
-    env = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
-    env |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
-    git = ("git", "-C", folder)
-    try:
-        changes = run([*git, "status", "--porcelain", "--", "."], env=env).output
-        times = run([*git, "log", "-1", "--format=%ct", "--", "."], env=env).output
-    except CommandFailedError:
-        return 0
-    return int(times) if times.strip().isdigit() and not changes.strip() else 0
 
 
 def _check_package(tree: SourceTree) -> None:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.artefacts import Toolchain
-from cuwheel.cudahome import check_one_release, check_records, check_version, complete
-from cuwheel.errors import LockError, ToolchainError
+from cuwheel.cudahome import (
+    check_one_release,
+    check_records,
+    check_version,
+    complete,
+    find_system_home,
+)
+from cuwheel.errors import DamagedPackagesError, LockError, ToolchainError
 from cuwheel.files import (
     lock,
     naming_full_disk,
@@ -73,7 +80,9 @@ def _pypi_toolchain(toolkit: Toolkit, space: Workspace) -> Toolchain:
             else f"envs/cuda{toolkit.tag}/pypi.lock doesn't exist",
             fix=f"nox -s lock -- toolchain:{toolkit.tag}",
         )
-    key = hashlib.sha256(f"{_LAYOUT}\n{source.read_text()}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(
+        f"{_LAYOUT}\n{platform.machine()}\n{source.read_text()}".encode()
+    ).hexdigest()[:16]
     folder = space.cache / "toolchains" / f"cuda{toolkit.tag}-pypi-{key}"
 
     def tell() -> None:
@@ -86,9 +95,7 @@ def _pypi_toolchain(toolkit: Toolkit, space: Workspace) -> Toolchain:
             if folder.exists():
                 space.console.warn(f"{folder.name} was damaged and is made again")
                 remove_tree(folder)
-                # Its files are hard links into the installer's cache, which is damaged too.
-                forget([pin.requirement.name for pin in read_pins(source)], cache=space.cache)
-            fingerprint = _make(folder, source, toolkit, space)
+            fingerprint = _make_soundly(folder, source, toolkit, space)
     return Toolchain(
         home=folder / toolkit.site_folder,
         version=pinned_version(source, "nvidia-cuda-nvcc") or toolkit.nvcc,
@@ -110,6 +117,21 @@ def _verified_fingerprint(folder: Path) -> str | None:
 
 def _fingerprint(folder: Path) -> str:
     return sha256_of_tree(folder, skip=lambda name: str(name) == "toolchain.json")
+
+
+def _make_soundly(folder: Path, source: Path, toolkit: Toolkit, space: Workspace) -> str:
+    """Make it, and where the installer's cache turns out damaged, make it from new downloads.
+
+    A toolchain's files are hard links into that cache: what damaged one may have damaged both.
+    """
+    try:
+        return _make(folder, source, toolkit, space)
+    except DamagedPackagesError:
+        if space.offline:
+            raise
+        space.console.warn("the installer's cache is damaged too; its files are downloaded again")
+        forget([pin.requirement.name for pin in read_pins(source)], cache=space.cache)
+        return _make(folder, source, toolkit, space)
 
 
 def _make(folder: Path, source: Path, toolkit: Toolkit, space: Workspace) -> str:
@@ -137,10 +159,7 @@ def _make(folder: Path, source: Path, toolkit: Toolkit, space: Workspace) -> str
 
 
 def _system_toolchain(toolkit: Toolkit, environ: Mapping[str, str]) -> Toolchain:
-    named = environ.get("CUDA_HOME") or environ.get("CUDA_PATH")
-    homes = [Path(named)] if named else [Path(f"/usr/local/cuda-{toolkit.release}")]
-    homes += [] if named else [Path("/usr/local/cuda")]
-    home = next((path for path in homes if (path / "bin" / "nvcc").exists()), None)
+    home, homes = find_system_home(toolkit.release, environ)
     if home is None:
         raise ToolchainError(
             "no CUDA toolkit was found on this machine",
