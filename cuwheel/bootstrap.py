@@ -40,7 +40,9 @@ def main(arguments: list[str]) -> int:
     name, *command = arguments
     try:
         python = _environment(name, offline="--offline" in command) / "bin" / "python"
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+        # UTF-8 mode: paths and files mean the same under every locale.
+        own = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUTF8": "1"}
+        environment = {**os.environ, **own}
         os.execve(python, [str(python), *command], environment)  # noqa: S606 - that's the point
     except CuwheelError as error:
         return _report(error)

@@ -50,7 +50,7 @@ def read_input(source: Path, replace: str = "") -> str:
         LockError: it isn't there.
     """
     try:
-        written = source.read_text()
+        written = source.read_text(errors="replace")
     except FileNotFoundError:
         raise LockError(
             f"{source.name} is missing",
@@ -93,7 +93,7 @@ def faults_of_lock(lock: Path, wanted: str) -> list[str]:
     """
     if not lock.is_file():
         return ["it is missing"]
-    text = lock.read_text()
+    text = lock.read_text(errors="replace")
     fields = dict(_FIELD.findall(text))
     body = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
     faults = []
@@ -119,7 +119,7 @@ def read_pins(lock: Path) -> tuple[Pin, ...]:
         OSError: it can't be read.
         InvalidRequirement: a line is no requirement.
     """
-    joined = lock.read_text().replace("\\\n", " ")
+    joined = lock.read_text(errors="replace").replace("\\\n", " ")
     pins = []
     for line in joined.splitlines():
         text = line.split("--hash")[0].strip()

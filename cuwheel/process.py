@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _TAIL = 20  # lines of a failed command's output that the error shows
 _SAMPLE = 0.2  # seconds between two looks at the memory
 _SAMPLES_PER_TICK = 5  # so that a caller hears of a silent program every second
-_GRACE = 5.0  # seconds that a process group gets between SIGTERM and SIGKILL
+_GRACE = 2.0  # seconds that a process group gets between SIGTERM and SIGKILL
 
 
 @dataclass(frozen=True, kw_only=True)

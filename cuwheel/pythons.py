@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from cuwheel.process import run
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+_SAID = 100  # characters of a program's answer that a message shows
 _PATIENCE = 20.0  # seconds for an interpreter to say who it is
 _QUESTION = (
     "import json, platform, sys, sysconfig; print(json.dumps(dict("
@@ -140,7 +142,7 @@ def _ask(path: Path) -> Interpreter:
         told = json.loads(answer.output.strip().splitlines()[-1])
     except (CommandFailedError, ValueError, IndexError) as error:
         words = error.tail[:1] if isinstance(error, CommandFailedError) else ()
-        said = f": {words[0].strip()}" if words else ""
+        said = f": {textwrap.shorten(words[0], _SAID)}" if words else ""
         cause = error.why if isinstance(error, CommandFailedError) else "it gave no sensible answer"
         raise InterpreterNotFoundError(
             f"{path} is no Python that runs",

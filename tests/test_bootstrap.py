@@ -232,3 +232,9 @@ def test_lock_outlives_killed_run_until_its_steps_end(fresh: Checkout) -> None:
         with path.open("w") as guard, pytest.raises(BlockingIOError):
             fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.killpg(started.pid, signal.SIGKILL)
+
+
+def test_reads_utf8_under_every_locale(made: Checkout) -> None:
+    plain = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+    assert made.run("-c", "import sys; print(sys.flags.utf8_mode)", **plain) == (0, "1\n")

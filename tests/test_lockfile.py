@@ -66,6 +66,12 @@ def test_sees_line_that_is_no_requirement(lock: Path) -> None:
     ]
 
 
+def test_sees_lock_that_is_no_text(lock: Path) -> None:
+    lock.write_bytes(lock.read_bytes() + b"\xff\xfe\n")
+
+    assert "it was edited by hand" in faults_of_lock(lock, _WANTED)
+
+
 def test_sees_text_that_is_no_lock(tmp_path: Path) -> None:
     path = tmp_path / "tiny.lock"
     path.write_text("tiny-dep==1.0\n")

@@ -169,6 +169,16 @@ def test_refuses_path_without_python(tmp_path: Path, places: dict[str, str]) -> 
         find_python(str(tmp_path / "python"), places)
 
 
+def test_shows_little_of_a_long_answer(tmp_path: Path, places: dict[str, str]) -> None:
+    path = write_program(tmp_path / "python", "#!/bin/sh\necho refused 'what it got:' $3; exit 2\n")
+
+    with pytest.raises(InterpreterNotFoundError) as caught:
+        find_python(str(path), places)
+
+    assert caught.value.why.startswith("it ended with status 2: refused what it got:")
+    assert len(caught.value.why) < 150
+
+
 @pytest.mark.parametrize("answer", ["", "Hello", '{"no": "version"'])
 def test_refuses_program_that_is_no_python(
     tmp_path: Path, places: dict[str, str], answer: str

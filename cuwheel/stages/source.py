@@ -126,6 +126,6 @@ def _check_package(tree: SourceTree) -> None:
         return
     raise SourceError(
         f"{tree.origin} holds no Python package",
-        why=f"neither pyproject.toml nor setup.py is in {tree.path}",
+        why="neither pyproject.toml nor setup.py is at its top",
         fix="name the folder that holds one of them, or an archive of it",
     )
