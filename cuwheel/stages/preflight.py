@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import ast
-import importlib.metadata
 import os
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import tomli
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 
 from cuwheel import machine
 from cuwheel.artefacts import Environment, Preflight, SourceTree, Toolchain
 from cuwheel.compilers import SYSTEM_PATH, HostCompiler, find_host_compilers, newest_gcc_for
 from cuwheel.errors import CommandFailedError, CuwheelError, PreflightError, SourceError
 from cuwheel.process import isolation, run, which
+from cuwheel.pyproject import (
+    BuildSystem,
+    framework_cuda,
+    read_build_system,
+    unmet_requirements,
+)
 from cuwheel.pythons import Interpreter, find_python
 from cuwheel.toolkits import check_archs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from cuwheel.target import Target
     from cuwheel.workspace import Workspace
@@ -275,7 +277,7 @@ def _check_framework(target: Target, space: Workspace) -> list[_Problem]:
     if target.framework is None or not space.has("environment"):
         return []
     name, site = target.framework.name, space.load("environment", Environment).site_packages
-    cuda = _framework_cuda(site / name / "version.py")
+    cuda = framework_cuda(site / name / "version.py")
     if cuda == target.toolkit.release:
         return []
     return [
@@ -290,34 +292,15 @@ def _check_framework(target: Target, space: Workspace) -> list[_Problem]:
     ]
 
 
-def _framework_cuda(version_file: Path) -> str | None:
-    """`cuda` in PyTorch's `version.py`, without the seconds that importing torch takes."""
-    try:
-        tree = ast.parse(version_file.read_text())
-    except (OSError, SyntaxError):
-        return None
-    for node in tree.body:
-        target = node.target if isinstance(node, ast.AnnAssign) else None
-        names = node.targets if isinstance(node, ast.Assign) else [target]
-        if any(isinstance(name, ast.Name) and name.id == "cuda" for name in names):
-            value = getattr(node, "value", None)
-            return str(value.value) if isinstance(value, ast.Constant) else None
-    return None
-
-
 def _check_build_requirements(target: Target, space: Workspace) -> list[_Problem]:
-    tree = next((name for name in ("patch", "source") if space.has(name)), None)
-    if tree is None or not space.has("environment"):
+    stage = next((name for name in ("patch", "source") if space.has(name)), None)
+    if stage is None or not space.has("environment"):
         return []
     env = space.load("environment", Environment)
-    installed = {
-        re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower(): found.version
-        for found in importlib.metadata.distributions(path=[str(env.site_packages)])
-    }
-    wanted = [*_build_requires(space.load(tree, SourceTree).path), "build"]
-    lacking = [text for text in wanted if not _is_met(text, installed)]
+    system = read_build_system(space.load(stage, SourceTree).path)
+    lacking = unmet_requirements([*system.requires, "build"], env.site_packages)
     if not lacking:
-        return _check_backend_imports(env, space.load(tree, SourceTree).path)
+        return _check_backend_imports(env, system)
     return [
         _Problem(
             what="build requirements are missing from the lock",
@@ -328,43 +311,15 @@ def _check_build_requirements(target: Target, space: Workspace) -> list[_Problem
     ]
 
 
-def _build_requires(tree: Path) -> list[str]:
-    # What PEP 517 says for a project without the table.
-    requires: list[str] = _build_system(tree).get("requires", ["setuptools"])
-    return requires
-
-
-def _build_system(tree: Path) -> dict[str, Any]:
-    try:
-        project = tomli.loads((tree / "pyproject.toml").read_text())
-    except (OSError, tomli.TOMLDecodeError):
-        return {}
-    table: dict[str, Any] = project.get("build-system", {})
-    return table
-
-
-def _is_met(text: str, installed: dict[str, str]) -> bool:
-    try:
-        wanted = Requirement(text)
-    except InvalidRequirement:
-        return False
-    if wanted.marker and not wanted.marker.evaluate({"extra": ""}):
-        return True
-    version = installed.get(re.sub(r"[-_.]+", "-", wanted.name).lower())
-    return version is not None and wanted.specifier.contains(version, prereleases=True)
-
-
-def _check_backend_imports(env: Environment, tree: Path) -> list[_Problem]:
-    system = _build_system(tree)
-    backend = str(system.get("build-backend", "setuptools.build_meta")).partition(":")[0]
-    # A backend may lie in the source itself (PEP 517, `backend-path`).
-    code = f"import sys; sys.path[:0] = {system.get('backend-path', [])!r}; import build, {backend}"
-    answer = run([env.python, "-I", "-c", code], env={}, cwd=tree, check=False)
+def _check_backend_imports(env: Environment, system: BuildSystem) -> list[_Problem]:
+    paths = f"sys.path[:0] = {list(system.backend_path)!r}"
+    code = f"import sys; {paths}; import build, {system.module}"
+    answer = run([env.python, "-I", "-c", code], env={}, cwd=system.tree, check=False)
     if answer.status == 0:
         return []
     return [
         _Problem(
-            what=f"the build backend {backend} can't be imported",
+            what=f"the build backend {system.module} can't be imported",
             why=(answer.output.strip().splitlines() or ["python ends at once"])[-1],
             fix=f"remove {env.python.parent.parent} and run the same command again; if that "
             "doesn't help, the lock misses something",
