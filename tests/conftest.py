@@ -14,6 +14,7 @@ from cuwheel.stages.toolchain import toolchain
 from cuwheel.toolkits import toolkit_by_release
 from cuwheel.workspace import Workspace
 from tests.engine import Engine
+from tests.factories import make_space
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +33,16 @@ def cuda_home(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> P
         cache=shared_cache, work=folder / "work", dist=folder / "dist", console=Console()
     )
     return toolchain(toolkit_by_release("13.0"), "pypi", space).home
+
+
+@pytest.fixture
+def lean_space(tmp_path: Path, shared_cache: Path) -> Workspace:
+    """A workspace with a cache of the test's own, but the downloads of the shared one."""
+    made = make_space(tmp_path)
+    made.cache.mkdir()
+    (shared_cache / "uv").mkdir(parents=True, exist_ok=True)
+    (made.cache / "uv").symlink_to(shared_cache / "uv")
+    return made
 
 
 @pytest.fixture

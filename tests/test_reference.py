@@ -112,6 +112,11 @@ def test_links_of_page_lead_to_files(page: str) -> None:
     assert lost == []
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_page_holds_no_placeholder(page: str) -> None:
+    assert "TODO" not in (ROOT / page).read_text()
+
+
 def test_readme_names_sessions_that_exist() -> None:
     nox = [sys.executable, "-m", "nox", "-f", str(ROOT / "noxfile.py"), "--list"]
     listed = run(nox, env={**os.environ, "NO_COLOR": "1"}).output

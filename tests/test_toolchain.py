@@ -41,16 +41,6 @@ def small_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def space(tmp_path: Path, shared_cache: Path) -> Workspace:
-    """A cache of the test's own, with the downloads of the shared one."""
-    made = make_space(tmp_path)
-    made.cache.mkdir()
-    (shared_cache / "uv").mkdir(parents=True, exist_ok=True)
-    (made.cache / "uv").symlink_to(shared_cache / "uv")
-    return made
-
-
-@pytest.fixture
 def private_space(tmp_path: Path) -> Iterator[Workspace]:
     """A cache that shares nothing, for tests that damage it."""
     made = make_space(tmp_path)
@@ -59,8 +49,8 @@ def private_space(tmp_path: Path) -> Iterator[Workspace]:
 
 
 @pytest.mark.usefixtures("small_lock")
-def test_makes_home_that_compiles_and_links(space: Workspace, tmp_path: Path) -> None:
-    made = toolchain(TOOLKIT, "pypi", space)
+def test_makes_home_that_compiles_and_links(lean_space: Workspace, tmp_path: Path) -> None:
+    made = toolchain(TOOLKIT, "pypi", lean_space)
 
     library = _compile(made, tmp_path)
 
@@ -68,11 +58,11 @@ def test_makes_home_that_compiles_and_links(space: Workspace, tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("small_lock")
-def test_reuses_what_is_whole(space: Workspace) -> None:
-    first = toolchain(TOOLKIT, "pypi", space)
+def test_reuses_what_is_whole(lean_space: Workspace) -> None:
+    first = toolchain(TOOLKIT, "pypi", lean_space)
     nvcc = (first.home / "bin" / "nvcc").stat().st_ino
 
-    again = toolchain(TOOLKIT, "pypi", space)
+    again = toolchain(TOOLKIT, "pypi", lean_space)
 
     assert (again.home / "bin" / "nvcc").stat().st_ino == nvcc
 
@@ -88,13 +78,13 @@ def test_reuses_what_is_whole(space: Workspace) -> None:
     ],
     ids=["missing file", "changed file", "changed mode", "added file"],
 )
-def test_makes_damaged_one_again(damage: Callable[[Path], object], space: Workspace) -> None:
-    whole = toolchain(TOOLKIT, "pypi", space)
+def test_makes_damaged_one_again(damage: Callable[[Path], object], lean_space: Workspace) -> None:
+    whole = toolchain(TOOLKIT, "pypi", lean_space)
     damage(whole.home)
 
-    mended = toolchain(TOOLKIT, "pypi", space)
+    mended = toolchain(TOOLKIT, "pypi", lean_space)
 
-    assert "was damaged and is made again" in heard(space)
+    assert "was damaged and is made again" in heard(lean_space)
     assert mended == whole
 
 
@@ -110,67 +100,67 @@ def test_mends_damage_that_reached_the_installers_cache(private_space: Workspace
     assert mended == whole
 
 
-def test_refuses_parts_of_several_releases(small_lock: Path, space: Workspace) -> None:
+def test_refuses_parts_of_several_releases(small_lock: Path, lean_space: Workspace) -> None:
     """What pip makes of `cuda-toolkit[nvcc]` alone: an nvvm of whatever release is newest."""
     lines = small_lock.read_text().splitlines(keepends=True)
     kept = "".join(line for line in lines if "nvidia-nvvm" not in line)
-    small_lock.write_text(kept + _locked("nvidia-nvvm>13.1", space))
+    small_lock.write_text(kept + _locked("nvidia-nvvm>13.1", lean_space))
 
     with pytest.raises(ToolchainError) as caught:
-        toolchain(TOOLKIT, "pypi", space)
+        toolchain(TOOLKIT, "pypi", lean_space)
 
     assert "nvidia-cuda-nvcc 13.0.88" in caught.value.why
 
 
 def test_leaves_nothing_of_a_toolchain_that_could_not_be_made(
-    small_lock: Path, space: Workspace
+    small_lock: Path, lean_space: Workspace
 ) -> None:
     lines = small_lock.read_text().splitlines(keepends=True)
     small_lock.write_text("".join(line for line in lines if "nvidia-nvvm" not in line))
 
     with pytest.raises(InstallError):
-        toolchain(TOOLKIT, "pypi", space)
+        toolchain(TOOLKIT, "pypi", lean_space)
 
-    assert [path for path in (space.cache / "toolchains").iterdir() if path.is_dir()] == []
+    assert [path for path in (lean_space.cache / "toolchains").iterdir() if path.is_dir()] == []
 
 
-def test_conda_provider_says_what_is_missing(space: Workspace) -> None:
+def test_conda_provider_says_what_is_missing(lean_space: Workspace) -> None:
     with pytest.raises(LockError) as caught:
-        toolchain(TOOLKIT, "conda", space)
+        toolchain(TOOLKIT, "conda", lean_space)
 
     assert "conda-lock.yml" in caught.value.why
 
 
 @pytest.mark.usefixtures("small_lock")
-def test_system_provider_takes_named_toolkit_and_is_unpinned(space: Workspace) -> None:
-    home = toolchain(TOOLKIT, "pypi", space).home
+def test_system_provider_takes_named_toolkit_and_is_unpinned(lean_space: Workspace) -> None:
+    home = toolchain(TOOLKIT, "pypi", lean_space).home
 
-    found = toolchain(TOOLKIT, "system", space, {"CUDA_HOME": str(home)})
+    found = toolchain(TOOLKIT, "system", lean_space, {"CUDA_HOME": str(home)})
 
     assert (found.version, found.pinned) == ("13.0.88", False)
 
 
-def test_system_provider_refuses_other_release(space: Workspace, tmp_path: Path) -> None:
+def test_system_provider_refuses_other_release(lean_space: Workspace, tmp_path: Path) -> None:
     _fake_toolkit(tmp_path / "cuda", "12.4, V12.4.131")
 
     with pytest.raises(ToolchainError) as caught:
-        toolchain(TOOLKIT, "system", space, {"CUDA_HOME": str(tmp_path / "cuda")})
+        toolchain(TOOLKIT, "system", lean_space, {"CUDA_HOME": str(tmp_path / "cuda")})
 
     assert "12.4.131" in caught.value.why
 
 
-def test_system_provider_says_where_it_looked(space: Workspace, tmp_path: Path) -> None:
+def test_system_provider_says_where_it_looked(lean_space: Workspace, tmp_path: Path) -> None:
     with pytest.raises(ToolchainError) as caught:
-        toolchain(TOOLKIT, "system", space, {"CUDA_HOME": str(tmp_path / "none")})
+        toolchain(TOOLKIT, "system", lean_space, {"CUDA_HOME": str(tmp_path / "none")})
 
     assert str(tmp_path / "none") in caught.value.why
 
 
-def _locked(requirement: str, space: Workspace) -> str:
-    source = space.cache / "one.in"
+def _locked(requirement: str, lean_space: Workspace) -> str:
+    source = lean_space.cache / "one.in"
     source.write_text(requirement + "\n")
     return resolve(
-        source, python="3.10", uploaded_before="2026-11-14", cache=space.cache, offline=False
+        source, python="3.10", uploaded_before="2026-11-14", cache=lean_space.cache, offline=False
     )
 
 
