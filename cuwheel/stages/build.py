@@ -253,6 +253,7 @@ class _Progress:
         self._jobs = jobs
         self._started = time.monotonic()
         self._step = ""
+        self._whole = 0.0  # seconds that all steps take, guessed from those that are done
 
     def see(self, text: str, memory: int) -> None:
         """Take one line of output, and the bytes of memory in use."""
@@ -260,10 +261,12 @@ class _Progress:
         found = _STEP.search(text)
         if found:
             done, total = int(found[1]), int(found[2])
-            left = spent / done * (total - done) if done else 0.0
-            self._step = f"step {done}/{total}, about {_clock(left)} left, "
+            self._step = f"step {done}/{total}, "
+            self._whole = spent / done * total if done else 0.0
+        # One long step at the end can outlast the guess: better no time than a wrong one.
+        left = f"about {_clock(self._whole - spent)} left, " if self._whole > spent else ""
         self._line.show(
-            f"{self._step}{_clock(spent)} so far, {self._jobs} jobs, {memory // _MIB} MiB"
+            f"{self._step}{left}{_clock(spent)} so far, {self._jobs} jobs, {memory // _MIB} MiB"
         )
 
 
