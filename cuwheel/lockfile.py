@@ -39,16 +39,23 @@ class Pin:
         return next(iter(self.requirement.specifier)).version
 
 
-def read_input(source: Path, replace: str = "") -> str:
+def read_input(source: Path, replace: str = "", *, including: tuple[Path, ...] = ()) -> str:
     """An input with its `-r` includes put in and comments taken out.
 
     Args:
         source: the `.in` file.
         replace: a requirement (`torch==2.12.0`) that takes the place of the line for that package.
+        including: the files that include this one.
 
     Raises:
-        LockError: it isn't there.
+        LockError: it isn't there, or includes itself.
     """
+    if source in including:
+        raise LockError(
+            f"{source.name} includes itself",
+            why=" includes ".join(path.name for path in (*including, source)),
+            fix="remove one of these `-r` lines",
+        )
     try:
         written = source.read_text(errors="replace")
     except FileNotFoundError:
@@ -57,7 +64,10 @@ def read_input(source: Path, replace: str = "") -> str:
             why="it names what the build environment has to hold",
             fix=f"write {source}; CONTRIBUTING.md shows one",
         ) from None
-    text = _INCLUDE.sub(lambda found: read_input(source.parent / found[1]), written)
+    chain = (*including, source)
+    text = _INCLUDE.sub(
+        lambda found: read_input(source.parent / found[1], including=chain), written
+    )
     lines = [line.split("#")[0].strip() for line in text.splitlines()]
     kept = [line for line in lines if line]
     if replace:

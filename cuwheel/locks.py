@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel.catalogue import find_recipe
-from cuwheel.errors import UsageError, suggest
-from cuwheel.lockfile import read_input
+from cuwheel.errors import LockError, UsageError, suggest
+from cuwheel.lockfile import faults_of_lock, read_input
 from cuwheel.paths import ROOT
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from cuwheel.catalogue import Entry
     from cuwheel.recipe import Framework
+    from cuwheel.target import Target
 
 _OLDEST_PYTHON = "3.10"  # that the engine itself runs on
 
@@ -76,6 +77,26 @@ def lock_jobs(
                 fix="nox -s lock -- " + "|".join([*known, "all"]),
             )
     return tuple(_with_framework(job, entries, framework) for job in chosen)
+
+
+def check_target_lock(target: Target) -> None:
+    """See that the lock of a target's build environment is there and matches its input.
+
+    Raises:
+        LockError: with every fault, and the command that writes the lock again.
+    """
+    framework = target.framework
+    pinned = f"{framework.name}=={framework.version}" if framework else ""
+    replaced = pinned if framework != target.recipe.framework else ""
+    source = target.root / "envs" / "build" / f"{target.recipe.folder}.in"
+    faults = faults_of_lock(target.lock, read_input(source, replaced))
+    if faults:
+        command = f"nox -s lock -- build:{target.recipe.name}"
+        raise LockError(
+            f"{target.id}: the lock {target.lock.name} can't be used",
+            why="\n".join(faults),
+            fix=command + (f" --framework {pinned}" if replaced else ""),
+        )
 
 
 def _all_jobs(entries: tuple[Entry, ...]) -> list[LockJob]:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.errors import LockError
 from cuwheel.lockfile import faults_of_lock, pinned_version, read_input, read_pins, render
 
 if TYPE_CHECKING:
@@ -115,3 +116,13 @@ def test_replaces_framework_in_input(tmp_path: Path) -> None:
     source.write_text("torch==2.11.0\ntorchvision\n")
 
     assert read_input(source, "torch==2.12.0") == "torch==2.12.0\ntorchvision\n"
+
+
+def test_names_input_that_includes_itself(tmp_path: Path) -> None:
+    (tmp_path / "one.in").write_text("-r two.in\n")
+    (tmp_path / "two.in").write_text("-r one.in\n")
+
+    with pytest.raises(LockError) as caught:
+        read_input(tmp_path / "one.in")
+
+    assert caught.value.why == "one.in includes two.in includes one.in"

@@ -9,10 +9,10 @@ import os
 from typing import TYPE_CHECKING
 
 from cuwheel.artefacts import Environment
-from cuwheel.errors import InstallError, LockError
+from cuwheel.errors import InstallError
 from cuwheel.files import list_tree, lock, naming_full_disk, remove_tree, write_atomically
 from cuwheel.installer import install, make_environment
-from cuwheel.lockfile import faults_of_lock, read_input
+from cuwheel.locks import check_target_lock
 from cuwheel.process import run
 from cuwheel.pythons import Interpreter, find_python
 
@@ -35,7 +35,7 @@ def environment(target: Target, space: Workspace) -> Environment:
         LockError: the target has no lock, or it doesn't match its input.
         InstallError: the locked packages can't be had, or the framework doesn't import.
     """
-    _check_lock(target)
+    check_target_lock(target)
     base = find_python(space.python, os.environ)
     identity = f"{base.version}\n{base.abi}\n{base.path}\n{target.lock.read_text()}"
     key = hashlib.sha256(identity.encode()).hexdigest()
@@ -59,23 +59,6 @@ def environment(target: Target, space: Workspace) -> Environment:
         base_python=base.path,
         base_version=base.version,
     )
-
-
-def _check_lock(target: Target) -> None:
-    lock_file = target.lock
-    framework = target.framework
-    pinned = f"{framework.name}=={framework.version}" if framework else ""
-    source = target.root / "envs" / "build" / f"{target.recipe.folder}.in"
-    replaced = pinned if framework != target.recipe.framework else ""
-    command = f"nox -s lock -- build:{target.recipe.name}"
-    command += f" --framework {pinned}" if replaced else ""
-    faults = faults_of_lock(lock_file, read_input(source, replaced))
-    if faults:
-        raise LockError(
-            f"{target.id}: the lock {lock_file.name} can't be used",
-            why="; ".join(faults),
-            fix=command,
-        )
 
 
 def _make(folder: Path, base: Interpreter, target: Target, space: Workspace) -> None:

@@ -13,6 +13,7 @@ from cuwheel import machine
 from cuwheel.artefacts import Environment, Preflight, SourceTree, Toolchain
 from cuwheel.compilers import SYSTEM_PATH, HostCompiler, find_host_compilers, newest_gcc_for
 from cuwheel.errors import CommandFailedError, CuwheelError, PreflightError, SourceError
+from cuwheel.locks import check_target_lock
 from cuwheel.process import isolation, run, which
 from cuwheel.pyproject import (
     BuildSystem,
@@ -59,6 +60,7 @@ def preflight(target: Target, space: Workspace) -> Preflight:
         _check_room,
         _check_folder_names,
         _check_dist,
+        _check_lock,
         _check_given_source,
         _check_framework,
         _check_build_requirements,
@@ -259,6 +261,14 @@ def _check_dist(_: Target, space: Workspace) -> list[_Problem]:
             fix="name another folder with -- --dist DIR",
         )
     ]
+
+
+def _check_lock(target: Target, _: Workspace) -> list[_Problem]:
+    try:
+        check_target_lock(target)
+    except CuwheelError as error:
+        return [_of_error(error)]
+    return []
 
 
 def _check_given_source(target: Target, _: Workspace) -> list[_Problem]:
