@@ -29,16 +29,12 @@ HAND_WRITTEN = ("lock", "lock-check", "index", "docs", "tests", "tests-e2e", "li
 GRACE = 20.0  # seconds to end a build's processes and remove what is half made
 
 
-def run(session: nox.Session, environment: str, *command: str) -> None:
-    """Run Python in one of the hash-locked environments."""
+def run(session: nox.Session, environment: str, *command: str, **variables: str) -> None:
+    """Run Python in one of the hash-locked environments, with variables of its own."""
     session.run(
         *(sys.executable, "-P" if sys.version_info >= (3, 11) else "-s"),
         *("-m", "cuwheel.bootstrap", environment, *command),
-        env={
-            "PYTHONPATH": ROOT,
-            "CUWHEEL_INVOKED_FROM": session.invoked_from,
-            "CUWHEEL_PARENT": str(os.getpid()),
-        },
+        env={"PYTHONPATH": ROOT, **variables},
         external=True,
         log=False,
         interrupt_timeout=GRACE,
@@ -48,7 +44,12 @@ def run(session: nox.Session, environment: str, *command: str) -> None:
 
 def engine(session: nox.Session, *command: str) -> None:
     """Run one of the engine's commands with what stands behind `--`."""
-    run(session, "engine", "-m", "cuwheel", *command, *session.posargs)
+    run(
+        session,
+        *("engine", "-m", "cuwheel", *command, *session.posargs),
+        CUWHEEL_INVOKED_FROM=session.invoked_from,
+        CUWHEEL_PARENT=str(os.getpid()),
+    )
 
 
 def add_session(name: str, summary: str, command: tuple[str, ...]) -> None:

@@ -84,7 +84,7 @@ def _end(number: int, _: object) -> NoReturn:
 
 def _end_with_nox() -> None:
     """Ask the kernel for SIGTERM when nox dies, so that killing nox ends the build too."""
-    parent = os.environ.get("CUWHEEL_PARENT")
+    parent = os.environ.pop("CUWHEEL_PARENT", None)  # for this process, not for its children
     if parent is None:
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
