@@ -287,19 +287,19 @@ def test_interrupt_ends_every_process(engine: Engine) -> None:
 def test_runs_cleanly_after_kill_in_stage(
     stage: str, engine: Engine, built: Callable[[str], Engine], tmp_path: Path, shared_cache: Path
 ) -> None:
-    [expected] = built("tiny-skbuild").wheels()
+    [expected] = built("tiny-capi").wheels()
     # Later stages only read the cache, so only these two have to fill one of their own.
     fills_cache = stage in {"toolchain", "environment"}
     cache = _cache_with_downloads(tmp_path, shared_cache) if fills_cache else shared_cache
     fresh = dataclasses.replace(engine, cache=cache)
-    child = fresh.start("tiny-skbuild")
+    child = fresh.start("tiny-capi")
     _read_until(child, stage)
     family = psutil.Process(child.pid).children(recursive=True)
     child.kill()
     finish(child)
     assert psutil.wait_procs(family, timeout=10)[1] == []
 
-    done = fresh.build("tiny-skbuild")
+    done = fresh.build("tiny-capi")
 
     assert done.status == 0, done.output
     assert sha256_of_file(fresh.wheels()[0]) == sha256_of_file(expected)
@@ -311,7 +311,7 @@ def test_two_at_once_on_one_cache_both_succeed(
 ) -> None:
     fresh = dataclasses.replace(engine, cache=_cache_with_downloads(tmp_path, shared_cache))
 
-    children = [fresh.start("tiny-skbuild"), fresh.start("tiny-skbuild")]
+    children = [fresh.start("tiny-capi"), fresh.start("tiny-capi")]
     done = [finish(child) for child in children]
 
     assert [outcome.status for outcome in done] == [0, 0], done
@@ -323,7 +323,7 @@ def test_two_targets_at_once_share_one_toolchain(
 ) -> None:
     fresh = dataclasses.replace(engine, cache=_cache_with_downloads(tmp_path, shared_cache))
 
-    children = [fresh.start("tiny-skbuild"), fresh.start("tiny-capi")]
+    children = [fresh.start("tiny-capi"), fresh.start("tiny-skbuild")]
     done = [finish(child) for child in children]
 
     assert [outcome.status for outcome in done] == [0, 0], done
