@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from cuwheel.recipe import Framework
     from cuwheel.target import Target
 
+COOLDOWN = 7  # days that a release has to have been public before it is considered
+
 _OLDEST_PYTHON = "3.10"  # that the engine itself runs on
 
 

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, NoReturn
 
 from cuwheel.errors import UsageError, suggest
+from cuwheel.locks import COOLDOWN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,9 +148,9 @@ def lock_parser() -> Parser:
     add(
         "--cooldown",
         type=_days,
-        default=7,
+        default=COOLDOWN,
         metavar="DAYS",
-        help="ignore younger releases; default: 7",
+        help=f"ignore younger releases; default: {COOLDOWN}",
     )
     return parser
 

@@ -53,11 +53,6 @@ class Target:
         return ".".join(self.framework.version.split(".")[:2]) if self.framework else ""
 
     @property
-    def session(self) -> str:
-        """The nox session that builds it."""
-        return f"build-{self.recipe.name}-{self.toolkit.tag}"
-
-    @property
     def lock(self) -> Path:
         """The hash-pinned file that holds the build environment's packages.
 

@@ -42,10 +42,6 @@ def test_other_framework_has_own_lock() -> None:
     assert lock == Path("project/envs/build/tiny_cuda-torch2.12.1.lock")
 
 
-def test_session_builds_it() -> None:
-    assert make_target().session == "build-tiny-cuda-130"
-
-
 def test_embeds_ptx_of_last_arch() -> None:
     assert make_target(archs=("80", "90"), ptx="last").ptx_archs == ("90",)
 

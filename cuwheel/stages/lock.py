@@ -11,12 +11,11 @@ from cuwheel.errors import LockError
 from cuwheel.files import write_atomically
 from cuwheel.installer import resolve
 from cuwheel.lockfile import faults_of_lock, read_pins, render
+from cuwheel.locks import COOLDOWN
 
 if TYPE_CHECKING:
     from cuwheel.locks import LockJob
     from cuwheel.workspace import Workspace
-
-COOLDOWN = 7  # days that a release has to have been public before it is considered
 
 
 def lock(jobs: tuple[LockJob, ...], space: Workspace, *, cooldown: int = COOLDOWN) -> None:
