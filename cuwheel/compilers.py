@@ -58,7 +58,7 @@ def find_host_compilers(environ: Mapping[str, str], newest: int) -> tuple[HostCo
     else:
         wanted = ["g++", *(f"g++-{major}" for major in range(newest, 8, -1))]
         names = [found for name in wanted if (found := which(name, SYSTEM_PATH))]
-    asked = [_ask(Path(name)) for name in names]
+    asked = [read_compiler(Path(name)) for name in names]
     return tuple(compiler for compiler in asked if compiler)
 
 
@@ -72,7 +72,8 @@ def newest_gcc_for(cuda_home: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def _ask(cxx: Path) -> HostCompiler | None:
+def read_compiler(cxx: Path) -> HostCompiler | None:
+    """Let a GCC say which one it is; None where it isn't one that runs."""
     try:
         env = {"PATH": SYSTEM_PATH, "LC_ALL": "C"}
         version = run([cxx, "-dumpfullversion", "-dumpversion"], env=env).output.strip()

@@ -66,6 +66,11 @@ def complete(home: Path) -> None:
         plain = library.with_name(library.name.split(".so.")[0] + ".so")
         if not plain.exists():
             plain.symlink_to(library.name)
+    quieten_nvlink(home)
+
+
+def quieten_nvlink(home: Path) -> None:
+    """Put a script in the place of `nvlink` that keeps the toolkit's path out of what it links."""
     nvlink = home / "bin" / "nvlink"
     if nvlink.exists():
         nvlink.rename(home / "bin" / "nvlink-real")

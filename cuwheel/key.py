@@ -13,9 +13,11 @@ from cuwheel.compilers import find_host_compilers
 from cuwheel.cudahome import find_system_home
 from cuwheel.errors import CommandFailedError, InterpreterNotFoundError
 from cuwheel.files import sha256_of_file, sha256_of_tree
+from cuwheel.locks import TOOLCHAIN_LOCKS
 from cuwheel.paths import ROOT, find_lock, project_roots
 from cuwheel.process import isolation, run
 from cuwheel.pythons import find_python
+from cuwheel.recipe import GitCommit
 from cuwheel.tree import identify
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.target import Target
+    from cuwheel.toolkits import Toolkit
     from cuwheel.workspace import Workspace
 
 _ABSENT = "absent"
@@ -71,7 +74,8 @@ def _of_recipe(target: Target, space: Workspace) -> dict[str, str]:
 def _source(target: Target, space: Workspace) -> str:
     override = target.source_override
     if override is None:
-        return target.recipe.source.sha256
+        source = target.recipe.source
+        return source.commit if isinstance(source, GitCommit) else source.sha256
     if override.is_dir():
         return f"{override} {identify(override, without=space.folders)}"
     return f"{override} {_digest(override)}"
@@ -79,27 +83,31 @@ def _source(target: Target, space: Workspace) -> str:
 
 def _of_locks(target: Target) -> dict[str, str]:
     found = {"lock build": _digest(target.lock), "lock engine": _digest(ROOT / "envs/engine.lock")}
-    name = f"cuda{target.toolkit.tag}/pypi.lock"
-    lock = find_lock(name, project_roots()) if target.provider == "pypi" else None
+    name = TOOLCHAIN_LOCKS.get(target.provider, "")
+    lock = find_lock(f"cuda{target.toolkit.tag}/{name}", project_roots()) if name else None
     return {**found, "lock toolchain": _digest(lock) if lock else target.provider}
 
 
 def _of_machine(target: Target, space: Workspace) -> dict[str, str]:
-    compilers = find_host_compilers(os.environ, target.toolkit.max_gcc)
-    fitting = [found for found in compilers if found.major <= target.toolkit.max_gcc]
-    parts = {
-        "python": _python(space),
-        "host compiler": f"{fitting[0].cxx} {fitting[0].banner}" if fitting else _ABSENT,
-        "C library": " ".join(platform.libc_ver()),
-        "linker": _banner("ld"),
-        "strip": _banner("strip"),
-        "network shut off": str(bool(isolation())),
-    }
+    parts = {"python": _python(space), "network shut off": str(bool(isolation()))}
+    if target.provider != "conda":  # whose lock names compiler, binutils and C library
+        parts.update(_machine_compiler(target.toolkit))
     if target.provider == "system":
         home, _ = find_system_home(target.toolkit.release, os.environ)
         nvcc = _digest(home / "bin" / "nvcc") if home else _ABSENT
         parts["system toolkit"] = f"{home} {nvcc}"
     return parts
+
+
+def _machine_compiler(toolkit: Toolkit) -> dict[str, str]:
+    compilers = find_host_compilers(os.environ, toolkit.max_gcc)
+    fitting = [found for found in compilers if found.major <= toolkit.max_gcc]
+    return {
+        "host compiler": f"{fitting[0].cxx} {fitting[0].banner}" if fitting else _ABSENT,
+        "C library": " ".join(platform.libc_ver()),
+        "linker": _banner("ld"),
+        "strip": _banner("strip"),
+    }
 
 
 def _python(space: Workspace) -> str:

@@ -1,4 +1,4 @@
-"""Which locks there are: the engine's own, the toolchains', and one for each recipe."""
+"""Which locks there are: the engine's own, the toolchains', the Pythons', and the recipes'."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.catalogue import find_recipe
 from cuwheel.errors import LockError, UsageError, suggest
 from cuwheel.lockfile import faults_of_lock, read_input
-from cuwheel.paths import ROOT
+from cuwheel.paths import ROOT, project_roots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from cuwheel.catalogue import Entry
     from cuwheel.recipe import Framework
     from cuwheel.target import Target
+
+TOOLCHAIN_LOCKS = {"pypi": "pypi.lock", "conda": "conda-lock.yml"}  # by provider
 
 COOLDOWN = 7  # days that a release has to have been public before it is considered
 
@@ -28,7 +30,7 @@ class LockJob:
     """One lock file and what it is made from.
 
     Attributes:
-        name: `engine`, `dev`, `toolchain:130` or `build:<recipe>`.
+        name: `engine`, `dev`, `toolchain:130:pypi`, `build:<recipe>` or `smoke:<recipe>`.
         source: the `.in` file.
         lock: the file to write.
         python: the oldest Python that it has to serve, `3.10`.
@@ -52,33 +54,73 @@ class LockJob:
         return f"nox -s lock -- {self.name}" + f" --framework {self.replace}" * bool(self.replace)
 
 
+@dataclass(frozen=True, kw_only=True)
+class CondaJob:
+    """One conda lock and what it is made from.
+
+    Attributes:
+        name: `toolchain:122:conda` or `python:312`.
+        source: the `environment.yml`.
+        lock: the `conda-lock.yml` to write.
+    """
+
+    name: str
+    source: Path
+    lock: Path
+
+    @property
+    def command(self) -> str:
+        """What a person types to write this lock again."""
+        return f"nox -s lock -- {self.name}"
+
+
 def lock_jobs(
     names: Iterable[str], entries: tuple[Entry, ...], framework: Framework | None = None
-) -> tuple[LockJob, ...]:
+) -> tuple[LockJob | CondaJob, ...]:
     """The locks that these names stand for.
 
     Args:
-        names: as on the command line; `all` stands for every one.
+        names: as on the command line; `all` stands for every one, `toolchain:130` for those of
+            all its providers.
         entries: the catalogue.
         framework: for `build:` locks, instead of the recipe's own.
 
     Raises:
         UsageError: a name is unknown; the message names the nearest.
     """
-    known = {job.name: job for job in _all_jobs(entries)}
-    chosen: list[LockJob] = []
-    for name in names:
-        if name == "all":
-            chosen += known.values()
-        elif name in known:
-            chosen.append(known[name])
-        else:
-            raise UsageError(
-                f'no lock is called "{name}"',
-                why=suggest(name, [*known, "all"]),
-                fix="nox -s lock -- " + "|".join([*known, "all"]),
-            )
-    return tuple(_with_framework(job, entries, framework) for job in chosen)
+    known = _all_jobs(entries)
+    chosen = [job for name in names for job in _named(name, known)]
+    return tuple(_with_framework(job, entries, framework) for job in dict.fromkeys(chosen))
+
+
+def conda_jobs(names: Iterable[str], roots: tuple[Path, ...]) -> tuple[CondaJob, ...]:
+    """The conda locks that these names stand for.
+
+    Args:
+        names: as on the command line: `122`, `toolchain:122`, `python:312` or `all`.
+        roots: the project folders.
+
+    Raises:
+        UsageError: a name is unknown; the message names the nearest.
+    """
+    known: list[LockJob | CondaJob] = [*_conda_jobs(roots)]
+    full = [f"toolchain:{name}" if name.isdecimal() else name for name in names]
+    chosen = dict.fromkeys(job for name in full for job in _named(name, known))
+    return tuple(job for job in chosen if isinstance(job, CondaJob))
+
+
+def _named(name: str, known: list[LockJob | CondaJob]) -> list[LockJob | CondaJob]:
+    if name == "all":
+        return known
+    found = [job for job in known if job.name == name or job.name.startswith(f"{name}:")]
+    if not found:
+        names = [job.name for job in known]
+        raise UsageError(
+            f'no lock is called "{name}"',
+            why=suggest(name, [*names, "all"]),
+            fix=f"one of {', '.join(names)}, all",
+        )
+    return found
 
 
 def check_target_lock(target: Target) -> None:
@@ -101,9 +143,9 @@ def check_target_lock(target: Target) -> None:
         )
 
 
-def _all_jobs(entries: tuple[Entry, ...]) -> list[LockJob]:
+def _all_jobs(entries: tuple[Entry, ...]) -> list[LockJob | CondaJob]:
     envs = ROOT / "envs"
-    jobs = [
+    jobs: list[LockJob | CondaJob] = [
         LockJob(
             name=name,
             source=envs / f"{name}.in",
@@ -114,36 +156,58 @@ def _all_jobs(entries: tuple[Entry, ...]) -> list[LockJob]:
     ]
     jobs += [
         LockJob(
-            name=f"toolchain:{source.parent.name.removeprefix('cuda')}",
+            name=f"toolchain:{source.parent.name.removeprefix('cuda')}:pypi",
             source=source,
             lock=source.with_suffix(".lock"),
             python=_OLDEST_PYTHON,
         )
         for source in sorted(envs.glob("cuda*/pypi.in"))
     ]
-    return jobs + [_job_of_recipe(entry) for entry in entries if entry.recipe]
+    jobs += _conda_jobs(project_roots())
+    for entry in entries:
+        if entry.recipe:
+            build, smoke = (_job_of_recipe(entry, kind) for kind in ("build", "smoke"))
+            jobs += [build, smoke] if smoke.source.is_file() else [build]
+    return jobs
 
 
-def _job_of_recipe(entry: Entry) -> LockJob:
+def _conda_jobs(roots: tuple[Path, ...]) -> list[CondaJob]:
+    """Those of all project folders; the first of two with one name counts."""
+    found: dict[str, CondaJob] = {}
+    for root in roots:
+        for source in sorted((root / "envs").glob("*/environment.yml")):
+            name = _conda_name(source.parent.name)
+            job = CondaJob(name=name, source=source, lock=source.with_name("conda-lock.yml"))
+            found.setdefault(name, job)
+    return list(found.values())
+
+
+def _conda_name(folder: str) -> str:
+    if folder.startswith("python"):
+        return f"python:{folder.removeprefix('python')}"
+    return f"toolchain:{folder.removeprefix('cuda')}:conda"
+
+
+def _job_of_recipe(entry: Entry, kind: str) -> LockJob:
     recipe = find_recipe(entry.name, [entry]).recipe
     folder = recipe.folder if recipe else entry.name
     oldest = recipe.requires_python.removeprefix(">=") if recipe else _OLDEST_PYTHON
     return LockJob(
-        name=f"build:{entry.name}",
-        source=entry.root / "envs" / "build" / f"{folder}.in",
-        lock=entry.root / "envs" / "build" / f"{folder}.lock",
+        name=f"{kind}:{entry.name}",
+        source=entry.root / "envs" / kind / f"{folder}.in",
+        lock=entry.root / "envs" / kind / f"{folder}.lock",
         python=oldest.split(",")[0],
     )
 
 
 def _with_framework(
-    job: LockJob, entries: tuple[Entry, ...], framework: Framework | None
-) -> LockJob:
+    job: LockJob | CondaJob, entries: tuple[Entry, ...], framework: Framework | None
+) -> LockJob | CondaJob:
     if framework is None:
         return job
     kind, _, name = job.name.partition(":")
     recipe = find_recipe(name, entries).recipe if kind == "build" else None
-    if recipe is None or recipe.framework is None:
+    if isinstance(job, CondaJob) or recipe is None or recipe.framework is None:
         raise UsageError(
             f"--framework doesn't go with {job.name}",
             why="only locks of recipes that are compiled against a framework hold one",

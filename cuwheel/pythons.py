@@ -82,7 +82,7 @@ def find_python(asked: str, environ: Mapping[str, str]) -> Interpreter:
         looked.append(f"{place}: {path} is {found.version}")
     looked += [_holdings(place, folder) for place, folder in _stores(environ)]
     lock = find_lock(f"python{asked.replace('.', '')}/conda-lock.yml", project_roots())
-    looked.append(f"conda lock: {lock or 'none'}{' (not installed)' * bool(lock)}")
+    looked.append(f"conda lock: {lock or f'none for {asked}'}")
     raise InterpreterNotFoundError(
         f"no Python {asked} was found on this machine",
         why="\n".join(["looked at", *looked]),

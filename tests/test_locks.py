@@ -6,7 +6,8 @@ import pytest
 
 from cuwheel.catalogue import Entry
 from cuwheel.errors import UsageError
-from cuwheel.locks import LockJob, lock_jobs
+from cuwheel.locks import CondaJob, LockJob, conda_jobs, lock_jobs
+from cuwheel.paths import ROOT
 from cuwheel.recipe import Framework
 from tests.factories import make_recipe
 
@@ -31,15 +32,50 @@ def entries(tmp_path: Path) -> tuple[Entry, ...]:
     )
 
 
-def only(jobs: tuple[LockJob, ...]) -> LockJob:
+def only(jobs: tuple[LockJob | CondaJob, ...]) -> LockJob:
     [job] = jobs
+    assert isinstance(job, LockJob)
     return job
 
 
 def test_all_stands_for_every_lock(entries: tuple[Entry, ...]) -> None:
     names = {job.name for job in lock_jobs(["all"], entries)}
 
-    assert names == {"engine", "dev", "toolchain:130", "build:plain", "build:with-torch"}
+    toolchains = {f"toolchain:{tag}:conda" for tag in ("121", "122", "124", "128")}
+    thirteen = {"toolchain:130:pypi", "toolchain:130:conda"}
+    pythons = {f"python:{tag}" for tag in ("310", "311", "312", "313")}
+    recipes = {"build:plain", "build:with-torch"}
+    assert names == {"engine", "dev"} | toolchains | thirteen | pythons | recipes
+
+
+def test_name_without_provider_stands_for_all_of_them(entries: tuple[Entry, ...]) -> None:
+    names = [job.name for job in lock_jobs(["toolchain:130"], entries)]
+
+    assert names == ["toolchain:130:pypi", "toolchain:130:conda"]
+
+
+@pytest.mark.parametrize("name", ["122", "toolchain:122"])
+def test_bare_tag_is_a_toolchain(name: str) -> None:
+    [job] = conda_jobs([name], (ROOT,))
+
+    assert (job.name, job.command) == ("toolchain:122:conda", "nox -s lock -- toolchain:122:conda")
+
+
+def test_only_conda_locks_can_be_verified() -> None:
+    with pytest.raises(UsageError) as caught:
+        conda_jobs(["toolchain:130:pypi"], (ROOT,))
+
+    assert caught.value.why == 'did you mean "toolchain:130:conda"?'
+
+
+def test_lock_of_own_project_counts_first(tmp_path: Path) -> None:
+    folder = tmp_path / "envs" / "cuda122"
+    folder.mkdir(parents=True)
+    (folder / "environment.yml").touch()
+
+    [job] = conda_jobs(["122"], (tmp_path, ROOT))
+
+    assert job.source == folder / "environment.yml"
 
 
 def test_names_nearest_lock(entries: tuple[Entry, ...]) -> None:

@@ -17,6 +17,7 @@ from cuwheel.artefacts import (
     Toolchain,
 )
 from cuwheel.files import sha256_of_file, write_atomically
+from cuwheel.locks import TOOLCHAIN_LOCKS
 from cuwheel.paths import ROOT, find_lock, project_roots
 from cuwheel.provenance import BuildRecord, Material, statement
 
@@ -79,6 +80,10 @@ def _materials(target: Target, space: Workspace) -> list[Material]:
         *(Material(name=f"patch {name}", sha256=digest) for name, digest in tree.patches),
         *(_of_lock(path) for path in _locks(target)),
         *_packages(environment),
+        *(
+            Material(name=f"conda {name}", uri=url, version=version, sha256=sha256)
+            for name, version, url, sha256 in toolchain.packages
+        ),
         Material(
             name=f"CUDA toolchain ({toolchain.provider})",
             sha256=toolchain.fingerprint,
@@ -92,9 +97,10 @@ def _materials(target: Target, space: Workspace) -> list[Material]:
 
 
 def _locks(target: Target) -> list[Path]:
-    toolchain = find_lock(f"cuda{target.toolkit.tag}/pypi.lock", project_roots())
     used = [target.lock, ROOT / "envs" / "engine.lock"]
-    return [*used, toolchain] if toolchain and target.provider == "pypi" else used
+    name = TOOLCHAIN_LOCKS.get(target.provider)
+    toolchain = find_lock(f"cuda{target.toolkit.tag}/{name}", project_roots()) if name else None
+    return [*used, toolchain] if toolchain else used
 
 
 def _of_lock(path: Path) -> Material:

@@ -1,0 +1,84 @@
+"""A CUDA home in a conda prefix: what conda-forge's layout lacks to be one, and its own GCC.
+
+conda-forge keeps CUDA's headers and libraries in `targets/x86_64-linux` and its compilers under
+names with a triplet; builds look for `include`, `lib64` and plain names. Layout: the recipes of
+conda-forge's cuda-nvcc-impl, cuda-cudart, ctng-compilers and binutils feedstocks.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.compilers import newest_gcc_for, read_compiler
+from cuwheel.cudahome import quieten_nvlink
+from cuwheel.errors import ToolchainError
+
+if TYPE_CHECKING:
+    from cuwheel.compilers import HostCompiler
+
+_TARGET = Path("targets") / "x86_64-linux"
+_TRIPLET = "x86_64-conda-linux-gnu-"
+_PROGRAMS = Path("cuwheel") / "bin"
+
+
+def complete_prefix(prefix: Path) -> None:
+    """Add `lib64`, CUDA's headers in `include`, plain names of the compilers, a quiet `nvlink`.
+
+    Args:
+        prefix: where the packages were installed.
+    """
+    if not (prefix / "lib64").exists():
+        (prefix / "lib64").symlink_to(_TARGET / "lib")
+    include = prefix / "include"
+    include.mkdir(exist_ok=True)
+    for header in sorted((prefix / _TARGET / "include").glob("*")):
+        if not (include / header.name).exists():
+            (include / header.name).symlink_to(Path("..") / _TARGET / "include" / header.name)
+    programs = programs_of(prefix)
+    programs.mkdir(parents=True)
+    for program in sorted((prefix / "bin").glob(f"{_TRIPLET}*")):
+        plain = programs / program.name.removeprefix(_TRIPLET)
+        plain.symlink_to(Path("..") / ".." / "bin" / program.name)
+    quieten_nvlink(prefix)
+
+
+def programs_of(prefix: Path) -> Path:
+    """The folder with the compilers and binutils of a prefix under their plain names."""
+    return prefix / _PROGRAMS
+
+
+def compilers_of(prefix: Path) -> tuple[Path, Path]:
+    """Paths of the C and the C++ compiler of a prefix."""
+    folder = prefix / "bin"
+    return folder / f"{_TRIPLET}gcc", folder / f"{_TRIPLET}g++"
+
+
+def check_own_compiler(prefix: Path, owner: str) -> HostCompiler:
+    """See that the prefix has a GCC that runs, and one that its nvcc takes.
+
+    Args:
+        prefix: where the packages were installed.
+        owner: what the message calls it.
+
+    Raises:
+        ToolchainError: it has none, or nvcc refuses it.
+    """
+    cc, cxx = compilers_of(prefix)
+    found = read_compiler(cxx)
+    if found is None or read_compiler(cc) is None:
+        raise ToolchainError(
+            f"{owner} has no host compiler that runs",
+            why=f"{cc.name} and {cxx.name} are gcc_linux-64's and gxx_linux-64's",
+            fix="name both in its environment.yml, then write the lock again with `nox -s lock`",
+        )
+    newest = newest_gcc_for(prefix)
+    if newest is not None and found.major > newest:
+        raise ToolchainError(
+            f"{owner} holds GCC {found.version}, which its nvcc refuses",
+            why=f"nvcc's host_config.h takes GCC {newest} at most; `-allow-unsupported-compiler` "
+            "only moves the failure into the headers (`_Float32` is undefined)",
+            fix=f"pin gcc_linux-64 and gxx_linux-64 to {newest} or older in its environment.yml, "
+            "then write the lock again with `nox -s lock`",
+        )
+    return found

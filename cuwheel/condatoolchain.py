@@ -1,0 +1,140 @@
+"""Toolchains from conda locks: a CUDA release with a GCC and a C library of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from cuwheel.artefacts import Toolchain
+from cuwheel.condahome import check_own_compiler, compilers_of, complete_prefix, programs_of
+from cuwheel.condalock import NOT_FETCHED, PLATFORM, read_conda_lock
+from cuwheel.condastore import install_packages
+from cuwheel.cudahome import check_version
+from cuwheel.errors import LockError, ToolchainError
+from cuwheel.files import sha256_of_file
+from cuwheel.mirrors import Mirrors
+from cuwheel.paths import find_lock, project_roots
+from cuwheel.store import obtain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.toolkits import Toolkit
+    from cuwheel.workspace import Workspace
+
+_LAYOUT = 1  # raise it when what an older cuwheel installed must not be reused
+_MACHINE = "x86_64"  # of conda's linux-64
+
+
+def conda_toolchain(toolkit: Toolkit, space: Workspace) -> Toolchain:
+    """Give the toolchain of `envs/cuda<tag>/conda-lock.yml`; install it where it isn't there.
+
+    Raises:
+        LockError: there is no lock, or it was edited by hand.
+        DownloadError: a package can't be had.
+        HashMismatchError: what came for one isn't the file that the lock names.
+        InstallError: the packages can't be installed.
+        ToolchainError: they are no whole toolkit of this release, or not for this machine.
+    """
+    source = find_lock(f"cuda{toolkit.tag}/conda-lock.yml", project_roots())
+    if source is None:
+        raise LockError(
+            f"there is no conda lock for CUDA {toolkit.release}",
+            why=f"no project folder has envs/cuda{toolkit.tag}/conda-lock.yml",
+            fix=f"write environment.yml and virtual-packages.yml there (envs/cuda122 shows them), "
+            f"then `nox -s lock -- toolchain:{toolkit.tag}`",
+        )
+    owner = f"the lock {source.parent.name}/{source.name}"
+    _check_machine(owner)
+    folder = space.cache / "toolchains" / f"cuda{toolkit.tag}-conda-{key_of_lock(source)}"
+    make = partial(_make, owner=owner, source=source, toolkit=toolkit, space=space, final=folder)
+    stored = obtain(folder, make, console=space.console)
+    cc, cxx = compilers_of(folder)
+    return Toolchain(
+        home=folder,
+        version=stored.facts["nvcc"],
+        provider="conda",
+        fingerprint=stored.facts["content"],
+        pinned=True,
+        cc=cc,
+        cxx=cxx,
+        programs=programs_of(folder),
+        packages=tuple(tuple(package) for package in stored.facts["packages"]),
+    )
+
+
+def conda_python(release: str, space: Workspace) -> Path | None:
+    """Give the Python of `envs/python<tag>/conda-lock.yml`; install it where it isn't there.
+
+    Args:
+        release: `3.12`.
+        space: its cache holds the Python.
+
+    Returns:
+        Its executable; None where there is no lock for that release, or none for this machine.
+
+    Raises:
+        DownloadError: a package can't be had.
+        HashMismatchError: what came for one isn't the file that the lock names.
+        InstallError: the packages can't be installed.
+    """
+    tag = release.replace(".", "")
+    source = find_lock(f"python{tag}/conda-lock.yml", project_roots())
+    if source is None or platform.machine() != _MACHINE:
+        return None
+    folder = space.cache / "pythons" / f"python{tag}-conda-{key_of_lock(source)}"
+
+    def make(aside: Path) -> dict[str, Any]:
+        _install(source, aside, folder, space)
+        return {}
+
+    obtain(folder, make, console=space.console)
+    return folder / "bin" / f"python{release}"
+
+
+def key_of_lock(source: Path) -> str:
+    """What names the folder that is installed from a lock: 16 hexadecimal digits."""
+    return hashlib.sha256(f"{_LAYOUT} {sha256_of_file(source)}".encode()).hexdigest()[:16]
+
+
+def _check_machine(owner: str) -> None:
+    if platform.machine() != _MACHINE:
+        raise ToolchainError(
+            f"{owner} is not for this machine",
+            why=f"it holds programs for {PLATFORM}, this is {platform.machine()}",
+            fix="leave `--toolchain conda` out, or use `--toolchain system`",
+        )
+
+
+def _make(  # noqa: PLR0913 - what, from what, and where
+    aside: Path, *, owner: str, source: Path, toolkit: Toolkit, space: Workspace, final: Path
+) -> dict[str, Any]:
+    facts = _install(source, aside, final, space)
+    complete_prefix(aside)
+    version = check_version(aside, toolkit.release, owner)
+    check_own_compiler(aside, owner)
+    return {**facts, "nvcc": version}
+
+
+def _install(source: Path, aside: Path, final: Path, space: Workspace) -> dict[str, Any]:
+    """Fill a folder from a lock; gives back what the provenance states of it."""
+    lock = read_conda_lock(source)
+    if lock.files == NOT_FETCHED:
+        space.console.note(
+            f"{source.parent.name}/{source.name} was solved without its files: the hashes are "
+            "those of the channel's index"
+        )
+    install_packages(
+        lock.packages,
+        aside,
+        final,
+        Mirrors.of(os.environ),
+        cache=space.cache,
+        console=space.console,
+        offline=space.offline,
+    )
+    packages = [[one.name, one.version, one.url, one.sha256] for one in lock.packages]
+    return {"content": lock.content, "packages": packages}

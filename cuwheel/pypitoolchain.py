@@ -1,0 +1,102 @@
+"""Toolchains from NVIDIA's wheels: from CUDA 13.0 on they hold a whole compiler."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.artefacts import Toolchain
+from cuwheel.cudahome import check_one_release, check_records, check_version, complete
+from cuwheel.errors import DamagedPackagesError, LockError
+from cuwheel.files import empty
+from cuwheel.installer import forget, install_into
+from cuwheel.lockfile import pinned_version, read_pins
+from cuwheel.paths import find_lock, project_roots
+from cuwheel.store import obtain
+
+if TYPE_CHECKING:
+    from cuwheel.toolkits import Toolkit
+    from cuwheel.workspace import Workspace
+
+_LAYOUT = 2  # raise it when a toolchain made by an older cuwheel must not be reused
+
+
+def pypi_toolchain(toolkit: Toolkit, space: Workspace) -> Toolchain:
+    """Give the toolchain of `envs/cuda<tag>/pypi.lock`; make it where it isn't there.
+
+    Raises:
+        LockError: there is no lock.
+        InstallError: the locked packages can't be had.
+        ToolchainError: they are no whole toolkit of this release.
+    """
+    source = find_lock(f"cuda{toolkit.tag}/pypi.lock", project_roots())
+    if source is None:
+        raise _no_lock(toolkit)
+    identity = f"{_LAYOUT}\n{platform.machine()}\n{source.read_text()}"
+    key = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    folder = space.cache / "toolchains" / f"cuda{toolkit.tag}-pypi-{key}"
+    make = partial(_make, source=source, toolkit=toolkit, space=space, final=folder)
+    stored = obtain(folder, make, console=space.console)
+    return Toolchain(
+        home=folder / toolkit.site_folder,
+        version=pinned_version(source, "nvidia-cuda-nvcc") or toolkit.nvcc,
+        provider="pypi",
+        fingerprint=stored.tree,
+        pinned=True,
+    )
+
+
+def _no_lock(toolkit: Toolkit) -> LockError:
+    if toolkit.provider == "pypi":
+        return LockError(
+            f"there is no PyPI lock for CUDA {toolkit.release}",
+            why=f"envs/cuda{toolkit.tag}/pypi.lock doesn't exist",
+            fix=f"nox -s lock -- toolchain:{toolkit.tag}",
+        )
+    return LockError(
+        f"there is no CUDA {toolkit.release} toolchain from NVIDIA's wheels",
+        why="they hold a whole compiler only from CUDA 13.0 on",
+        fix="leave `--toolchain pypi` out: the default for this release is conda",
+    )
+
+
+def _make(
+    aside: Path, *, source: Path, toolkit: Toolkit, space: Workspace, final: Path
+) -> dict[str, str]:
+    """Fill the folder, and where the installer's cache turns out damaged, with new downloads.
+
+    A toolchain's files are hard links into that cache: what damaged one may have damaged both.
+    """
+    log = space.cache / "logs" / f"{final.name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    fill = partial(
+        install_into,
+        aside,
+        source,
+        python=Path(sys.executable),
+        cache=space.cache,
+        offline=space.offline,
+        log=log,
+        console=space.console,
+    )
+    home = aside / toolkit.site_folder
+    owner = f"the lock {source.parent.name}/{source.name}"
+    fill()
+    check_one_release(aside, toolkit.nvcc, owner)
+    try:
+        check_records(aside)
+    except DamagedPackagesError:
+        if space.offline:
+            raise
+        space.console.warn("the installer's cache is damaged too; its files are downloaded again")
+        forget([pin.requirement.name for pin in read_pins(source)], cache=space.cache)
+        empty(aside)
+        fill()
+        check_records(aside)
+    complete(home)
+    check_version(home, toolkit.release, owner)
+    return {}
