@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.compilers import SYSTEM_PATH
+from cuwheel.condahome import sysroot_of
 from cuwheel.recipe import CMake, TorchExtension
 
 if TYPE_CHECKING:
@@ -186,8 +187,14 @@ def _cmake_compilers(inputs: BuildInputs) -> dict[str, str]:
         "CMAKE_CXX_COMPILER": str(inputs.machine.host_compiler),
         "CMAKE_CUDA_HOST_COMPILER": str(inputs.machine.host_compiler),
     }
-    own = {"CMAKE_FIND_USE_CMAKE_SYSTEM_PATH": "OFF"} if inputs.toolchain.programs else {}
-    return {**compilers, **own}
+    if inputs.toolchain.programs is None:
+        return compilers
+    sysroot = sysroot_of(inputs.toolchain.home) / "usr"
+    return {
+        **compilers,
+        "CMAKE_FIND_USE_CMAKE_SYSTEM_PATH": "OFF",
+        "CMAKE_PREFIX_PATH": str(sysroot),
+    }
 
 
 def _placeholders(target: Target, inputs: BuildInputs) -> dict[str, str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cuwheel.compilers import HostCompiler
 
 _TARGET = Path("targets") / "x86_64-linux"
-_TRIPLET = "x86_64-conda-linux-gnu-"
+_TRIPLET = "x86_64-conda-linux-gnu"
 _PROGRAMS = Path("cuwheel") / "bin"
 
 
@@ -37,8 +37,8 @@ def complete_prefix(prefix: Path) -> None:
             (include / header.name).symlink_to(Path("..") / _TARGET / "include" / header.name)
     programs = programs_of(prefix)
     programs.mkdir(parents=True)
-    for program in sorted((prefix / "bin").glob(f"{_TRIPLET}*")):
-        plain = programs / program.name.removeprefix(_TRIPLET)
+    for program in sorted((prefix / "bin").glob(f"{_TRIPLET}-*")):
+        plain = programs / program.name.removeprefix(f"{_TRIPLET}-")
         plain.symlink_to(Path("..") / ".." / "bin" / program.name)
     quieten_nvlink(prefix)
 
@@ -51,7 +51,12 @@ def programs_of(prefix: Path) -> Path:
 def compilers_of(prefix: Path) -> tuple[Path, Path]:
     """Paths of the C and the C++ compiler of a prefix."""
     folder = prefix / "bin"
-    return folder / f"{_TRIPLET}gcc", folder / f"{_TRIPLET}g++"
+    return folder / f"{_TRIPLET}-gcc", folder / f"{_TRIPLET}-g++"
+
+
+def sysroot_of(prefix: Path) -> Path:
+    """The folder with the C library that a prefix's compilers link against."""
+    return prefix / _TRIPLET / "sysroot"
 
 
 def check_own_compiler(prefix: Path, owner: str) -> HostCompiler:

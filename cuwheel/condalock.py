@@ -273,6 +273,7 @@ def _build_of(file_name: str) -> str:
 
 def _as_model(lock: CondaLock) -> Any:
     from conda_lock.lockfile.v1 import models  # noqa: PLC0415 - see above
+    from conda_lock.models.channel import Channel  # noqa: PLC0415
 
     packages = [
         models.LockedDependency(
@@ -291,7 +292,7 @@ def _as_model(lock: CondaLock) -> Any:
     stated = {_INDEX: lock.index, _FILES: lock.files, _CONTENT: lock.content}
     metadata = models.LockMeta(
         content_hash={PLATFORM: lock.digest},
-        channels=[models.Channel.from_string(channel) for channel in lock.channels],
+        channels=[Channel.from_string(channel) for channel in lock.channels],
         platforms=[PLATFORM],
         sources=["environment.yml"],
         custom_metadata={**stated, **_sizes(lock.packages)},

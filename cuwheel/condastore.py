@@ -6,23 +6,34 @@ gets the files. It keeps them unpacked in `<cache>/conda/`, and a second install
 
 from __future__ import annotations
 
-import asyncio
 import json
+import os
+import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import rattler
-
+from cuwheel.condalink import Unpackable, write_request
 from cuwheel.condasolve import WAYS_OUT
-from cuwheel.errors import DamagedPackagesError, DownloadError, InstallError
+from cuwheel.errors import DownloadError, InstallError
 from cuwheel.fetch import Wanted, cached_path, fetch_all
-from cuwheel.files import check_room, disk_full, empty, remove_tree, says_disk_full, sha256_of_file
+from cuwheel.files import (
+    check_room,
+    disk_full,
+    empty,
+    lock,
+    remove_tree,
+    says_disk_full,
+    sha256_of_file,
+)
+from cuwheel.paths import ROOT
+from cuwheel.process import run
 from cuwheel.web import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from cuwheel.condalock import CondaPackage
     from cuwheel.console import Console
@@ -86,6 +97,7 @@ def install_packages(  # noqa: PLR0913 - what, from where, to where, and how
     cache: Path,
     console: Console,
     offline: bool,
+    title: str,
 ) -> None:
     """Install packages into a folder that gets another name afterwards.
 
@@ -99,37 +111,36 @@ def install_packages(  # noqa: PLR0913 - what, from where, to where, and how
         cache: cuwheel's cache; holds downloads, and the packages unpacked.
         console: shows progress.
         offline: read nothing over the network.
+        title: what the progress and errors call them.
 
     Raises:
         DownloadError: a package can't be had.
         HashMismatchError: what came for one isn't the file that the lock names.
-        InstallError: rattler can't install them.
-        DamagedPackagesError: files differ from what the packages say, twice.
+        InstallError: they can't be unpacked, or their files aren't what they say, twice.
         DiskFullError: there is no room.
     """
     files = fetch_packages(
-        packages,
-        mirrors,
-        cache=cache,
-        console=console,
-        offline=offline,
-        title=f"the packages of {final.name}",
+        packages, mirrors, cache=cache, console=console, offline=offline, title=title
     )
-    records = [_record(package, file) for package, file in zip(packages, files, strict=True)]
-    _link(records, aside, final, cache, console)
-    if wrong := _damaged(aside):
-        # What damaged the unpacked packages damaged all that is linked to them.
-        console.warn("unpacked packages in the cache are damaged and are unpacked again")
-        for package in packages:
-            _forget(package, cache)
-        empty(aside)
-        _link(records, aside, final, cache, console)
-        wrong = _damaged(aside)
-    if wrong:
-        raise DamagedPackagesError(
-            f"{len(wrong)} files of {final.name} are not what their packages say",
-            why=", ".join(wrong[:3]),
-            fix=f"remove {cache / 'conda'} and run the same command again",
+    unpackable = [_unpackable(package, file) for package, file in zip(packages, files, strict=True)]
+
+    def tell() -> None:
+        console.note("another cuwheel is unpacking conda packages; waiting for it")
+
+    with lock(cache / "conda.lock", on_wait=tell):
+        fault = _link(unpackable, aside, final, cache, console)
+        if fault:
+            # What damaged the packages that are kept unpacked damaged all that is linked to them.
+            console.warn(f"unpacked packages in the cache are damaged ({fault}); unpacking anew")
+            _forget(packages, cache)
+            empty(aside)
+            fault = _link(unpackable, aside, final, cache, console)
+    if fault:
+        raise InstallError(
+            f"{title} can't be installed",
+            why=fault,
+            fix=f"what was said is in {_log(final, cache)}; remove {cache / 'conda'} and "
+            f"{cache / 'downloads'} if you suspect the disk",
         )
 
 
@@ -139,6 +150,8 @@ def _wanted(package: CondaPackage) -> Wanted:
         sha256=package.sha256,
         md5=package.md5,
         max_size=package.size or _MAX_SIZE,
+        size=package.size or None,
+        pinned_by="the lock",
     )
 
 
@@ -149,56 +162,71 @@ def _check_room(packages: Iterable[CondaPackage], missing: Sequence[Wanted], cac
     check_room(cache, size * _UNPACKED)
 
 
-def _record(package: CondaPackage, file: Path) -> rattler.RepoDataRecord:
-    # The name, version and build alone don't tell rattler's cache which file it has unpacked, so
-    # it always gets a SHA-256, also where the lock knows only an MD5.
-    digest = package.sha256 or sha256_of_file(file)
-    record = rattler.PackageRecord(
+def _unpackable(package: CondaPackage, file: Path) -> Unpackable:
+    return Unpackable(
         name=package.name,
         version=package.version,
-        build=rattler.BuildString(package.build),
-        build_number=0,
+        build=package.build,
         subdir=package.subdir,
-        arch=None,
-        platform=None,
-        sha256=bytes.fromhex(digest),
-        md5=bytes.fromhex(package.md5),
+        file_name=package.file_name,
+        channel=package.channel,
+        sha256=package.sha256 or sha256_of_file(file),
+        url=file.as_uri(),
     )
-    return rattler.RepoDataRecord(record, package.file_name, file.as_uri(), package.channel)
+
+
+def _log(final: Path, cache: Path) -> Path:
+    return cache / "logs" / f"{final.name}.log"
 
 
 def _link(
-    records: list[rattler.RepoDataRecord], aside: Path, final: Path, cache: Path, console: Console
-) -> None:
-    with console.live("unpacking and linking") as line:
-        line.show(f"{len(records)} packages")
+    packages: list[Unpackable], aside: Path, final: Path, cache: Path, console: Console
+) -> str:
+    """Fill a folder; gives back in words what went wrong, nothing when all is as it should be.
+
+    Raises:
+        DiskFullError: there is no room.
+    """
+    _remove_leftovers(cache / "conda")
+    log = _log(final, cache)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with console.live("unpacking and linking") as line, tempfile.TemporaryDirectory() as folder:
+        line.show(f"{len(packages)} packages")
+        request = Path(folder) / "request.json"
+        write_request(request, packages, aside=aside, final=final, cache=cache / "conda")
         try:
-            asyncio.run(
-                rattler.install(
-                    records,
-                    aside,
-                    cache_dir=cache / "conda",
-                    installed_packages=[],
-                    execute_link_scripts=False,
-                    show_progress=False,
-                    alternative_target_prefix=final,
-                )
+            done = run(
+                [sys.executable, "-s", "-m", "cuwheel.condalink", request],
+                env={**_passed(), "PYTHONPATH": str(ROOT)},
+                log=log,
+                check=False,
             )
-        except Exception as problem:  # rattler raises classes of its own, and plain ones
-            said = str(problem)
-            if says_disk_full([said]):
-                raise disk_full(final.parent) from problem
-            raise InstallError(
-                f"the packages of {final.name} can't be installed",
-                why=f"rattler says: {' '.join(said.split())}",
-                fix=f"remove {cache / 'conda'} and run the same command again",
-            ) from problem
+        finally:
+            _remove_leftovers(cache / "conda")
+    if says_disk_full([done.output]):
+        raise disk_full(final.parent)
+    if done.status:
+        return f"rattler says: {done.output.strip() or f'status {done.status}'}"
+    wrong = _damaged(aside)
+    return f"{len(wrong)} files differ, {', '.join(wrong[:3])}" if wrong else ""
 
 
-def _forget(package: CondaPackage, cache: Path) -> None:
-    name = package.file_name.removesuffix(".conda").removesuffix(".tar.bz2")
-    for path in (cache / "conda").glob(f"{name}*"):
-        remove_tree(path)
+def _passed() -> dict[str, str]:
+    return {name: os.environ[name] for name in ("HOME", "PATH", "TMPDIR") if name in os.environ}
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what an unpacking that was cut off has left: rattler unpacks to `.<name>…`, aside."""
+    for path in folder.glob(".*"):
+        if path.is_dir():
+            remove_tree(path)
+
+
+def _forget(packages: Iterable[CondaPackage], cache: Path) -> None:
+    for package in packages:
+        name = package.file_name.removesuffix(".conda").removesuffix(".tar.bz2")
+        for path in (cache / "conda" / name, cache / "conda" / f"{name}.lock"):
+            remove_tree(path)
 
 
 def _damaged(prefix: Path) -> list[str]:

@@ -135,6 +135,7 @@ def _install(source: Path, aside: Path, final: Path, space: Workspace) -> dict[s
         cache=space.cache,
         console=space.console,
         offline=space.offline,
+        title=f"the packages of {source.parent.name}/{source.name}",
     )
     packages = [[one.name, one.version, one.url, one.sha256] for one in lock.packages]
     return {"content": lock.content, "packages": packages}

@@ -36,11 +36,12 @@ def _toolchain(target: Target, space: Workspace) -> Toolchain:
     return toolchain(target.toolkit, target.provider, space)
 
 
+# The source comes first: it is small, and the likeliest to be out of reach or not as pinned.
 STAGES: Mapping[str, Callable[[Target, Workspace], Any]] = {
-    "toolchain": _toolchain,
-    "environment": environment,
     "source": source,
     "patch": patch,
+    "toolchain": _toolchain,
+    "environment": environment,
     "preflight": preflight,
     "build": build,
     "repair": repair,

@@ -138,6 +138,7 @@ def test_cmake_looks_for_nothing_on_machine(own_compiler: BuildInputs) -> None:
     made = variables(make_target(build=CMake()), own_compiler)
 
     assert defined(made)["CMAKE_FIND_USE_CMAKE_SYSTEM_PATH"] == "OFF"
+    assert Path(defined(made)["CMAKE_PREFIX_PATH"]).is_relative_to(own_compiler.toolchain.home)
 
 
 def test_cmake_may_look_on_machine_whose_compiler_is_used(inputs: BuildInputs) -> None:

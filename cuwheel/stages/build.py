@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cuwheel import machine
 from cuwheel.artefacts import BuiltWheel, Environment, Preflight, SourceTree, Toolchain
 from cuwheel.buildenv import BuildInputs, private_paths, public_variables, variables
-from cuwheel.errors import BuildFailedError
+from cuwheel.errors import BuildFailedError, StageOrderError
 from cuwheel.files import disk_full, naming_full_disk, remove_tree, says_disk_full
 from cuwheel.process import isolation, run
 from cuwheel.recipe import CMake
@@ -85,8 +85,8 @@ def _commands(
     target: Target, inputs: BuildInputs, environment: Mapping[str, str], out: Path
 ) -> list[list[str | Path]]:
     """The package's own build; before it the steps of CMake, where they are no part of it."""
-    frontend = [inputs.python.python, "-m", "build", "--wheel", "--no-isolation"]
-    wheel = [*frontend, "--outdir", out, inputs.tree]
+    frontend = ["-m", "build", "--wheel", "--no-isolation"]
+    wheel: list[str | Path] = [inputs.python.python, *frontend, "--outdir", out, inputs.tree]
     declared = target.recipe.build
     if not isinstance(declared, CMake) or not declared.install:
         return [wheel]
@@ -111,6 +111,13 @@ def _was_disk_full(work: Path, log: Path) -> bool:
 def _prepare(target: Target, space: Workspace) -> BuildInputs:
     """Copy the patched source, so that a build that was cut off never shows in the next one."""
     patched = space.load("patch", SourceTree)
+    chosen = space.load("preflight", Preflight)
+    if chosen.host_compiler is None or chosen.c_compiler is None:
+        raise StageOrderError(
+            "preflight ran before there was a compiler",
+            why="this toolchain brings its own, and wasn't there yet",
+            fix="run the stages toolchain and preflight first, in this order",
+        )
     for name in ("tree", "built", "home", "tmp", "toolbox"):
         remove_tree(space.work / name)
     tree = space.work / "tree" / target.recipe.folder
@@ -121,7 +128,7 @@ def _prepare(target: Target, space: Workspace) -> BuildInputs:
         epoch=patched.epoch,
         toolchain=space.load("toolchain", Toolchain),
         python=space.load("environment", Environment),
-        machine=space.load("preflight", Preflight),
+        machine=chosen,
         home=space.folder("home"),
         tmp=space.folder("tmp"),
         toolbox=make_toolbox(space.folder("toolbox")),
