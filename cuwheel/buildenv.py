@@ -213,6 +213,7 @@ def _placeholders(target: Target, inputs: BuildInputs) -> dict[str, str]:
         "toolkit_tag": target.toolkit.tag,
         "cuda_home": str(inputs.toolchain.home),
         "resources": str(inputs.resources),
+        "site_packages": str(inputs.python.site_packages),
         "version": target.recipe.version,
     }
 

@@ -10,6 +10,8 @@ A recipe is one module in `recipes/` that holds `RECIPE = Recipe(...)` and nothi
 - `{jobs}`: how many compiles may run at once;
 - `{toolkit}` and `{toolkit_tag}`: `13.0` and `130`;
 - `{cuda_home}`: the toolchain's folder;
+- `{resources}`: the folder with the recipe's resources;
+- `{site_packages}`: where the build environment has its packages;
 - `{version}`: the recipe's version.
 """
 
@@ -27,11 +29,14 @@ PLACEHOLDERS = (
     "cuda_home",
     "gencode",
     "jobs",
+    "resources",
+    "site_packages",
     "toolkit",
     "toolkit_tag",
     "torch_archs",
     "version",
 )
+SMOKE_PLACEHOLDERS = ("toolkit", "toolkit_tag", "version")  # those in `Smoke.libraries`
 MIB = 1 << 20
 GIB = 1 << 30
 
@@ -69,6 +74,44 @@ class Archive:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GitCommit:
+    """One commit of a git repository, fetched with the machine's `git`; submodules stay out.
+
+    Attributes:
+        repository: http(s) or file.
+        commit: its full id, 40 hexadecimal digits; git checks what it fetches against it.
+        sha256: of the tar that `git archive` makes of the commit, 64 hexadecimal digits; empty:
+            the id is enough.
+    """
+
+    repository: str
+    commit: str
+    sha256: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource:
+    """Something beside the source that the package's build would otherwise download.
+
+    It is fetched and checked with the source; `{resources}/<to>` is where the build finds it.
+
+    Attributes:
+        name: what it is, for messages and the provenance.
+        source: where it comes from.
+        to: where it is put, relative to the folder of all resources.
+        why: the reason, one line.
+        unpack: True: `to` is a folder with what the archive holds, without its single top folder;
+            False: `to` is the file itself.
+    """
+
+    name: str
+    source: Archive | GitCommit
+    to: str
+    why: str
+    unpack: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
 class Patch:
     """One file of `patches/<recipe>/`.
 
@@ -98,7 +141,7 @@ class Link:
     """The shared libraries that the wheel uses and doesn't contain.
 
     Args:
-        components: names from `cuwheel.toolkits.COMPONENTS` (`cudart`, `cublas`, `torch`, …).
+        components: names from `cuwheel.components.COMPONENTS` (`cudart`, `cublas`, `torch`, …).
     """
 
     def __init__(self, *components: str) -> None:
@@ -125,11 +168,15 @@ class Smoke:
         imports: modules to import.
         call: an expression to evaluate after `import` of the first module, e.g. `pkg.add(1, 2)`.
         expect: `repr()` of the value that `call` has to give.
+        libraries: files of the wheel that are loaded after the imports, for packages that load
+            them only where a GPU is; paths below site-packages, in which `{toolkit}`,
+            `{toolkit_tag}` and `{version}` are filled in.
     """
 
     imports: tuple[str, ...]
     call: str = ""
     expect: str = ""
+    libraries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,20 +205,23 @@ class Setuptools:
 
 @dataclass(frozen=True, kw_only=True)
 class CMake:
-    """A scikit-build-core build.
+    """A CMake build, most often through scikit-build-core.
 
     The engine sets `CMAKE_CUDA_ARCHITECTURES`, the compilers, the generator (Ninja) and the jobs.
 
     Attributes:
+        install: True: the engine runs CMake's configure, build and install itself before the
+            package's Python build, which only packs what CMake installed into the source.
         define: CMake cache variables, with placeholders.
         env: more variables, with placeholders.
     """
 
     define: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    install: bool = False
 
 
-Source = Sdist | Archive
+Source = Sdist | Archive | GitCommit
 Build = TorchExtension | Setuptools | CMake
 
 
@@ -187,13 +237,19 @@ class Recipe:
         source: where the source comes from.
         toolkits: CUDA releases to build with, e.g. `("13.0",)`.
         archs: compute capabilities without dot, e.g. `("80", "90")`.
+        more_archs: by CUDA release, those that are added to `archs` there, e.g.
+            `{"12.8": ("100",)}`: older releases don't know newer GPUs, and the other way round.
         ptx: `last` embeds PTX of the last arch too, so that newer GPUs can run it; `none` doesn't.
         python: `each`: one wheel for each Python (uses the C API); `any`: one wheel serves all.
         requires_python: the Pythons that the recipe's lock is solved for, e.g. `>=3.10`.
         framework: what the wheel is compiled against, if anything.
         patches: applied in this order.
+        resources: what the build would otherwise download.
         build: the build system and what to tell it.
         link: external libraries.
+        libstdcxx: `shared`: the wheel uses the system's C++ runtime, as it must where C++ objects
+            cross to the framework (PyTorch); `static`: its libraries hold their own, which lets a
+            wheel made by a new GCC run on old systems.
         system: Debian packages that the build needs from the machine, beside the compiler.
         memory_per_job: bytes that one compile takes at its peak; `--jobs auto` divides by it.
         disk: bytes of work folder that a build takes.
@@ -213,11 +269,14 @@ class Recipe:
     link: Link
     smoke: Smoke
     maintainers: tuple[str, ...]
+    more_archs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     requires_python: str = ">=3.10"
     ptx: Literal["none", "last"] = "none"
     python: Literal["each", "any"] = "each"
     framework: Framework | None = None
+    libstdcxx: Literal["shared", "static"] = "shared"
     patches: tuple[Patch, ...] = ()
+    resources: tuple[Resource, ...] = ()
     system: tuple[str, ...] = ()
     memory_per_job: int = 2 * GIB
     disk: int = 2 * GIB
@@ -227,3 +286,8 @@ class Recipe:
     def folder(self) -> str:
         """Name of the recipe's module, lock and patch folder: `causal_conv1d`."""
         return self.name.replace("-", "_")
+
+    def archs_for(self, release: str) -> tuple[str, ...]:
+        """`archs` and `more_archs` of one CUDA release (`12.8`), the oldest GPU first."""
+        both = {*self.archs, *self.more_archs.get(release, ())}
+        return tuple(sorted(both, key=lambda arch: (len(arch.rstrip("af")), arch)))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel import recipe as declarations
-from cuwheel.artefacts import Environment, Preflight, Toolchain
 from cuwheel.catalogue import Entry, check_recipe, load_catalogue
 from cuwheel.lockfile import faults_of_lock, read_input
 from cuwheel.locks import lock_jobs
 from cuwheel.paths import ROOT
 from cuwheel.recipe import PLACEHOLDERS, Recipe
-from cuwheel.stages import build
-from tests.factories import make_target
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _PROJECTS = (ROOT, ROOT / "tests" / "project")
 _ENTRIES = [entry for root in _PROJECTS for entry in load_catalogue([root])]
@@ -114,28 +114,3 @@ def test_documents_every_placeholder() -> None:
     documented = re.findall(r"`\{(\w+)\}`", declarations.__doc__ or "")
 
     assert sorted(documented) == sorted(PLACEHOLDERS)
-
-
-def test_build_fills_every_placeholder(tmp_path: Path) -> None:
-    nowhere = Path("/nowhere")
-    inputs = build._Inputs(
-        tree=nowhere,
-        epoch=0,
-        toolchain=Toolchain(
-            home=nowhere, version="13.0.88", provider="pypi", fingerprint="", pinned=True
-        ),
-        python=Environment(
-            python=nowhere,
-            site_packages=nowhere,
-            fingerprint="",
-            base_python=nowhere,
-            base_version="",
-        ),
-        machine=Preflight(
-            host_compiler=nowhere, c_compiler=nowhere, host_compiler_version="", jobs=1
-        ),
-        home=tmp_path,
-        tmp=tmp_path,
-    )
-
-    assert sorted(build._placeholders(make_target(), inputs)) == sorted(PLACEHOLDERS)
