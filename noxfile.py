@@ -25,7 +25,10 @@ nox.options.sessions = ("tests", "lint")
 
 ENTRIES = load_catalogue(project_roots())
 CATALOGUE = sessions_of(ENTRIES)
-HAND_WRITTEN = ("lock", "lock-check", "index", "docs", "tests", "tests-e2e", "lint")
+HAND_WRITTEN = (
+    *("lock", "lock-check", "lock-verify", "mirror", "index", "docs"),
+    *("tests", "tests-e2e", "lint"),
+)
 GRACE = 20.0  # seconds to end a build's processes and remove what is half made
 
 
@@ -66,9 +69,15 @@ for made in CATALOGUE:
     add_session(made.name, made.summary, made.command)
 
 add_session(
-    "lock", "Resolve and pin: engine, dev, toolchain:130, build:<recipe> or all.", ("lock",)
+    "lock", "Resolve and pin: engine, toolchain:122, python:312, build:<recipe>, all.", ("lock",)
 )
 add_session("lock-check", "Fail when a lock doesn't match its input.", ("lock-check",))
+add_session(
+    "lock-verify", "Download what conda locks name, compare hashes and sizes.", ("lock-verify",)
+)
+add_session(
+    "mirror", "Write all that a target needs into a folder, for machines offline.", ("mirror",)
+)
 add_session("index", "Write dist/simple/, the package index of all wheels in dist/.", ("index",))
 add_session("docs", "Write TROUBLESHOOTING.md and docs/reference/ from the code.", ("docs",))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import errno
 import os
@@ -15,17 +16,29 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from cuwheel import options, pipeline
-from cuwheel.catalogue import check_recipe, find_recipe, load_catalogue
+from cuwheel.catalogue import check_recipe, find_recipe, load_catalogue, sessions_of
+from cuwheel.condatoolchain import conda_python
 from cuwheel.console import Console
-from cuwheel.errors import CuwheelError, InterpreterNotFoundError, UsageError, of_system_error
+from cuwheel.errors import (
+    CuwheelError,
+    DownloadError,
+    InstallError,
+    InterpreterNotFoundError,
+    UsageError,
+    of_system_error,
+    suggest,
+)
 from cuwheel.fatbin import sort_archs
 from cuwheel.files import disk_full
-from cuwheel.locks import lock_jobs
+from cuwheel.locks import conda_jobs, lock_jobs
+from cuwheel.mirrorfolder import README
+from cuwheel.mirrors import VARIABLE
 from cuwheel.paths import ROOT, default_cache, project_roots
 from cuwheel.pythons import find_python, own_python
 from cuwheel.recipe import Framework
 from cuwheel.reference import write_documents
-from cuwheel.stages.lock import check_locks, lock
+from cuwheel.stages.lock import check_locks, lock, verify_locks
+from cuwheel.stages.mirror import mirror
 from cuwheel.stages.toolchain import toolchain
 from cuwheel.summary import show
 from cuwheel.target import Target
@@ -34,7 +47,6 @@ from cuwheel.wheelindex import write_index
 from cuwheel.workspace import Workspace, as_json
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Sequence
 
     from cuwheel.catalogue import Entry
@@ -97,12 +109,39 @@ def _build(console: Console, arguments: Sequence[str]) -> None:
     given = options.parse_build(f"build-{name}-{tag}", tuple(pipeline.STAGES), rest)
     entry = find_recipe(name, load_catalogue(project_roots()))
     for asked in given.python or [str(own_python().path)]:
-        asked = str(_given_path(asked)) if os.sep in asked else asked  # noqa: PLW2901
+        asked = _provide_python(console, asked, given)  # noqa: PLW2901
         target = _target(entry, tag, asked, given)
         space = _workspace(console, target, asked, given)
         console.durations.clear()
         console.terminal.rule(f"[bold]{target.id}[/]", align="left")
         _build_one(target, space, given)
+
+
+def _provide_python(console: Console, asked: str, given: argparse.Namespace) -> str:
+    """What was asked for where the machine has it, else the path of one from a conda lock."""
+    if os.sep in asked:
+        return str(_given_path(asked))
+    try:
+        find_python(asked, os.environ)
+    except InterpreterNotFoundError as missing:
+        release = re.fullmatch(r"\d+\.\d+", asked)  # a lock stands for a release, not a version
+        if release is None or given.explain_key:
+            return asked
+        with console.stage("python"):
+            return _conda_python(missing, asked, _bare_workspace(console, offline=given.offline))
+    return asked
+
+
+def _conda_python(missing: InterpreterNotFoundError, release: str, space: Workspace) -> str:
+    try:
+        made = conda_python(release, space)
+    except (DownloadError, InstallError) as problem:
+        raise InterpreterNotFoundError(
+            missing.what,
+            why=f"{missing.why}\n{problem.what}: {problem.why}",
+            fix=f"{missing.fix}; or {problem.fix}",
+        ) from problem
+    return str(made) if made else release
 
 
 def _build_one(target: Target, space: Workspace, given: argparse.Namespace) -> None:
@@ -127,13 +166,14 @@ def _target(entry: Entry, tag: str, asked: str, given: argparse.Namespace) -> Ta
     check_recipe(recipe)
     wanted = _framework(given.framework)
     _check_framework(recipe, wanted)
+    toolkit = toolkit_by_release(tag)
     return Target(
         recipe=recipe,
-        toolkit=toolkit_by_release(tag),
+        toolkit=toolkit,
         python=_release_of(asked),
         framework=wanted or recipe.framework,
-        archs=_archs(given.arch) or recipe.archs,
-        provider=given.toolchain,
+        archs=_archs(given.arch) or recipe.archs_for(toolkit.release),
+        provider=given.toolchain or toolkit.provider,
         root=entry.root,
         source_override=_given_path(given.source) if given.source else None,
     )
@@ -208,6 +248,7 @@ def _workspace(
         jobs=_jobs(given.jobs),
         reuse=not given.no_cache,
         python=asked,
+        any_driver=given.any_driver,
     )
 
 
@@ -233,7 +274,13 @@ def _lock(console: Console, arguments: Sequence[str]) -> None:
     given = options.parse_lock(arguments)
     entries = load_catalogue(project_roots())
     jobs = lock_jobs(given.names, entries, _framework(given.framework))
-    lock(jobs, _bare_workspace(console), cooldown=given.cooldown)
+    lock(jobs, _bare_workspace(console), cooldown=given.cooldown, note=given.note)
+
+
+def _lock_verify(console: Console, arguments: Sequence[str]) -> None:
+    given = options.parse_lock_verify(arguments)
+    jobs = conda_jobs(given.names, project_roots())
+    verify_locks(jobs, _bare_workspace(console, offline=given.offline))
 
 
 def _lock_check(console: Console, arguments: Sequence[str]) -> None:
@@ -248,8 +295,42 @@ def _toolchain(console: Console, arguments: Sequence[str]) -> None:
     given = options.parse_toolchain(f"toolchain-{tag}", rest)
     space = _bare_workspace(console, offline=given.offline)
     with console.stage("toolchain"):
-        made = toolchain(toolkit_by_release(tag), given.toolchain, space)
+        toolkit = toolkit_by_release(tag)
+        made = toolchain(toolkit, given.toolchain or toolkit.provider, space)
     print(made.home)  # noqa: T201 - data, for scripts
+
+
+def _mirror(console: Console, arguments: Sequence[str]) -> None:
+    given = options.parse_mirror(arguments)
+    entries = load_catalogue(project_roots())
+    pythons = given.python or [own_python().release]
+    targets = [
+        _mirrored_target(entries, name, asked, given) for name in given.names for asked in pythons
+    ]
+    source = _given_path(given.source) if given.source else None
+    with console.stage("mirror"):
+        made = mirror(targets, _given_path(given.to), _bare_workspace(console), source=source)
+    console.note(f"{made.folder} holds {made.files} files, {made.size / (1 << 30):.2f} GiB,")
+    console.note(f"everything for {', '.join(made.targets)}; its {README} tells more. To build:")
+    console.note(f"  export {VARIABLE}={made.folder.as_uri()}")
+    for name in given.names:
+        console.note(f"  nox -s build-{name} -- --offline")
+
+
+def _mirrored_target(
+    entries: tuple[Entry, ...], name: str, asked: str, given: argparse.Namespace
+) -> Target:
+    recipe_name, _, tag = name.rpartition("-")
+    known = [session.name for session in sessions_of(entries)]
+    builds = [session.removeprefix("build-") for session in known if session.startswith("build-")]
+    if name not in builds:
+        raise UsageError(
+            f'nothing that can be built is called "{name}"',
+            why=suggest(name, builds),
+            fix="nox -l lists the sessions build-…",
+        )
+    plain = argparse.Namespace(**{**vars(given), "arch": [], "source": None})
+    return _target(find_recipe(recipe_name, entries), tag, asked, plain)
 
 
 def _index(console: Console, arguments: Sequence[str]) -> None:
@@ -288,6 +369,8 @@ _COMMANDS: dict[str, Callable[[Console, Sequence[str]], None]] = {
     "index": _index,
     "lock": _lock,
     "lock-check": _lock_check,
+    "lock-verify": _lock_verify,
+    "mirror": _mirror,
     "toolchain": _toolchain,
 }
 

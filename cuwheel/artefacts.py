@@ -8,14 +8,19 @@ from pathlib import Path  # noqa: TC003 - the records are rebuilt from these ann
 
 @dataclass(frozen=True, kw_only=True)
 class Toolchain:
-    """A CUDA home on disk.
+    """A CUDA home on disk, and the host compiler where the toolchain has one of its own.
 
     Attributes:
         home: holds `bin/nvcc`, `include`, `lib64`, `nvvm`.
         version: full version of its nvcc.
         provider: `pypi`, `conda` or `system`.
-        fingerprint: SHA-256 over the names and contents of its files; of nvcc alone for `system`.
+        fingerprint: SHA-256 over the names and contents of its files; over the hashes of its
+            packages for `conda`, whose files hold the folder's name; of nvcc alone for `system`.
         pinned: whether a lock decided every file of it.
+        cc: path of its C compiler; None: the machine's is used.
+        cxx: path of its C++ compiler; None: the machine's is used.
+        programs: folder with its compilers and binutils under their plain names (`gcc`, `ld`, …).
+        packages: name, version, address and SHA-256 of each package of a `conda` toolchain.
     """
 
     home: Path
@@ -23,6 +28,10 @@ class Toolchain:
     provider: str
     fingerprint: str
     pinned: bool
+    cc: Path | None = None
+    cxx: Path | None = None
+    programs: Path | None = None
+    packages: tuple[tuple[str, str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +64,7 @@ class SourceTree:
         epoch: `SOURCE_DATE_EPOCH`, seconds since 1970, the newest time stamp in the source.
         pinned: False for `--source`.
         patches: name and SHA-256 of each patch applied so far.
+        resources: name, origin and SHA-256 of each resource in the folder `resources`.
     """
 
     path: Path
@@ -63,6 +73,7 @@ class SourceTree:
     epoch: int
     pinned: bool
     patches: tuple[tuple[str, str], ...] = ()
+    resources: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,16 +81,19 @@ class Preflight:
     """What the checks before the first compile learned.
 
     Attributes:
-        host_compiler: path of the C++ compiler.
-        c_compiler: path of the C compiler of the same GCC.
+        host_compiler: path of the C++ compiler; None while the toolchain that brings one isn't
+            there.
+        c_compiler: path of the C compiler of the same GCC; likewise.
         host_compiler_version: its own words, first line of `--version`.
         jobs: how many compiles will run at once.
+        host_compiler_pinned: whether it comes from the toolchain's lock, not from the machine.
     """
 
-    host_compiler: Path
-    c_compiler: Path
+    host_compiler: Path | None
+    c_compiler: Path | None
     host_compiler_version: str
     jobs: int
+    host_compiler_pinned: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

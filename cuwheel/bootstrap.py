@@ -7,16 +7,21 @@ its lock and interpreter, so a changed lock makes a new one and an unchanged one
 
 from __future__ import annotations
 
+import base64
 import errno
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
+import urllib.request
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from cuwheel.errors import CuwheelError, InstallError, LockError, of_system_error
+from cuwheel.mirrors import MANIFEST, SIMPLE, Mirrors
 from cuwheel.paths import ROOT, default_cache
 
 if TYPE_CHECKING:
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 
 _TAIL = 15  # lines of pip's output that a failure shows
 _BROKEN = "connection broken by "  # in pip's warnings
+_ANSWER = 10.0  # seconds that a mirror's server gets
 _INTERRUPTED = 130  # what shells use for a program ended by Ctrl-C
 
 
@@ -82,13 +88,44 @@ def _make(folder: Path, lock: Path, *, offline: bool) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         venv = [sys.executable, "-m", "virtualenv", "--quiet", "--no-periodic-update"]
         pip = [str(folder / "bin" / "python"), "-I", "-m", "pip", "install", "--quiet"]
-        pip += ["--no-index"] if offline else []
+        pip += _source(offline=offline)
         exactly = ("--require-hashes", "--no-deps", "--only-binary", ":all:")
         for command in ([*venv, str(folder)], [*pip, *exactly, "-r", str(lock)]):
             status, lines = _run(command, guard)
             if status:
                 raise _failure(lines, status, folder, offline=offline)
         (folder / "complete").touch()
+
+
+def _source(*, offline: bool) -> list[str]:
+    """Where pip takes wheels from: a full mirror, else what pip itself is configured for."""
+    mirrors = Mirrors.of(os.environ, offline=True)  # this module asks the servers itself
+    if mirrors.wheels:
+        return ["--no-index", "--find-links", mirrors.wheels]
+    if offline:
+        return ["--no-index"]
+    served = next((url for url in mirrors.addresses if _is_full(url)), None)
+    if served is None:
+        return []
+    # pip refuses plain http from other machines; the hashes say whether what comes is right.
+    trusted = ["--trusted-host", urlsplit(served).netloc.rpartition("@")[2]]
+    plain = trusted if urlsplit(served).scheme == "http" else []
+    return ["--index-url", f"{served}/{SIMPLE}/", *plain]
+
+
+def _is_full(mirror: str) -> bool:
+    """Whether a server's mirror holds wheels: it has a manifest then."""
+    parts = urlsplit(f"{mirror}/{MANIFEST}")
+    secret, _, host = parts.netloc.rpartition("@")
+    request = urllib.request.Request(urlunsplit(parts._replace(netloc=host)))  # noqa: S310 - http(s)
+    if secret:
+        token = base64.b64encode(unquote(secret).encode()).decode()
+        request.add_header("Authorization", f"Basic {token}")
+    try:
+        with urllib.request.urlopen(request, timeout=_ANSWER) as answer:  # noqa: S310 - http(s)
+            return "files" in json.load(answer)
+    except (OSError, ValueError, TypeError):
+        return False  # what it is then, pip or the engine will tell
 
 
 def _wait_for(guard: TextIO) -> None:
@@ -124,7 +161,8 @@ def _failure(lines: list[str], status: int, folder: Path, *, offline: bool) -> C
     return InstallError(
         "cuwheel's own environment can't be made",
         why=why,
-        fix="run once without --offline: that fills the cache"
+        fix="run once without --offline: that fills the cache; or name a folder that "
+        "`nox -s mirror` wrote, for this Python too, with CUWHEEL_CONDA_MIRROR"
         if offline
         else "see that the package index can be reached (pip's own configuration applies here), "
         f"then run the same command again; its last lines were{last}",

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import re
 import string
 import sys
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from cuwheel.compilerchoice import choice_faults
+from cuwheel.components import component_by_name
 from cuwheel.errors import CuwheelError, RecipeError, UsageError, suggest
-from cuwheel.recipe import PLACEHOLDERS, Recipe
-from cuwheel.toolkits import TOOLKITS, check_archs, component_by_name, toolkit_by_release
+from cuwheel.recipe import PLACEHOLDERS, SMOKE_PLACEHOLDERS, GitCommit, Recipe
+from cuwheel.toolkits import TOOLKITS, check_archs, toolkit_by_release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
+
+    from cuwheel.recipe import Source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +116,12 @@ def check_recipe(recipe: Recipe) -> None:
     Raises:
         RecipeError: with every fault found.
     """
-    faults = [*_faults_of_names(recipe), *_faults_of_texts(recipe), *_faults_of_tables(recipe)]
+    faults = [
+        *_faults_of_names(recipe),
+        *_faults_of_sources(recipe),
+        *_faults_of_texts(recipe),
+        *_faults_of_tables(recipe),
+    ]
     if faults:
         raise RecipeError(
             f"{recipe.name}: the recipe has {len(faults)} fault{'s'[: len(faults) > 1]}",
@@ -179,7 +190,7 @@ def _load(root: Path, path: Path) -> Entry:
 
 def _refuse_texts(recipe: Recipe) -> None:
     """`("90")` is no tuple but a text, and would be taken letter by letter."""
-    for name in ("toolkits", "archs", "patches", "system", "maintainers"):
+    for name in ("toolkits", "archs", "patches", "resources", "system", "maintainers"):
         value = getattr(recipe, name)
         if isinstance(value, str):
             raise TypeError(f'{name} has to be a tuple: ("{value}",), with the comma')
@@ -219,36 +230,74 @@ def _faults_of_names(recipe: Recipe) -> list[str]:
     faults = []
     if recipe.name != recipe.name.lower() or "_" in recipe.name:
         faults.append(f'name "{recipe.name}" has to be lower case with "-" between words')
-    if not re.fullmatch(r"[0-9a-f]{64}", recipe.source.sha256):
-        faults.append("source.sha256 has to have 64 hexadecimal digits")
     empty = [name for name in ("toolkits", "archs", "maintainers") if not getattr(recipe, name)]
     return faults + [f"{name} is empty" for name in empty]
 
 
-def _faults_of_texts(recipe: Recipe) -> list[str]:
-    """Placeholders that the engine doesn't fill, in texts for the build."""
-    faults = []
-    for name, text in {**recipe.build.env, **getattr(recipe.build, "define", {})}.items():
-        try:
-            asked = {field for _, field, _, _ in string.Formatter().parse(text)} - {None}
-        except ValueError as error:
-            faults.append(f"{name}={text}: {error} (a brace itself is written twice)")
-            continue
-        unknown = sorted(map(str, asked - set(PLACEHOLDERS)))
-        faults += [f"{name}={text}: {{{one}}}: {suggest(one, PLACEHOLDERS)}" for one in unknown]
+def _faults_of_sources(recipe: Recipe) -> list[str]:
+    faults = _faults_of_pin("source", recipe.source)
+    for resource in recipe.resources:
+        faults += _faults_of_pin(f"resource {resource.name}: source", resource.source)
+        path = PurePosixPath(resource.to)
+        if path.is_absolute() or ".." in path.parts or not path.parts:
+            faults.append(f'resource {resource.name}: to="{resource.to}" leads out of the folder')
+    places = [PurePosixPath(resource.to) for resource in recipe.resources]
+    for place, other in itertools.combinations(places, 2):
+        if place.is_relative_to(other) or other.is_relative_to(place):
+            faults.append(f'two resources want one place: to="{place}" and to="{other}"')
     return faults
 
 
+def _faults_of_pin(owner: str, source: Source) -> list[str]:
+    faults = []
+    is_commit = isinstance(source, GitCommit)
+    if isinstance(source, GitCommit) and not re.fullmatch(r"[0-9a-f]{40}", source.commit):
+        faults.append(f"{owner}.commit has to have 40 hexadecimal digits")
+    if not re.fullmatch(r"[0-9a-f]{64}", source.sha256) and (source.sha256 or not is_commit):
+        faults.append(f"{owner}.sha256 has to have 64 hexadecimal digits")
+    return faults
+
+
+def _faults_of_texts(recipe: Recipe) -> list[str]:
+    """Placeholders that the engine doesn't fill, and settings that aren't the recipe's."""
+    texts = {**recipe.build.env, **getattr(recipe.build, "define", {})}
+    faults = [
+        fault
+        for name, text in texts.items()
+        for fault in _faults_of_text(f"{name}={text}", text, PLACEHOLDERS)
+    ]
+    for name, text in texts.items():
+        faults += choice_faults(name, text)
+    for text in recipe.smoke.libraries:
+        faults += _faults_of_text(f"smoke.libraries: {text}", text, SMOKE_PLACEHOLDERS)
+    return faults
+
+
+def _faults_of_text(shown: str, text: str, known: tuple[str, ...]) -> list[str]:
+    try:
+        asked = {field for _, field, _, _ in string.Formatter().parse(text)} - {None}
+    except ValueError as error:
+        return [f"{shown}: {error} (a brace itself is written twice)"]
+    unknown = sorted(map(str, asked - set(known)))
+    return [f"{shown}: {{{one}}}: {suggest(one, known)}" for one in unknown]
+
+
 def _faults_of_tables(recipe: Recipe) -> list[str]:
+    majors: set[int | None] = {one.major for one in TOOLKITS if one.release in recipe.toolkits}
     checks: list[Callable[[], object]] = [
-        functools.partial(component_by_name, name) for name in recipe.link.components
+        functools.partial(component_by_name, name, major)
+        for name in recipe.link.components
+        for major in majors or {None}
     ]
     checks += [functools.partial(_check_release, recipe, release) for release in recipe.toolkits]
-    return [fault for check in checks if (fault := _fault_of(check))]
+    strays = sorted(set(recipe.more_archs) - set(recipe.toolkits))
+    faults = [f'more_archs names "{release}", which toolkits doesn\'t' for release in strays]
+    faults += [fault for check in checks if (fault := _fault_of(check))]
+    return list(dict.fromkeys(faults))  # a name may be wrong for two majors in the same words
 
 
 def _check_release(recipe: Recipe, release: str) -> None:
-    check_archs(recipe.name, toolkit_by_release(release), recipe.archs)
+    check_archs(recipe.name, toolkit_by_release(release), recipe.archs_for(release))
 
 
 def _fault_of(check: Callable[[], object]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -102,4 +103,8 @@ def _record(package: Unpackable) -> rattler.RepoDataRecord:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    status = main(Path(sys.argv[1]))
+    sys.stdout.flush()
+    # Without Python's own end: a thread of rattler's that still lets go of the interpreter would
+    # crash in it ("PyGILState_Release: thread state must be current"), one time in twenty.
+    os._exit(status)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import rich.console
+import rich.filesize
 import rich.markup
 import rich.progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
 _NAME_WIDTH = 12  # characters, the longest stage name and a space
 _PLAIN_INTERVAL = 15.0  # seconds between two lines of progress where there is no terminal
@@ -44,6 +47,106 @@ class Live:
         """Take the line away."""
         if self._status:
             self._status.stop()
+
+
+class Listener(Protocol):
+    """Whom a download tells how it goes: the console itself, or the bar of many downloads."""
+
+    def download(
+        self, name: str, total: int | None, done: int
+    ) -> AbstractContextManager[Callable[[int], None]]:
+        """Show one download; what the block gets takes the bytes that are there by now."""
+
+    def note(self, text: str) -> None:
+        """Say something."""
+
+    def warn(self, text: str) -> None:
+        """Say something that the reader should look at."""
+
+
+class Downloads:
+    """Several downloads at once under one bar; all of it may be called from any thread.
+
+    On a terminal there is a row for all of them together, then one for each that is on its way;
+    elsewhere (a CI log) a line is printed now and then.
+
+    Args:
+        console: what it is shown on.
+        title: names all of them together.
+        total: bytes of all; None where they aren't known.
+        files: how many there are.
+    """
+
+    def __init__(self, console: Console, title: str, total: int | None, files: int) -> None:
+        self._console = console
+        self._title = title
+        self._total = total
+        self._files = files
+        self._here: dict[str, int] = {}  # bytes of each file, complete or not
+        self._complete: set[str] = set()
+        self._printed = time.monotonic()
+        self._guard = threading.Lock()
+        self._bar = _bar(console.terminal)
+        self._row = self._bar.add_task(self._named(), total=total)
+
+    def start(self) -> None:
+        """Show it."""
+        if self._console.terminal.is_terminal:
+            self._bar.start()
+
+    def close(self) -> None:
+        """Take it away."""
+        if self._console.terminal.is_terminal:
+            self._bar.stop()
+
+    @contextlib.contextmanager
+    def download(self, name: str, total: int | None, done: int) -> Iterator[Callable[[int], None]]:
+        """Show one of them until the block ends, as `Console.download` does."""
+        row = self._bar.add_task(name, total=total, completed=done)
+
+        def move(size: int) -> None:
+            self._bar.update(row, completed=size)
+            self._count(name, size)
+
+        try:
+            yield move
+        finally:
+            self._bar.remove_task(row)
+
+    def finish(self, name: str, size: int) -> None:
+        """Count a file as complete, whether it was downloaded or was there: its size in bytes."""
+        with self._guard:
+            self._complete.add(name)
+        self._count(name, size)
+
+    def note(self, text: str) -> None:
+        """Say something above the bar."""
+        self._console.note(text)
+
+    def warn(self, text: str) -> None:
+        """Warn above the bar."""
+        self._console.warn(text)
+
+    def _count(self, name: str, size: int) -> None:
+        with self._guard:
+            self._here[name] = size
+            done = sum(self._here.values())
+            text = self._due_line(done)
+        self._bar.update(self._row, completed=done, description=self._named())
+        if text:
+            self._console.terminal.print(text, markup=False, highlight=False)
+
+    def _due_line(self, done: int) -> str:
+        """The line for a log without terminal, when it is time for one."""
+        is_due = time.monotonic() - self._printed > _PLAIN_INTERVAL
+        if self._console.terminal.is_terminal or not is_due:
+            return ""
+        self._printed = time.monotonic()
+        of_all = f" of {_size(self._total)}" if self._total else ""
+        return f"  {self._named()}, {_size(done)}{of_all}"
+
+    def _named(self) -> str:
+        return f"{self._title}  {len(self._complete)} of {self._files} files"
 
 
 class Console:
@@ -86,8 +189,8 @@ class Console:
             line.close()
 
     @contextlib.contextmanager
-    def download(self, name: str, total: int | None, done: int) -> Iterator[rich.progress.Progress]:
-        """Show a download's progress bar.
+    def download(self, name: str, total: int | None, done: int) -> Iterator[Callable[[int], None]]:
+        """Show a download's progress until the block ends.
 
         Args:
             name: of the file.
@@ -95,20 +198,32 @@ class Console:
             done: bytes that are there already.
 
         Yields:
-            The bar; `bar.update(bar.task_ids[0], completed=bytes)` moves it.
+            A function that takes the bytes that are there by now.
         """
-        bar = rich.progress.Progress(
-            rich.progress.TextColumn("  {task.description}"),
-            rich.progress.BarColumn(),
-            rich.progress.DownloadColumn(binary_units=True),
-            rich.progress.TransferSpeedColumn(),
-            rich.progress.TimeRemainingColumn(),
-            console=self.terminal,
-            transient=True,
-        )
-        with bar:
-            bar.add_task(name, total=total, completed=done)
-            yield bar
+        if not self.terminal.is_terminal:
+            with self.live(name) as line:
+                of_all = f" of {_size(total)}" if total else ""
+                yield lambda size: line.show(f"{_size(size)}{of_all}")
+            return
+        with _bar(self.terminal) as bar:
+            row = bar.add_task(name, total=total, completed=done)
+            yield lambda size: bar.update(row, completed=size)
+
+    @contextlib.contextmanager
+    def downloads(self, title: str, total: int | None, *, files: int) -> Iterator[Downloads]:
+        """Show several downloads at once until the block ends; nothing else live goes in it.
+
+        Args:
+            title: names all of them together.
+            total: bytes of all; None where they aren't known.
+            files: how many there are.
+        """
+        shown = Downloads(self, title, total, files)
+        shown.start()
+        try:
+            yield shown
+        finally:
+            shown.close()
 
     def note(self, text: str) -> None:
         """Say something that belongs to the stage now running."""
@@ -117,3 +232,21 @@ class Console:
     def warn(self, text: str) -> None:
         """Say something that the reader should look at, though it stops nothing."""
         self.terminal.print(f"  [yellow]warning[/] {rich.markup.escape(text)}")
+
+
+def _bar(terminal: rich.console.Console) -> rich.progress.Progress:
+    return rich.progress.Progress(
+        rich.progress.TextColumn("  {task.description}", markup=False),
+        rich.progress.BarColumn(),
+        rich.progress.DownloadColumn(binary_units=True),
+        rich.progress.TransferSpeedColumn(),
+        rich.progress.TimeRemainingColumn(),
+        console=terminal,
+        transient=True,
+    )
+
+
+def _size(size: int) -> str:
+    """Bytes for a person, `1.2 GiB`."""
+    unit, suffix = rich.filesize.pick_unit_and_suffix(size, ["bytes", "KiB", "MiB", "GiB"], 1024)
+    return f"{size / unit:.1f} {suffix}" if unit > 1 else f"{size} bytes"

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import PurePosixPath
 
+    from cuwheel.components import Component
     from cuwheel.elf import Elf
-    from cuwheel.toolkits import Component
     from cuwheel.wheelscan import Library, WheelScan
 
 _MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}  # platform tag, ELF
@@ -49,6 +49,7 @@ class Contract:
         project: normalised name.
         release: version without local part; None where the source was given by hand.
         local_version: the part after `+`.
+        cuda: major release of CUDA.
         python: `3.12`; None where one wheel serves every Python.
         links: declared components.
         archs: of the machine code, sorted.
@@ -59,6 +60,7 @@ class Contract:
     project: str
     release: str | None
     local_version: str
+    cuda: int
     python: str | None
     links: tuple[str, ...]
     archs: tuple[str, ...]
@@ -90,11 +92,14 @@ def policy_of(platform: str) -> Policy | None:
     return None
 
 
-def library_findings(scan: WheelScan, platforms: Iterable[str]) -> Iterator[Finding]:
+def library_findings(
+    scan: WheelScan, contract: Contract, platforms: Iterable[str]
+) -> Iterator[Finding]:
     """Breaches of single libraries: damage, machine, symbols, stack, relocations, rpath entries.
 
     Args:
         scan: the wheel.
+        contract: what it has to be.
         platforms: the platform tags in its name.
     """
     platforms = tuple(platforms)
@@ -108,15 +113,15 @@ def library_findings(scan: WheelScan, platforms: Iterable[str]) -> Iterator[Find
             yield from _machine_findings(library.name, library.elf, platforms)
             yield from _symbol_findings(library.name, library.elf, policies)
             yield from _hardening_findings(library.name, library.elf)
-            yield from _rpath_findings(library.name, library.elf, scan)
+            yield from _rpath_findings(library.name, library.elf, scan, contract.cuda)
 
 
-def supplies(scan: WheelScan, links: tuple[str, ...], platforms: Iterable[str]) -> Iterator[Supply]:
+def supplies(scan: WheelScan, contract: Contract, platforms: Iterable[str]) -> Iterator[Supply]:
     """For each library and each soname that it needs: who supplies it.
 
     Args:
         scan: the wheel.
-        links: declared components.
+        contract: what it has to be.
         platforms: the platform tags in its name.
     """
     lists = [policy.whitelist for platform in platforms if (policy := policy_of(platform))]
@@ -132,8 +137,8 @@ def supplies(scan: WheelScan, links: tuple[str, ...], platforms: Iterable[str]) 
                 supply = Supply(library=library.name, soname=soname, supplier="system")
             elif is_from_driver(soname):
                 supply = Supply(library=library.name, soname=soname, supplier="driver")
-            elif component := component_of(soname):
-                supply = _from_component(library, soname, component, links, required)
+            elif component := component_of(soname, contract.cuda):
+                supply = _from_component(library, soname, component, contract.links, required)
             else:
                 supply = _from_nowhere(library, soname)
             yield supply
@@ -167,7 +172,7 @@ def _hardening_findings(name: str, elf: Elf) -> Iterator[Finding]:
         yield Finding(file=name, rule="text relocations", fact="the loader has to write its code")
 
 
-def _rpath_findings(name: str, elf: Elf, scan: WheelScan) -> Iterator[Finding]:
+def _rpath_findings(name: str, elf: Elf, scan: WheelScan, cuda: int) -> Iterator[Finding]:
     """Entries that are absolute, leave site-packages, or lead to no folder with libraries."""
     place = installed_path(name)
     for entry in (*elf.rpath, *elf.runpath):
@@ -175,7 +180,7 @@ def _rpath_findings(name: str, elf: Elf, scan: WheelScan) -> Iterator[Finding]:
         if folder is None:
             fact = f"the entry {entry} doesn't lead to a folder below site-packages"
             yield Finding(file=name, rule="rpath", fact=fact)
-        elif not (_holds_library(folder, scan) or _is_component_folder(folder, scan)):
+        elif not (_holds_library(folder, scan) or _is_component_folder(folder, scan, cuda)):
             yield Finding(file=name, rule="rpath", fact=f"the entry {entry} leads to nothing")
 
 
@@ -184,10 +189,10 @@ def _holds_library(folder: PurePosixPath, scan: WheelScan) -> bool:
     return any(place is not None and place.parent == folder for place in places)
 
 
-def _is_component_folder(folder: PurePosixPath, scan: WheelScan) -> bool:
+def _is_component_folder(folder: PurePosixPath, scan: WheelScan, cuda: int) -> bool:
     """Whether some library of the wheel takes something from that folder of another wheel."""
     needed = {soname for library in scan.libraries if library.elf for soname in library.elf.needed}
-    components = (component_of(soname) for soname in needed)
+    components = (component_of(soname, cuda) for soname in needed)
     return any(component and component.site_folder == str(folder) for component in components)
 
 

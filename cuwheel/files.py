@@ -29,7 +29,20 @@ def sha256_of_file(path: Path) -> str:
     Raises:
         OSError: it can't be read.
     """
-    digest = hashlib.sha256()
+    return hash_of_file(path, "sha256")
+
+
+def hash_of_file(path: Path, algorithm: str) -> str:
+    """Hash of a file's content in hexadecimal digits.
+
+    Args:
+        path: the file.
+        algorithm: `sha256` or `md5`.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    digest = hashlib.new(algorithm)
     with path.open("rb") as stream:
         while chunk := stream.read(_CHUNK):
             digest.update(chunk)
@@ -141,13 +154,28 @@ def remove_tree(folder: Path) -> None:
             shutil.rmtree(folder, onerror=unlock)
 
 
+def empty(folder: Path) -> None:
+    """Remove everything in a folder, which stays."""
+    for entry in list(folder.iterdir()):
+        remove_tree(entry)
+
+
 @contextlib.contextmanager
-def lock(path: Path, *, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+def lock(
+    path: Path,
+    *,
+    on_wait: Callable[[], None] = lambda: None,
+    gives_up: Callable[[], bool] = lambda: False,
+) -> Iterator[None]:
     """Hold a lock between processes; it ends with the process, however that ends.
 
     Args:
         path: the lock file; it stays, since removing it would race.
         on_wait: called once when another process holds it, before waiting for as long as it takes.
+        gives_up: asked again and again while waiting.
+
+    Raises:
+        TimeoutError: `gives_up` said so.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     held = filelock.FileLock(path)
@@ -155,7 +183,7 @@ def lock(path: Path, *, on_wait: Callable[[], None] = lambda: None) -> Iterator[
         held.acquire(timeout=0)
     except filelock.Timeout:
         on_wait()
-        held.acquire()
+        held.acquire(cancel_check=gives_up)
     try:
         yield
     finally:
@@ -175,6 +203,24 @@ def naming_full_disk(folder: Path) -> Iterator[None]:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
             raise
         raise disk_full(folder) from error
+
+
+def check_room(folder: Path, size: int) -> None:
+    """See that a folder's disk has room before writing much to it.
+
+    Args:
+        folder: where to; needn't be there yet.
+        size: bytes that will be written.
+
+    Raises:
+        DiskFullError: there is less.
+    """
+    if _free_mib(folder) < size >> 20:
+        raise DiskFullError(
+            f"there is too little space on the disk of {folder}",
+            why=f"{size >> 20} MiB are needed, {_free_mib(folder)} MiB are free there",
+            fix="free some space, or take a folder on another disk",
+        )
 
 
 def disk_full(folder: Path) -> DiskFullError:

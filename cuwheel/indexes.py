@@ -16,11 +16,21 @@ import tomli
 from packaging.utils import canonicalize_version
 
 from cuwheel.errors import DownloadError, HashMismatchError
-from cuwheel.web import PATIENCE, TIMEOUT, Trial, is_lasting, open_session, shown, unreachable
+from cuwheel.mirrors import Mirrors
+from cuwheel.web import (
+    PATIENCE,
+    Trial,
+    is_lasting,
+    is_local,
+    open_session,
+    shown,
+    unreachable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from cuwheel.parallel import Stop
     from cuwheel.web import Patience
 
 # Most specific first, as uv and pip rank them (uv's "Environment variables", pip's
@@ -30,6 +40,23 @@ _MORE_VARIABLES = ("UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL")
 
 # What a configuration file raises that can't be read, or has something else where we look.
 _MALFORMED = (OSError, ValueError, configparser.Error, KeyError, TypeError, AttributeError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexFile:
+    """A file that an index offers.
+
+    Attributes:
+        name: of the file.
+        url: may hold the index's user and password.
+        sha256: as the index states it; empty where it doesn't.
+        size: bytes; None where the index doesn't say.
+    """
+
+    name: str
+    url: str
+    sha256: str
+    size: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +96,13 @@ def find_sdist(
         HashMismatchError: an index has this release, with another file.
     """
     answers = {}
+    trial = Trial(patience)
     for index in indexes:
-        answers[index] = _ask(index, project, version, sha256, patience)
+        trial.turn()
+        page = _try_page(index, project, trial)
+        answers[index] = (
+            _Answer(reason=page) if isinstance(page, str) else _choose(index, page, version, sha256)
+        )
         if answers[index].url:
             return answers[index].url
     said = "; ".join(f"{shown(index)}: {answer.reason}" for index, answer in answers.items())
@@ -89,18 +121,60 @@ def find_sdist(
     )
 
 
-def _ask(index: str, project: str, version: str, sha256: str, patience: Patience) -> _Answer:
+def find_wheels(
+    project: str,
+    *,
+    indexes: Iterable[str],
+    patience: Patience = PATIENCE,
+    stop: Stop | None = None,
+) -> tuple[IndexFile, ...]:
+    """Give all wheels of a project that the first index with it has.
+
+    Args:
+        project: its name.
+        indexes: addresses of simple indexes, asked in this order.
+        patience: how long to go on trying.
+        stop: ends it early.
+
+    Raises:
+        DownloadError: no index has the project.
+    """
+    said = []
+    trial = Trial(patience, stop)
+    for index in indexes:
+        trial.turn()
+        page = _try_page(index, project, trial)
+        if isinstance(page, pypi_simple.ProjectPage):
+            return tuple(
+                IndexFile(
+                    name=found.filename,
+                    url=_with_credentials(found.url, index),
+                    sha256=found.digests.get("sha256", ""),
+                    size=found.size,
+                )
+                for found in page.packages
+                if found.package_type == "wheel"
+            )
+        said.append(f"{shown(index)}: {page}")
+    raise DownloadError(
+        f"no index has wheels of {project}",
+        why="; ".join(said),
+        fix="name your index with UV_DEFAULT_INDEX or PIP_INDEX_URL",
+    )
+
+
+def _try_page(index: str, project: str, trial: Trial) -> pypi_simple.ProjectPage | str:
+    """An index's page of a project, or why there is none."""
     try:
-        page = _read_page(index, project, patience)
+        return _read_page(index, project, trial)
     except pypi_simple.NoSuchProjectError:
-        return _Answer(reason=f"has no {project}")
+        return f"has no {project}"
     except requests.HTTPError as problem:
-        return _Answer(reason=f"answered {problem.response.status_code}")
+        return f"answered {problem.response.status_code}"
     except requests.RequestException as problem:
-        return _Answer(reason=unreachable(index, problem, fix="").why)
+        return unreachable(index, problem, fix="").why
     except (pypi_simple.UnsupportedContentTypeError, pypi_simple.UnsupportedRepoVersionError):
-        return _Answer(reason="is not a simple index (PEP 503 or 691)")
-    return _choose(index, page, version, sha256)
+        return "is not a simple index (PEP 503 or 691)"
 
 
 def _choose(index: str, page: pypi_simple.ProjectPage, version: str, sha256: str) -> _Answer:
@@ -114,12 +188,12 @@ def _choose(index: str, page: pypi_simple.ProjectPage, version: str, sha256: str
     return _Answer(reason=f"has {page.project}, but no sdist of {version}")
 
 
-def _read_page(index: str, project: str, patience: Patience) -> pypi_simple.ProjectPage:
-    trial = Trial(patience)
-    with pypi_simple.PyPISimple(index, session=open_session(index, patience)) as client:
+def _read_page(index: str, project: str, trial: Trial) -> pypi_simple.ProjectPage:
+    session = open_session(index, trial.patience, trial.stop)
+    with pypi_simple.PyPISimple(index, session=session) as client:
         while True:
             try:
-                return client.get_project_page(project, timeout=TIMEOUT)
+                return client.get_project_page(project, timeout=trial.timeout)
             except requests.RequestException as problem:  # noqa: PERF203 - so as to try again
                 if is_lasting(problem) or not trial.goes_on():
                     raise
@@ -141,17 +215,24 @@ def _with_credentials(url: str, index: str) -> str:
 
 
 def configured_indexes(
-    environ: Mapping[str, str] = os.environ, files: Iterable[Path] | None = None
+    environ: Mapping[str, str] = os.environ,
+    files: Iterable[Path] | None = None,
+    *,
+    offline: bool = False,
 ) -> tuple[str, ...]:
     """The indexes to ask, the main one first; PyPI where nothing is configured.
+
+    That of a full mirror comes before all of them.
 
     Args:
         environ: uv's and pip's variables; they win over the files, as with pip and uv.
         files: configuration files of uv (`*.toml`) and pip, most specific first; by default where
             uv and pip look for their own.
+        offline: give those alone that take no network.
 
     Raises:
-        DownloadError: a configuration file can't be understood.
+        DownloadError: a configuration file can't be understood, or a mirror's server doesn't
+            answer.
     """
     chosen = _config_files(environ) if files is None else files
     configs = [_read_config(path) for path in chosen if path.is_file()]
@@ -161,7 +242,9 @@ def configured_indexes(
     more += [url for _, urls in configs for url in urls]
     first = next(filter(None, main), pypi_simple.PYPI_SIMPLE_ENDPOINT)
     words = [first, *(word for text in more for word in text.split())]
-    return tuple(dict.fromkeys(_without_name(word) for word in words))
+    mirrored = Mirrors.of(environ, offline=offline).index
+    every = dict.fromkeys([*filter(None, [mirrored]), *map(_without_name, words)])
+    return tuple(url for url in every if is_local(url) or not offline)
 
 
 def _without_name(word: str) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import CuwheelError, InstallError
 from cuwheel.files import disk_full, says_disk_full
+from cuwheel.mirrors import Mirrors
 from cuwheel.process import run, which
 
 if TYPE_CHECKING:
@@ -87,6 +88,12 @@ _FIXES = (
         says=r"Failed to fetch|error sending request|Failed to download",
         do="see that the package index can be reached; uv's settings apply (UV_DEFAULT_INDEX, "
         "HTTPS_PROXY, SSL_CERT_FILE, ~/.config/uv/uv.toml), pip's don't",
+    ),
+    _Fix(
+        says=r"not found in the provided package locations|indexes were not|--find-links",
+        do="the mirror that CUWHEEL_CONDA_MIRROR names doesn't hold it: on a machine with network, "
+        "`nox -s mirror -- TARGET --to` the same folder adds what a target needs (with --python "
+        "for each Python)",
     ),
     _Fix(
         says=r"there (is|are) no versions? of|was not found|only .* available",
@@ -234,7 +241,19 @@ def resolve(source: Path, *, python: str, uploaded_before: str, cache: Path, off
 
 
 def _pip_install(python: Path, *, offline: bool) -> tuple[str | Path, ...]:
-    return ("pip", "install", *_SAFELY, *_offline(offline=offline), *_OWN_PYTHON, python.absolute())
+    start = ("pip", "install", *_SAFELY, *_offline(offline=offline), *_mirror(offline=offline))
+    return (*start, *_OWN_PYTHON, python.absolute())
+
+
+def _mirror(*, offline: bool) -> tuple[str, ...]:
+    """Take what a full mirror has from there, whatever indexes are configured."""
+    wheels = Mirrors.of(os.environ, offline=offline).wheels
+    if wheels is None:
+        return ()
+    if os.path.isabs(wheels):  # noqa: PTH117 - it may be an address
+        return ("--no-index", "--find-links", wheels)
+    # As the first one too: what a uv.toml adds comes before the default.
+    return ("--default-index", wheels, "--index", wheels)
 
 
 def _offline(*, offline: bool) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import re
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-from cuwheel.toolkits import COMPONENTS, Component
+from cuwheel.components import COMPONENTS, Component, fits
 
 # They come with the driver and have to fit it, so no wheel may hold them. Names from the file list
 # in NVIDIA's driver README, chapter "Installed Components".
@@ -27,10 +27,17 @@ _GRAFTED_NAME = re.compile(r"-[0-9a-f]{8}(?=\.so)")
 _ORIGIN = re.compile(r"(\$ORIGIN|\$\{ORIGIN\})(?=/|$)")
 
 
-def component_of(soname: str) -> Component | None:
-    """The component that supplies a library, or None."""
+def component_of(soname: str, cuda: int | None = None) -> Component | None:
+    """The component that supplies a library, or None.
+
+    Args:
+        soname: as `DT_NEEDED` says it.
+        cuda: the target's major release of CUDA; None: of any.
+    """
     for component in COMPONENTS:
-        if any(fnmatchcase(soname, pattern) for pattern in component.sonames):
+        if fits(component, cuda) and any(
+            fnmatchcase(soname, pattern) for pattern in component.sonames
+        ):
             return component
     return None
 

@@ -124,11 +124,12 @@ def _named(name: str, known: list[LockJob | CondaJob]) -> list[LockJob | CondaJo
 
 
 def check_target_lock(target: Target) -> None:
-    """See that the lock of a target's build environment is there and matches its input.
+    """See that the locks of a target are there and match their inputs.
 
     Raises:
-        LockError: with every fault, and the command that writes the lock again.
+        LockError: with every fault of the first that doesn't, and the command that writes it again.
     """
+    _check_smoke_lock(target)
     framework = target.framework
     pinned = f"{framework.name}=={framework.version}" if framework else ""
     replaced = pinned if framework != target.recipe.framework else ""
@@ -140,6 +141,19 @@ def check_target_lock(target: Target) -> None:
             f"{target.id}: the lock {target.lock.name} can't be used",
             why="\n".join(faults),
             fix=command + (f" --framework {pinned}" if replaced else ""),
+        )
+
+
+def _check_smoke_lock(target: Target) -> None:
+    lock = target.smoke_lock
+    if lock == target.lock:
+        return
+    faults = faults_of_lock(lock, read_input(lock.with_suffix(".in")))
+    if faults:
+        raise LockError(
+            f"{target.id}: the lock {lock.parent.name}/{lock.name} can't be used",
+            why="\n".join(faults),
+            fix=f"nox -s lock -- smoke:{target.recipe.name}",
         )
 
 

@@ -1,8 +1,11 @@
-"""What this machine can give to a build: cores, memory and disk, limits of its cgroup included."""
+"""What this machine can give to a build: cores, memory and disk, limits of its cgroup included; and
+which GPU driver it has.
+"""  # noqa: D205 - one sentence
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -10,6 +13,11 @@ import psutil
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _OWN_CGROUP = Path("/proc/self/cgroup")
+
+# The kernel's own names for what NVIDIA's module says of itself. A container sees its host's.
+_DRIVER_MODULE = Path("/sys/module/nvidia/version")
+_DRIVER_REPORT = Path("/proc/driver/nvidia/version")
+_DRIVER_VERSION = re.compile(r"\b\d{3,}\.\d+(\.\d+)?\b")  # 535.104.05
 
 
 def usable_cores(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> int:
@@ -59,6 +67,19 @@ def jobs_for(memory_per_job: int) -> int:
         memory_per_job: bytes that one compile takes at its peak.
     """
     return max(1, min(usable_cores(), free_memory() // memory_per_job))
+
+
+def driver_version(module: Path = _DRIVER_MODULE, report: Path = _DRIVER_REPORT) -> str | None:
+    """The version of NVIDIA's driver that is loaded; None on a machine without.
+
+    Args:
+        module: the file in which the kernel gives the module's version.
+        report: the driver's own file, which names it in a sentence.
+    """
+    for path in (module, report):
+        if found := _DRIVER_VERSION.search(_read(path)):
+            return found[0]
+    return None
 
 
 def _reclaimable(folder: Path) -> int:

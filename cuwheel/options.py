@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PROVIDERS = ("pypi", "conda", "system")
+_PROVIDER_HELP = "where nvcc comes from; default: pypi from CUDA 13.0 on, conda before"
 
 
 class Parser(argparse.ArgumentParser):
@@ -55,7 +56,8 @@ class Parser(argparse.ArgumentParser):
 
     def _refuse_empty(self, parsed: argparse.Namespace) -> None:
         for name, value in vars(parsed).items():
-            if value == "" or (isinstance(value, list) and "" in value):
+            is_empty = value == "" and value != self.get_default(name)
+            if is_empty or (isinstance(value, list) and "" in value):
                 self.error(f"--{name} is given without a value (an unset variable?)")
 
 
@@ -101,12 +103,7 @@ def build_parser(session: str, stages: Sequence[str]) -> Parser:
         help="compiles at once; auto counts cores and memory",
     )
     add("--source", metavar="DIR|ARCHIVE", help="build this instead of the recipe's source")
-    add(
-        "--toolchain",
-        default="pypi",
-        choices=PROVIDERS,
-        help="where nvcc comes from; default: pypi",
-    )
+    add("--toolchain", choices=PROVIDERS, help=_PROVIDER_HELP)
     add(
         "--work",
         metavar="DIR",
@@ -115,6 +112,11 @@ def build_parser(session: str, stages: Sequence[str]) -> Parser:
     add("--dist", metavar="DIR", help="folder for finished wheels; default: dist/ in the checkout")
     add("--keep-work", action="store_true", help="leave the intermediate files there after success")
     add("--offline", action="store_true", help="download nothing; what is in the cache has to do")
+    add(
+        "--any-driver",
+        action="store_true",
+        help="the wheel is for another machine: this one's GPU driver may be too old for it",
+    )
     add("--no-cache", action="store_true", help="build again although nothing has changed")
     add("--explain-key", action="store_true", help="say what would be rebuilt and why, and stop")
     add(
@@ -141,7 +143,7 @@ def lock_parser() -> Parser:
     add(
         "names",
         nargs="+",
-        metavar="engine|dev|toolchain:130|build:RECIPE|all",
+        metavar="engine|dev|toolchain:130|python:312|build:RECIPE|all",
         help="which ones",
     )
     add("--framework", metavar="torch==2.11.0", help="a lock for this one beside the recipe's own")
@@ -152,6 +154,30 @@ def lock_parser() -> Parser:
         metavar="DAYS",
         help=f"ignore younger releases; default: {COOLDOWN}",
     )
+    add(
+        "--note",
+        default="",
+        metavar="TEXT",
+        help="for conda locks: where the channel's index came from, to stand in the lock",
+    )
+    return parser
+
+
+def parse_lock_verify(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of the `lock-verify` session.
+
+    Raises:
+        UsageError: one is wrong, or no lock is named.
+    """
+    return lock_verify_parser().parse(arguments)
+
+
+def lock_verify_parser() -> Parser:
+    """What the `lock-verify` session understands."""
+    parser = _parser("lock-verify", "Download all files of conda locks and compare their hashes.")
+    add = parser.add_argument
+    add("names", nargs="+", metavar="122|python:312|all", help="which ones")
+    add("--offline", action="store_true", help="download nothing; compare what is in the cache")
     return parser
 
 
@@ -167,7 +193,7 @@ def parse_toolchain(session: str, arguments: Sequence[str]) -> argparse.Namespac
 def toolchain_parser(session: str) -> Parser:
     """What a `toolchain-…` session understands."""
     parser = _parser(session, "Make a CUDA toolchain and print its folder.")
-    parser.add_argument("--toolchain", default="pypi", choices=PROVIDERS, help="default: pypi")
+    parser.add_argument("--toolchain", choices=PROVIDERS, help=_PROVIDER_HELP)
     parser.add_argument("--offline", action="store_true", help="download nothing")
     return parser
 
@@ -185,6 +211,51 @@ def index_parser() -> Parser:
     """What the `index` session understands."""
     parser = _parser("index", "Write the package index of a folder of wheels.")
     parser.add_argument("--dist", metavar="DIR", help="default: dist/ in the checkout")
+    return parser
+
+
+def parse_mirror(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of the `mirror` session.
+
+    Raises:
+        UsageError: one is wrong, or no target or folder is named.
+    """
+    return mirror_parser().parse(arguments)
+
+
+def mirror_parser() -> Parser:
+    """What the `mirror` session understands."""
+    parser = _parser(
+        "mirror", "Write everything that a target needs into a folder that builds use offline."
+    )
+    add = parser.add_argument
+    add(
+        "names",
+        nargs="+",
+        metavar="RECIPE-TOOLKIT",
+        help="what will be built from it, as in the session's name: bitsandbytes-122",
+    )
+    add(
+        "--to",
+        required=True,
+        metavar="DIR",
+        help="the folder; what it holds already stays and is completed",
+    )
+    add(
+        "--python",
+        action="append",
+        default=[],
+        metavar="3.12",
+        help="a Python that will run nox and get wheels, repeatable; default: the one that runs "
+        "nox here",
+    )
+    add("--framework", metavar="torch==2.11.0", help="default: the recipe's")
+    add("--toolchain", choices=("pypi", "conda"), help=_PROVIDER_HELP)
+    add(
+        "--source",
+        metavar="FILE",
+        help="the archive that the recipe pins, where this machine can't download it",
+    )
     return parser
 
 

@@ -14,9 +14,11 @@ import typing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cuwheel import errors, options, recipe, toolkits
+from cuwheel import components, errors, options, recipe, toolkits
+from cuwheel.condalock import read_conda_lock
 from cuwheel.errors import CuwheelError
 from cuwheel.files import write_atomically
+from cuwheel.paths import ROOT
 from cuwheel.pipeline import STAGES
 
 if TYPE_CHECKING:
@@ -51,11 +53,16 @@ was started. `nox -l` lists all sessions; those that aren't here take no options
 _COMPONENTS_INTRO = """\
 What `link` of a recipe may name. Their libraries are never copied into a wheel: it declares the
 wheel that supplies them, and finds them there by a relative rpath."""
+_CONDA_INTRO = """\
+What the provider `conda` installs, from `envs/cuda<tag>/conda-lock.yml`;
+[how-to/toolchains.md](../how-to/toolchains.md) tells more."""
+_CONDA_COLUMNS = ("toolkit", "nvcc", "GCC", "sysroot", "packages", "download", "files")
 _SOURCES = typing.get_args(recipe.Source)
 _BUILDS = typing.get_args(recipe.Build)
 _DECLARATIONS = (
     recipe.Recipe,
     *_SOURCES,
+    recipe.Resource,
     recipe.Patch,
     recipe.Framework,
     *_BUILDS,
@@ -153,7 +160,7 @@ next run goes on from there."""
 
 def _sample_error() -> str:
     try:
-        toolkits.check_archs("causal-conv1d", toolkits.TOOLKITS[0], ("70",))
+        toolkits.check_archs("causal-conv1d", toolkits.TOOLKITS[-1], ("70",))
     except CuwheelError as error:
         return str(error)
     raise ValueError("the table of toolkits now knows sm_70: take another sample")
@@ -203,7 +210,7 @@ def _default(value: Any) -> str:
         return ""
     if repr(value) == "<factory>":
         return _code("{}")
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         return f"{value // recipe.MIB} MiB" if value % recipe.GIB else f"{value // recipe.GIB} GiB"
     return _code(json.dumps(value) if isinstance(value, str) else repr(value))
 
@@ -212,7 +219,9 @@ def _options_reference() -> str:
     parsers = (
         options.build_parser("build-<recipe>-<toolkit>", tuple(STAGES)),
         options.lock_parser(),
+        options.lock_verify_parser(),
         options.toolchain_parser("toolchain-<toolkit>"),
+        options.mirror_parser(),
         options.index_parser(),
     )
     parts = [
@@ -240,15 +249,37 @@ def _toolkits_reference() -> str:
     return _page(
         [
             "# CUDA releases and components",
-            _MARK.format(source="the tables in cuwheel/toolkits.py"),
+            _MARK.format(source="cuwheel/toolkits.py, components.py and the conda locks"),
             "## Releases",
             "What `toolkits` and `archs` of a recipe may name.",
             _table_of(toolkits.Toolkit, toolkits.TOOLKITS),
             "## Components",
             _COMPONENTS_INTRO,
-            _table_of(toolkits.Component, toolkits.COMPONENTS),
+            _table_of(components.Component, components.COMPONENTS),
+            "## Conda toolchains",
+            _CONDA_INTRO,
+            _table(_CONDA_COLUMNS, [_conda_row(lock) for lock in _conda_locks()]),
         ]
     )
+
+
+def _conda_locks() -> list[Path]:
+    return sorted((ROOT / "envs").glob("cuda*/conda-lock.yml"))
+
+
+def _conda_row(path: Path) -> list[str]:
+    lock = read_conda_lock(path)
+    versions = {package.name: package.version for package in lock.packages}
+    tag = path.parent.name.removeprefix("cuda")
+    return [
+        toolkits.toolkit_by_release(tag).release,
+        versions["cuda-nvcc"],
+        versions["gcc_linux-64"],
+        f"glibc {versions['sysroot_linux-64']}",
+        str(len(lock.packages)),
+        f"{lock.download_size >> 20} MiB",
+        lock.files,
+    ]
 
 
 def _table_of(kind: type, rows: Sequence[Any]) -> str:
@@ -259,8 +290,11 @@ def _table_of(kind: type, rows: Sequence[Any]) -> str:
     return f"{meanings}\n\n{_table(tuple(told), cells)}"
 
 
-def _cell(value: str | int | tuple[str, ...]) -> str:
-    return " ".join(map(_code, value)) if isinstance(value, tuple) else _code(str(value))
+def _cell(value: str | int | tuple[str | tuple[str, str], ...] | None) -> str:
+    """What a field holds; a pair is two words, nothing is an empty cell."""
+    if isinstance(value, tuple):
+        return " ".join(_code(one if isinstance(one, str) else " ".join(one)) for one in value)
+    return _code(str(value)) if value not in {"", None} else ""
 
 
 def _read(owner: object) -> _Docstring:

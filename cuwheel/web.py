@@ -17,11 +17,14 @@ import requests
 import requests.adapters
 import truststore
 import urllib3
-from urllib3.util import Retry
 
 from cuwheel.errors import DownloadError
+from cuwheel.parallel import Stop
+from cuwheel.sockets import CONNECT_LIMIT, StoppableRetry, bounded_pools
 
-TIMEOUT = (5.0, 20.0)  # seconds: to connect to one address; between two pieces of an answer
+# Seconds to connect to one address of a host, and until an answer begins: a mirror may have to
+# fetch the file itself first.
+TIMEOUT = (5.0, 20.0)
 _STATUS_RETRIES = 4
 _BUSY = (429, 500, 502, 503, 504)  # answers that another attempt may change (RFC 9110, RFC 6585)
 _LONGEST_WAIT = 30  # seconds that a server's Retry-After is obeyed
@@ -34,41 +37,66 @@ class Patience:
     Attributes:
         pause: seconds before the first new attempt; each later pause is twice as long.
         attempts: how many in a row may bring nothing new.
-        silence: seconds without anything new after which no attempt is started. Together with
-            `TIMEOUT` it keeps a machine without a network from waiting longer than 30 seconds.
+        silence: seconds without anything new after which no attempt is started.
+        limit: seconds without anything new after which the last attempt has ended too.
     """
 
     pause: float = 0.5
     attempts: int = 5
     silence: float = 9.0
+    limit: float = 29.0
 
 
 PATIENCE = Patience()
 
 
 class Trial:
-    """Counts the attempts in a row that brought nothing new, and waits between them."""
+    """Counts the attempts in a row that brought nothing new, and waits between them.
 
-    def __init__(self, patience: Patience) -> None:
-        self._patience = patience
+    Args:
+        patience: how long to go on.
+        stop: ends the waiting.
+    """
+
+    def __init__(self, patience: Patience, stop: Stop | None = None) -> None:
+        self.patience = patience
+        self.stop = stop or Stop()
         self.progressed()
+
+    @property
+    def timeout(self) -> tuple[float, float]:
+        """Seconds for the next attempt: to connect to one address; until the answer begins."""
+        left = self.patience.limit - self._silent - CONNECT_LIMIT
+        return TIMEOUT[0], min(TIMEOUT[1], max(1.0, left))
 
     def progressed(self) -> None:
         """Start counting anew: something new has come."""
         self._failed = 0
         self._since = time.monotonic()
 
+    def turn(self) -> None:
+        """Start counting attempts anew, at another server; the time goes on."""
+        self._failed = 0
+
     def goes_on(self) -> bool:
-        """After a failed attempt: wait and say True, or say False when it's enough."""
+        """After a failed attempt: wait and say True, or say False when it's enough.
+
+        Raises:
+            StoppedError: the end was asked for.
+        """
+        self.stop.check()
         self._failed += 1
-        silent = time.monotonic() - self._since
-        if self._failed >= self._patience.attempts or silent > self._patience.silence:
+        if self._failed >= self.patience.attempts or self._silent > self.patience.silence:
             return False
-        time.sleep(self._patience.pause * 2 ** (self._failed - 1))
+        self.stop.pause(self.patience.pause * 2 ** (self._failed - 1))
         return True
 
+    @property
+    def _silent(self) -> float:
+        return time.monotonic() - self._since
 
-def open_session(url: str, patience: Patience) -> requests.Session:
+
+def open_session(url: str, patience: Patience, stop: Stop | None = None) -> requests.Session:
     """A session for one address; servers that are busy are asked again after a pause.
 
     Certificates are checked against the system's store, `SSL_CERT_FILE`, and `REQUESTS_CA_BUNDLE`.
@@ -76,7 +104,8 @@ def open_session(url: str, patience: Patience) -> requests.Session:
     there.
     """
     # Broken connections are left to `Trial`, which knows about progress.
-    retry = Retry(
+    stop = stop or Stop()
+    retry = StoppableRetry(
         total=None,
         connect=0,
         read=0,
@@ -87,12 +116,54 @@ def open_session(url: str, patience: Patience) -> requests.Session:
         raise_on_status=False,
         retry_after_max=_LONGEST_WAIT,
     )
+    retry.stop = stop
     session = requests.Session()
-    session.mount("https://", _SystemTrust(max_retries=retry))
-    session.mount("http://", requests.adapters.HTTPAdapter(max_retries=retry))
-    if urlsplit(url).scheme == "file":
+    session.mount("https://", _SystemTrust(retry, stop))
+    session.mount("http://", _Bounded(retry, stop))
+    if is_local(url):
         session.mount("file://", _Files())
     return session
+
+
+def read_small(url: str, *, fix: str, patience: Patience = PATIENCE) -> bytes | None:
+    """What stands at an address; None where the server says that nothing does, or not for us.
+
+    Args:
+        url: http or https.
+        fix: what to do when the server doesn't answer, for the message.
+        patience: how long to go on trying.
+
+    Raises:
+        DownloadError: the server doesn't answer.
+    """
+    trial = Trial(patience)
+    with open_session(url, patience) as session:
+        while True:
+            try:
+                answer = session.get(url, timeout=trial.timeout)
+            except requests.RequestException as problem:  # noqa: PERF203 - so as to try again
+                if is_lasting(problem) or not trial.goes_on():
+                    raise unreachable(url, problem, fix=fix) from problem
+            else:
+                return answer.content if answer.ok else None
+
+
+def ask_size(url: str, stop: Stop) -> int | None:
+    """Bytes of what stands at an address; None where the server doesn't say.
+
+    Args:
+        url: http, https or file.
+        stop: ends it early.
+    """
+    try:
+        with (
+            open_session(url, PATIENCE, stop) as session,
+            session.head(url, timeout=TIMEOUT, allow_redirects=True) as answer,
+        ):
+            length = answer.headers.get("Content-Length", "") if answer.ok else ""
+    except requests.RequestException:
+        return None  # the download itself will say what is wrong
+    return int(length) if length.isdigit() else None
 
 
 def is_lasting(problem: BaseException) -> bool:
@@ -101,6 +172,11 @@ def is_lasting(problem: BaseException) -> bool:
     return isinstance(problem, requests.exceptions.SSLError) or (
         isinstance(problem, requests.RequestException) and not isinstance(problem, passing)
     )
+
+
+def is_local(url: str) -> bool:
+    """Whether an address is of this machine's file system: no network is needed for it."""
+    return urlsplit(url).scheme == "file"
 
 
 def shown(url: str) -> str:
@@ -122,6 +198,10 @@ def unreachable(url: str, problem: BaseException, *, fix: str) -> DownloadError:
 
 def refused(url: str, status: int, *, fix: str) -> DownloadError:
     """The error for an address that answered with an error status."""
+    if is_local(url):
+        return DownloadError(
+            f"{shown(url)} can't be downloaded", why="there is no such file", fix=fix
+        )
     with contextlib.suppress(ValueError):
         return DownloadError(
             f"{shown(url)} can't be downloaded",
@@ -151,7 +231,25 @@ def _inner(problem: BaseException) -> BaseException | None:
     return next((found for found in candidates if isinstance(found, BaseException)), None)
 
 
-class _SystemTrust(requests.adapters.HTTPAdapter):
+class _Bounded(requests.adapters.HTTPAdapter):
+    """Connects within bounds, and can be stopped."""
+
+    def __init__(self, retry: StoppableRetry, stop: Stop) -> None:
+        self._stop = stop
+        super().__init__(max_retries=retry)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = bounded_pools(self._stop)
+
+    def proxy_manager_for(self, proxy: str, **proxy_kwargs: Any) -> Any:
+        manager = super().proxy_manager_for(proxy, **proxy_kwargs)
+        if not proxy.lower().startswith("socks"):  # these have pools of their own
+            manager.pool_classes_by_scheme = bounded_pools(self._stop)
+        return manager
+
+
+class _SystemTrust(_Bounded):
     """Checks certificates against the system's store instead of the one that requests brings."""
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:

@@ -33,6 +33,7 @@ class Workspace:
         jobs: how many compiles at once; None: from cores and memory.
         reuse: False for `--no-cache`: the wheel is built again although nothing has changed.
         python: what `--python` asked for, a release or a path.
+        any_driver: the wheel is for another machine, whose driver isn't known here.
     """
 
     cache: Path
@@ -43,6 +44,7 @@ class Workspace:
     jobs: int | None = None
     reuse: bool = True
     python: str = sys.executable
+    any_driver: bool = False
 
     @property
     def folders(self) -> tuple[Path, ...]:

@@ -80,7 +80,7 @@ RECIPE = Recipe(
     # libcusolver.so.12, but that is CUDA 13's; CUDA 12's is libcusolver.so.11. It names cudart and
     # cuDNN too: the first is linked statically, of the second only headers are used.
     link=Link("cublas", "cublasLt", "cupti", "cusolver", "cusolverMg", "cusparse", "nvJitLink"),
-    libstdcxx="static",  # JAX calls them through XLA's C interface; upstream's tag is manylinux_2_28
+    libstdcxx="static",  # JAX calls them through XLA's C interface; for manylinux_2_28
     smoke=Smoke(
         imports=("jaxmg", "importlib.metadata"), call="importlib.metadata.version('jaxmg')"
     ),

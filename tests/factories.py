@@ -69,7 +69,7 @@ def make_target(  # noqa: PLR0913 - the fields of a target, each with a default
         toolkit=toolkit_by_release(toolkit),
         python=python,
         framework=framework,
-        archs=changed.archs if archs is None else archs,
+        archs=changed.archs_for(toolkit) if archs is None else archs,
         provider=provider,
         root=root or Path("unused"),
         source_override=source_override,
@@ -94,6 +94,18 @@ def heard(space: Workspace) -> str:
     if not isinstance(stream, io.StringIO):
         raise TypeError("only a workspace of make_space remembers what was said")
     return stream.getvalue()
+
+
+def write_compiler(folder: Path, name: str, version: str) -> Path:
+    """A stand-in for a GCC that this machine doesn't have: it only says which one it is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(
+        f'#!/bin/sh\ncase "$1" in\n--version) echo "{name} (Stand-in) {version}" ;;\n'
+        f"*) echo {version} ;;\nesac\n"
+    )
+    path.chmod(0o755)
+    return path
 
 
 def compile_library(path: Path, *words: str | Path) -> Path:

@@ -94,6 +94,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         else:
             self._answer(site.files[self.path], span if site.knows_range else "")
 
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
     def _answer(self, content: bytes, span: str) -> None:
         site = self.served
         start = int(span.removeprefix("bytes=").removesuffix("-")) if span else 0
@@ -107,6 +110,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if site.says_length:
             self.send_header("Content-Length", str(len(content) - start))
         self.end_headers()
+        if self.command == "HEAD":
+            return
         end = start + site.breaks.pop(0) if site.breaks else len(content)
         self.wfile.write(content[start:end])
 

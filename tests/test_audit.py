@@ -259,6 +259,29 @@ def test_finds_cuda_library_of_other_major(plant: _Plant) -> None:
     assert plant.refused() == [f"tiny_cuda/ext.so: needed library: {fact}"]
 
 
+def test_takes_soname_of_two_majors_from_the_targets(plant: _Plant) -> None:
+    plant.needing("tiny_cuda/ext.so", "libcusparse.so.12")
+
+    found = plant.refused(toolkit="12.8", link=Link("cudart", "cusparse"))
+
+    fact = "libcusparse.so.12 is in nvidia/cusparse/lib and no rpath entry leads there"
+    assert f"tiny_cuda/ext.so: needed library: {fact}" in found
+
+
+def test_finds_library_of_later_cuda_in_wheel_for_earlier(plant: _Plant) -> None:
+    found = plant.refused(toolkit="12.8")
+
+    fact = "libcudart.so.13 is a CUDA library that no component supplies"
+    assert f"{_LIBRARY}: needed library: {fact}" in found
+
+
+def test_finds_rpath_to_folder_of_other_major(plant: _Plant) -> None:
+    found = plant.refused(toolkit="12.8")
+
+    fact = "the entry $ORIGIN/../nvidia/cu13/lib leads to nothing"
+    assert f"{_LIBRARY}: rpath: {fact}" in found
+
+
 def test_finds_component_that_recipe_does_not_declare(plant: _Plant) -> None:
     (line,) = plant.refused(link=Link())
 

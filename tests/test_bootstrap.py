@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.errors import FileAccessError, InstallError, LockError
+from cuwheel.errors import FileAccessError, InstallError, LockError, UsageError
 from cuwheel.files import sha256_of_file
 from cuwheel.paths import ROOT
+from cuwheel.wheelindex import write_index
 from tests.factories import write_wheel
+from tests.server import Site, serving
 
 _MAKING = "making its own environment from envs/tiny.lock (once)"
 _WHERE = "import tiny_cuda; print(tiny_cuda.__file__)"
@@ -212,6 +214,54 @@ def test_offline_asks_no_index(fresh: Checkout) -> None:
     assert status == InstallError.exit_code
     assert "run once without --offline" in output
     assert "connection" not in output
+
+
+def as_mirror(checkout: Checkout) -> Path:
+    """A full mirror with the wheel of the lock, which lies nowhere else."""
+    folder = checkout.folder.parent / f"{checkout.folder.name}-mirror"
+    shutil.move(checkout.folder / "wheels", folder / "wheels")
+    write_index(folder / "wheels", folder / "simple")
+    (folder / "mirror.json").write_text('{"files": {"README.txt": {"sha256": ""}}}')
+    return folder
+
+
+def test_takes_wheels_from_mirror_offline(fresh: Checkout) -> None:
+    folder = as_mirror(fresh)
+
+    status, output = fresh.run(
+        *("-c", _WHERE, "--offline"),
+        PIP_NO_INDEX="0",
+        PIP_INDEX_URL="http://127.0.0.1:9/simple",
+        CUWHEEL_CONDA_MIRROR=folder.as_uri(),
+    )
+
+    assert status == 0, output
+
+
+def test_takes_wheels_from_served_mirror(fresh: Checkout) -> None:
+    folder = as_mirror(fresh)
+    files = {f"/m/{path.relative_to(folder)}": path for path in folder.rglob("*")}
+    pages = {f"{name.removesuffix('index.html')}": path for name, path in files.items()}
+    site = Site(files={name: path.read_bytes() for name, path in pages.items() if path.is_file()})
+
+    with serving(site):
+        status, output = fresh.run(
+            *("-c", _WHERE),
+            PIP_NO_INDEX="0",
+            PIP_INDEX_URL="http://127.0.0.1:9/simple",
+            CUWHEEL_CONDA_MIRROR=site.url("/m", login="me:geheim@"),
+        )
+
+    assert status == 0, output
+    assert "/m/simple/tiny-cuda/" in [path for path, _ in site.asked]
+    assert "geheim" not in output
+
+
+def test_says_what_is_wrong_with_mirror(fresh: Checkout) -> None:
+    status, output = fresh.run("-c", "pass", CUWHEEL_CONDA_MIRROR="/srv/mirror")
+
+    assert status == UsageError.exit_code
+    assert "write file:///srv/mirror" in output
 
 
 def test_interrupt_leaves_no_traceback(fresh: Checkout) -> None:

@@ -14,7 +14,8 @@ from cuwheel.catalogue import (
     suggest_sessions,
 )
 from cuwheel.errors import RecipeError, UsageError
-from cuwheel.recipe import CMake, Link, Sdist, Setuptools
+from cuwheel.recipe import Archive, CMake, GitCommit, Link, Resource, Sdist, Setuptools, Smoke
+from cuwheel.toolkits import TOOLKITS
 from tests.factories import make_recipe
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ RECIPE = Recipe(
     smoke=Smoke(imports=("p",)), maintainers=("{maintainer}",),
 )
 """
+
+
+def resource(to: str = "tiny", sha256: str = "0" * 64) -> Resource:
+    return Resource(name="tiny", source=Archive(url="u", sha256=sha256), to=to, why="a test")
 
 
 def add_recipe(root: Path, name: str, maintainer: str = "me") -> None:
@@ -88,7 +93,8 @@ def test_gives_sessions_for_every_toolkit(tmp_path: Path) -> None:
 
     names = [made.name for made in sessions_of(load_catalogue([tmp_path]))]
 
-    assert names == ["build-a-one-130", "smoke-a-one-130", "toolchain-130"]
+    toolchains = [f"toolchain-{toolkit.tag}" for toolkit in TOOLKITS]
+    assert names == ["build-a-one-130", "smoke-a-one-130", *toolchains]
 
 
 def test_gives_broken_recipe_a_session_that_says_so(tmp_path: Path) -> None:
@@ -144,6 +150,19 @@ def test_passes_sound_recipe() -> None:
         ({"build": Setuptools(env={"ARCHS": "{arch}"})}, 'did you mean "archs"?'),
         ({"build": CMake(define={"JOBS": "{job}"})}, 'did you mean "jobs"?'),
         ({"build": CMake(env={"OPEN": "{"})}, "a brace itself is written twice"),
+        ({"source": GitCommit(repository="r", commit="abc")}, "40 hexadecimal digits"),
+        ({"more_archs": {"13.0": ("35",)}}, "cannot compile for sm_35"),
+        ({"more_archs": {"12.8": ("90",)}}, 'more_archs names "12.8"'),
+        ({"resources": (resource(to="/etc/x"),)}, "leads out of the folder"),
+        ({"resources": (resource(to="a/../../x"),)}, "leads out of the folder"),
+        ({"resources": (resource(to="x"), resource(to="x"))}, "two resources want one place"),
+        ({"resources": (resource(to="x"), resource(to="x/y"))}, "two resources want one place"),
+        ({"resources": (resource(sha256="abc"),)}, "resource tiny: source.sha256"),
+        ({"smoke": Smoke(imports=("p",), libraries=("{archs}.so",))}, "smoke.libraries"),
+        ({"toolkits": ("12.8", "13.0"), "link": Link("cublaslt")}, 'did you mean "cublasLt"?'),
+        ({"build": CMake(define={"CMAKE_CUDA_COMPILER": "x"})}, "compilers are the toolchain's"),
+        ({"build": Setuptools(env={"CXX": "g++-13"})}, "compilers are the toolchain's"),
+        ({"build": Setuptools(env={"FLAGS": "-ccbin g++-13"})}, "compilers are the toolchain's"),
     ],
 )
 def test_names_fault(changes: dict[str, object], fault: str) -> None:
@@ -152,6 +171,10 @@ def test_names_fault(changes: dict[str, object], fault: str) -> None:
 
     assert fault in caught.value.why
     assert "1 fault" in caught.value.what
+
+
+def test_passes_commit_without_hash() -> None:
+    check_recipe(make_recipe(source=GitCommit(repository="r", commit="a" * 40)))
 
 
 def test_names_all_faults_together() -> None:

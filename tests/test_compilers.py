@@ -6,20 +6,7 @@ import pytest
 
 from cuwheel import compilers
 from cuwheel.compilers import HostCompiler, find_host_compilers, newest_gcc_for
-
-_FAKE = """#!/bin/sh
-case "$1" in
---version) echo "{name} (Fake) {version}" ;;
-*) echo {version} ;;
-esac
-"""
-
-
-def write_compiler(folder: Path, name: str, version: str) -> Path:
-    path = folder / name
-    path.write_text(_FAKE.format(name=name, version=version))
-    path.chmod(0o755)
-    return path
+from tests.factories import write_compiler
 
 
 @pytest.fixture

@@ -285,3 +285,19 @@ def test_leaves_nothing_on_full_disk(tmp_path: Path) -> None:
 )
 def test_hears_full_disk(line: str, answer: bool) -> None:  # noqa: FBT001 - an expected value
     assert files.says_disk_full([line]) is answer
+
+
+def test_refuses_what_the_disk_has_no_room_for(tmp_path: Path) -> None:
+    with pytest.raises(DiskFullError) as caught:
+        files.check_room(tmp_path / "not" / "there", 1 << 60)
+
+    assert f"{1 << 40} MiB are needed" in caught.value.why
+
+
+def test_gives_up_waiting_for_lock(tmp_path: Path) -> None:
+    with start_holder(tmp_path / "lock") as holder:
+        try:
+            with pytest.raises(TimeoutError), files.lock(tmp_path / "lock", gives_up=lambda: True):
+                pass
+        finally:
+            stop_by_line(holder)

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import functools
+import http.server
 import io
 import os
 import sys
 import tarfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -248,6 +251,49 @@ def test_says_that_this_python_is_too_old(space: Workspace, python: Path, dist: 
 
     assert "does not satisfy Python>=3.99" in caught.value.why
     assert "--python" in caught.value.fix
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A full mirror with one wheel, `toy`, while the configured index is out of reach."""
+    folder = tmp_path / "mirror"
+    add_wheel(folder / "wheels", "toy")
+    write_index(folder / "wheels", folder / "simple")
+    (folder / "mirror.json").write_text('{"files": {"README.txt": {"sha256": ""}}}')
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("UV_INDEX", "http://127.0.0.1:9/more")
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    monkeypatch.setenv("CUWHEEL_CONDA_MIRROR", folder.as_uri())
+    return folder
+
+
+@pytest.mark.parametrize("offline", [True, False])
+def test_installs_from_mirror(offline: bool, space: Workspace, python: Path, mirror: Path) -> None:  # noqa: FBT001 - pytest gives it by name
+    put(space, python, pin(*mirror.glob("wheels/*.whl")), offline=offline)
+
+    assert installed(python) == {"toy"}
+
+
+def test_installs_from_served_mirror(
+    space: Workspace, python: Path, mirror: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(mirror))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("CUWHEEL_CONDA_MIRROR", f"http://127.0.0.1:{server.server_port}")
+        put(space, python, pin(*mirror.glob("wheels/*.whl")))
+        server.shutdown()
+
+    assert installed(python) == {"toy"}
+
+
+def test_says_that_mirror_lacks_package(space: Workspace, python: Path, mirror: Path) -> None:
+    assert mirror.is_dir()
+
+    with pytest.raises(InstallError) as caught:
+        put(space, python, f"other==1.0 --hash=sha256:{'0' * 64}\n", offline=True)
+
+    assert "nox -s mirror" in caught.value.fix
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from cuwheel.components import COMPONENTS
 from cuwheel.linkage import (
     component_of,
     is_cuda_library,
@@ -11,7 +12,6 @@ from cuwheel.linkage import (
     relative_entry,
     resolve_entry,
 )
-from cuwheel.toolkits import COMPONENTS
 
 
 @pytest.mark.parametrize(
@@ -25,9 +25,37 @@ def test_finds_component_of_soname(soname: str, name: str) -> None:
     assert component.name == name
 
 
-@pytest.mark.parametrize("soname", ["libcudart.so.12", "libc.so.6", "libcublas.so"])
+@pytest.mark.parametrize("soname", ["libcudart.so.11", "libc.so.6", "libcublas.so"])
 def test_finds_no_component_of_other_soname(soname: str) -> None:
     assert component_of(soname) is None
+
+
+@pytest.mark.parametrize(
+    ("soname", "cuda", "supplier"),
+    [
+        ("libcusparse.so.12", 12, "nvidia-cusparse-cu12"),
+        ("libcusparse.so.12", 13, "nvidia-cusparse"),
+        ("libcurand.so.10", 12, "nvidia-curand-cu12"),
+        ("libcurand.so.10", 13, "nvidia-curand"),
+        ("libcusolverMg.so.11", 12, "nvidia-cusolver-cu12"),
+        ("libcudnn_ops.so.9", 12, "nvidia-cudnn-cu12"),
+        ("libcudnn.so.9", 13, "nvidia-cudnn-cu13"),
+        ("libc10.so", 12, "torch"),
+    ],
+)
+def test_finds_supplier_of_soname_by_major(soname: str, cuda: int, supplier: str) -> None:
+    component = component_of(soname, cuda)
+
+    assert component is not None
+    assert component.distribution == supplier
+
+
+@pytest.mark.parametrize(
+    ("soname", "cuda"),
+    [("libcudart.so.13", 12), ("libcudart.so.12", 13), ("libcusolver.so.12", 12)],
+)
+def test_finds_no_component_of_other_major(soname: str, cuda: int) -> None:
+    assert component_of(soname, cuda) is None
 
 
 @pytest.mark.parametrize(
@@ -45,7 +73,7 @@ def test_knows_other_library(name: str) -> None:
 
 def test_knows_library_of_every_cuda_component() -> None:
     sonames = [
-        soname
+        soname.replace("*", "_ops")
         for component in COMPONENTS
         if component.distribution.startswith("nvidia-")
         for soname in component.sonames

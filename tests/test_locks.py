@@ -114,3 +114,13 @@ def test_other_framework_gets_own_lock(entries: tuple[Entry, ...]) -> None:
 def test_refuses_framework_where_there_is_none(entries: tuple[Entry, ...], name: str) -> None:
     with pytest.raises(UsageError, match="--framework doesn't go with"):
         lock_jobs([name], entries, _NEWER)
+
+
+def test_recipe_may_have_lock_for_smoke(entries: tuple[Entry, ...], tmp_path: Path) -> None:
+    source = tmp_path / "envs" / "smoke" / "with_torch.in"
+    source.parent.mkdir()
+    source.touch()
+
+    job = only(lock_jobs(["smoke:with-torch"], entries))
+
+    assert (job.source, job.lock) == (source, source.with_suffix(".lock"))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _GIB = 1 << 30
 _UNIFIED = "0::/job/step\n"
+_SAYS = "NVRM version: NVIDIA UNIX "
 _SPLIT = "5:memory:/job\n4:cpu,cpuacct:/job\n"
 
 
@@ -140,6 +141,30 @@ def test_ignores_limit_of_other_job(unified: Cgroups) -> None:
 
 def test_measures_disk_of_folder_to_come(tmp_path: Path) -> None:
     assert machine.free_disk(tmp_path / "not" / "yet") > 0
+
+
+@pytest.mark.parametrize(
+    ("module", "report", "version"),
+    [
+        ("580.65.06\n", "", "580.65.06"),
+        (
+            "",
+            f"{_SAYS}x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\n",
+            "535.104.05",
+        ),
+        ("", f"{_SAYS}Open Kernel Module for x86_64  570.86.15  Release Build\n", "570.86.15"),
+        ("", "", None),
+    ],
+    ids=["module", "report", "open module", "none"],
+)
+def test_reads_driver_version(
+    tmp_path: Path, module: str, report: str, version: str | None
+) -> None:
+    for name, text in (("module", module), ("report", report)):
+        if text:
+            (tmp_path / name).write_text(text)
+
+    assert machine.driver_version(tmp_path / "module", tmp_path / "report") == version
 
 
 @pytest.mark.parametrize(("per_job", "jobs"), [(2 * _GIB, 4), (3 * _GIB, 3), (100 * _GIB, 1)])

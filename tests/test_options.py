@@ -28,7 +28,7 @@ def test_defaults_change_nothing() -> None:
     given = parse()
 
     assert (given.python, given.arch, given.framework, given.source) == ([], [], None, None)
-    assert (given.jobs, given.toolchain, given.stage) == ("auto", "pypi", None)
+    assert (given.jobs, given.toolchain, given.stage) == ("auto", None, None)
     assert {given.offline, given.no_cache, given.keep_work, given.explain_key} == {False}
 
 

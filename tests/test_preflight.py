@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cuwheel import compilers, machine, readiness
 from cuwheel.artefacts import Environment, SourceTree, Toolchain
 from cuwheel.errors import LockError, PreflightError, SourceError, UnsupportedArchError
 from cuwheel.paths import ROOT
 from cuwheel.recipe import GIB, Framework
 from cuwheel.stages.preflight import preflight
-from tests.factories import make_space, make_target
+from tests.factories import heard, make_space, make_target, write_compiler
 
 if TYPE_CHECKING:
     from cuwheel.target import Target
@@ -31,10 +32,23 @@ def space(tmp_path: Path) -> Workspace:
     return make_space(tmp_path)
 
 
+@pytest.fixture
+def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without compilers and binutils; gives the folder where they would be."""
+    folder = tmp_path / "usr" / "bin"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(compilers, "SYSTEM_PATH", str(folder))
+    monkeypatch.setattr(readiness, "SYSTEM_PATH", str(folder))
+    monkeypatch.delenv("CXX", raising=False)
+    return folder
+
+
 def test_accepts_this_machine(space: Workspace) -> None:
     found = preflight(locked_target(), space)
 
+    assert found.host_compiler is not None
     assert found.host_compiler.name.startswith("g++")
+    assert not found.host_compiler_pinned
 
 
 def test_finds_all_problems_at_once(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,10 +158,169 @@ def test_gives_single_problem_its_own_error(space: Workspace) -> None:
         preflight(locked_target(archs=("70",)), space)
 
 
+@pytest.mark.usefixtures("bare_machine")
+def test_needs_nothing_of_machine_while_conda_toolchain_is_to_come(space: Workspace) -> None:
+    found = preflight(locked_target(provider="conda", toolkit="12.2"), space)
+
+    assert (found.host_compiler, found.host_compiler_pinned) == (None, False)
+
+
+@pytest.mark.usefixtures("bare_machine")
+def test_needs_compiler_and_binutils_of_machine_for_other_toolchain(space: Workspace) -> None:
+    said = _refusal(locked_target(), space)
+
+    assert "apt-get install g++" in said
+    assert "apt-get install binutils" in said
+
+
+@pytest.mark.usefixtures("bare_machine")
+def test_takes_toolchains_own_compiler(
+    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = _own_toolchain(tmp_path, gcc="12.4.0", newest_gcc=12)
+    space.save("toolchain", made)
+    monkeypatch.setenv("CXX", "/nonexistent/g++")
+
+    found = preflight(_conda_target(), space)
+
+    assert (found.host_compiler, found.c_compiler) == (made.cxx, made.cc)
+    assert found.host_compiler_version == "x86_64-conda-linux-gnu-g++ (Stand-in) 12.4.0"
+    assert found.host_compiler_pinned
+
+
+def test_says_once_which_settings_are_not_used(
+    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "/usr/bin/g++-13")
+    monkeypatch.setenv("NVCC_PREPEND_FLAGS", "-allow-unsupported-compiler")
+    preflight(_conda_target(), space)
+    space.save("toolchain", _own_toolchain(tmp_path, gcc="12.4.0", newest_gcc=12))
+
+    preflight(_conda_target(), space)
+
+    said = "CXX, NVCC_PREPEND_FLAGS of your environment: not used"
+    assert heard(space).count(said) == 1
+
+
+def test_says_nothing_of_settings_that_are_used(
+    space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "/usr/bin/g++")
+
+    preflight(locked_target(), space)
+
+    assert "not used" not in heard(space)
+
+
+def test_refuses_own_compiler_newer_than_nvcc_takes(space: Workspace, tmp_path: Path) -> None:
+    space.save("toolchain", _own_toolchain(tmp_path, gcc="13.3.0", newest_gcc=12))
+
+    said = _refusal(_conda_target(), space)
+
+    assert "nvcc of CUDA 12.2 takes GCC 12 at most: the toolchain's own g++ is 13.3.0" in said
+    assert "envs/cuda122/environment.yml" in said
+
+
+def test_refuses_own_compiler_that_does_not_run(space: Workspace, tmp_path: Path) -> None:
+    made = _own_toolchain(tmp_path, gcc="12.4.0", newest_gcc=12)
+    assert made.cxx
+    made.cxx.write_text("#!/bin/sh\nexit 1\n")
+    space.save("toolchain", made)
+
+    said = _refusal(_conda_target(), space)
+
+    assert "the CUDA 12.2 toolchain has no host compiler that runs" in said
+
+
+@pytest.mark.parametrize("driver", [None, "580.65.06", "590.10"])
+def test_accepts_driver_that_runs_the_wheel(
+    space: Workspace, monkeypatch: pytest.MonkeyPatch, driver: str | None
+) -> None:
+    monkeypatch.setattr(machine, "driver_version", lambda: driver)
+
+    assert preflight(locked_target(), space).jobs
+
+
+@pytest.mark.parametrize(
+    ("toolkits", "driver", "way"),
+    [
+        (("12.2", "12.8", "13.0"), "535.104.05", "(`nox -s build-tiny-skbuild-128`), update"),
+        (
+            ("13.0",),
+            "535.104.05",
+            'add "12.8" to the recipe\'s `toolkits` and build for it, update',
+        ),
+        (("13.0",), "470.223.02", "to fix   1. update the driver"),
+    ],
+)
+def test_names_ways_out_of_old_driver(
+    space: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    toolkits: tuple[str, ...],
+    driver: str,
+    way: str,
+) -> None:
+    monkeypatch.setattr(machine, "driver_version", lambda: driver)
+
+    said = _refusal(locked_target(toolkits=toolkits), space)
+
+    assert f"its driver is {driver}, it takes 580.65.06 at least" in said
+    assert way in said
+
+
+def test_builds_for_machine_with_other_driver(
+    space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "driver_version", lambda: "470.223.02")
+
+    assert preflight(locked_target(), dataclasses.replace(space, any_driver=True)).jobs
+
+
+def test_wants_room_for_first_conda_toolchain(
+    space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "free_disk", lambda _: 5 * GIB)
+
+    assert "5.0 GiB are free, it takes 6.0" in _refusal(_conda_target(), space)
+
+
+@pytest.mark.parametrize("provider", ["pypi", "system"])
+def test_wants_less_room_for_first_other_toolchain(
+    space: Workspace, monkeypatch: pytest.MonkeyPatch, provider: str
+) -> None:
+    monkeypatch.setattr(machine, "free_disk", lambda _: 5 * GIB)
+
+    assert preflight(locked_target(provider=provider), space).jobs
+
+
+def test_wants_no_room_for_toolchain_that_is_there(
+    space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "free_disk", lambda _: 3 * GIB)
+    (space.cache / "toolchains" / "cuda122-conda-0123456789abcdef").mkdir(parents=True)
+
+    assert preflight(_conda_target(), space).jobs
+
+
 def _refusal(target: Target, space: Workspace) -> str:
     with pytest.raises(PreflightError) as caught:
         preflight(target, space)
     return str(caught.value)
+
+
+def _conda_target() -> Target:
+    return locked_target(provider="conda", toolkit="12.2")
+
+
+def _own_toolchain(folder: Path, *, gcc: str, newest_gcc: int) -> Toolchain:
+    """A toolkit with a stand-in GCC under the names that conda-forge gives."""
+    home, triplet = folder / "home", "x86_64-conda-linux-gnu-"
+    cxx = write_compiler(home / "bin", f"{triplet}g++", gcc)
+    cc = write_compiler(home / "bin", f"{triplet}gcc", gcc)
+    made = _toolkit_home(home, newest_gcc)
+    return dataclasses.replace(
+        made, provider="conda", pinned=True, cc=cc, cxx=cxx, programs=home / "programs"
+    )
 
 
 def _toolkit_home(folder: Path, newest_gcc: int) -> Toolchain:
@@ -156,7 +329,7 @@ def _toolkit_home(folder: Path, newest_gcc: int) -> Toolchain:
     header.parent.mkdir(parents=True)
     header.write_text(f"#if __GNUC__ > {newest_gcc}\n#error -- unsupported GNU version!\n#endif\n")
     nvcc = folder / "bin" / "nvcc"
-    nvcc.parent.mkdir()
+    nvcc.parent.mkdir(exist_ok=True)
     nvcc.write_text("#!/bin/sh\necho compute_90\n")
     nvcc.chmod(0o755)
     return Toolchain(

@@ -141,7 +141,7 @@ def test_names_every_place_it_looked_at(
         f"PATH: {tmp_path}/bin/python is {_VERSION}",
         f"pyenv: {tmp_path}/pyenv/versions holds 3.1.4",
         f"uv: {tmp_path}/uv holds cpython-3.2",
-        f"conda lock: {lock} (not installed)",
+        f"conda lock: {lock}",
     ]
 
 

@@ -11,7 +11,7 @@ import pytest
 from cuwheel import recipe as declarations
 from cuwheel.catalogue import Entry, check_recipe, load_catalogue
 from cuwheel.lockfile import faults_of_lock, read_input
-from cuwheel.locks import lock_jobs
+from cuwheel.locks import LockJob, lock_jobs
 from cuwheel.paths import ROOT
 from cuwheel.recipe import PLACEHOLDERS, Recipe
 
@@ -75,6 +75,7 @@ def test_input_pins_framework_of_recipe(entry: Entry) -> None:
 @every_recipe
 def test_lock_matches_input(entry: Entry) -> None:
     [job] = lock_jobs([f"build:{entry.name}"], (entry,))
+    assert isinstance(job, LockJob)
 
     assert faults_of_lock(job.lock, job.wanted) == []
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import sys
@@ -10,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 
 from cuwheel import process
+from cuwheel.artefacts import Toolchain
 from cuwheel.elf import Elf, read_elf
 from cuwheel.errors import RepairError
 from cuwheel.recipe import Framework, Link
@@ -62,11 +64,14 @@ def _repair(
     files: dict[str, bytes | Path],
     requires: tuple[str, ...] = (),
     version: str = "1.2.3",
+    programs: Path | None = None,
     **changes: Any,
 ) -> tuple[RepairedWheel, Workspace]:
     space = make_space(folder)
     wheel = write_wheel(folder / "built", files, requires=requires, version=version)
     save_built(space, wheel)
+    made = dataclasses.replace(space.load("toolchain", Toolchain), programs=programs)
+    space.save("toolchain", made)
     return repair(make_target(**changes), space), space
 
 
@@ -254,13 +259,84 @@ def test_refuses_components_that_recipe_does_not_declare(tmp_path: Path) -> None
     assert caught.value.fix == 'write link=Link("cudart", "cublas", "cufft")'
 
 
-def test_refuses_cuda_library_that_no_component_supplies(tmp_path: Path) -> None:
-    library = _needing(tmp_path, "ext.so", "libcudart.so.12")
+@pytest.mark.parametrize(
+    ("toolkit", "soname"), [("13.0", "libcudart.so.12"), ("12.2", "libcudart.so.13")]
+)
+def test_refuses_cuda_library_of_other_major(tmp_path: Path, toolkit: str, soname: str) -> None:
+    library = _needing(tmp_path, "ext.so", soname)
 
     with pytest.raises(RepairError) as caught:
-        _repair(tmp_path, {"pkg/ext.so": library})
+        _repair(tmp_path, {"pkg/ext.so": library}, toolkit=toolkit)
 
-    assert caught.value.why == "pkg/ext.so needs libcudart.so.12, which no component supplies"
+    assert caught.value.why == f"pkg/ext.so needs {soname}, which no component supplies"
+    assert caught.value.fix.startswith(f"build against a library of CUDA {toolkit[:2]}")
+
+
+def test_leads_to_folder_of_each_cuda_12_library(tmp_path: Path) -> None:
+    library = _needing(tmp_path, "ext.so", "libcublas.so.12", "libcusparse.so.12")
+
+    wheel, _ = _repair(
+        tmp_path, {"pkg/ext.so": library}, toolkit="12.2", link=Link("cublas", "cusparse")
+    )
+
+    assert _elf(wheel, "pkg/ext.so").runpath == (
+        "$ORIGIN/../nvidia/cublas/lib",
+        "$ORIGIN/../nvidia/cusparse/lib",
+    )
+    assert header(_metadata(wheel), "requires-dist") == (
+        "nvidia-cublas-cu12>=12.2,<13",
+        "nvidia-cusparse-cu12>=12.1,<13",
+    )
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "requirement", "folder"),
+    [
+        ("12.8", "nvidia-cusparse-cu12>=12.5,<13", "nvidia/cusparse/lib"),
+        ("13.0", "nvidia-cusparse>=12.6,<13", "nvidia/cu13/lib"),
+    ],
+)
+def test_takes_soname_of_two_majors_from_the_toolkits(
+    tmp_path: Path, toolkit: str, requirement: str, folder: str
+) -> None:
+    library = _needing(tmp_path, "ext.so", "libcusparse.so.12")
+
+    wheel, _ = _repair(tmp_path, {"pkg/ext.so": library}, toolkit=toolkit, link=Link("cusparse"))
+
+    assert wheel.requires == (requirement,)
+    assert _elf(wheel, "pkg/ext.so").runpath == (f"$ORIGIN/../{folder}",)
+
+
+def test_requires_cudnn_once_for_its_libraries(tmp_path: Path) -> None:
+    library = _needing(tmp_path, "ext.so", "libcudnn.so.9", "libcudnn_ops.so.9")
+
+    wheel, _ = _repair(tmp_path, {"pkg/ext.so": library}, toolkit="12.8", link=Link("cudnn"))
+
+    assert wheel.requires == ("nvidia-cudnn-cu12>=9.13,<10",)
+
+
+def test_strips_with_toolchains_own_program(tmp_path: Path, library: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    own = programs / "strip"
+    own.write_text(
+        '#!/bin/sh\ncase $1 in --version) echo own strip 1.0 ;; *) exec strip "$@" ;; esac\n'
+    )
+    own.chmod(0o755)
+
+    wheel, _ = _repair(tmp_path, {_MEMBER: library}, programs=programs)
+
+    assert wheel.tools[0] == ("strip", "own strip 1.0")
+    assert _elf(wheel, _MEMBER).section(".symtab") is None
+
+
+def test_names_toolchain_that_lacks_strip(tmp_path: Path, library: Path) -> None:
+    (tmp_path / "programs").mkdir()
+
+    with pytest.raises(RepairError) as caught:
+        _repair(tmp_path, {_MEMBER: library}, programs=tmp_path / "programs")
+
+    assert caught.value.fix == "name binutils in the toolchain's environment.yml"
 
 
 def test_refuses_library_that_is_nowhere(tmp_path: Path) -> None:

@@ -286,3 +286,65 @@ def test_sends_to_a_machine_with_driver() -> None:
     said = "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory"
 
     assert "NVIDIA's driver" in stage._hint(said)
+
+
+def test_loads_library_that_the_import_leaves_alone(
+    space: Workspace, tmp_path: Path, lock: str, cuda_home: Path
+) -> None:
+    library = compile_tiny(tmp_path, cuda_home, "$ORIGIN/../nvidia/cu13/lib")
+    named = library.rename(library.with_name("libtiny130.so"))
+    save_wheel(space, "", named, requires=("nvidia-cuda-runtime>=13.0,<14",))
+    target = target_of(tmp_path, lock, libraries=("tiny_cuda/libtiny{toolkit_tag}.so",))
+
+    passed = smoke(target, space)
+
+    assert passed.libraries == (("libcudart.so.13", "nvidia/cu13/lib/libcudart.so.13"),)
+
+
+def test_refuses_library_with_a_symbol_that_nobody_has(
+    space: Workspace, tmp_path: Path, lock: str
+) -> None:
+    source = tmp_path / "lost.c"
+    source.write_text("int nowhere(void); int call(void) { return nowhere(); }\n")
+    library = compile_library(tmp_path / "liblost.so", "gcc", "-fPIC", source)
+    save_wheel(space, "", library)
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(target_of(tmp_path, lock, libraries=("tiny_cuda/liblost.so",)), space)
+
+    assert "undefined symbol: nowhere" in caught.value.why
+
+
+def test_refuses_library_that_the_wheel_does_not_hold(
+    space: Workspace, tmp_path: Path, lock: str
+) -> None:
+    save_wheel(space, "")
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(target_of(tmp_path, lock, libraries=("tiny_cuda/libgone.so",)), space)
+
+    assert "libgone.so" in caught.value.why
+
+
+def test_installs_from_lock_of_its_own(space: Workspace, tmp_path: Path, lock: str) -> None:
+    save_wheel(space, "", requires=("nvidia-cuda-runtime>=13.0,<14",))
+    target = target_of(tmp_path, "")
+    own = tmp_path / "envs" / "smoke" / "tiny_cuda.lock"
+    own.parent.mkdir()
+    own.write_text(lock)
+
+    assert smoke(target, space).imported == ("tiny_cuda",)
+
+
+def test_names_the_lock_that_lacks_a_requirement(space: Workspace, tmp_path: Path) -> None:
+    save_wheel(space, "", requires=("nvidia-cuda-runtime>=13.0,<14",))
+    target = target_of(tmp_path, "")
+    own = tmp_path / "envs" / "smoke" / "tiny_cuda.lock"
+    own.parent.mkdir()
+    own.touch()
+
+    with pytest.raises(InstallError) as caught:
+        smoke(target, space)
+
+    assert "envs/smoke/tiny_cuda.in" in caught.value.fix
+    assert "smoke:tiny-cuda" in caught.value.fix

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import tarfile
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cuwheel import process
-from cuwheel.errors import SourceError
+from cuwheel.errors import DownloadError, HashMismatchError, SourceError
 from cuwheel.files import list_tree, sha256_of_file
-from cuwheel.recipe import Archive, Sdist
+from cuwheel.recipe import Archive, GitCommit, Resource, Sdist
 from cuwheel.stages.source import source
 from tests.factories import make_space, make_target
 from tests.server import Site, serving
@@ -35,9 +36,9 @@ def project(tmp_path: Path) -> Path:
     folder = tmp_path / "checkout"
     (folder / "src" / "build").mkdir(parents=True)
     files = {"setup.py": NEWEST, "src/tiny.cu": NEWEST - 5, "src/build/in.cu": NEWEST - 9}
-    for name, time in files.items():
+    for name, stamp in files.items():
         (folder / name).write_text(f"# {name}\n")
-        os.utime(folder / name, (time, time))
+        os.utime(folder / name, (stamp, stamp))
     return folder
 
 
@@ -50,7 +51,7 @@ def sdist(project: Path) -> Path:
     return path
 
 
-def commit(folder: Path) -> None:
+def commit(folder: Path) -> str:
     env = {
         "PATH": os.environ["PATH"],
         "GIT_COMMITTER_DATE": f"{COMMITTED} +0000",
@@ -59,6 +60,14 @@ def commit(folder: Path) -> None:
     who = ["-c", "user.name=me", "-c", "user.email=me@example.invalid"]
     for words in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "all"]):
         process.run(["git", *words], env=env, cwd=folder)
+    return process.run(["git", "rev-parse", "HEAD"], env=env, cwd=folder).output.strip()
+
+
+def resource_of(sdist: Path, **changes: Any) -> Resource:
+    """A resource that is this archive, with some of its fields changed."""
+    pinned = Archive(url=sdist.as_uri(), sha256=sha256_of_file(sdist))
+    fields = {"name": "tiny", "source": pinned, "to": "tiny", "why": "a test", **changes}
+    return Resource(**fields)
 
 
 def modes_and_times(folder: Path) -> set[tuple[str, int]]:
@@ -247,3 +256,93 @@ def test_unpacks_archive_of_any_name(sdist: Path, space: Workspace) -> None:
     tree = source(make_target(source=Archive(url=odd.as_uri(), sha256=digest)), space)
 
     assert (tree.path / "setup.py").is_file()
+
+
+def test_takes_commit_of_repository(project: Path, space: Workspace) -> None:
+    head = commit(project)
+    pinned = GitCommit(repository=project.as_uri(), commit=head)
+
+    tree = source(make_target(source=pinned), space)
+
+    assert (tree.path / "setup.py").read_text() == "# setup.py\n"
+    assert (tree.origin, tree.epoch) == (f"git+{project.as_uri()}@{head}", COMMITTED)
+    assert tree.pinned
+
+
+def test_says_what_to_fetch_and_where_to_put_it(space: Workspace) -> None:
+    pinned = Archive(url="http://127.0.0.1:9/tiny-1.tar.gz", sha256="a" * 64)
+    started = time.monotonic()
+
+    with pytest.raises(DownloadError) as caught:
+        source(make_target(source=pinned), space)
+
+    assert time.monotonic() - started < 30
+    assert "http://127.0.0.1:9/tiny-1.tar.gz" in caught.value.what
+    assert f"put the file at {space.cache / 'downloads' / ('a' * 64)}" in caught.value.fix
+    assert f"`-- --source FILE` (its SHA-256 is {'a' * 64})" in caught.value.fix
+
+
+def test_unpacks_resource_without_its_top_folder(
+    project: Path, sdist: Path, space: Workspace
+) -> None:
+    target = make_target(source_override=project, resources=(resource_of(sdist),))
+
+    tree = source(target, space)
+
+    assert (space.work / "resources" / "tiny" / "setup.py").read_text() == "# setup.py\n"
+    assert tree.resources == (("tiny", sdist.as_uri(), sha256_of_file(sdist)),)
+    assert sorted(path.name for path in (space.work / "resources").iterdir()) == ["tiny"]
+
+
+def test_places_resource_as_it_is(project: Path, sdist: Path, space: Workspace) -> None:
+    plain = resource_of(sdist, to="deep/tiny.tgz", unpack=False)
+
+    source(make_target(source_override=project, resources=(plain,)), space)
+
+    assert (space.work / "resources/deep/tiny.tgz").read_bytes() == sdist.read_bytes()
+
+
+def test_takes_resource_from_repository(project: Path, space: Workspace) -> None:
+    head = commit(project)
+    pinned = GitCommit(repository=project.as_uri(), commit=head)
+    resource = Resource(name="tiny", source=pinned, to="tiny", why="a test")
+
+    tree = source(make_target(source_override=project, resources=(resource,)), space)
+
+    assert (space.work / "resources/tiny/src/tiny.cu").is_file()
+    assert tree.resources[0][1] == f"git+{project.as_uri()}@{head}"
+
+
+def test_gives_resources_the_time_of_the_source(
+    project: Path, sdist: Path, space: Workspace
+) -> None:
+    tree = source(make_target(source_override=project, resources=(resource_of(sdist),)), space)
+
+    times = {time for _, time in modes_and_times(space.work / "resources")}
+    assert times == {tree.epoch}
+
+
+def test_refuses_resource_with_other_hash(project: Path, sdist: Path, space: Workspace) -> None:
+    wrong = Archive(url=sdist.as_uri(), sha256="b" * 64)
+    target = make_target(source_override=project, resources=(resource_of(sdist, source=wrong),))
+
+    with pytest.raises(HashMismatchError):
+        source(target, space)
+
+
+def test_names_resource_that_can_not_be_had(project: Path, sdist: Path) -> None:
+    lost = Archive(url="http://127.0.0.1:9/lost.tar.gz", sha256="c" * 64)
+    target = make_target(source_override=project, resources=(resource_of(sdist, source=lost),))
+
+    with pytest.raises(DownloadError) as caught:
+        source(target, make_space(project.parent / "run", offline=True))
+
+    assert "it is the resource tiny" in caught.value.fix
+
+
+def test_forgets_resources_of_the_run_before(project: Path, sdist: Path, space: Workspace) -> None:
+    source(make_target(source_override=project, resources=(resource_of(sdist),)), space)
+
+    source(make_target(source_override=project), space)
+
+    assert not (space.work / "resources").exists()

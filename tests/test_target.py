@@ -48,3 +48,17 @@ def test_embeds_ptx_of_last_arch() -> None:
 
 def test_embeds_no_ptx_unless_asked() -> None:
     assert make_target(archs=("80", "90")).ptx_archs == ()
+
+
+def test_smokes_with_lock_of_the_build(tmp_path: Path) -> None:
+    target = make_target(root=tmp_path)
+
+    assert target.smoke_lock == target.lock
+
+
+def test_smokes_with_lock_of_its_own(tmp_path: Path) -> None:
+    own = tmp_path / "envs" / "smoke" / "tiny_cuda.lock"
+    own.parent.mkdir(parents=True)
+    own.touch()
+
+    assert make_target(root=tmp_path).smoke_lock == own

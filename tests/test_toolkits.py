@@ -1,26 +1,27 @@
 from __future__ import annotations
 
-import fnmatch
 from typing import TYPE_CHECKING
 
 import pytest
+from packaging.version import Version
 
 from cuwheel.compilers import newest_gcc_for
 from cuwheel.errors import UnsupportedArchError, UsageError
+from cuwheel.paths import ROOT
 from cuwheel.process import run
 from cuwheel.toolkits import (
-    COMPONENTS,
     TOOLKITS,
     check_archs,
-    component_by_name,
     toolkit_by_release,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cuwheel.toolkits import Toolkit
+
 _TOOLKIT = toolkit_by_release("13.0")
-_IN_TOOLCHAIN = [found for found in COMPONENTS if found.site_folder.startswith("nvidia/cu13")]
+every_toolkit = pytest.mark.parametrize("toolkit", TOOLKITS, ids=lambda toolkit: toolkit.tag)
 
 
 @pytest.mark.parametrize("name", ["13.0", "130"])
@@ -33,13 +34,6 @@ def test_names_nearest_toolkit() -> None:
         toolkit_by_release("13.1")
 
     assert caught.value.why == 'did you mean "13.0"?'
-
-
-def test_names_nearest_component() -> None:
-    with pytest.raises(UsageError) as caught:
-        component_by_name("cublaslt")
-
-    assert caught.value.why == 'did you mean "cublasLt"?'
 
 
 def test_refuses_all_unknown_archs_together() -> None:
@@ -59,9 +53,27 @@ def test_says_how_an_arch_is_written(written: str) -> None:
     assert caught.value.fix == f'write {written} as "90"'
 
 
-@pytest.mark.parametrize("toolkit", TOOLKITS, ids=lambda toolkit: toolkit.tag)
-def test_toolkit_starts_with_its_release(toolkit: type) -> None:
-    assert str(toolkit.nvcc).startswith(f"{toolkit.release}.")  # type: ignore[attr-defined]
+@every_toolkit
+def test_nvcc_is_of_its_release(toolkit: Toolkit) -> None:
+    assert toolkit.nvcc.startswith(f"{toolkit.release}.")
+
+
+def test_knows_releases_in_order() -> None:
+    releases = [Version(toolkit.release) for toolkit in TOOLKITS]
+
+    assert releases == sorted(set(releases))
+
+
+@every_toolkit
+def test_wheels_with_compiler_come_from_pypi(toolkit: Toolkit) -> None:
+    assert (toolkit.provider == "pypi") == bool(toolkit.site_folder)
+
+
+@every_toolkit
+def test_pypi_lock_is_there_where_it_is_the_default(toolkit: Toolkit) -> None:
+    lock = ROOT / "envs" / f"cuda{toolkit.tag}" / "pypi.lock"
+
+    assert lock.is_file() == (toolkit.provider == "pypi")
 
 
 def test_table_holds_archs_of_real_nvcc(cuda_home: Path) -> None:
@@ -72,13 +84,3 @@ def test_table_holds_archs_of_real_nvcc(cuda_home: Path) -> None:
 
 def test_table_holds_limit_of_real_nvcc(cuda_home: Path) -> None:
     assert newest_gcc_for(cuda_home) == _TOOLKIT.max_gcc
-
-
-@pytest.mark.parametrize("component", _IN_TOOLCHAIN, ids=lambda component: component.name)
-def test_table_holds_sonames_of_real_libraries(cuda_home: Path, component: type) -> None:
-    names = [path.name for path in (cuda_home / "lib").iterdir()]
-    sonames: tuple[str, ...] = component.sonames  # type: ignore[attr-defined]
-
-    missing = [soname for soname in sonames if not fnmatch.filter(names, soname)]
-
-    assert missing == []

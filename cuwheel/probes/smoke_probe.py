@@ -1,12 +1,13 @@
 """Import modules in a clean interpreter and say which shared libraries got loaded, from where.
 
 Run by path with the interpreter of the environment to look at: `python -I smoke_probe.py QUESTION
-ANSWER`. QUESTION is JSON with `imports` and `call`; ANSWER is the file that gets the JSON answer,
-as the package may print what it likes. Standard library only, Python 3.9 or newer.
+ANSWER`. QUESTION is JSON with `imports`, `call` and `libraries`; ANSWER is the file that gets the
+JSON answer, as the package may print what it likes. Standard library only, Python 3.9 or newer.
 """
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import importlib
 import json
@@ -29,15 +30,22 @@ def answer_to(question: dict[str, object]) -> dict[str, object]:
             imported.append(name)
         if question["call"]:
             value = repr(eval(str(question["call"]), namespace))  # noqa: S307 - the recipe's own
+        for name in list(question["libraries"]):  # type: ignore[call-overload]
+            # All symbols now: a missing one would show only when the code is used, on a GPU.
+            ctypes.CDLL(os.path.join(_site(), name), mode=os.RTLD_NOW)  # noqa: PTH118
     except BaseException:  # noqa: BLE001 - whatever the package does, the caller is told
         failure = traceback.format_exc()
     return {
         "imported": imported,
         "value": value,
         "failure": failure,
-        "site": os.path.realpath(sysconfig.get_paths()["platlib"]),
+        "site": _site(),
         "libraries": loaded_libraries(),
     }
+
+
+def _site() -> str:
+    return os.path.realpath(sysconfig.get_paths()["platlib"])
 
 
 def loaded_libraries() -> list[str]:

@@ -60,6 +60,7 @@ def _contract(target: Target) -> Contract:
         project=canonicalize_name(recipe.name),
         release=None if target.source_override else recipe.version,
         local_version=target.local_version,
+        cuda=target.toolkit.major,
         python=target.python if recipe.python == "each" else None,
         links=recipe.link.components,
         archs=sort_archs(target.archs),
@@ -86,7 +87,7 @@ def _findings(scan: WheelScan, contract: Contract) -> tuple[Finding, ...]:
         *_size_findings(scan, contract),
         *_leak_findings(scan),
         *_graft_findings(scan),
-        *library_findings(scan, _platforms(scan)),
+        *library_findings(scan, contract, _platforms(scan)),
         *_arch_findings(scan, contract),
         *_supply_findings(scan, contract),
     )
@@ -191,7 +192,7 @@ def _supply_findings(scan: WheelScan, contract: Contract) -> Iterator[Finding]:
 
 
 def _supplies(scan: WheelScan, contract: Contract) -> tuple[Supply, ...]:
-    return tuple(supplies(scan, contract.links, _platforms(scan)))
+    return tuple(supplies(scan, contract, _platforms(scan)))
 
 
 def _tags(scan: WheelScan) -> frozenset[Tag]:

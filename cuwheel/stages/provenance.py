@@ -78,6 +78,10 @@ def _materials(target: Target, space: Workspace) -> list[Material]:
     return [
         Material(name=f"source {origin}", sha256=tree.sha256, uri=tree.origin * tree.pinned),
         *(Material(name=f"patch {name}", sha256=digest) for name, digest in tree.patches),
+        *(
+            Material(name=f"resource {name}", sha256=sha256, uri=origin)
+            for name, origin, sha256 in tree.resources
+        ),
         *(_of_lock(path) for path in _locks(target)),
         *_packages(environment),
         *(
@@ -97,7 +101,7 @@ def _materials(target: Target, space: Workspace) -> list[Material]:
 
 
 def _locks(target: Target) -> list[Path]:
-    used = [target.lock, ROOT / "envs" / "engine.lock"]
+    used = [*dict.fromkeys((target.lock, target.smoke_lock)), ROOT / "envs" / "engine.lock"]
     name = TOOLCHAIN_LOCKS.get(target.provider)
     toolchain = find_lock(f"cuda{target.toolkit.tag}/{name}", project_roots()) if name else None
     return [*used, toolchain] if toolchain else used

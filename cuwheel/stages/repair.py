@@ -12,6 +12,7 @@ from packaging.version import Version
 
 from cuwheel import __version__
 from cuwheel.artefacts import BuiltWheel, RepairedWheel, SourceTree, Toolchain
+from cuwheel.components import component_by_name, requirement_for
 from cuwheel.elf import Elf, ElfFormatError, is_elf, read_elf
 from cuwheel.errors import RepairError
 from cuwheel.files import list_tree, naming_full_disk, remove_tree, sha256_of_file
@@ -25,7 +26,6 @@ from cuwheel.linkage import (
 from cuwheel.provenance import SBOM_NAME, Contents, Part, wheel_sbom
 from cuwheel.recipe import Sdist
 from cuwheel.repairtools import RepairTools
-from cuwheel.toolkits import component_by_name
 from cuwheel.wheelfile import pack, unpack
 from cuwheel.wheelmeta import (
     change_version,
@@ -41,8 +41,8 @@ from cuwheel.wheelmeta import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from cuwheel.components import Component
     from cuwheel.target import Target
-    from cuwheel.toolkits import Component
     from cuwheel.workspace import Workspace
 
 _CANONICAL_TAG = re.compile(r"manylinux_\d+_\d+_\w+")  # PEP 600; the others are its aliases
@@ -79,7 +79,13 @@ def repair(target: Target, space: Workspace) -> RepairedWheel:
     remove_tree(space.work / "repaired")
     remove_tree(space.work / "repair")
     scratch = space.folder("repair")
-    tools = RepairTools(owner=target.id, scratch=scratch, log=space.log("repair"), epoch=epoch)
+    tools = RepairTools(
+        owner=target.id,
+        scratch=scratch,
+        log=space.log("repair"),
+        epoch=epoch,
+        programs=space.load("toolchain", Toolchain).programs,
+    )
     with naming_full_disk(scratch):
         content = _unpacked(built.path, scratch / "built")
         links = _find_links(target, _read_libraries(content))
@@ -157,7 +163,7 @@ def _find_links(target: Target, libraries: tuple[_Library, ...]) -> _Links:
     missing: set[str] = set()
     for library in libraries:
         for soname in set(library.elf.needed) - own:
-            component = component_of(soname)
+            component = component_of(soname, target.toolkit.major)
             if is_from_driver(soname):
                 driver.add(soname)
             elif component and component.name in declared and library.place:
@@ -183,7 +189,8 @@ def _refuse_links(target: Target, problems: list[str], missing: set[str]) -> Non
         why="\n".join(problems),
         fix=f"write link=Link({names})"
         if missing
-        else "build against a library of this CUDA release, or add it to cuwheel/toolkits.py",
+        else f"build against a library of CUDA {target.toolkit.major}, or add it to "
+        "cuwheel/components.py",
     )
 
 
@@ -199,7 +206,7 @@ def _warn_of_unused(target: Target, space: Workspace, links: _Links) -> None:
         if name not in used:
             space.console.warn(
                 f'{target.id}: the recipe declares link "{name}" and no library of the wheel needs '
-                f"{' or '.join(component_by_name(name).sonames)}"
+                f"{' or '.join(component_by_name(name, target.toolkit.major).sonames)}"
             )
 
 
@@ -318,6 +325,9 @@ def _grafted(content: Path) -> tuple[Part, ...]:
 def _requirements(target: Target, links: _Links) -> tuple[str, ...]:
     used = {component.name for component in links.external.values()}
     names = (name for name in target.recipe.link.components if name in used)
-    texts = (component_by_name(name).requirement for name in names)
-    values = {"release": target.toolkit.release, "framework": target.framework_release}
-    return tuple(dict.fromkeys(text.format(**values) for text in texts))
+    components = (component_by_name(name, target.toolkit.major) for name in names)
+    texts = (
+        requirement_for(component, target.toolkit, target.framework_release)
+        for component in components
+    )
+    return tuple(dict.fromkeys(texts))

@@ -91,7 +91,7 @@ def smoke(target: Target, space: Workspace) -> Smoke:
 
 
 def _make_environment(folder: Path, wheel: RepairedWheel, target: Target, space: Workspace) -> Path:
-    """An environment with the wheel and what it declares: pinned and hashed by the recipe's lock.
+    """An environment with the wheel and what it declares, pinned and hashed by the smoke lock.
 
     The lock's other packages, the build's tools, stay out.
     """
@@ -103,17 +103,17 @@ def _make_environment(folder: Path, wheel: RepairedWheel, target: Target, space:
     requirement = folder / f"{project}.txt"
     uri = wheel.path.absolute().as_uri()
     write_atomically(requirement, f"{project} @ {uri} --hash=sha256:{wheel.sha256}\n")
-    source = f"envs/build/{target.recipe.folder}.in"
+    kind = target.smoke_lock.parent.name
     install(
         python,
-        target.lock,
+        target.smoke_lock,
         cache=space.cache,
         offline=space.offline,
         log=log,
         console=space.console,
         only=requirement,
         unlocked_fix=f"the wheel requires it and the recipe's lock doesn't hold it: add it to "
-        f"{source}, then `nox -s lock -- build:{target.recipe.name}`",
+        f"envs/{kind}/{target.recipe.folder}.in, then `nox -s lock -- {kind}:{target.recipe.name}`",
     )
     return python
 
@@ -125,7 +125,8 @@ def _ask(python: Path, folder: Path, target: Target, space: Workspace) -> dict[s
         SmokeError: the interpreter died, or took too long.
     """
     wanted, written, log = target.recipe.smoke, folder / "answer.json", space.log("smoke")
-    question = json.dumps({"imports": wanted.imports, "call": wanted.call})
+    libraries = [text.format_map(_values(target)) for text in wanted.libraries]
+    question = json.dumps({"imports": wanted.imports, "call": wanted.call, "libraries": libraries})
     finished = run(
         [python, "-I", _PROBE, question, written],
         env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "HOME": str(folder)},
@@ -145,6 +146,15 @@ def _ask(python: Path, folder: Path, target: Target, space: Workspace) -> dict[s
             f"framework; everything that was said is in {log}",
         ) from None
     return answer
+
+
+def _values(target: Target) -> dict[str, str]:
+    """What `recipe.SMOKE_PLACEHOLDERS` stand for."""
+    return {
+        "toolkit": target.toolkit.release,
+        "toolkit_tag": target.toolkit.tag,
+        "version": target.recipe.version,
+    }
 
 
 def _loaded_libraries(answer: dict[str, Any]) -> Iterator[_Loaded]:

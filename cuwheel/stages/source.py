@@ -1,50 +1,48 @@
-"""Stage source: the package's source on disk, from the pinned archive or from `--source`."""
+"""Stage source: the package's source and its resources on disk, pinned or from `--source`."""
 
 from __future__ import annotations
 
-import os
-from pathlib import PurePosixPath
+import dataclasses
+import shutil
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
-
-from packaging.utils import canonicalize_name
 
 from cuwheel.archives import unpack
 from cuwheel.artefacts import SourceTree
 from cuwheel.errors import SourceError
-from cuwheel.fetch import Wanted, fetch
 from cuwheel.files import (
     naming_full_disk,
     new_folder,
     remove_leftovers,
+    remove_tree,
     sha256_of_file,
     sha256_of_tree,
 )
-from cuwheel.indexes import configured_indexes, find_sdist
-from cuwheel.recipe import Archive, Sdist
+from cuwheel.sources import fetch_pinned
 from cuwheel.tree import copy_source, epoch_of, fit_for_zip, settle
-from cuwheel.web import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cuwheel.recipe import Resource
     from cuwheel.target import Target
     from cuwheel.workspace import Workspace
 
 _FOLDER = "source"  # of the work folder
+_RESOURCES = "resources"  # likewise; `{resources}` in recipes
 
 
 def source(target: Target, space: Workspace) -> SourceTree:
-    """Put the source into the work folder, with one time stamp and plain modes.
+    """Put source and resources into the work folder, with one time stamp and plain modes.
 
     Raises:
-        DownloadError: the archive can't be had.
-        HashMismatchError: what can be had isn't the archive that the recipe pins.
+        DownloadError: an archive or a commit can't be had.
+        HashMismatchError: what can be had isn't what the recipe pins.
         OversizedDownloadError: it is larger than the recipe allows.
         UnsafeArchiveError: it would write outside its folder, or is damaged.
         SourceError: it holds no Python package, or `--source` names nothing usable.
     """
     remove_leftovers(space.work / _FOLDER)
+    remove_tree(space.work / _RESOURCES)
     with naming_full_disk(space.work):
         if target.source_override is None:
             tree = _pinned(target, space)
@@ -60,33 +58,30 @@ def source(target: Target, space: Workspace) -> SourceTree:
             )
         _check_package(tree)
         settle(space.work / _FOLDER, tree.epoch)
-    return tree
+        resources = tuple(_place(resource, space) for resource in target.recipe.resources)
+        if resources:
+            settle(space.work / _RESOURCES, tree.epoch)
+    return dataclasses.replace(tree, resources=resources)
 
 
 def _pinned(target: Target, space: Workspace) -> SourceTree:
-    wanted = target.recipe.source
-    if isinstance(wanted, Sdist):
-        origin = f"pkg:pypi/{canonicalize_name(wanted.project)}@{wanted.version}"
-        name = f"{canonicalize_name(wanted.project).replace('-', '_')}-{wanted.version}.tar.gz"
+    got = fetch_pinned(target.recipe.source, space, "give the source with `-- --source FILE`")
+    return _unpacked(got.path, space, origin=got.origin, sha256=got.sha256, pinned=True)
+
+
+def _place(resource: Resource, space: Workspace) -> tuple[str, str, str]:
+    """Put one resource where the recipe wants it; gives back name, origin and SHA-256."""
+    way_out = f"get it on another machine and copy it there: it is the resource {resource.name}"
+    got = fetch_pinned(resource.source, space, way_out)
+    place = space.work / _RESOURCES / resource.to
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if not resource.unpack:
+        shutil.copyfile(got.path, place)
     else:
-        origin = shown(wanted.url)
-        name = PurePosixPath(unquote(urlsplit(wanted.url).path)).name or "source"
-    archive = fetch(
-        Wanted(name=name, sha256=wanted.sha256, max_size=wanted.max_size),
-        lambda: _find(wanted),
-        cache=space.cache,
-        console=space.console,
-        offline=space.offline,
-    )
-    return _unpacked(archive, space, origin=origin, sha256=wanted.sha256, pinned=True)
-
-
-def _find(wanted: Sdist | Archive) -> str:
-    if isinstance(wanted, Archive):
-        return wanted.url
-    return find_sdist(
-        wanted.project, wanted.version, wanted.sha256, indexes=configured_indexes(os.environ)
-    )
+        aside = place.with_name(f".{place.name}.unpacked")
+        unpack(got.path, aside).top.rename(place)
+        remove_tree(aside)
+    return resource.name, got.origin, got.sha256
 
 
 def _given_archive(archive: Path, space: Workspace) -> SourceTree:

@@ -1,0 +1,97 @@
+"""What recipes declare as source or resource, in the cache: pinned archives and commits."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from packaging.utils import canonicalize_name
+
+from cuwheel.fetch import Wanted, cached_path, fetch
+from cuwheel.files import sha256_of_file
+from cuwheel.gitfetch import Commit, fetch_commit, path_of_commit
+from cuwheel.indexes import configured_indexes, find_sdist
+from cuwheel.recipe import Archive, GitCommit, Sdist
+from cuwheel.web import shown
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.workspace import Workspace
+
+Declared = Sdist | Archive | GitCommit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pinned:
+    """An archive in the cache, where it came from, and its hash."""
+
+    path: Path
+    origin: str
+    sha256: str
+
+
+def fetch_pinned(declared: Declared, space: Workspace, way_out: str) -> Pinned:
+    """Have something that a recipe pins in the cache.
+
+    Args:
+        declared: what.
+        space: its cache gets it.
+        way_out: one more way when it can't be had, for the message.
+
+    Raises:
+        DownloadError: it can't be had.
+        HashMismatchError: what can be had isn't what the recipe pins.
+        OversizedDownloadError: it is larger than the recipe allows.
+    """
+    if isinstance(declared, GitCommit):
+        commit = _commit(declared)
+        tar = fetch_commit(
+            commit, cache=space.cache, console=space.console, offline=space.offline, fix=way_out
+        )
+        return Pinned(path=tar, origin=commit.origin, sha256=sha256_of_file(tar))
+    archive = fetch(
+        _wanted(declared),
+        lambda: _find(declared, offline=space.offline),
+        cache=space.cache,
+        console=space.console,
+        offline=space.offline,
+        fix=f"{way_out} (its SHA-256 is {declared.sha256})",
+    )
+    return Pinned(path=archive, origin=_origin(declared), sha256=declared.sha256)
+
+
+def place_of(declared: Declared, cache: Path) -> Path:
+    """Where `fetch_pinned` has it, or will have it."""
+    if isinstance(declared, GitCommit):
+        return path_of_commit(_commit(declared), cache)
+    return cached_path(cache, _wanted(declared))
+
+
+def _commit(declared: GitCommit) -> Commit:
+    return Commit(repository=declared.repository, id=declared.commit, sha256=declared.sha256)
+
+
+def _wanted(declared: Sdist | Archive) -> Wanted:
+    if isinstance(declared, Sdist):
+        stem = canonicalize_name(declared.project).replace("-", "_")
+        name = f"{stem}-{declared.version}.tar.gz"
+    else:
+        name = PurePosixPath(unquote(urlsplit(declared.url).path)).name or "source"
+    return Wanted(name=name, sha256=declared.sha256, max_size=declared.max_size)
+
+
+def _origin(declared: Sdist | Archive) -> str:
+    if isinstance(declared, Sdist):
+        return f"pkg:pypi/{canonicalize_name(declared.project)}@{declared.version}"
+    return shown(declared.url)
+
+
+def _find(declared: Sdist | Archive, *, offline: bool) -> str:
+    if isinstance(declared, Archive):
+        return declared.url
+    indexes = configured_indexes(os.environ, offline=offline)
+    return find_sdist(declared.project, declared.version, declared.sha256, indexes=indexes)

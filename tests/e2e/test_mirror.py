@@ -1,0 +1,163 @@
+"""A machine without a network: mirror a small target elsewhere, carry the folder, build."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.files import sha256_of_file
+from cuwheel.lockfile import read_pins
+from cuwheel.paths import ROOT
+from tests.engine import PACKAGES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.e2e
+
+COMPILER = ("cuda-crt", "cuda-nvcc", "cuda-runtime", "nvvm", "cuda-toolkit")
+NOWHERE = "http://127.0.0.1:9/simple"
+PATIENCE = 600.0  # seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """A machine that has nothing but Python, a compiler and the mirror's folder."""
+
+    home: Path
+    mirror: Path
+
+    def run(self, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run a shell script in the mirror's folder; nothing of this environment is left."""
+        return subprocess.run(
+            ["bash", "-ec", script],
+            cwd=self.mirror,
+            env={
+                "HOME": str(self.home),
+                "PATH": os.defpath,
+                "COLUMNS": "200",
+                "CUWHEEL_CACHE": str(self.home / "cache"),
+                "PIP_INDEX_URL": NOWHERE,
+                "UV_DEFAULT_INDEX": NOWHERE,
+                **variables,
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+
+
+@pytest.fixture(scope="module")
+def mirror(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> Path:
+    """A mirror of a tiny target, with what it was made from gone."""
+    folder = tmp_path_factory.mktemp("mirrored")
+    project = write_project(folder / "ours")
+    done = subprocess.run(
+        [sys.executable, "-m", "cuwheel", "mirror", "tiny-capi-130", "--to", folder / "mirror"],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "CUWHEEL_PROJECT": str(project),
+            "CUWHEEL_CACHE": str(shared_cache),
+            "COLUMNS": "200",
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    shutil.rmtree(project)
+    return folder / "mirror"
+
+
+def write_project(folder: Path) -> Path:
+    """A recipe with a source that can be had, and the toolchain's lock cut to the compiler."""
+    for name in ("recipes", "envs/build", "envs/cuda130"):
+        (folder / name).mkdir(parents=True)
+    source = folder / "tiny_capi-1.0.0.tar.gz"
+    with tarfile.open(source, "w:gz") as archive:
+        archive.add(PACKAGES / "tiny_capi", "tiny_capi-1.0.0")
+    tests = ROOT / "tests" / "project"
+    recipe = (tests / "recipes" / "tiny_capi.py").read_text()
+    recipe = recipe.replace("http://127.0.0.1:9/tiny_capi-1.0.0.tar.gz", source.as_uri())
+    recipe = recipe.replace('"0" * 64', f'"{sha256_of_file(source)}"')
+    (folder / "recipes" / "tiny_capi.py").write_text(recipe)
+    for name in ("tiny_capi.in", "tiny_capi.lock"):
+        shutil.copy(tests / "envs" / "build" / name, folder / "envs" / "build" / name)
+    pins = read_pins(ROOT / "envs" / "cuda130" / "pypi.lock")
+    kept = [pin for pin in pins if pin.requirement.name.removeprefix("nvidia-") in COMPILER]
+    lines = [
+        str(pin.requirement) + "".join(f" --hash=sha256:{digest}" for digest in pin.hashes)
+        for pin in kept
+    ]
+    (folder / "envs" / "cuda130" / "pypi.lock").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture
+def site(mirror: Path, tmp_path: Path) -> Site:
+    return Site(home=tmp_path, mirror=mirror)
+
+
+@pytest.fixture
+def address(mirror: Path) -> Iterator[str]:
+    """The mirror over HTTP on loopback."""
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(mirror))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def commands(mirror: Path) -> str:
+    """What README.txt tells to type, with the Python that this test runs in."""
+    text = (mirror / "README.txt").read_text()
+    lines = [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    return "\n".join(lines).replace("python3 ", f"{Path(sys.executable).resolve()} ")
+
+
+def test_builds_without_network(site: Site) -> None:
+    cut = ("unshare", "--net", "--user", "--map-root-user")
+    if site.run(" ".join([*cut, "true"])).returncode:
+        pytest.skip("this system lets no user cut the network")
+    script = site.home / "as-in-readme.sh"
+    only_loopback = "import socket; assert [name for _, name in socket.if_nameindex()] == ['lo']"
+    script.write_text(f'{sys.executable} -c "{only_loopback}"\n{commands(site.mirror)}')
+
+    done = site.run(" ".join([*cut, "bash", "-e", str(script)]))
+
+    assert done.returncode == 0, done.stdout
+    assert len(list((site.home / "cuwheel" / "dist").glob("tiny_capi-1.0.0*.whl"))) == 1
+
+
+def test_builds_from_served_mirror(site: Site, address: str) -> None:
+    script = commands(site.mirror).replace("file://$PWD", address).replace(" --offline", "")
+
+    done = site.run(script)
+
+    assert done.returncode == 0, done.stdout
+    assert len(list((site.home / "cuwheel" / "dist").glob("tiny_capi-1.0.0*.whl"))) == 1
+
+
+def test_names_what_the_mirror_lacks(site: Site) -> None:
+    script = commands(site.mirror).replace("build-tiny-capi-130", "build-causal-conv1d-130")
+
+    done = site.run(script)
+
+    assert done.returncode != 0
+    assert "is not in the cache" in done.stdout
+    assert "--offline is set" in done.stdout
