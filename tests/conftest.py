@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.condalock import read_source, write_conda_lock
+from cuwheel.condasolve import solve
 from cuwheel.console import Console
+from cuwheel.mirrors import VARIABLE, Mirrors
 from cuwheel.paths import ROOT, default_cache
 from cuwheel.stages.toolchain import toolchain
 from cuwheel.toolkits import toolkit_by_release
 from cuwheel.workspace import Workspace
+from tests.channel import write_source
 from tests.engine import Engine
 from tests.factories import make_space
+from tests.toolchain_channel import make_channel, toolchain_specs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from cuwheel.artefacts import Toolchain
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +40,43 @@ def cuda_home(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> P
         cache=shared_cache, work=folder / "work", dist=folder / "dist", console=Console()
     )
     return toolchain(toolkit_by_release("13.0"), "pypi", space).home
+
+
+@pytest.fixture(scope="session")
+def conda_channel(
+    shared_cache: Path, cuda_home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A folder that is a conda channel with a CUDA 13.0 toolchain; the cache keeps it."""
+    space = make_space(tmp_path_factory.mktemp("channel"), cache=shared_cache)
+    return make_channel(space, cuda_home)
+
+
+@pytest.fixture(scope="session")
+def conda_project(
+    conda_channel: Path, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A project folder with a conda lock for CUDA 13.0, solved from the channel."""
+    folder = tmp_path_factory.mktemp("conda-project")
+    source = write_source(folder / "envs" / "cuda130", *toolchain_specs(conda_channel))
+    mirrors = Mirrors.of({VARIABLE: conda_channel.as_uri()})
+    solved = solve(read_source(source), mirrors, cache=shared_cache, cooldown=7)
+    write_conda_lock(source.with_name("conda-lock.yml"), solved, command="the tests")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def conda_toolchain(
+    conda_channel: Path,
+    conda_project: Path,
+    shared_cache: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Toolchain:
+    """The toolchain of that lock, installed into the shared cache."""
+    space = make_space(tmp_path_factory.mktemp("conda"), cache=shared_cache)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, conda_channel.as_uri())
+        patch.setenv("CUWHEEL_PROJECT", str(conda_project))
+        return toolchain(toolkit_by_release("13.0"), "conda", space)
 
 
 @pytest.fixture

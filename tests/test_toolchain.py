@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.errors import InstallError, LockError, ToolchainError
+from cuwheel.condalock import read_source, write_conda_lock
+from cuwheel.condasolve import solve
+from cuwheel.errors import DownloadError, InstallError, LockError, ToolchainError
 from cuwheel.files import remove_tree
 from cuwheel.installer import resolve
 from cuwheel.lockfile import read_pins
+from cuwheel.mirrors import VARIABLE, Mirrors
 from cuwheel.paths import ROOT
 from cuwheel.process import run
 from cuwheel.stages.toolchain import toolchain
 from cuwheel.toolkits import toolkit_by_release
+from tests.channel import write_source
 from tests.factories import heard, make_space
+from tests.toolchain_channel import toolchain_specs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -125,10 +132,139 @@ def test_leaves_nothing_of_a_toolchain_that_could_not_be_made(
 
 
 def test_conda_provider_says_what_is_missing(lean_space: Workspace) -> None:
-    with pytest.raises(LockError) as caught:
-        toolchain(TOOLKIT, "conda", lean_space)
+    newer = dataclasses.replace(TOOLKIT, release="13.9")
 
-    assert "conda-lock.yml" in caught.value.why
+    with pytest.raises(LockError) as caught:
+        toolchain(newer, "conda", lean_space)
+
+    assert "envs/cuda139/conda-lock.yml" in caught.value.why
+    assert "nox -s lock -- toolchain:139" in caught.value.fix
+
+
+@pytest.fixture
+def small_conda_lock(
+    tmp_path: Path, conda_channel: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """nvcc, cudart and the compilers of the channel: fewer bytes for each test."""
+    needed = re.compile("cuda-(nvcc|cudart-dev|driver-dev_linux-64) |gcc_|gxx_")
+    specs = filter(needed.match, toolchain_specs(conda_channel))
+    source = write_source(tmp_path / "conda" / "envs" / "cuda130", *specs)
+    monkeypatch.setenv("CUWHEEL_PROJECT", str(tmp_path / "conda"))
+    monkeypatch.setenv(VARIABLE, conda_channel.as_uri())
+    solved = solve(read_source(source), Mirrors.of(os.environ), cache=shared_cache, cooldown=7)
+    write_conda_lock(source.with_name("conda-lock.yml"), solved, command="the tests")
+    return source.with_name("conda-lock.yml")
+
+
+@pytest.mark.usefixtures("small_conda_lock")
+def test_conda_home_compiles_and_links(private_space: Workspace, tmp_path: Path) -> None:
+    made = toolchain(TOOLKIT, "conda", private_space)
+
+    library = _compile(made, tmp_path, f"-ccbin={made.cxx}")
+
+    assert library.read_bytes().startswith(b"\x7fELF")
+
+
+def test_conda_toolchain_says_what_it_is(conda_toolchain: Toolchain) -> None:
+    packages = {name: version for name, version, _, _ in conda_toolchain.packages}
+
+    facts = (conda_toolchain.provider, conda_toolchain.version, conda_toolchain.pinned)
+    assert facts == ("conda", "13.0.88", True)
+    assert packages["cuda-nvcc-tools"] == "13.0.88"
+
+
+def test_conda_toolchain_names_addresses_of_the_channel(conda_toolchain: Toolchain) -> None:
+    """Not of the mirror that the files came from."""
+    own = "https://conda.anaconda.org/conda-forge/"
+
+    addresses = [address for _, _, address, _ in conda_toolchain.packages]
+    assert [address for address in addresses if not address.startswith(own)] == []
+
+
+@pytest.mark.usefixtures("small_conda_lock")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda home: (home / "include" / "cuda_runtime.h").unlink(),
+        lambda home: (home / "bin" / "nvcc.profile").write_text("TOP = /\n"),
+    ],
+    ids=["missing link", "changed in place"],
+)
+def test_makes_damaged_conda_toolchain_again(
+    damage: Callable[[Path], object], private_space: Workspace
+) -> None:
+    """Changing a file in place changes the unpacked package in the cache too."""
+    whole = toolchain(TOOLKIT, "conda", private_space)
+    profile = (whole.home / "bin" / "nvcc.profile").read_text()
+    damage(whole.home)
+
+    mended = toolchain(TOOLKIT, "conda", private_space)
+
+    assert "was damaged and is made again" in heard(private_space)
+    assert mended == whole
+    assert (mended.home / "bin" / "nvcc.profile").read_text() == profile
+
+
+@pytest.mark.usefixtures("small_conda_lock")
+def test_reuses_conda_toolchain_without_its_channel(
+    private_space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = toolchain(TOOLKIT, "conda", private_space)
+    (tmp_path / "nothing").mkdir()
+    monkeypatch.setenv(VARIABLE, (tmp_path / "nothing").as_uri())
+
+    assert toolchain(TOOLKIT, "conda", private_space) == first
+
+
+@pytest.mark.usefixtures("small_conda_lock")
+def test_leaves_nothing_when_channel_lacks_a_package(
+    private_space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nothing").mkdir()
+    monkeypatch.setenv(VARIABLE, (tmp_path / "nothing").as_uri())
+
+    with pytest.raises(DownloadError) as caught:
+        toolchain(TOOLKIT, "conda", private_space)
+
+    files = [path for path in private_space.cache.rglob("*") if path.is_file()]
+    assert [path for path in files if path.stat().st_size] == []
+    assert not list((private_space.cache / "toolchains").glob("*conda*/"))
+    assert VARIABLE in caught.value.fix
+
+
+def test_refuses_conda_lock_that_was_edited(
+    small_conda_lock: Path, private_space: Workspace
+) -> None:
+    text = small_conda_lock.read_text()
+    small_conda_lock.write_text(text.replace("sha256: ", "sha256: 0", 1))
+
+    with pytest.raises(LockError, match=r"edited by hand|is no conda lock"):
+        toolchain(TOOLKIT, "conda", private_space)
+
+
+def test_refuses_conda_toolkit_of_another_release(
+    small_conda_lock: Path, private_space: Workspace
+) -> None:
+    """CUDA 13.0 under the name of 12.2: nvcc itself is asked, not the folder's name."""
+    other = small_conda_lock.parent.rename(small_conda_lock.parent.with_name("cuda122"))
+
+    with pytest.raises(ToolchainError, match=r"is not CUDA 12\.2") as caught:
+        toolchain(toolkit_by_release("12.2"), "conda", private_space)
+
+    assert other.name == "cuda122"
+    assert "nvcc 13.0.88" in caught.value.why
+
+
+@pytest.mark.usefixtures("small_conda_lock")
+def test_refuses_conda_toolchain_for_another_machine(
+    private_space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+
+    with pytest.raises(ToolchainError) as caught:
+        toolchain(TOOLKIT, "conda", private_space)
+
+    assert "linux-64, this is aarch64" in caught.value.why
 
 
 @pytest.mark.usefixtures("small_lock")
@@ -174,13 +310,13 @@ def _rewrite(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def _compile(made: Toolchain, folder: Path) -> Path:
+def _compile(made: Toolchain, folder: Path, *more: str) -> Path:
     source = folder / "kernel.cu"
     source.write_text(
         "__global__ void add(int *a) { ++*a; }\nvoid f(int *a) { add<<<1, 1>>>(a); }\n"
     )
     library = folder / "kernel.so"
-    flags = ["-arch=sm_90", "-shared", "-Xcompiler=-fPIC", "-cudart=shared"]
+    flags = ["-arch=sm_90", "-shared", "-Xcompiler=-fPIC", "-cudart=shared", *more]
     run(
         [made.home / "bin" / "nvcc", *flags, "-o", library, source],
         env={"PATH": os.defpath},
