@@ -81,7 +81,8 @@ def solve(  # noqa: PLR0913 - what, from where, and how
         raise LockError(
             f"{source.path.parent.name}/{source.path.name} can't be solved",
             why=_plain(str(problem)),
-            fix="correct its pins: each has to be in the channel, and all have to go together",
+            fix="correct its pins: each has to be in the channel, for longer than the cooldown "
+            "(`--cooldown DAYS`), and all have to go together",
         ) from problem
     except (rattler.exceptions.GatewayError, rattler.exceptions.FetchRepoDataError) as problem:
         raise DownloadError(

@@ -34,6 +34,7 @@ from cuwheel.files import (
     write_atomically,
 )
 from cuwheel.mirrors import MANIFEST, SIMPLE, VARIABLE, WHEELS
+from cuwheel.toolkits import toolkit_by_release
 from cuwheel.wheelindex import write_index
 
 if TYPE_CHECKING:
@@ -230,6 +231,14 @@ def _facts(path: Path) -> dict[str, Any]:
     return {"sha256": sha256_of_file(path), "size": path.stat().st_size}
 
 
+def _command(name: str, facts: Mapping[str, Any]) -> str:
+    """What builds a target from the folder; with the provider where it isn't the usual one."""
+    usual = toolkit_by_release(name.rpartition("-")[2]).provider
+    provider = facts["toolchain"]
+    chosen = f" --toolchain {provider}" if provider != usual else ""
+    return f"~/nox/bin/nox -s build-{name} -- --offline{chosen}"
+
+
 def _readme(targets: Mapping[str, Mapping[str, Any]], folder: Path) -> str:
     names = sorted(targets)
     pythons = sorted({python for facts in targets.values() for python in facts["pythons"]})
@@ -250,7 +259,7 @@ def _readme(targets: Mapping[str, Mapping[str, Any]], folder: Path) -> str:
             f"    export {VARIABLE}=file://$PWD",
             *own,
             f"    cp -r {PROJECT} ~/{PROJECT} && cd ~/{PROJECT}",
-            *(f"    ~/nox/bin/nox -s build-{name} -- --offline" for name in names),
+            *(f"    {_command(name, targets[name])}" for name in names),
             "",
             "Served by an intranet server, the folder's address takes the place of file://$PWD,",
             "and --offline is left out. mirror.json lists every file with its SHA-256; what is",

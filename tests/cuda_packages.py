@@ -23,24 +23,13 @@ _WITH = "cuda-version >=13.0,<13.1.0a0"
 _NEWER_GLIBC = "__glibc >=2.28,<3.0.a0"
 _GCC_BOUND = ("gcc_impl_linux-64 >=6,<16.0a0",)
 
-# conda-forge's: nvcc.profile.patch of its cuda-nvcc-impl recipe, for CUDA 13.
-_PROFILE = """
-TOP              = $(_HERE_)/../$(_TARGET_DIR_)
-
-CICC_PATH        = $(TOP)/nvvm/bin
-NVVMIR_LIBRARY_DIR = $(TOP)/nvvm/libdevice
-
-LD_LIBRARY_PATH += $(TOP)/lib:
-PATH            += $(TOP)/bin:$(CICC_PATH):$(TOP)/../../bin:$(TOP)/../../$(_NVVM_BRANCH_)/bin:
-
-INCLUDES        +=  "-I$(TOP)/include" $(_SPACE_)
-SYSTEM_INCLUDES +=  "-isystem" "$(TOP)/include/cccl" $(_SPACE_)
-
-LIBRARIES        =+ $(_SPACE_) "-L$(TOP)/lib/stubs" "-L$(TOP)/lib"
-
-CUDAFE_FLAGS    +=
-PTXAS_FLAGS     +=
-"""
+# What conda-forge's cuda-nvcc-impl recipe changes in nvcc.profile: everything is in `targets/`.
+_PROFILE_CHANGES = (
+    ("$(_HERE_)/..\n", "$(_HERE_)/../$(_TARGET_DIR_)\n"),
+    ("$(TOP)/$(_TARGET_DIR_)/", "$(TOP)/"),
+    ("lib$(_TARGET_SIZE_)", "lib"),
+    ("$(CICC_PATH):", "$(TOP)/bin:$(CICC_PATH):$(TOP)/../../bin:"),
+)
 
 
 def cuda_packages(wheels: Wheels, driver_stub: Path) -> Iterator[Package]:
@@ -152,6 +141,16 @@ def _nvidia(
     )
 
 
+def _profile(wheels: Wheels) -> str:
+    """nvcc's own settings, changed as conda-forge changes them."""
+    [(_, path)] = wheels.files("nvidia_cuda_nvcc", "bin/nvcc.profile")
+    text = path.read_text()
+    for was, becomes in _PROFILE_CHANGES:
+        assert was in text, f"another nvcc.profile than the one that was patched: no {was}"
+        text = text.replace(was, becomes)
+    return text
+
+
 def _compiler(wheels: Wheels) -> Iterator[Package]:
     """nvcc and its parts: packages of conda-forge's cuda-nvcc and cuda-nvcc-impl recipes."""
     version = wheels.version("nvidia_cuda_nvcc")
@@ -161,7 +160,7 @@ def _compiler(wheels: Wheels) -> Iterator[Package]:
                    executable=True)
         for name, path in wheels.files("nvidia_cuda_nvcc", "bin/")
     }  # fmt: skip
-    tools["bin/nvcc.profile"] = Text(content=_PROFILE)
+    tools["bin/nvcc.profile"] = Text(content=_profile(wheels))
     stubs, tools = _split(tools, "bin/crt/")
     nvvm: dict[str, Entry] = {
         name: Copy(source=path, executable="bin" in name)

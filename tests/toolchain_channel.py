@@ -20,6 +20,7 @@ from cuwheel.files import lock, new_folder, remove_tree
 from cuwheel.installer import install_into
 from cuwheel.paths import ROOT
 from cuwheel.process import which
+from cuwheel.pythons import own_python
 from cuwheel.toolkits import toolkit_by_release
 from tests.channel import PREFIX, Copy, Entry, Link, Package, Text, write_channel
 from tests.cuda_packages import GLIBC, LIBS, TRIPLET, Wheels, cuda_packages, site_of
@@ -70,6 +71,7 @@ def make_channel(space: Workspace, cuda_home: Path) -> Path:
         _BUILD_TOOLS.read_text(),
         *(path.name for path in sorted(site_of(cuda_home).glob("*.dist-info"))),
         f"{gcc.cxx} {gcc.banner}",
+        f"{own_python().path} {own_python().version}",
     ]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     folder = space.cache / f"test-channel-{key}"
@@ -82,7 +84,7 @@ def make_channel(space: Workspace, cuda_home: Path) -> Path:
                 _install_build_tools(tools, space)
                 stub = _compile_driver_stub(space.folder("channel-stub"), gcc)
                 wheels = Wheels(cuda_home)
-                own = (*_build_tools(tools), *_gcc(gcc), *_binutils())
+                own = (*_build_tools(tools), *_gcc(gcc), *_binutils(), _python())
                 write_channel(aside, (*cuda_packages(wheels, stub), *own))
     return folder
 
@@ -125,6 +127,13 @@ def _of_machine(program: str) -> str:
     found = which(program, SYSTEM_PATH)
     assert found, f"{program} is missing in {SYSTEM_PATH}"
     return found
+
+
+def _python() -> Package:
+    """The Python that runs this, behind a script; for machines that have none."""
+    python = own_python()
+    program = Text(content=f'#!/bin/sh\nexec {python.path} "$@"\n', executable=True)
+    return _stand_in("python", python.version, {f"bin/python{python.release}": program})
 
 
 def _gcc(gcc: HostCompiler) -> Iterator[Package]:

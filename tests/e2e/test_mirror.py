@@ -16,10 +16,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.condalock import read_source, write_conda_lock
+from cuwheel.condasolve import solve
 from cuwheel.files import sha256_of_file
 from cuwheel.lockfile import read_pins
+from cuwheel.mirrors import VARIABLE, Mirrors
 from cuwheel.paths import ROOT
+from cuwheel.pythons import own_python
+from tests.channel import write_source
 from tests.engine import PACKAGES
+from tests.toolchain_channel import toolchain_specs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,15 +70,38 @@ class Site:
 def mirror(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> Path:
     """A mirror of a tiny target, with what it was made from gone."""
     folder = tmp_path_factory.mktemp("mirrored")
+    return write_mirror(folder, write_project(folder / "ours"), shared_cache)
+
+
+@pytest.fixture(scope="module")
+def conda_mirror(
+    conda_channel: Path, tmp_path_factory: pytest.TempPathFactory, shared_cache: Path
+) -> Path:
+    """A mirror of the same target with a conda toolchain, and a Python from there too."""
+    folder = tmp_path_factory.mktemp("mirrored-conda")
     project = write_project(folder / "ours")
+    mirrors = Mirrors.of({VARIABLE: conda_channel.as_uri()})
+    tag = f"python{own_python().release.replace('.', '')}"
+    for name, specs in (("cuda130", toolchain_specs(conda_channel)), (tag, ("python",))):
+        source = write_source(project / "envs" / name, *specs)
+        solved = solve(read_source(source), mirrors, cache=shared_cache, cooldown=7)
+        write_conda_lock(source.with_name("conda-lock.yml"), solved, command="the tests")
+    options, variables = ("--toolchain", "conda"), {VARIABLE: conda_channel.as_uri()}
+    return write_mirror(folder, project, shared_cache, *options, **variables)
+
+
+def write_mirror(folder: Path, project: Path, cache: Path, *options: str, **variables: str) -> Path:
+    """Mirror the project's target, then remove the project."""
+    command = ("mirror", "tiny-capi-130", "--to", folder / "mirror", *options)
     done = subprocess.run(
-        [sys.executable, "-m", "cuwheel", "mirror", "tiny-capi-130", "--to", folder / "mirror"],
+        [sys.executable, "-m", "cuwheel", *command],
         cwd=ROOT,
         env={
             **os.environ,
             "CUWHEEL_PROJECT": str(project),
-            "CUWHEEL_CACHE": str(shared_cache),
+            "CUWHEEL_CACHE": str(cache),
             "COLUMNS": "200",
+            **variables,
         },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -130,18 +159,34 @@ def commands(mirror: Path) -> str:
     return "\n".join(lines).replace("python3 ", f"{Path(sys.executable).resolve()} ")
 
 
-def test_builds_without_network(site: Site) -> None:
+def run_cut_off(site: Site, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script where there is no network interface but loopback."""
     cut = ("unshare", "--net", "--user", "--map-root-user")
     if site.run(" ".join([*cut, "true"])).returncode:
         pytest.skip("this system lets no user cut the network")
-    script = site.home / "as-in-readme.sh"
+    path = site.home / "as-in-readme.sh"
     only_loopback = "import socket; assert [name for _, name in socket.if_nameindex()] == ['lo']"
-    script.write_text(f'{sys.executable} -c "{only_loopback}"\n{commands(site.mirror)}')
+    path.write_text(f'{sys.executable} -c "{only_loopback}"\n{script}')
+    return site.run(" ".join([*cut, "bash", "-e", str(path)]))
 
-    done = site.run(" ".join([*cut, "bash", "-e", str(script)]))
+
+def test_builds_without_network(site: Site) -> None:
+    done = run_cut_off(site, commands(site.mirror))
 
     assert done.returncode == 0, done.stdout
     assert len(list((site.home / "cuwheel" / "dist").glob("tiny_capi-1.0.0*.whl"))) == 1
+
+
+def test_builds_with_conda_toolchain_without_network(conda_mirror: Path, tmp_path: Path) -> None:
+    site = Site(home=tmp_path, mirror=conda_mirror)
+    script = commands(conda_mirror)
+
+    done = run_cut_off(site, script)
+
+    assert "--toolchain conda" in script
+    assert done.returncode == 0, done.stdout
+    [statement] = (site.home / "cuwheel" / "dist").glob("tiny_capi-1.0.0*.provenance.json")
+    assert "https://conda.anaconda.org/conda-forge/linux-64/cuda-nvcc-13" in statement.read_text()
 
 
 def test_builds_from_served_mirror(site: Site, address: str) -> None:

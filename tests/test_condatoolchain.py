@@ -1,0 +1,141 @@
+"""What is installed from conda locks: Pythons, and locks whose files were seen."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.condalock import NOT_FETCHED, read_conda_lock, read_source, write_conda_lock
+from cuwheel.condasolve import solve
+from cuwheel.condatoolchain import conda_python
+from cuwheel.errors import DownloadError, HashMismatchError
+from cuwheel.locks import CondaJob
+from cuwheel.mirrors import VARIABLE, Mirrors
+from cuwheel.pythons import find_python, own_python
+from cuwheel.stages.lock import lock, verify_locks
+from tests.channel import Package, Text, toy_packages, write_channel, write_source
+from tests.factories import heard, make_space
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.workspace import Workspace
+
+RELEASE = own_python().release
+TAG = RELEASE.replace(".", "")
+
+
+@pytest.fixture(scope="module")
+def channel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Toys, and a Python: the one that runs this, behind a script."""
+    script = Text(content=f'#!/bin/sh\nexec {own_python().path} "$@"\n', executable=True)
+    python = Package(name="python", version="3.99.1", files={f"bin/python{RELEASE}": script})
+    return write_channel(tmp_path_factory.mktemp("channel"), (*toy_packages(), python))
+
+
+@pytest.fixture
+def space(tmp_path: Path, channel: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """A workspace of a user with a project of their own, who reaches the channel."""
+    monkeypatch.setenv(VARIABLE, channel.as_uri())
+    monkeypatch.setenv("CUWHEEL_PROJECT", str(tmp_path / "project"))
+    (tmp_path / "project" / "envs").mkdir(parents=True)
+    return make_space(tmp_path)
+
+
+def write_lock(folder: Path, *specs: str) -> CondaJob:
+    """A conda lock in a folder of `envs/`, solved from the channel that is set."""
+    source = write_source(folder, *specs)
+    path = source.with_name("conda-lock.yml")
+    mirrors = Mirrors.of({VARIABLE: os.environ[VARIABLE]})
+    solved = solve(read_source(source), mirrors, cache=folder / "solver", cooldown=7)
+    write_conda_lock(path, solved, command="the tests")
+    return CondaJob(name="toolchain:130:conda", source=source, lock=path)
+
+
+@pytest.fixture
+def job(space: Workspace, tmp_path: Path) -> CondaJob:
+    """A lock of the toys; nobody has seen their files."""
+    assert not space.offline
+    return write_lock(tmp_path / "project" / "envs" / "cuda130", "toy ==1.0")
+
+
+def test_installs_python_of_lock(space: Workspace, tmp_path: Path) -> None:
+    write_lock(tmp_path / "project" / "envs" / f"python{TAG}", "python")
+
+    made = conda_python(RELEASE, space)
+
+    assert made
+    assert made.is_relative_to(space.cache / "pythons")
+    assert find_python(str(made), {}).release == RELEASE
+
+
+def test_there_is_no_python_without_lock(space: Workspace) -> None:
+    assert conda_python("3.98", space) is None
+
+
+def test_python_out_of_reach_names_ways_out(
+    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_lock(tmp_path / "project" / "envs" / f"python{TAG}", "python")
+    monkeypatch.setenv(VARIABLE, "http://127.0.0.1:9/channel")
+
+    with pytest.raises(DownloadError) as caught:
+        conda_python(RELEASE, space)
+
+    assert "CUWHEEL_CONDA_MIRROR" in caught.value.fix
+    assert not list((space.cache / "pythons").glob("python*[0-9a-f]"))
+
+
+def test_lock_session_writes_conda_lock(space: Workspace, tmp_path: Path) -> None:
+    source = write_source(tmp_path / "project" / "envs" / "cuda130", "toy ==1.0")
+    job = CondaJob(
+        name="toolchain:130:conda", source=source, lock=source.with_name("conda-lock.yml")
+    )
+
+    lock((job,), space, note="a note")
+
+    written = read_conda_lock(job.lock)
+    assert [package.name for package in written.packages] == ["toy", "toy-data"]
+    assert written.index.endswith("(a note)")
+    assert "cuda130/conda-lock.yml: 2 packages" in heard(space)
+
+
+def test_verifying_notes_that_files_were_seen(space: Workspace, job: CondaJob) -> None:
+    before = read_conda_lock(job.lock)
+
+    verify_locks((job,), space)
+
+    after = read_conda_lock(job.lock)
+    assert before.files == NOT_FETCHED
+    assert re.fullmatch(r"fetched \d{4}-\d\d-\d\d: every hash and size compared", after.files)
+    assert after.packages == before.packages
+
+
+def test_verifying_fills_in_what_index_lacked(space: Workspace, job: CondaJob) -> None:
+    known = read_conda_lock(job.lock)
+    bare = tuple(dataclasses.replace(one, sha256="", size=0) for one in known.packages)
+    lacking = dataclasses.replace(known, packages=bare)
+    write_conda_lock(job.lock, lacking, command="the tests")
+
+    verify_locks((job,), space)
+
+    seen = {one.name: (one.sha256, one.size) for one in read_conda_lock(job.lock).packages}
+    assert seen == {one.name: (one.sha256, one.size) for one in known.packages}
+
+
+def test_verifying_refuses_other_file(space: Workspace, job: CondaJob) -> None:
+    known = read_conda_lock(job.lock)
+    first, *others = known.packages
+    wrong = dataclasses.replace(first, sha256="0" * 64)
+    changed = dataclasses.replace(known, packages=(wrong, *others))
+    write_conda_lock(job.lock, changed, command="the tests")
+    text = job.lock.read_text()
+
+    with pytest.raises(HashMismatchError):
+        verify_locks((job,), space)
+
+    assert job.lock.read_text() == text
