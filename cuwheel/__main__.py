@@ -108,8 +108,8 @@ def _build(console: Console, arguments: Sequence[str]) -> None:
     name, tag, *rest = arguments
     given = options.parse_build(f"build-{name}-{tag}", tuple(pipeline.STAGES), rest)
     entry = find_recipe(name, load_catalogue(project_roots()))
-    for asked in given.python or [str(own_python().path)]:
-        asked = _provide_python(console, asked, given)  # noqa: PLW2901
+    for asked in given.python or [""]:
+        asked = _provide_python(console, asked, given, _needs_own_headers(entry, tag, given))  # noqa: PLW2901
         target = _target(entry, tag, asked, given)
         space = _workspace(console, target, asked, given)
         console.durations.clear()
@@ -117,31 +117,57 @@ def _build(console: Console, arguments: Sequence[str]) -> None:
         _build_one(target, space, given)
 
 
-def _provide_python(console: Console, asked: str, given: argparse.Namespace) -> str:
-    """What was asked for where the machine has it, else the path of one from a conda lock."""
+def _needs_own_headers(entry: Entry, tag: str, given: argparse.Namespace) -> bool:
+    """Whether the wheel is compiled against Python, with a C library that isn't the system's."""
+    provider = given.toolchain or toolkit_by_release(tag).provider
+    return provider == "conda" and entry.recipe is not None and entry.recipe.python == "each"
+
+
+def _provide_python(
+    console: Console,
+    asked: str,
+    given: argparse.Namespace,
+    needs_own_headers: bool,  # noqa: FBT001
+) -> str:
+    """What was asked for where the machine has one that will do, else one from a conda lock.
+
+    Args:
+        console: shows the installation.
+        asked: a release, a version, a path, or nothing for the Python that runs nox.
+        given: the command line.
+        needs_own_headers: the system's Python won't do.
+    """
     if os.sep in asked:
         return str(_given_path(asked))
+    space = _bare_workspace(console, offline=given.offline)
     try:
-        find_python(asked, os.environ)
+        found = find_python(asked, os.environ) if asked else own_python()
     except InterpreterNotFoundError as missing:
-        release = re.fullmatch(r"\d+\.\d+", asked)  # a lock stands for a release, not a version
-        if release is None or given.explain_key:
-            return asked
-        with console.stage("python"):
-            return _conda_python(missing, asked, _bare_workspace(console, offline=given.offline))
-    return asked
+        is_release = re.fullmatch(r"\d+\.\d+", asked)  # what a lock stands for
+        may_install = is_release and not given.explain_key
+        return _conda_python(missing, asked, space) if may_install else asked
+    if needs_own_headers and found.is_of_system and not given.explain_key:
+        console.note(f"the headers of {found.path} don't go with this toolchain: taking another")
+        return _try_conda_python(found.release, space) or str(found.path)
+    return asked or str(found.path)
+
+
+def _try_conda_python(release: str, space: Workspace) -> str:
+    with space.console.stage("python"):
+        made = conda_python(release, space)
+    return str(made) if made else ""
 
 
 def _conda_python(missing: InterpreterNotFoundError, release: str, space: Workspace) -> str:
     try:
-        made = conda_python(release, space)
+        made = _try_conda_python(release, space)
     except (DownloadError, InstallError) as problem:
         raise InterpreterNotFoundError(
             missing.what,
             why=f"{missing.why}\n{problem.what}: {problem.why}",
             fix=f"{missing.fix}; or {problem.fix}",
         ) from problem
-    return str(made) if made else release
+    return made or release
 
 
 def _build_one(target: Target, space: Workspace, given: argparse.Namespace) -> None:

@@ -72,6 +72,7 @@ def _base_variables(inputs: BuildInputs) -> dict[str, str]:
         "SOURCE_DATE_EPOCH": str(inputs.epoch),
         "PYTHONHASHSEED": "0",
         "PYTHONNOUSERSITE": "1",
+        "TORCH_NO_COMPILER_WRAPPER": "1",  # PyTorch would put a ccache it finds before nvcc
         "NO_COLOR": "1",
     }
 
@@ -107,7 +108,7 @@ def _compiler_variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
         "CXXFLAGS": flags,
         "LDFLAGS": " ".join(_linker_flags(target, home)),
         "NVCC_APPEND_FLAGS": "-Xcompiler " + ",".join(maps),
-        **_binutils(inputs.toolchain.programs),
+        **_own_tools(inputs.toolchain),
     }
 
 
@@ -118,12 +119,14 @@ def _linker_flags(target: Target, home: str) -> list[str]:
     return flags
 
 
-def _binutils(programs: Path | None) -> dict[str, str]:
+def _own_tools(toolchain: Toolchain) -> dict[str, str]:
     """For makefiles and setup.py files that read these; CMake asks the compiler."""
+    programs = toolchain.programs
     if programs is None:
         return {}
+    packages = {"PKG_CONFIG_LIBDIR": str(toolchain.home / "lib" / "pkgconfig")}
     names = {"AR": "ar", "NM": "nm", "RANLIB": "ranlib", "STRIP": "strip", "OBJCOPY": "objcopy"}
-    return {name: str(programs / program) for name, program in names.items()}
+    return {**packages, **{name: str(programs / program) for name, program in names.items()}}
 
 
 def _path_maps(inputs: BuildInputs) -> list[tuple[str, str]]:
@@ -189,11 +192,12 @@ def _cmake_compilers(inputs: BuildInputs) -> dict[str, str]:
     }
     if inputs.toolchain.programs is None:
         return compilers
-    sysroot = sysroot_of(inputs.toolchain.home) / "usr"
     return {
         **compilers,
         "CMAKE_FIND_USE_CMAKE_SYSTEM_PATH": "OFF",
-        "CMAKE_PREFIX_PATH": str(sysroot),
+        # Not CMAKE_PREFIX_PATH: scikit-build-core has one of its own, for packages in the
+        # environment that bring CMake files.
+        "CMAKE_LIBRARY_PATH": str(sysroot_of(inputs.toolchain.home) / "usr" / "lib64"),
     }
 
 

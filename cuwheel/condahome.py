@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _TARGET = Path("targets") / "x86_64-linux"
 _TRIPLET = "x86_64-conda-linux-gnu"
+# NVIDIA's libraries beside the toolkit; conda-forge puts them into `lib` and nowhere else.
+_BESIDE = ("libcudnn", "libcusparseLt", "libcutensor", "libnccl")
 _PROGRAMS = Path("cuwheel") / "bin"
 
 
@@ -30,6 +32,11 @@ def complete_prefix(prefix: Path) -> None:
     """
     if not (prefix / "lib64").exists():
         (prefix / "lib64").symlink_to(_TARGET / "lib")
+    for library in sorted((prefix / "lib").glob("lib*.so*")):
+        link = prefix / _TARGET / "lib" / library.name
+        # Not all of `lib` may be offered to the linker: conda's own libstdc++ is there too.
+        if library.name.startswith(_BESIDE) and not link.exists():
+            link.symlink_to(Path("..") / ".." / ".." / "lib" / library.name)
     include = prefix / "include"
     include.mkdir(exist_ok=True)
     for header in sorted((prefix / _TARGET / "include").glob("*")):

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -27,6 +28,9 @@ NOT_FETCHED = "not fetched: names, hashes and sizes are as the index states them
 
 _SIZE = "size "  # before a file's name: the format has no field for it
 _CONTENT = "content"
+_STATED = re.compile(rf"^    {_CONTENT}: (?P<content>[0-9a-f]{{64}})$", re.MULTILINE)
+_WANTED = "input"
+_INPUT = re.compile(rf"^    {_WANTED}: (?P<input>[0-9a-f]{{64}})$", re.MULTILINE)
 _FILES = "files"
 _INDEX = "index"
 
@@ -78,16 +82,19 @@ class CondaSource:
     Attributes:
         path: the `environment.yml`.
         channels: as the file names them, `conda-forge` or an address.
-        specs: name and version constraint of each package, `("cuda-nvcc", "==12.2.140")`.
+        specs: each package as conda matches it, `cuda-nvcc ==12.2.140`, a build string behind it
+            and its channel before it (`nvidia::…`) where the file gives them.
         virtual: name and version of each virtual package of the system it is for.
         digest: conda-lock's content hash over all of this.
+        wanted: SHA-256 over what the files say, which takes no conda-lock to compute.
     """
 
     path: Path
     channels: tuple[str, ...]
-    specs: tuple[tuple[str, str], ...]
+    specs: tuple[str, ...]
     virtual: tuple[tuple[str, str], ...]
     digest: str
+    wanted: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +106,7 @@ class CondaLock:
         channels: as the source names them.
         digest: content hash of the source that it was solved from.
         index: where the records came from.
+        wanted: SHA-256 over what the source's files say.
         files: whether the files themselves have been seen: `NOT_FETCHED`, or when they were.
     """
 
@@ -106,6 +114,7 @@ class CondaLock:
     channels: tuple[str, ...]
     digest: str
     index: str
+    wanted: str = ""
     files: str = NOT_FETCHED
     _stated: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
@@ -117,10 +126,7 @@ class CondaLock:
     @property
     def content(self) -> str:
         """SHA-256 over everything that decides what gets installed."""
-        facts = [
-            [package.name, package.url, package.sha256, package.md5, package.size]
-            for package in self.packages
-        ]
+        facts = [asdict(package) for package in self.packages]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
@@ -142,6 +148,7 @@ def read_source(path: Path) -> CondaSource:
                 else "it says which system the lock is for; this machine must not matter",
                 fix=f"write {needed}; envs/cuda122 shows one",
             )
+    _refuse_others(path)
     try:
         spec = src_parser.make_lock_spec(src_files=[path], mapping_url="")
         wanted = spec.dependencies[PLATFORM]
@@ -158,10 +165,76 @@ def read_source(path: Path) -> CondaSource:
     return CondaSource(
         path=path,
         channels=tuple(channel.url for channel in spec.channels),
-        specs=tuple((one.name, getattr(one, "version", "")) for one in wanted),
+        specs=tuple(_spec(one) for one in wanted),
         virtual=tuple((name, str(version).split()[0]) for name, version in system.items()),
         digest=digest,
+        wanted=_digest_of_input(path),
     )
+
+
+def _refuse_others(path: Path) -> None:
+    """Refuse what no channel has; conda-lock would ask the package index, or a server.
+
+    Raises:
+        LockError: with each such line.
+    """
+    try:
+        asked = yaml.safe_load(path.read_text())["dependencies"]
+        others = [one for one in asked if not isinstance(one, str) or "://" in one]
+    except (yaml.YAMLError, KeyError, TypeError):
+        return  # conda-lock will say what is wrong
+    if others:
+        raise LockError(
+            f"{path.parent.name}/{path.name} asks for more than packages of channels",
+            why=f"these can't be locked: {', '.join(map(str, others))}",
+            fix="write each as `name ==version`, or take it out; Python packages belong into "
+            "envs/build",
+        )
+
+
+def _spec(wanted: Any) -> str:
+    """What conda-lock has understood, as a match specification."""
+    channel = f"{wanted.conda_channel}::" if wanted.conda_channel else ""
+    words = (f"{channel}{wanted.name}", _explicit(wanted.version, wanted.build), wanted.build or "")
+    return " ".join(filter(None, words))
+
+
+def _explicit(constraint: str, build: str | None) -> str:
+    """Conda writes an exact version without an operator, rattler wants one."""
+    is_bare = constraint and not re.search(r"[<>=!~*|,]", constraint)
+    return f"=={constraint}" if is_bare else constraint or "*" * bool(build)
+
+
+def stated_content(path: Path) -> str:
+    """What a lock says that it holds, read without parsing it; empty where it says nothing.
+
+    Whoever installs from the lock compares it (`read_conda_lock`); to name what was installed, it
+    has to be had in no time.
+
+    Raises:
+        OSError: the file can't be read.
+    """
+    found = _STATED.search(path.read_text(errors="replace"))
+    return found["content"] if found else ""
+
+
+def has_changed_input(path: Path) -> bool:
+    """Whether the files that a lock was solved from have changed since; quick, for every build.
+
+    Where they aren't there, nothing has: a lock can be used without them.
+    """
+    source = path.with_name("environment.yml")
+    if not source.is_file():
+        return False
+    found = _INPUT.search(path.read_text(errors="replace"))
+    return found is None or found["input"] != _digest_of_input(source)
+
+
+def _digest_of_input(source: Path) -> str:
+    """SHA-256 over what the two files say; comments and layout don't count."""
+    files = (source, source.with_name("virtual-packages.yml"))
+    said = [yaml.safe_load(file.read_text()) if file.is_file() else None for file in files]
+    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def read_conda_lock(path: Path) -> CondaLock:
@@ -247,6 +320,7 @@ def _parse(path: Path) -> CondaLock:
         channels=tuple(channel.url for channel in parsed.metadata.channels),
         digest=parsed.metadata.content_hash.get(PLATFORM, ""),
         index=stated.get(_INDEX, ""),
+        wanted=stated.get(_WANTED, ""),
         files=stated.get(_FILES, NOT_FETCHED),
         _stated=stated,
     )
@@ -289,7 +363,12 @@ def _as_model(lock: CondaLock) -> Any:
         )
         for package in lock.packages
     ]
-    stated = {_INDEX: lock.index, _FILES: lock.files, _CONTENT: lock.content}
+    stated = {
+        _INDEX: lock.index,
+        _FILES: lock.files,
+        _WANTED: lock.wanted,
+        _CONTENT: lock.content,
+    }
     metadata = models.LockMeta(
         content_hash={PLATFORM: lock.digest},
         channels=[Channel.from_string(channel) for channel in lock.channels],

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 _SUBDIRS = (rattler.Subdir(PLATFORM), rattler.Subdir("noarch"))
 
+_LIMIT = 300.0  # seconds; conda-forge's index takes some on a slow line
+_UNSOLVABLE = (rattler.exceptions.SolverError, rattler.exceptions.InvalidMatchSpecError)
+
 WAYS_OUT = (
     "see that the machine reaches it (behind a proxy HTTPS_PROXY, with a certificate authority of "
     "your own SSL_CERT_FILE);\nor name a mirror of it: CUWHEEL_CONDA_MIRROR=https://… or file://…;"
@@ -53,6 +56,7 @@ def solve(  # noqa: PLR0913 - what, from where, and how
     offline: bool = False,
     note: str = "",
     patience: Patience = PATIENCE,
+    limit: float = _LIMIT,
 ) -> CondaLock:
     """Choose the packages of an environment, for the system that the source describes.
 
@@ -66,6 +70,7 @@ def solve(  # noqa: PLR0913 - what, from where, and how
         offline: read no channel over the network.
         note: words for the lock on where the index came from.
         patience: how long to go on when a channel doesn't answer.
+        limit: seconds that reading the indexes and solving may take.
 
     Raises:
         DownloadError: a channel can't be read.
@@ -76,8 +81,14 @@ def solve(  # noqa: PLR0913 - what, from where, and how
         _see_that_it_answers(place, offline=offline, patience=patience)
     newest = datetime.datetime.now(tz=datetime.timezone.utc) - datetime.timedelta(days=cooldown)
     try:
-        records = asyncio.run(_solve(source, places, cache, newest))
-    except rattler.exceptions.SolverError as problem:
+        records = asyncio.run(asyncio.wait_for(_solve(source, places, cache, newest), limit))
+    except (TimeoutError, asyncio.TimeoutError) as problem:
+        raise DownloadError(
+            f"the index of {', '.join(map(shown, places))} can't be read",
+            why=f"it answered at first, but wasn't read and solved within {limit:.0f} seconds",
+            fix=WAYS_OUT,
+        ) from problem
+    except _UNSOLVABLE as problem:
         raise LockError(
             f"{source.path.parent.name}/{source.path.name} can't be solved",
             why=_plain(str(problem)),
@@ -90,11 +101,13 @@ def solve(  # noqa: PLR0913 - what, from where, and how
             why=_plain(str(problem)),
             fix=WAYS_OUT,
         ) from problem
-    packages = (_package(record, mirrors) for record in records)
+    own = tuple(rattler.Channel(channel).base_url for channel in source.channels)
+    packages = (_package(record, mirrors, own) for record in records)
     return CondaLock(
         packages=tuple(sorted(packages, key=lambda package: package.name)),
         channels=source.channels,
         digest=source.digest,
+        wanted=source.wanted,
         index=_describe_index(source.channels, places, note),
     )
 
@@ -137,7 +150,7 @@ async def _solve(
     ]
     return await rattler.solve(
         sources=[rattler.Channel(place) for place in places],
-        specs=[f"{name} {_explicit(constraint)}".strip() for name, constraint in source.specs],
+        specs=[rattler.MatchSpec(spec) for spec in source.specs],
         platforms=_SUBDIRS,
         virtual_packages=system,
         gateway=rattler.Gateway(cache_dir=cache / "conda" / "repodata"),
@@ -146,13 +159,16 @@ async def _solve(
     )
 
 
-def _explicit(constraint: str) -> str:
-    """Conda writes an exact version without an operator, rattler wants one."""
-    is_bare = constraint and not re.search(r"[<>=!~*|,]", constraint)
-    return f"=={constraint}" if is_bare else constraint
-
-
-def _package(record: rattler.RepoDataRecord, mirrors: Mirrors) -> CondaPackage:
+def _package(
+    record: rattler.RepoDataRecord, mirrors: Mirrors, own: tuple[str, ...]
+) -> CondaPackage:
+    url = mirrors.canonical(record.url)
+    if not url.startswith(own):
+        raise LockError(
+            f"{record.file_name} is at an address that belongs to none of the channels",
+            why=f"{shown(url)} is not below {' or '.join(own)}",
+            fix="name the mirror in CUWHEEL_CONDA_MIRROR by the address that its index gives",
+        )
     depends: dict[str, str] = {}
     for text in record.depends:  # a name can stand there twice, each time with one bound
         name, _, bound = text.partition(" ")
@@ -161,7 +177,7 @@ def _package(record: rattler.RepoDataRecord, mirrors: Mirrors) -> CondaPackage:
         name=record.name.normalized,
         version=str(record.version),
         build=str(record.build),
-        url=mirrors.canonical(record.url),
+        url=url,
         sha256=record.sha256.hex() if record.sha256 else "",
         md5=record.md5.hex() if record.md5 else "",
         size=record.size or 0,

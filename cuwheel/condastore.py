@@ -67,7 +67,7 @@ def fetch_packages(  # noqa: PLR0913 - what, from where, to where, and how
         HashMismatchError: what came for one isn't the file that the lock names.
         DiskFullError: there is no room.
     """
-    wanted = [_wanted(package) for package in packages]
+    wanted = [wanted_file(package) for package in packages]
     missing = [one for one in wanted if not cached_path(cache, one).is_file()]
     _check_room(packages, missing, cache)
     addresses = [partial(mirrors.url_for, package.url) for package in packages]
@@ -144,7 +144,9 @@ def install_packages(  # noqa: PLR0913 - what, from where, to where, and how
         )
 
 
-def _wanted(package: CondaPackage) -> Wanted:
+def wanted_file(package: CondaPackage) -> Wanted:
+    """What to download for a package of a lock."""
+    relock = "write the lock again with `nox -s lock`"
     return Wanted(
         name=package.file_name,
         sha256=package.sha256,
@@ -152,6 +154,8 @@ def _wanted(package: CondaPackage) -> Wanted:
         max_size=package.size or _MAX_SIZE,
         size=package.size or None,
         pinned_by="the lock",
+        repin=relock,
+        regrow=relock,
     )
 
 

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from cuwheel.artefacts import Toolchain
 from cuwheel.condahome import check_own_compiler, compilers_of, complete_prefix, programs_of
-from cuwheel.condalock import NOT_FETCHED, PLATFORM, read_conda_lock
+from cuwheel.condalock import (
+    NOT_FETCHED,
+    PLATFORM,
+    has_changed_input,
+    read_conda_lock,
+    stated_content,
+)
 from cuwheel.condastore import install_packages
 from cuwheel.cudahome import check_version
 from cuwheel.errors import LockError, ToolchainError
@@ -48,7 +54,13 @@ def conda_toolchain(toolkit: Toolkit, space: Workspace) -> Toolchain:
             f"then `nox -s lock -- toolchain:{toolkit.tag}`",
         )
     owner = f"the lock {source.parent.name}/{source.name}"
-    _check_machine(owner)
+    _check_machine(owner, toolkit)
+    if has_changed_input(source):
+        raise LockError(
+            f"{owner} can't be used",
+            why="environment.yml or virtual-packages.yml has changed since it was written",
+            fix=f"nox -s lock -- toolchain:{toolkit.tag}:conda",
+        )
     folder = space.cache / "toolchains" / f"cuda{toolkit.tag}-conda-{key_of_lock(source)}"
     make = partial(_make, owner=owner, source=source, toolkit=toolkit, space=space, final=folder)
     stored = obtain(folder, make, console=space.console)
@@ -97,15 +109,18 @@ def conda_python(release: str, space: Workspace) -> Path | None:
 
 def key_of_lock(source: Path) -> str:
     """What names the folder that is installed from a lock: 16 hexadecimal digits."""
-    return hashlib.sha256(f"{_LAYOUT} {sha256_of_file(source)}".encode()).hexdigest()[:16]
+    content = stated_content(source) or sha256_of_file(source)
+    return hashlib.sha256(f"{_LAYOUT} {content}".encode()).hexdigest()[:16]
 
 
-def _check_machine(owner: str) -> None:
+def _check_machine(owner: str, toolkit: Toolkit) -> None:
     if platform.machine() != _MACHINE:
         raise ToolchainError(
             f"{owner} is not for this machine",
             why=f"it holds programs for {PLATFORM}, this is {platform.machine()}",
-            fix="leave `--toolchain conda` out, or use `--toolchain system`",
+            fix="use `--toolchain system`"
+            if toolkit.provider == "conda"
+            else "leave `--toolchain conda` out, or use `--toolchain system`",
         )
 
 
@@ -114,7 +129,8 @@ def _make(  # noqa: PLR0913 - what, from what, and where
 ) -> dict[str, Any]:
     facts = _install(source, aside, final, space)
     complete_prefix(aside)
-    version = check_version(aside, toolkit.release, owner)
+    relock = f"correct its environment.yml, then `nox -s lock -- toolchain:{toolkit.tag}:conda`"
+    version = check_version(aside, toolkit.release, owner, fix=relock)
     check_own_compiler(aside, owner)
     return {**facts, "nvcc": version}
 

@@ -133,13 +133,14 @@ def check_records(folder: Path) -> None:
         )
 
 
-def check_version(home: Path, release: str, owner: str) -> str:
+def check_version(home: Path, release: str, owner: str, *, fix: str) -> str:
     """Run nvcc and ptxas and compare what they say with the release.
 
     Args:
         home: the CUDA home.
         release: `13.0`.
         owner: what the message calls it.
+        fix: what to do when it is another release.
 
     Returns:
         nvcc's full version.
@@ -147,14 +148,14 @@ def check_version(home: Path, release: str, owner: str) -> str:
     Raises:
         ToolchainError: one doesn't run, or is of another release.
     """
-    versions = {name: _version_of(home / "bin" / name, owner) for name in ("nvcc", "ptxas")}
+    versions = {name: _version_of(home / "bin" / name, owner, fix) for name in ("nvcc", "ptxas")}
     if all(version.startswith(f"{release}.") for version in versions.values()):
         return versions["nvcc"]
     listed = ", ".join(f"{name} {version}" for name, version in versions.items())
     raise ToolchainError(
         f"{owner} is not CUDA {release}",
         why=f"it holds {listed}",
-        fix=f"point CUDA_HOME at a CUDA {release}, or leave `--toolchain system` out",
+        fix=fix,
     )
 
 
@@ -171,14 +172,14 @@ def _record_hash(path: Path) -> str:
     return "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
-def _version_of(program: Path, owner: str) -> str:
+def _version_of(program: Path, owner: str, fix: str) -> str:
     try:
         said = run([program, "--version"], env={"PATH": os.defpath}).output
     except CommandFailedError as error:
         raise ToolchainError(
             f"{program.name} of {owner} doesn't run",
             why=error.why,
-            fix="repair the toolkit, or leave `--toolchain system` out",
+            fix=fix,
         ) from error
     found = _VERSION.search(said)
     return found[1] if found else "unknown"

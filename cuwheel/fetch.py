@@ -56,6 +56,8 @@ class Wanted:
         md5: of its content, 32 hexadecimal digits; counts only without `sha256`.
         size: bytes, for the progress bar; None where it isn't known.
         pinned_by: what names the hash, for messages.
+        repin: what to do when the file is right and the hash is wrong, for messages.
+        regrow: what to do when the file is right and the size is wrong, for messages.
     """
 
     name: str
@@ -64,6 +66,8 @@ class Wanted:
     md5: str = ""
     size: int | None = None
     pinned_by: str = "the recipe"
+    repin: str = "correct the recipe's `sha256`"
+    regrow: str = "raise `max_size` in the recipe's source"
 
     @property
     def algorithm(self) -> str:
@@ -374,8 +378,8 @@ class _Download:
         raise OversizedDownloadError(
             f"{shown(self._url)} is larger than the {self._wanted.max_size} bytes that are allowed",
             why=f"it has at least {size} bytes",
-            fix="look at what the address sends; if the package grew, raise `max_size` in the "
-            "recipe's source",
+            fix="look at what the address sends; if the file is right and has grown, "
+            f"{self._wanted.regrow}",
         )
 
     def _size(self) -> int:
@@ -397,8 +401,8 @@ class _Download:
         return HashMismatchError(
             f"{shown(self._url)} is not the file that {owner} pins",
             why=f"its {kind} is {actual}, that of {owner} is {self._wanted.digest}",
-            fix=f"look at what {host} sent, it lies in {aside}; correct the `{algorithm}` of "
-            f"{owner} only when you know that upstream's file is this one",
+            fix=f"look at what {host} sent, it lies in {aside}; {self._wanted.repin} only when you "
+            "know that upstream's file is this one",
         )
 
 

@@ -1,14 +1,17 @@
-"""Get one commit of a git repository into the cache as a tar: whole and checked, or not at all.
+"""Get one commit of a git repository into the cache: whole and proven, or not at all.
 
-`<cache>/downloads/git-<commit>/<name>-<commit>.tar` is the file, and `….tar.sha256` beside it says
-what it has to be when it is used again. git computes the id of everything that it receives (see
-git-index-pack(1)), so what it has under the commit's id is that commit.
+`<cache>/downloads/git-<commit>/<name>-<commit>.pack` is the file, a git pack: it proves itself.
+Whoever uses it has git compute the id of every object in it (see git-index-pack(1)), so that what
+is then reached from the commit's id is that commit, wherever the pack came from. Beside it may lie
+`….pack.wrong-<8 digits>`, a file that was refused and that nothing uses.
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -16,26 +19,36 @@ import requests
 
 from cuwheel.errors import CommandFailedError, DownloadError, HashMismatchError
 from cuwheel.fetch import Wanted, download
-from cuwheel.files import lock, naming_full_disk, new_folder, remove_tree, sha256_of_file
+from cuwheel.files import (
+    disk_full,
+    lock,
+    naming_full_disk,
+    remove_leftovers,
+    says_disk_full,
+    sha256_of_file,
+)
 from cuwheel.mirrors import Mirrors
 from cuwheel.process import run, which
 from cuwheel.web import PATIENCE, TIMEOUT, is_local, open_session, shown, unreachable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cuwheel.console import Console
 
 _PATIENCE = 1800.0  # seconds for a fetch that goes on; git itself ends one that stalls
-_MAX_SIZE = 4 << 30  # bytes of a mirrored tar
+_MAX_SIZE = 4 << 30  # bytes of a mirrored pack
 _SHOWN = 3  # last lines of git's words that the error shows
+_NO_PROGRAM = 127  # status of a program that couldn't be started
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
 _SETTINGS = (
     "core.hooksPath=/dev/null",
     "protocol.version=2",  # serves any commit by its id, not only the tips of branches
     "http.lowSpeedLimit=1000",  # bytes a second
     "http.lowSpeedTime=20",  # seconds
+    "fetch.unpackLimit=1",  # objects from which on the pack is kept as it came
+    "gc.auto=0",  # nothing goes on in the background
+    "maintenance.auto=false",
     "tar.umask=0022",  # the user's own would be in the modes
+    "core.abbrev=40",  # else `$Format:%h$` would depend on what else the pack holds
 )
 
 
@@ -55,7 +68,7 @@ class Commit:
 
     @property
     def stem(self) -> str:
-        """`<name>-<commit>`: the archive's one top folder, and its file name without `.tar`."""
+        """`<name>-<commit>`: the tar's one top folder, and the pack's name without `.pack`."""
         name = urlsplit(self.repository).path.rstrip("/").rpartition("/")[2]
         return f"{name.removesuffix('.git') or 'repository'}-{self.id}"
 
@@ -65,10 +78,16 @@ class Commit:
         return f"git+{shown(self.repository)}@{self.id}"
 
 
-def fetch_commit(
-    wanted: Commit, *, cache: Path, console: Console, offline: bool = False, fix: str = ""
+def fetch_commit(  # noqa: PLR0913 - what, from where, to where, and how
+    wanted: Commit,
+    *,
+    cache: Path,
+    console: Console,
+    tar: Path | None = None,
+    offline: bool = False,
+    fix: str = "",
 ) -> Path:
-    """Give the commit's tar out of the cache; fetch it first where it isn't there.
+    """Give the commit's pack out of the cache, proven; fetch it first where it isn't there.
 
     Hooks, templates and settings of the user and the system don't count; proxies do.
 
@@ -76,83 +95,151 @@ def fetch_commit(
         wanted: the commit.
         cache: cuwheel's cache folder.
         console: is told about what takes long.
+        tar: where `git archive` writes the commit's files, in a folder that is there; None: they
+            are read all the same, but not kept.
         offline: use no network; a `file:` repository isn't one.
-        fix: a way out beside putting the tar into the cache by hand, for messages.
+        fix: a way out beside putting the pack into the cache by hand, for messages.
 
     Raises:
         DownloadError: git isn't there, or the commit can't be had.
         HashMismatchError: the tar isn't the one that the recipe pins.
-        DiskFullError: the cache's disk ran full.
+        DiskFullError: a disk ran full.
     """
     path = path_of_commit(wanted, cache)
-    folder = path.parent
-    way_out = _way_out(wanted, path, fix)
+    _check_git(wanted, fix)
+    task = _Task(
+        wanted=wanted,
+        path=path,
+        tar=tar,
+        console=console,
+        offline=offline,
+        way_out=_way_out(wanted, path, fix),
+    )
 
     def tell() -> None:
         console.note(f"another cuwheel is fetching {wanted.stem}; waiting for it")
 
-    guard = cache / "downloads" / ".locks" / folder.name
-    with naming_full_disk(folder), lock(guard, on_wait=tell):
-        if not _is_whole(path, wanted, console) and not _take_mirrored(
-            path, wanted, console, offline=offline
-        ):
-            if offline and not is_local(wanted.repository):
-                raise DownloadError(
-                    f"{path.name} is not in the cache",
-                    why="--offline is set, so it can't be fetched",
-                    fix=way_out,
-                )
-            _check_reachable(wanted, way_out)
-            console.note(f"fetching commit {wanted.id[:12]} of {shown(wanted.repository)}")
-            with new_folder(folder) as aside:
-                _fetch(wanted, aside, way_out)
+    guard = cache / "downloads" / ".locks" / path.parent.name
+    with naming_full_disk(path.parent), lock(guard, on_wait=tell):
+        remove_leftovers(path.parent)
+        if not _is_sound(task) and not _take_mirrored(task):
+            _fetch(task)
     return path
 
 
 def path_of_commit(wanted: Commit, cache: Path) -> Path:
-    """Where a commit's tar is in the cache, or will be."""
-    return cache / "downloads" / f"git-{wanted.id}" / f"{wanted.stem}.tar"
+    """Where a commit's pack is in the cache, or will be."""
+    return cache / "downloads" / f"git-{wanted.id}" / f"{wanted.stem}.pack"
 
 
-def _take_mirrored(path: Path, wanted: Commit, console: Console, *, offline: bool) -> bool:
-    """Take the tar from a full mirror, where one has it.
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    """What is wanted, where its pack and tar go, and how; `way_out` is for messages."""
 
-    Nothing in a tar proves the commit's id: the hash is the recipe's, else the mirror's own.
-    """
-    found = Mirrors.of(os.environ, offline=offline).find(path.parent.name, path.name)
-    if found is None:
-        return False
-    sha256 = wanted.sha256 or found.sha256
-    file = Wanted(name=path.name, sha256=sha256, max_size=_MAX_SIZE, pinned_by="the mirror")
-    download(file, path, found.url, console=console)
-    return _is_whole(path, wanted, console)
+    wanted: Commit
+    path: Path
+    tar: Path | None
+    console: Console
+    offline: bool
+    way_out: str
+
+    def aside(self) -> tempfile.TemporaryDirectory[str]:
+        """A folder for the time of a block; `remove_leftovers` knows its name."""
+        folder = self.path.parent
+        return tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.")
+
+
+class _WrongPackError(Exception):
+    """A file isn't a pack with the whole commit; the message says what git found."""
 
 
 def _way_out(wanted: Commit, path: Path, fix: str) -> str:
     where = shown(wanted.repository)
-    words = f"where {where} can be reached: `git archive --prefix={wanted.stem}/ {wanted.id}`"
-    # A file put there by hand has no record beside it yet: its own hash becomes it.
     return (
-        f"try again later, or make the tar {words}, put it at {path}{f', or {fix}' if fix else ''}"
+        f"try again later, or copy downloads/{path.parent.name}/{path.name} out of the cache of a "
+        f"machine that reaches {where} to {path}{f', or {fix}' if fix else ''}"
     )
 
 
-def _is_whole(path: Path, wanted: Commit, console: Console) -> bool:
-    """Whether the tar is there and is what it was when it was made; a new one is recorded."""
+def _check_git(wanted: Commit, fix: str) -> None:
+    if which("git", os.environ.get("PATH", os.defpath)):
+        return
+    raise DownloadError(
+        f"{wanted.origin} can't be had",
+        why="there is no program `git` on PATH, which fetches it, and reads what is in the cache",
+        fix=f"install git{f', or {fix}' if fix else ''}",
+    )
+
+
+def _is_sound(task: _Task) -> bool:
+    """Whether the pack is there and is the commit; a wrong one gets a name that nothing uses."""
+    path = task.path
     if not path.is_file():
         return False
-    actual, record = sha256_of_file(path), path.with_name(f"{path.name}.sha256")
-    recorded = record.read_text().strip() if record.is_file() else actual
-    if actual != recorded:
-        console.warn(f"{path.name} was damaged in the cache and is fetched again")
+    try:
+        _prove(path, task)
+    except _WrongPackError as fault:
+        aside = path.replace(path.with_name(f"{path.name}.wrong-{sha256_of_file(path)[:8]}"))
+        task.console.warn(
+            f"{path.name} is damaged or another commit's and isn't used (now {aside.name}): {fault}"
+        )
         return False
-    _check_hash(wanted, actual)
-    record.write_text(f"{actual}\n")
     return True
 
 
-def _check_hash(wanted: Commit, actual: str) -> None:
-    if wanted.sha256 and actual != wanted.sha256:
+def _take_mirrored(task: _Task) -> bool:
+    """Take the pack from a full mirror, where one has it; its hash there is one more check."""
+    path = task.path
+    found = Mirrors.of(os.environ, offline=task.offline).find(path.parent.name, path.name)
+    if found is None:
+        return False
+    file = Wanted(
+        name=path.name,
+        sha256=found.sha256,
+        max_size=_MAX_SIZE,
+        pinned_by="the mirror",
+        repin="write the mirror again with `nox -s mirror`",
+    )
+    download(file, path, found.url, console=task.console)
+    return _is_sound(task)
+
+
+def _prove(pack: Path, task: _Task) -> None:
+    """See that a pack holds the whole commit, and make its tar.
+
+    In an empty repository nothing but the pack can give the objects. `shallow` names the commit:
+    its parents aren't there and aren't missed.
+
+    Raises:
+        _WrongPackError: it doesn't.
+        HashMismatchError: the tar isn't the one that the recipe pins.
+    """
+    wanted = task.wanted
+    with task.aside() as name:
+        home = Path(name)
+        repository = _new_repository(home)
+        link = repository / "objects" / "pack" / f"pack-{wanted.id}.pack"
+        link.parent.mkdir(exist_ok=True)
+        link.symlink_to(pack.absolute())
+        (repository / "shallow").write_text(f"{wanted.id}\n")
+        tar = task.tar or home / "commit.tar"
+        prefix = f"--prefix={wanted.stem}/"
+        try:
+            _git("index-pack", link, repository=repository)
+            kind = _git("cat-file", "-t", wanted.id, repository=repository).strip()
+            if kind != "commit":
+                raise _WrongPackError(f"{wanted.id} is no commit but a {kind}")
+            _git("rev-list", "--objects", "--quiet", wanted.id, repository=repository)
+            _git("archive", "--format=tar", prefix, "-o", tar, wanted.id, repository=repository)
+        except CommandFailedError as error:
+            if error.status < 0 or error.status == _NO_PROGRAM:  # that isn't the pack's fault
+                raise _failed(task, error) from error
+            raise _WrongPackError(f"git says: {_words(error)}") from error
+        _check_hash(wanted, tar)
+
+
+def _check_hash(wanted: Commit, tar: Path) -> None:
+    if wanted.sha256 and (actual := sha256_of_file(tar)) != wanted.sha256:
         raise HashMismatchError(
             f"the tar of {wanted.origin} is not the file that the recipe pins",
             why=f"its SHA-256 is {actual}, that of the recipe is {wanted.sha256}",
@@ -161,20 +248,82 @@ def _check_hash(wanted: Commit, actual: str) -> None:
         )
 
 
+def _fetch(task: _Task) -> None:
+    """Get the pack from the repository and bring it under its name when it is proven.
+
+    Raises:
+        DownloadError: it can't be had.
+    """
+    wanted = task.wanted
+    if task.offline and not is_local(wanted.repository):
+        raise DownloadError(
+            f"{task.path.name} is not in the cache",
+            why="--offline is set, so it can't be fetched",
+            fix=task.way_out,
+        )
+    _check_reachable(wanted, task.way_out)
+    task.console.note(f"fetching commit {wanted.id[:12]} of {shown(wanted.repository)}")
+    with task.aside() as name:
+        pack = _fetch_pack(task, Path(name))
+        try:
+            _prove(pack, task)
+        except _WrongPackError as fault:
+            raise DownloadError(
+                f"{wanted.origin} can't be fetched",
+                why=f"what came is not that commit: {fault}",
+                fix=f"see that the recipe's `commit` is right, or {task.way_out}",
+            ) from fault
+        pack.chmod(0o644)
+        task.path.parent.mkdir(exist_ok=True)
+        pack.replace(task.path)
+
+
+def _fetch_pack(task: _Task, home: Path) -> Path:
+    wanted = task.wanted
+    words = ("fetch", "--quiet", "--no-tags", "--depth=1", wanted.repository, wanted.id)
+    try:
+        repository = _new_repository(home)
+        _git(*words, repository=repository)
+    except CommandFailedError as error:
+        raise _failed(task, error) from error
+    packs = list((repository / "objects" / "pack").glob("*.pack"))
+    if len(packs) != 1:
+        raise DownloadError(
+            f"{wanted.origin} can't be fetched",
+            why=f"git kept {len(packs)} packs of it instead of one",
+            fix=task.way_out,
+        )
+    return packs[0]
+
+
+def _failed(task: _Task, error: CommandFailedError) -> DownloadError:
+    where, id_ = shown(task.wanted.repository), task.wanted.id
+    if any("not our ref" in line for line in error.tail):
+        return DownloadError(
+            f"{where} has no commit {id_}",
+            why=f"git says: {_words(error)}",
+            fix="correct the recipe's `commit`",
+        )
+    return DownloadError(
+        f"{task.wanted.origin} can't be fetched",
+        why=f"git says: {_words(error)}",
+        fix=task.way_out,
+    )
+
+
+def _words(error: CommandFailedError) -> str:
+    said = "; ".join(line.strip() for line in error.tail[-_SHOWN:])
+    return said or f"nothing; its status is {error.status}"
+
+
 def _check_reachable(wanted: Commit, way_out: str) -> None:
     """Ask for the first thing that git would ask for: git waits minutes for a silent server.
 
     The address is that of git's http protocol (gitprotocol-http(5), "Smart Clients").
 
     Raises:
-        DownloadError: git isn't there, or nothing answers.
+        DownloadError: nothing answers.
     """
-    if not which("git", os.environ.get("PATH", os.defpath)):
-        raise DownloadError(
-            f"{wanted.origin} can't be fetched",
-            why="there is no program `git` on PATH",
-            fix=f"install git, or: {way_out}",
-        )
     if is_local(wanted.repository):
         return
     url = f"{wanted.repository.rstrip('/')}/info/refs?service=git-upload-pack"
@@ -188,47 +337,28 @@ def _check_reachable(wanted: Commit, way_out: str) -> None:
         raise unreachable(wanted.repository, problem, fix=way_out) from problem
 
 
-def _fetch(wanted: Commit, folder: Path, way_out: str) -> None:
-    """Fill a new folder with the tar and its record."""
-    repository = folder / "repository"
-    made = folder / f"{wanted.stem}.tar"
-    steps = (
-        ("init", "--quiet", "--bare", "--template=", repository),
-        ("-C", repository, "fetch", "--quiet", "--depth=1", wanted.repository, wanted.id),
-        ("-C", repository, "rev-parse", "FETCH_HEAD"),
-        ("-C", repository, "archive", f"--prefix={wanted.stem}/", "-o", made, "FETCH_HEAD"),
-    )
-    said = [_git(*words, wanted=wanted, home=folder, way_out=way_out) for words in steps]
-    got = said[2].strip()
-    if got != wanted.id:
-        raise DownloadError(
-            f"{wanted.origin} can't be fetched", why=f"git fetched {got} instead", fix=way_out
-        )
-    remove_tree(repository)
-    digest = sha256_of_file(made)
-    _check_hash(wanted, digest)
-    made.with_name(f"{made.name}.sha256").write_text(f"{digest}\n")
+def _new_repository(home: Path) -> Path:
+    repository = home / "repository"
+    _git("init", "--quiet", "--bare", "--template=", repository=repository)
+    return repository
 
 
-def _git(*words: str | Path, wanted: Commit, home: Path, way_out: str) -> str:
-    """Run git with nobody's settings; gives back what it says.
+def _git(*words: str | Path, repository: Path) -> str:
+    """Run git in a repository with nobody's settings; gives back what it says.
 
     Raises:
-        DownloadError: it failed.
+        CommandFailedError: it failed.
+        DiskFullError: because a disk ran full.
     """
     settings = [word for setting in _SETTINGS for word in ("-c", setting)]
+    # A folder that is named isn't searched for, and may belong to whom it will.
+    command = ["git", f"--git-dir={repository}", *settings, *words]
     try:
-        return run(["git", *settings, *words], env=_variables(home), timeout=_PATIENCE).output
+        return run(command, env=_variables(repository.parent), timeout=_PATIENCE).output
     except CommandFailedError as error:
-        is_missing = any("not our ref" in line for line in error.tail)
-        said = "; ".join(line.strip() for line in error.tail[-_SHOWN:])
-        raise DownloadError(
-            f"{shown(wanted.repository)} has no commit {wanted.id}"
-            if is_missing
-            else f"{wanted.origin} can't be fetched",
-            why=f"git says: {said or error.why}",
-            fix="correct the recipe's `commit`" if is_missing else way_out,
-        ) from error
+        if says_disk_full(error.tail):
+            raise disk_full(repository.parent) from error
+        raise
 
 
 def _variables(home: Path) -> dict[str, str]:
@@ -236,6 +366,7 @@ def _variables(home: Path) -> dict[str, str]:
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(home),
         "LC_ALL": "C",
+        "GIT_DEFAULT_HASH": "sha1",
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_ATTR_NOSYSTEM": "1",

@@ -33,12 +33,10 @@ _CHOOSING = (
 def check_host_compiler(target: Target, space: Workspace) -> list[Problem]:
     """Find a GCC that this nvcc takes.
 
-    A toolchain with a GCC of its own is asked for that one, and the machine's are not looked at.
-    Where a conda toolchain is still to come there is nothing to check: it brings one.
+    Where the toolchain brings one, there is nothing to check: it isn't there without a GCC that its
+    nvcc takes (`condahome.check_own_compiler`).
     """
-    if not _brings_compiler(target, space):
-        return _check_machines(target, space)
-    return _check_own(target, space) if space.has("toolchain") else []
+    return [] if _brings_compiler(target, space) else _check_machines(target, space)
 
 
 def host_compiler(target: Target, space: Workspace) -> HostCompiler | None:
@@ -78,30 +76,6 @@ def _own_compiler(space: Workspace) -> HostCompiler | None:
     made = space.load("toolchain", Toolchain)
     found = read_compiler(made.cxx) if made.cxx else None
     return dataclasses.replace(found, cc=made.cc) if found and made.cc else found
-
-
-def _check_own(target: Target, space: Workspace) -> list[Problem]:
-    made, found = space.load("toolchain", Toolchain), _own_compiler(space)
-    newest, release = _newest_gcc(target, space), target.toolkit.release
-    source = f"envs/cuda{target.toolkit.tag}/environment.yml"
-    relock = f"then write the lock again: `nox -s lock -- toolchain:{target.toolkit.tag}`"
-    if found is None:
-        return [
-            Problem(
-                what=f"the CUDA {release} toolchain has no host compiler that runs",
-                why=f"its g++ is {made.cxx or 'missing'}",
-                fix=f"name gcc_linux-64 and gxx_linux-64 in {source}, {relock}",
-            )
-        ]
-    if found.major <= newest:
-        return []
-    return [
-        Problem(
-            what=f"nvcc of CUDA {release} takes GCC {newest} at most",
-            why=f"the toolchain's own g++ is {found.version}",
-            fix=f"pin gcc_linux-64 and gxx_linux-64 to {newest} or older in {source}, {relock}",
-        )
-    ]
 
 
 def _check_machines(target: Target, space: Workspace) -> list[Problem]:

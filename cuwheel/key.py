@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel import __version__
 from cuwheel.compilers import find_host_compilers
+from cuwheel.condalock import stated_content
 from cuwheel.cudahome import find_system_home
 from cuwheel.errors import CommandFailedError, InterpreterNotFoundError
 from cuwheel.files import sha256_of_file, sha256_of_tree
@@ -85,7 +86,10 @@ def _of_locks(target: Target) -> dict[str, str]:
     found = {"lock build": _digest(target.lock), "lock engine": _digest(ROOT / "envs/engine.lock")}
     name = TOOLCHAIN_LOCKS.get(target.provider, "")
     lock = find_lock(f"cuda{target.toolkit.tag}/{name}", project_roots()) if name else None
-    return {**found, "lock toolchain": _digest(lock) if lock else target.provider}
+    if lock is None:
+        return {**found, "lock toolchain": target.provider}
+    # A conda lock that was verified holds what it held, and says more about it.
+    return {**found, "lock toolchain": stated_content(lock) or _digest(lock)}
 
 
 def _of_machine(target: Target, space: Workspace) -> dict[str, str]:

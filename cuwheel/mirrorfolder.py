@@ -223,7 +223,7 @@ def write_manifest(
 
 def _kept(path: Path, facts: dict[str, Any] | None) -> dict[str, Any] | None:
     """What the last manifest said of a large file that no index or copy replaces."""
-    is_payload = path.suffix in {".whl", ".conda", ".bz2", ".tar", ".gz"}
+    is_payload = path.suffix in {".whl", ".conda", ".bz2", ".pack", ".tar", ".gz"}
     return facts if facts and is_payload and path.stat().st_size == facts["size"] else None
 
 

@@ -241,7 +241,20 @@ def _checked(address: str) -> str:
             why="http, https and file are known",
             fix=_FORM,
         )
-    return address.rstrip("/")
+    return _normal(address).rstrip("/")
+
+
+def _normal(address: str) -> str:
+    """As libraries write an address: its host in small letters, no port where it is the usual."""
+    parts = urlsplit(address)
+    if parts.scheme == "file":
+        return address
+    user = "".join(parts.netloc.rpartition("@")[:2])
+    usual = {"http": 80, "https": 443}[parts.scheme]
+    port = f":{parts.port}" if parts.port not in {None, usual} else ""
+    host = parts.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    return urlunsplit(parts._replace(netloc=f"{user}{host}{port}"))
 
 
 def _split(url: str) -> tuple[str, str]:

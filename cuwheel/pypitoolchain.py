@@ -98,5 +98,6 @@ def _make(
         fill()
         check_records(aside)
     complete(home)
-    check_version(home, toolkit.release, owner)
+    relock = f"correct pypi.in, then `nox -s lock -- toolchain:{toolkit.tag}:pypi`"
+    check_version(home, toolkit.release, owner, fix=relock)
     return {}

@@ -52,6 +52,17 @@ class Interpreter:
         """`3.12` of 3.12.1."""
         return ".".join(self.version.split(".")[:2])
 
+    @property
+    def is_of_system(self) -> bool:
+        """Whether its headers and libraries are among the system's own.
+
+        Such a Python can be compiled against with the system's C library only: its headers include
+        others by names that a compiler with another one doesn't find, and its build settings lead
+        the linker to the system's libraries.
+        """
+        usr = Path("/usr")
+        return self.include.is_relative_to(usr) and not self.include.is_relative_to(usr / "local")
+
 
 def own_python() -> Interpreter:
     """The Python that runs nox: the one that the engine's environment was made from."""

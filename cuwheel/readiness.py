@@ -71,6 +71,16 @@ def check_python(target: Target, space: Workspace) -> list[Problem]:
                 fix=f"apt-get install python{python.release}-dev, or take another Python",
             )
         )
+    if target.recipe.python == "each" and target.provider == "conda" and python.is_of_system:
+        problems.append(
+            Problem(
+                what=f"{python.path} can't be compiled against with a conda toolchain",
+                why=f"its headers in {python.include} need the system's C library, the toolchain "
+                "has another one",
+                fix=f"-- --python {python.release} takes the one of the conda lock; or name a "
+                "Python of pyenv, uv, or of your own",
+            )
+        )
     return problems + _check_release(target, python)
 
 

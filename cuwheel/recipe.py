@@ -79,7 +79,8 @@ class GitCommit:
 
     Attributes:
         repository: http(s) or file.
-        commit: its full id, 40 hexadecimal digits; git checks what it fetches against it.
+        commit: its full id, 40 hexadecimal digits; what is fetched, cached or mirrored is checked
+            against it each time it is used.
         sha256: of the tar that `git archive` makes of the commit, 64 hexadecimal digits; empty:
             the id is enough.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -11,13 +12,14 @@ from urllib.parse import unquote, urlsplit
 from packaging.utils import canonicalize_name
 
 from cuwheel.fetch import Wanted, cached_path, fetch
-from cuwheel.files import sha256_of_file
+from cuwheel.files import remove_tree, sha256_of_file
 from cuwheel.gitfetch import Commit, fetch_commit, path_of_commit
 from cuwheel.indexes import configured_indexes, find_sdist
 from cuwheel.recipe import Archive, GitCommit, Sdist
 from cuwheel.web import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from cuwheel.workspace import Workspace
@@ -27,15 +29,43 @@ Declared = Sdist | Archive | GitCommit
 
 @dataclass(frozen=True, kw_only=True)
 class Pinned:
-    """An archive in the cache, where it came from, and its hash."""
+    """An archive to unpack, where it came from, and its hash."""
 
     path: Path
     origin: str
     sha256: str
 
 
-def fetch_pinned(declared: Declared, space: Workspace, way_out: str) -> Pinned:
-    """Have something that a recipe pins in the cache.
+@contextlib.contextmanager
+def open_pinned(declared: Declared, space: Workspace, way_out: str) -> Iterator[Pinned]:
+    """Give what a recipe pins as an archive, for the time of a block.
+
+    Args:
+        declared: what.
+        space: its cache gets it; the tar of a commit is made in its work folder.
+        way_out: one more way when it can't be had, for the message.
+
+    Raises:
+        CuwheelError: as `fetch_pinned`.
+    """
+    if not isinstance(declared, GitCommit):
+        path = fetch_pinned(declared, space, way_out)
+        yield Pinned(path=path, origin=_origin(declared), sha256=declared.sha256)
+        return
+    commit = _commit(declared)
+    aside = space.work / ".commit"
+    remove_tree(aside)  # of a run that was killed
+    aside.mkdir(parents=True)
+    try:
+        tar = aside / f"{commit.stem}.tar"
+        _fetch_commit(commit, space, way_out, tar)
+        yield Pinned(path=tar, origin=commit.origin, sha256=sha256_of_file(tar))
+    finally:
+        remove_tree(aside)
+
+
+def fetch_pinned(declared: Declared, space: Workspace, way_out: str) -> Path:
+    """Have something that a recipe pins in the cache, checked: an archive, or a commit's pack.
 
     Args:
         declared: what.
@@ -48,12 +78,8 @@ def fetch_pinned(declared: Declared, space: Workspace, way_out: str) -> Pinned:
         OversizedDownloadError: it is larger than the recipe allows.
     """
     if isinstance(declared, GitCommit):
-        commit = _commit(declared)
-        tar = fetch_commit(
-            commit, cache=space.cache, console=space.console, offline=space.offline, fix=way_out
-        )
-        return Pinned(path=tar, origin=commit.origin, sha256=sha256_of_file(tar))
-    archive = fetch(
+        return _fetch_commit(_commit(declared), space, way_out)
+    return fetch(
         _wanted(declared),
         lambda: _find(declared, offline=space.offline),
         cache=space.cache,
@@ -61,7 +87,6 @@ def fetch_pinned(declared: Declared, space: Workspace, way_out: str) -> Pinned:
         offline=space.offline,
         fix=f"{way_out} (its SHA-256 is {declared.sha256})",
     )
-    return Pinned(path=archive, origin=_origin(declared), sha256=declared.sha256)
 
 
 def place_of(declared: Declared, cache: Path) -> Path:
@@ -69,6 +94,19 @@ def place_of(declared: Declared, cache: Path) -> Path:
     if isinstance(declared, GitCommit):
         return path_of_commit(_commit(declared), cache)
     return cached_path(cache, _wanted(declared))
+
+
+def _fetch_commit(
+    commit: Commit, space: Workspace, way_out: str, tar: Path | None = None
+) -> Path:
+    return fetch_commit(
+        commit,
+        cache=space.cache,
+        console=space.console,
+        tar=tar,
+        offline=space.offline,
+        fix=way_out,
+    )
 
 
 def _commit(declared: GitCommit) -> Commit:

@@ -93,4 +93,7 @@ def _fill(folder: Path, make: Callable[[Path], Mapping[str, Any]]) -> Stored:
 
 
 def _digest(folder: Path) -> str:
-    return sha256_of_tree(folder, skip=lambda name: str(name) == _RECORD)
+    """Over all but the record, and but what a Python compiles when it is used."""
+    return sha256_of_tree(
+        folder, skip=lambda name: str(name) == _RECORD or "__pycache__" in name.parts
+    )

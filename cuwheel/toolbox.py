@@ -11,8 +11,9 @@ from cuwheel.compilers import SYSTEM_PATH
 # Compilers, binutils and CUDA's programs, under plain names, with a version behind or a triplet in
 # front of them. A build that asks for one by such a name has to get the toolchain's, or none.
 _COMPILERS = re.compile(
-    r"(.+-)?(gcc|g\+\+|cpp|cc|c\+\+|c89|c99|gfortran|clang|clang\+\+|icx|icpx|nvc|nvc\+\+"
-    r"|as|ld|ld\..+|gold|lld|ar|nm|ranlib|strip|objcopy|objdump|readelf|gcc-(ar|nm|ranlib)"
+    r"(.+-)?(gcc|g\+\+|cpp|cc|c\+\+|c89|c99|gccgo|gfortran|tcc|ccache|sccache|distcc"
+    r"|clang|clang\+\+|clang-c[lp]p?|flang|icc|icpc|icx|icpx|dpcpp|hipcc|nvc|nvc\+\+"
+    r"|as|ld|ld\..+|gold|lld|mold|ar|nm|ranlib|strip|objcopy|objdump|readelf|gcc-(ar|nm|ranlib)"
     r"|nvcc|ptxas|fatbinary|cudafe\+\+|cicc|nvlink|bin2c|nvprune|cuobjdump|nvdisasm)"
     r"(-[0-9.]+)?"
 )

@@ -76,10 +76,13 @@ RECIPE = Recipe(
         },
         env={"CUDA_ROOT": "{cuda_home}", "CUDNN_ROOT": "{cuda_home}"},
     ),
-    # What the libraries of the sdist 0.0.2 need. Upstream's list of excluded libraries names
-    # libcusolver.so.12, but that is CUDA 13's; CUDA 12's is libcusolver.so.11. It names cudart and
-    # cuDNN too: the first is linked statically, of the second only headers are used.
-    link=Link("cublas", "cublasLt", "cupti", "cusolver", "cusolverMg", "cusparse", "nvJitLink"),
+    # The eight that upstream excludes when it repairs (the driver's goes without saying), and what
+    # the libraries of the sdist 0.0.2 need beside them. Upstream's list names libcusolver.so.12,
+    # but that is CUDA 13's; CUDA 12's is libcusolver.so.11.
+    link=Link(
+        *("cudart", "cublas", "cublasLt", "cupti", "cusolver", "cusolverMg", "cudnn"),
+        *("cusparse", "nvJitLink"),
+    ),
     libstdcxx="static",  # JAX calls them through XLA's C interface; for manylinux_2_28
     smoke=Smoke(
         imports=("jaxmg", "importlib.metadata"), call="importlib.metadata.version('jaxmg')"

@@ -18,6 +18,7 @@ from cuwheel.condalock import (
     CondaLock,
     CondaPackage,
     faults_of_conda_lock,
+    has_changed_input,
     read_conda_lock,
     read_source,
     write_conda_lock,
@@ -64,6 +65,7 @@ def lock(source: Path) -> CondaLock:
         packages=(toy(), data()),
         channels=("conda-forge",),
         digest=read_source(source).digest,
+        wanted=read_source(source).wanted,
         index="where the records came from",
     )
 
@@ -205,9 +207,42 @@ def test_names_input_that_cant_be_understood(source: Path, text: str) -> None:
 
 
 def test_reads_what_is_asked_for(tmp_path: Path) -> None:
-    path = write_source(tmp_path, "toy ==1.0", "data >=2,<3", "any")
+    asked = ("toy ==1.0", "data >=2,<3", "any", "toy2 ==1.0 h1_0", "nvidia::cudnn ==9.0")
 
-    assert read_source(path).specs == (("toy", "1.0"), ("data", ">=2,<3"), ("any", ""))
+    assert read_source(write_source(tmp_path, *asked)).specs == asked
+
+
+def test_refuses_what_no_channel_has(tmp_path: Path) -> None:
+    path = write_source(tmp_path, "toy", "https://example.invalid/noarch/toy-1-0.conda")
+    path.write_text(path.read_text().replace("- toy\n", "- toy\n- pip:\n  - requests\n"))
+
+    with pytest.raises(LockError, match="asks for more than packages of channels") as caught:
+        read_source(path)
+
+    assert "{'pip': ['requests']}, https://example.invalid" in caught.value.why
+
+
+def test_other_input_shows_without_conda_lock(path: Path, source: Path) -> None:
+    before = has_changed_input(path)
+    source.write_text(source.read_text().replace("1.0", "1.1"))
+
+    assert (before, has_changed_input(path)) == (False, True)
+
+
+def test_comment_is_no_change(path: Path, source: Path) -> None:
+    source.write_text(f"# why\n{source.read_text()}")
+
+    assert not has_changed_input(path)
+
+
+@pytest.mark.parametrize("field", ["version", "build", "sha256", "md5", "size", "depends"])
+def test_content_covers_every_fact(lock: CondaLock, field: str) -> None:
+    first, *others = lock.packages
+    other = {"size": 9, "depends": (("x", ""),)}.get(field, "9")
+
+    changed = dataclasses.replace(first, **{field: other})  # type: ignore[arg-type]
+
+    assert dataclasses.replace(lock, packages=(changed, *others)).content != lock.content
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.parent.name)

@@ -260,3 +260,20 @@ def test_reads_folder_when_offline(tmp_path: Path, channel: Path) -> None:
     lock = solved(tmp_path, mirrored(channel.as_uri()), "toy-data", offline=True)
 
     assert builds(lock) == ["toy-data 1.0 test_0"]
+
+
+def test_takes_build_that_is_asked_for(tmp_path: Path, channel: Path) -> None:
+    with pytest.raises(LockError) as caught:
+        solved(tmp_path, mirrored(channel.as_uri()), "toy ==1.0 another_1")
+
+    assert "another_1" in caught.value.why
+
+
+def test_takes_channel_that_is_asked_for(tmp_path: Path, channel: Path) -> None:
+    with pytest.raises(LockError):
+        solved(tmp_path, mirrored(channel.as_uri()), "elsewhere::toy ==1.0")
+
+
+def test_names_constraint_that_is_malformed(tmp_path: Path, channel: Path) -> None:
+    with pytest.raises(LockError, match="can't be solved"):
+        solved(tmp_path, mirrored(channel.as_uri()), "toy 1.*.*.a")

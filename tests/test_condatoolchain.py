@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.condahome import complete_prefix
 from cuwheel.condalock import NOT_FETCHED, read_conda_lock, read_source, write_conda_lock
 from cuwheel.condasolve import solve
-from cuwheel.condatoolchain import conda_python
-from cuwheel.errors import DownloadError, HashMismatchError
+from cuwheel.condatoolchain import conda_python, key_of_lock
+from cuwheel.errors import DownloadError, HashMismatchError, LockError
 from cuwheel.locks import CondaJob
 from cuwheel.mirrors import VARIABLE, Mirrors
 from cuwheel.pythons import find_python, own_python
 from cuwheel.stages.lock import lock, verify_locks
+from cuwheel.stages.toolchain import toolchain
+from cuwheel.toolkits import toolkit_by_release
 from tests.channel import Package, Text, toy_packages, write_channel, write_source
 from tests.factories import heard, make_space
 
@@ -88,6 +91,50 @@ def test_python_out_of_reach_names_ways_out(
 
     assert "CUWHEEL_CONDA_MIRROR" in caught.value.fix
     assert not list((space.cache / "pythons").glob("python*[0-9a-f]"))
+
+
+def test_python_is_not_made_again_for_having_been_used(space: Workspace, tmp_path: Path) -> None:
+    """What it compiles on the way is no damage."""
+    write_lock(tmp_path / "project" / "envs" / f"python{TAG}", "python")
+    made = conda_python(RELEASE, space)
+    assert made
+    inode = made.stat().st_ino
+    (made.parent / "__pycache__").mkdir()
+    (made.parent / "__pycache__" / "x.pyc").touch()
+
+    conda_python(RELEASE, space)
+
+    assert made.stat().st_ino == inode
+    assert "damaged" not in heard(space)
+
+
+def test_notices_changed_input(space: Workspace, job: CondaJob) -> None:
+    job.source.write_text(job.source.read_text().replace("1.0", "1.1"))
+
+    with pytest.raises(LockError) as caught:
+        toolchain(toolkit_by_release("13.0"), "conda", space)
+
+    assert "environment.yml or virtual-packages.yml has changed" in caught.value.why
+    assert caught.value.fix == "nox -s lock -- toolchain:130:conda"
+
+
+def test_verified_lock_names_same_toolchain(space: Workspace, job: CondaJob) -> None:
+    before = key_of_lock(job.lock)
+
+    verify_locks((job,), space)
+
+    assert key_of_lock(job.lock) == before
+
+
+def test_library_beside_toolkit_is_where_builds_look(tmp_path: Path) -> None:
+    for name in ("lib/libcudnn.so", "lib/libstdc++.so", "targets/x86_64-linux/lib/libcudart.so"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+
+    complete_prefix(tmp_path)
+
+    found = sorted(path.name for path in (tmp_path / "lib64").glob("*") if path.is_file())
+    assert found == ["libcudart.so", "libcudnn.so"]
 
 
 def test_lock_session_writes_conda_lock(space: Workspace, tmp_path: Path) -> None:

@@ -173,3 +173,15 @@ def test_takes_other_json_for_plain_mirror(tmp_path: Path) -> None:
     (tmp_path / "mirror.json").write_text('["something else"]')
 
     assert mirrors(tmp_path.as_uri()).wheels is None
+
+
+@pytest.mark.parametrize(
+    "address", ["https://Mirror.EXAMPLE/forge/", "https://mirror.example:443/forge"]
+)
+def test_knows_its_address_however_it_is_written(address: str) -> None:
+    mirrors = Mirrors.of({VARIABLE: address})
+    mirrors.url_for("https://conda.anaconda.org/conda-forge")
+
+    found = mirrors.canonical("https://mirror.example/forge/noarch/toy-1.0-0.conda")
+
+    assert found == "https://conda.anaconda.org/conda-forge/noarch/toy-1.0-0.conda"

@@ -212,26 +212,6 @@ def test_says_nothing_of_settings_that_are_used(
     assert "not used" not in heard(space)
 
 
-def test_refuses_own_compiler_newer_than_nvcc_takes(space: Workspace, tmp_path: Path) -> None:
-    space.save("toolchain", _own_toolchain(tmp_path, gcc="13.3.0", newest_gcc=12))
-
-    said = _refusal(_conda_target(), space)
-
-    assert "nvcc of CUDA 12.2 takes GCC 12 at most: the toolchain's own g++ is 13.3.0" in said
-    assert "envs/cuda122/environment.yml" in said
-
-
-def test_refuses_own_compiler_that_does_not_run(space: Workspace, tmp_path: Path) -> None:
-    made = _own_toolchain(tmp_path, gcc="12.4.0", newest_gcc=12)
-    assert made.cxx
-    made.cxx.write_text("#!/bin/sh\nexit 1\n")
-    space.save("toolchain", made)
-
-    said = _refusal(_conda_target(), space)
-
-    assert "the CUDA 12.2 toolchain has no host compiler that runs" in said
-
-
 @pytest.mark.parametrize("driver", [None, "580.65.06", "590.10"])
 def test_accepts_driver_that_runs_the_wheel(
     space: Workspace, monkeypatch: pytest.MonkeyPatch, driver: str | None

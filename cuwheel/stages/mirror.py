@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cuwheel.condalock import read_conda_lock
+from cuwheel.condastore import wanted_file
 from cuwheel.errors import HashMismatchError, LockError, UsageError
 from cuwheel.fetch import Wanted, cached_path, fetch_all
 from cuwheel.files import check_room, lock, naming_full_disk, sha256_of_file
@@ -179,11 +180,12 @@ def _sources(targets: Sequence[Target], space: Workspace, given: Path | None) ->
         _take(next(iter(recipes)).source, given, space.cache)
     paths = []
     for recipe in recipes:
-        way_out = "give the source with `-- --source FILE`"
-        paths.append(fetch_pinned(recipe.source, space, way_out).path)
+        is_commit = isinstance(recipe.source, GitCommit)
+        way_out = "" if is_commit else "give the source with `-- --source FILE`"
+        paths.append(fetch_pinned(recipe.source, space, way_out))
         for resource in recipe.resources:
             way_out = f"get the resource {resource.name} on another machine and copy it there"
-            paths.append(fetch_pinned(resource.source, space, way_out).path)
+            paths.append(fetch_pinned(resource.source, space, way_out))
     return paths
 
 
@@ -191,9 +193,18 @@ def _take(declared: Declared, given: Path, cache: Path) -> None:
     """Put a file that the person has into the cache, as if it had been downloaded.
 
     Raises:
-        UsageError: it isn't there.
+        UsageError: it isn't there, or the recipe pins a commit.
         HashMismatchError: it isn't what the recipe pins.
     """
+    final = place_of(declared, cache)
+    if isinstance(declared, GitCommit):
+        raise UsageError(
+            f"--source {given} can't be the source of a recipe that pins a git commit",
+            why="nothing in an archive proves which commit it is; git's pack of it does",
+            fix=f"copy downloads/{final.parent.name}/{final.name} out of the cache of a machine "
+            f"that reaches {declared.repository} to {final}, and leave out --source; to build "
+            "from the archive, unpinned, give it to the build's own `-- --source`",
+        )
     if not given.is_file():
         raise UsageError(
             f"--source {given} is no file",
@@ -201,17 +212,14 @@ def _take(declared: Declared, given: Path, cache: Path) -> None:
             fix="name that archive",
         )
     actual = sha256_of_file(given)
-    if declared.sha256 and actual != declared.sha256:
+    if actual != declared.sha256:
         raise HashMismatchError(
             f"{given} is not the file that the recipe pins",
             why=f"its SHA-256 is {actual}, the recipe's is {declared.sha256}",
             fix="download it again; a mirror serves pinned builds only",
         )
-    final = place_of(declared, cache)
     final.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(given, final)
-    if isinstance(declared, GitCommit):  # a record of an older tar would contradict it
-        final.with_name(f"{final.name}.sha256").unlink(missing_ok=True)
 
 
 def _wheels(targets: Sequence[Target], space: Workspace) -> list[_File]:
@@ -315,6 +323,7 @@ def _wanted(file: IndexFile, size: int | None = None) -> Wanted:
         max_size=_MAX_SIZE,
         size=size,
         pinned_by="the lock",
+        repin="write the lock again with `nox -s lock`",
     )
 
 
@@ -332,14 +341,7 @@ def _conda_packages(targets: Sequence[Target]) -> list[CondaPackage]:
 
 
 def _conda_file(package: CondaPackage, mirrors: Mirrors) -> _File:
-    wanted = Wanted(
-        name=package.file_name,
-        sha256=package.sha256,
-        md5=package.md5,
-        max_size=package.size or _MAX_SIZE,
-        size=package.size or None,
-        pinned_by="the conda lock",
-    )
+    wanted = wanted_file(package)
     return _File(
         wanted=wanted,
         find_url=partial(mirrors.url_for, package.url),

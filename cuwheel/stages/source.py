@@ -17,7 +17,7 @@ from cuwheel.files import (
     sha256_of_file,
     sha256_of_tree,
 )
-from cuwheel.sources import fetch_pinned
+from cuwheel.sources import open_pinned
 from cuwheel.tree import copy_source, epoch_of, fit_for_zip, settle
 
 if TYPE_CHECKING:
@@ -65,22 +65,23 @@ def source(target: Target, space: Workspace) -> SourceTree:
 
 
 def _pinned(target: Target, space: Workspace) -> SourceTree:
-    got = fetch_pinned(target.recipe.source, space, "give the source with `-- --source FILE`")
-    return _unpacked(got.path, space, origin=got.origin, sha256=got.sha256, pinned=True)
+    way_out = "give the source with `-- --source FILE`"
+    with open_pinned(target.recipe.source, space, way_out) as got:
+        return _unpacked(got.path, space, origin=got.origin, sha256=got.sha256, pinned=True)
 
 
 def _place(resource: Resource, space: Workspace) -> tuple[str, str, str]:
     """Put one resource where the recipe wants it; gives back name, origin and SHA-256."""
     way_out = f"get it on another machine and copy it there: it is the resource {resource.name}"
-    got = fetch_pinned(resource.source, space, way_out)
     place = space.work / _RESOURCES / resource.to
     place.parent.mkdir(parents=True, exist_ok=True)
-    if not resource.unpack:
-        shutil.copyfile(got.path, place)
-    else:
-        aside = place.with_name(f".{place.name}.unpacked")
-        unpack(got.path, aside).top.rename(place)
-        remove_tree(aside)
+    with open_pinned(resource.source, space, way_out) as got:
+        if not resource.unpack:
+            shutil.copyfile(got.path, place)
+        else:
+            aside = place.with_name(f".{place.name}.unpacked")
+            unpack(got.path, aside).top.rename(place)
+            remove_tree(aside)
     return resource.name, got.origin, got.sha256
 
 

@@ -51,7 +51,8 @@ def _system_toolchain(toolkit: Toolkit, environ: Mapping[str, str]) -> Toolchain
             why=f"looked for bin/nvcc in {', '.join(map(str, homes))}",
             fix="set CUDA_HOME to the toolkit, or leave `--toolchain system` out",
         )
-    version = check_version(home, toolkit.release, str(home))
+    fix = f"point CUDA_HOME at a whole CUDA {toolkit.release}, or leave `--toolchain system` out"
+    version = check_version(home, toolkit.release, str(home), fix=fix)
     return Toolchain(
         home=home.resolve(),
         version=version,

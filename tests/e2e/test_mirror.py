@@ -92,7 +92,7 @@ def conda_mirror(
 
 def write_mirror(folder: Path, project: Path, cache: Path, *options: str, **variables: str) -> Path:
     """Mirror the project's target, then remove the project."""
-    command = ("mirror", "tiny-capi-130", "--to", folder / "mirror", *options)
+    command = ("mirror", "tiny-capi-130", "--to", str(folder / "mirror"), *options)
     done = subprocess.run(
         [sys.executable, "-m", "cuwheel", *command],
         cwd=ROOT,
