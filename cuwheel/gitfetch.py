@@ -19,37 +19,16 @@ import requests
 
 from cuwheel.errors import CommandFailedError, DownloadError, HashMismatchError
 from cuwheel.fetch import Wanted, download
-from cuwheel.files import (
-    disk_full,
-    lock,
-    naming_full_disk,
-    remove_leftovers,
-    says_disk_full,
-    sha256_of_file,
-)
+from cuwheel.files import lock, naming_full_disk, remove_leftovers, sha256_of_file
+from cuwheel.gitpack import WrongPackError, archive_pack, new_repository, run_git, words_of
 from cuwheel.mirrors import Mirrors
-from cuwheel.process import run, which
+from cuwheel.process import which
 from cuwheel.web import PATIENCE, TIMEOUT, is_local, open_session, shown, unreachable
 
 if TYPE_CHECKING:
     from cuwheel.console import Console
 
-_PATIENCE = 1800.0  # seconds for a fetch that goes on; git itself ends one that stalls
 _MAX_SIZE = 4 << 30  # bytes of a mirrored pack
-_SHOWN = 3  # last lines of git's words that the error shows
-_NO_PROGRAM = 127  # status of a program that couldn't be started
-_PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
-_SETTINGS = (
-    "core.hooksPath=/dev/null",
-    "protocol.version=2",  # serves any commit by its id, not only the tips of branches
-    "http.lowSpeedLimit=1000",  # bytes a second
-    "http.lowSpeedTime=20",  # seconds
-    "fetch.unpackLimit=1",  # objects from which on the pack is kept as it came
-    "gc.auto=0",  # nothing goes on in the background
-    "maintenance.auto=false",
-    "tar.umask=0022",  # the user's own would be in the modes
-    "core.abbrev=40",  # else `$Format:%h$` would depend on what else the pack holds
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,10 +128,6 @@ class _Task:
         return tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.")
 
 
-class _WrongPackError(Exception):
-    """A file isn't a pack with the whole commit; the message says what git found."""
-
-
 def _way_out(wanted: Commit, path: Path, fix: str) -> str:
     where = shown(wanted.repository)
     return (
@@ -178,7 +153,7 @@ def _is_sound(task: _Task) -> bool:
         return False
     try:
         _prove(path, task)
-    except _WrongPackError as fault:
+    except WrongPackError as fault:
         aside = path.replace(path.with_name(f"{path.name}.wrong-{sha256_of_file(path)[:8]}"))
         task.console.warn(
             f"{path.name} is damaged or another commit's and isn't used (now {aside.name}): {fault}"
@@ -207,34 +182,17 @@ def _take_mirrored(task: _Task) -> bool:
 def _prove(pack: Path, task: _Task) -> None:
     """See that a pack holds the whole commit, and make its tar.
 
-    In an empty repository nothing but the pack can give the objects. `shallow` names the commit:
-    its parents aren't there and aren't missed.
-
     Raises:
-        _WrongPackError: it doesn't.
+        WrongPackError: it doesn't.
         HashMismatchError: the tar isn't the one that the recipe pins.
     """
     wanted = task.wanted
     with task.aside() as name:
-        home = Path(name)
-        repository = _new_repository(home)
-        link = repository / "objects" / "pack" / f"pack-{wanted.id}.pack"
-        link.parent.mkdir(exist_ok=True)
-        link.symlink_to(pack.absolute())
-        (repository / "shallow").write_text(f"{wanted.id}\n")
-        tar = task.tar or home / "commit.tar"
-        prefix = f"--prefix={wanted.stem}/"
+        tar = task.tar or Path(name) / f"{wanted.stem}.tar"
         try:
-            _git("index-pack", link, repository=repository)
-            kind = _git("cat-file", "-t", wanted.id, repository=repository).strip()
-            if kind != "commit":
-                raise _WrongPackError(f"{wanted.id} is no commit but a {kind}")
-            _git("rev-list", "--objects", "--quiet", wanted.id, repository=repository)
-            _git("archive", "--format=tar", prefix, "-o", tar, wanted.id, repository=repository)
+            archive_pack(pack, wanted.id, tar, prefix=f"{wanted.stem}/", home=Path(name))
         except CommandFailedError as error:
-            if error.status < 0 or error.status == _NO_PROGRAM:  # that isn't the pack's fault
-                raise _failed(task, error) from error
-            raise _WrongPackError(f"git says: {_words(error)}") from error
+            raise _failed(task, error) from error
         _check_hash(wanted, tar)
 
 
@@ -267,7 +225,7 @@ def _fetch(task: _Task) -> None:
         pack = _fetch_pack(task, Path(name))
         try:
             _prove(pack, task)
-        except _WrongPackError as fault:
+        except WrongPackError as fault:
             raise DownloadError(
                 f"{wanted.origin} can't be fetched",
                 why=f"what came is not that commit: {fault}",
@@ -282,8 +240,8 @@ def _fetch_pack(task: _Task, home: Path) -> Path:
     wanted = task.wanted
     words = ("fetch", "--quiet", "--no-tags", "--depth=1", wanted.repository, wanted.id)
     try:
-        repository = _new_repository(home)
-        _git(*words, repository=repository)
+        repository = new_repository(home)
+        run_git(*words, repository=repository)
     except CommandFailedError as error:
         raise _failed(task, error) from error
     packs = list((repository / "objects" / "pack").glob("*.pack"))
@@ -301,19 +259,14 @@ def _failed(task: _Task, error: CommandFailedError) -> DownloadError:
     if any("not our ref" in line for line in error.tail):
         return DownloadError(
             f"{where} has no commit {id_}",
-            why=f"git says: {_words(error)}",
+            why=f"git says: {words_of(error)}",
             fix="correct the recipe's `commit`",
         )
     return DownloadError(
         f"{task.wanted.origin} can't be fetched",
-        why=f"git says: {_words(error)}",
+        why=f"git says: {words_of(error)}",
         fix=task.way_out,
     )
-
-
-def _words(error: CommandFailedError) -> str:
-    said = "; ".join(line.strip() for line in error.tail[-_SHOWN:])
-    return said or f"nothing; its status is {error.status}"
 
 
 def _check_reachable(wanted: Commit, way_out: str) -> None:
@@ -335,45 +288,3 @@ def _check_reachable(wanted: Commit, way_out: str) -> None:
             answer.raise_for_status()
     except requests.RequestException as problem:
         raise unreachable(wanted.repository, problem, fix=way_out) from problem
-
-
-def _new_repository(home: Path) -> Path:
-    repository = home / "repository"
-    _git("init", "--quiet", "--bare", "--template=", repository=repository)
-    return repository
-
-
-def _git(*words: str | Path, repository: Path) -> str:
-    """Run git in a repository with nobody's settings; gives back what it says.
-
-    Raises:
-        CommandFailedError: it failed.
-        DiskFullError: because a disk ran full.
-    """
-    settings = [word for setting in _SETTINGS for word in ("-c", setting)]
-    # A folder that is named isn't searched for, and may belong to whom it will.
-    command = ["git", f"--git-dir={repository}", *settings, *words]
-    try:
-        return run(command, env=_variables(repository.parent), timeout=_PATIENCE).output
-    except CommandFailedError as error:
-        if says_disk_full(error.tail):
-            raise disk_full(repository.parent) from error
-        raise
-
-
-def _variables(home: Path) -> dict[str, str]:
-    env = {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "HOME": str(home),
-        "LC_ALL": "C",
-        "GIT_DEFAULT_HASH": "sha1",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_ATTR_NOSYSTEM": "1",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ALLOW_PROTOCOL": "file:http:https",
-    }
-    names = [name for upper in _PROXIES for name in (upper, upper.lower())]
-    env |= {name: os.environ[name] for name in names if name in os.environ}
-    bundle = os.environ.get("SSL_CERT_FILE")
-    return {**env, "GIT_SSL_CAINFO": bundle} if bundle else env

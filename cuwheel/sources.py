@@ -96,9 +96,7 @@ def place_of(declared: Declared, cache: Path) -> Path:
     return cached_path(cache, _wanted(declared))
 
 
-def _fetch_commit(
-    commit: Commit, space: Workspace, way_out: str, tar: Path | None = None
-) -> Path:
+def _fetch_commit(commit: Commit, space: Workspace, way_out: str, tar: Path | None = None) -> Path:
     return fetch_commit(
         commit,
         cache=space.cache,

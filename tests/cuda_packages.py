@@ -1,7 +1,7 @@
 """NVIDIA's CUDA 13.0 as conda packages: the files of its wheels where conda-forge puts them.
 
-Layout and dependencies: conda-forge's cuda-nvcc-impl, cuda-nvcc, cuda-cudart, cuda-cccl, libcublas,
-libcusparse, libnvjitlink and cuda-nvrtc feedstocks, and its index.
+Layout and dependencies: conda-forge's cuda-nvcc-impl, cuda-nvcc, cuda-cudart, cuda-cccl,
+cuda-cupti, libcublas, libcusolver, libcusparse, libnvjitlink and cuda-nvrtc feedstocks, its index.
 """
 
 from __future__ import annotations
@@ -275,6 +275,10 @@ def _libraries(wheels: Wheels) -> Iterator[Package]:
     yield from _library(wheels, "nvidia_cublas", "libcublas", cublas, cublas_dev)
     cusparse = (GLIBC, "libnvjitlink >=13.0.39,<14.0a0", *LIBS)
     yield from _library(wheels, "nvidia_cusparse", "libcusparse", cusparse)
+    parts = ("libcublas", "libcusparse", "libnvjitlink")
+    cusolver = (GLIBC, *(f"{part} >=12" for part in parts), *LIBS)
+    yield from _library(wheels, "nvidia_cusolver", "libcusolver", cusolver)
+    yield from _library(wheels, "nvidia_cuda_cupti", "cuda-cupti", (GLIBC, *LIBS))
     yield from _library(wheels, "nvidia_nvjitlink", "libnvjitlink", (GLIBC, *LIBS))
     yield from _library(wheels, "nvidia_cuda_nvrtc", "cuda-nvrtc", (GLIBC, *LIBS))
 

@@ -30,7 +30,9 @@ class Site:
         delay: seconds before each answer.
         password: `Authorization` that is asked for; empty for none.
         moved: where a path redirects to.
+        is_mute: whether only HEAD is answered, and GET with silence.
         asked: path and `Range` of each request, in order.
+        ended: set when the server ends.
     """
 
     files: dict[str, bytes] = field(default_factory=dict)
@@ -43,7 +45,9 @@ class Site:
     delay: float = 0.0
     password: str = ""
     moved: dict[str, str] = field(default_factory=dict)
+    is_mute: bool = False
     asked: list[tuple[str, str]] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
 
     def url(self, path: str, login: str = "") -> str:
         """The address of a path; `login` is `user:password@`."""
@@ -69,6 +73,7 @@ def serving(site: Site, *, certificate: Path | None = None) -> Iterator[Site]:
         try:
             yield site
         finally:
+            site.ended.set()
             server.shutdown()
             thread.join()
 
@@ -81,7 +86,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         span = self.headers.get("Range", "")
         site.asked.append((self.path, span))
         time.sleep(site.delay)
-        if self.path in site.moved:
+        if site.is_mute:
+            self._be_mute()
+        elif self.path in site.moved:
             self.send_response(302)
             self.send_header("Location", site.moved[self.path])
             self.end_headers()
@@ -96,6 +103,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_HEAD(self) -> None:
         self.do_GET()
+
+    def _be_mute(self) -> None:
+        if self.command == "HEAD":
+            self.send_response(200)
+            self.end_headers()
+        else:
+            self.served.ended.wait()
 
     def _answer(self, content: bytes, span: str) -> None:
         site = self.served

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.condahome import check_own_compiler, complete_prefix, programs_of
+from cuwheel.condahome import check_own_compiler, complete_prefix, programs_of, sysroot_of
 from cuwheel.elf import read_elf
 from cuwheel.errors import ToolchainError
 from cuwheel.process import run
@@ -55,6 +55,19 @@ def test_home_has_headers_and_libraries_where_builds_look(prefix: Path) -> None:
     assert (prefix / "include" / "cuda.h").read_text() == "// CUDA's\n"
     assert (prefix / "include" / "crt" / "host_config.h").is_file()
     assert (prefix / "lib64" / "libcudart.so").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_offered"), [("libcudnn.so.9", True), ("libstdc++.so.6", False)]
+)
+def test_home_offers_what_belongs_to_cuda(prefix: Path, name: str, *, is_offered: bool) -> None:
+    """conda-forge has cuDNN's libraries beside its own C++ library."""
+    (prefix / "lib").mkdir()
+    (prefix / "lib" / name).write_text("a library\n")
+
+    complete_prefix(prefix)
+
+    assert (prefix / "lib64" / name).is_file() == is_offered
 
 
 def test_home_keeps_headers_that_are_there(prefix: Path) -> None:
@@ -125,17 +138,13 @@ def test_nvcc_links_against_the_drivers_stub(conda_toolchain: Toolchain, tmp_pat
     assert "libcuda.so.1" in elf_of(library).needed
 
 
-def test_own_compiler_puts_its_folder_into_what_it_links(
-    conda_toolchain: Toolchain, tmp_path: Path
-) -> None:
-    """conda-forge's specs do that. Here it shows that packages know their place."""
+def test_sysroot_is_where_the_compiler_has_its_c_library(conda_toolchain: Toolchain) -> None:
     assert conda_toolchain.cc
 
-    (tmp_path / "empty.c").write_text("")
-    library = tmp_path / "empty.so"
-    run([conda_toolchain.cc, "-shared", "-o", library, tmp_path / "empty.c"], env=PATHLESS)
+    said = run([conda_toolchain.cc, "-print-file-name=libc.so"], env=PATHLESS).output.strip()
 
-    assert elf_of(library).search_path == (f"{conda_toolchain.home}/lib",)
+    own = sysroot_of(conda_toolchain.home) / "usr" / "lib64" / "libc.so"
+    assert own.samefile(said)
 
 
 def test_device_linker_leaves_no_path_behind(conda_toolchain: Toolchain, tmp_path: Path) -> None:

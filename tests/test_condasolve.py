@@ -234,6 +234,19 @@ def test_names_ways_out_when_channel_is_out_of_reach(tmp_path: Path) -> None:
     assert "nox -s mirror" in caught.value.fix
 
 
+def test_ends_when_channel_answers_and_then_is_silent(tmp_path: Path) -> None:
+    """A proxy may do so: rattler itself would wait for minutes."""
+    source = read_source(write_source(tmp_path / "env", "toy"))
+    started = time.monotonic()
+
+    with serving(Site(is_mute=True)) as site, pytest.raises(DownloadError) as caught:
+        solve(source, mirrored(site.url("/c")), cache=tmp_path / "cache", cooldown=7, limit=1.0)
+
+    assert time.monotonic() - started < 5
+    assert "within 1 seconds" in caught.value.why
+    assert "CUWHEEL_CONDA_MIRROR" in caught.value.fix
+
+
 def test_names_channel_that_isnt_there(tmp_path: Path, site: Site) -> None:
     with pytest.raises(DownloadError) as caught:
         solved(tmp_path, mirrored(site.url("/conda-forges")), "toy")

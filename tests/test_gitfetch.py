@@ -57,13 +57,50 @@ def git(folder: Path, *words: str) -> str:
     return process.run(["git", *who, *words], env=env, cwd=folder).output.strip()
 
 
+def commit_all(repository: Path, files: dict[str, str]) -> Commit:
+    """One more commit with these files."""
+    for name, text in files.items():
+        (repository / name).write_text(text)
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "more")
+    return commit_of(repository)
+
+
 def commit_of(repository: Path, name: str = "HEAD", sha256: str = "") -> Commit:
     commit = git(repository, "rev-parse", name)
     return Commit(repository=repository.as_uri(), id=commit, sha256=sha256)
 
 
-def fetch(wanted: Commit, space: Workspace) -> Path:
-    return fetch_commit(wanted, cache=space.cache, console=space.console, offline=space.offline)
+def fetch(wanted: Commit, space: Workspace, tar: Path | None = None) -> Path:
+    """The commit's pack in the cache."""
+    return fetch_commit(
+        wanted, cache=space.cache, console=space.console, offline=space.offline, tar=tar
+    )
+
+
+def make_tar(wanted: Commit, space: Workspace) -> Path:
+    """The commit's tar, of the pack in the cache."""
+    tar = space.folder("tars") / "commit.tar"
+    fetch(wanted, space, tar)
+    return tar
+
+
+def put(wanted: Commit, content: bytes, space: Workspace) -> Path:
+    """Put something into the cache where the commit's pack has to be."""
+    path = space.cache / "downloads" / f"git-{wanted.id}" / f"tiny-{wanted.id}.pack"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    return path
+
+
+def pack_of(repository: Path, *objects: str) -> bytes:
+    """A pack with these objects alone."""
+    listed = repository.parent / "objects"
+    listed.write_text("".join(f"{git(repository, 'rev-parse', name)}\n" for name in objects))
+    made = repository.parent / "made.pack"
+    command = 'exec git pack-objects -q --stdout < "$0" > "$1"'
+    process.run(["sh", "-c", command, listed, made], env=dict(os.environ), cwd=repository)
+    return made.read_bytes()
 
 
 def content_of(tar: Path) -> dict[str, bytes]:
@@ -130,7 +167,7 @@ def serving(folder: Path) -> Iterator[str]:
 def test_gives_commit_under_one_folder(repository: Path, space: Workspace) -> None:
     wanted = commit_of(repository)
 
-    tar = fetch(wanted, space)
+    tar = make_tar(wanted, space)
 
     assert content_of(tar) == {f"tiny-{wanted.id}/setup.py": b"# second\n"}
 
@@ -138,7 +175,7 @@ def test_gives_commit_under_one_folder(repository: Path, space: Workspace) -> No
 def test_gives_commit_that_is_no_tip(repository: Path, space: Workspace) -> None:
     wanted = commit_of(repository, "HEAD~1")
 
-    tar = fetch(wanted, space)
+    tar = make_tar(wanted, space)
 
     assert content_of(tar) == {f"tiny-{wanted.id}/setup.py": b"# first\n"}
 
@@ -150,31 +187,35 @@ def test_gives_commit_over_http(
     commit = git(repository, "rev-parse", "HEAD~1")
 
     with serving(repository.parent) as address:
-        tar = fetch(Commit(repository=f"{address}/tiny/.git", id=commit), space)
+        tar = make_tar(Commit(repository=f"{address}/tiny/.git", id=commit), space)
 
     assert list(content_of(tar).values()) == [b"# first\n"]
 
 
 def test_gives_same_bytes_under_any_umask(repository: Path, tmp_path: Path) -> None:
     wanted = commit_of(repository)
-    first = fetch(wanted, make_space(tmp_path / "a"))
+    first = make_tar(wanted, make_space(tmp_path / "a"))
     old = os.umask(0o077)
 
     try:
-        second = fetch(wanted, make_space(tmp_path / "b"))
+        second = make_tar(wanted, make_space(tmp_path / "b"))
     finally:
         os.umask(old)
 
     assert sha256_of_file(first) == sha256_of_file(second)
 
 
-def test_leaves_only_tar_and_its_record(repository: Path, space: Workspace) -> None:
+def test_leaves_only_the_pack(repository: Path, space: Workspace) -> None:
     wanted = commit_of(repository)
 
-    tar = fetch(wanted, space)
+    pack = fetch(wanted, space)
 
-    assert tar == space.cache / "downloads" / f"git-{wanted.id}" / f"tiny-{wanted.id}.tar"
-    assert {path.name for path in tar.parent.iterdir()} == {tar.name, f"{tar.name}.sha256"}
+    downloads = space.cache / "downloads"
+    assert pack == downloads / f"git-{wanted.id}" / f"tiny-{wanted.id}.pack"
+    assert {path for path in downloads.rglob("*") if ".locks" not in path.parts} == {
+        pack.parent,
+        pack,
+    }
 
 
 def test_needs_no_repository_the_second_time(repository: Path, space: Workspace) -> None:
@@ -182,30 +223,142 @@ def test_needs_no_repository_the_second_time(repository: Path, space: Workspace)
     fetch(wanted, space)
     repository.rename(repository.with_name("gone"))
 
-    tar = fetch(wanted, space)
+    tar = make_tar(wanted, make_space(space.cache.parent, offline=True))
 
-    assert tar.is_file()
+    assert list(content_of(tar).values()) == [b"# second\n"]
 
 
-def test_fetches_damaged_tar_again(repository: Path, space: Workspace) -> None:
+def test_gives_same_bytes_from_the_cache(repository: Path, space: Workspace) -> None:
     wanted = commit_of(repository)
-    tar = fetch(wanted, space)
-    good = tar.read_bytes()
-    tar.write_bytes(good[:-1])
+    first = make_tar(wanted, space).read_bytes()
+
+    second = make_tar(wanted, space).read_bytes()
+
+    assert first == second
+
+
+def test_gives_same_bytes_whatever_else_the_pack_holds(
+    repository: Path, space: Workspace, tmp_path: Path
+) -> None:
+    wanted = commit_all(
+        repository,
+        {".gitattributes": "version export-subst\n", "version": "$Format:%h%d%(describe)$\n"},
+    )
+    git(repository, "tag", "v3")
+    everything = git(repository, "rev-list", "--objects", "--all", "--no-object-names").split()
+    large = make_space(tmp_path / "large")
+    put(wanted, pack_of(repository, *everything), large)
+
+    versions = {
+        content_of(make_tar(wanted, each))[f"tiny-{wanted.id}/version"] for each in (space, large)
+    }
+
+    # git's short ids are the longer the more objects there are; cut history would be "grafted".
+    assert versions == {f"{wanted.id}\n".encode()}
+    assert not list(large.cache.rglob("*.wrong-*"))
+
+
+def test_leaves_submodules_out(repository: Path, space: Workspace) -> None:
+    git(repository, "update-index", "--add", "--cacheinfo", f"160000,{UNKNOWN},vendored")
+    git(repository, "commit", "-q", "-m", "with a submodule")
+
+    tar = make_tar(commit_of(repository), space)
+
+    assert list(content_of(tar).values()) == [b"# second\n"]
+
+
+def test_takes_pack_that_was_put_there(repository: Path, space: Workspace) -> None:
+    wanted = commit_of(repository)
+    parts = [f"{wanted.id}{rest}" for rest in ("", "^{tree}", ":setup.py")]
+    pack = put(wanted, pack_of(repository, *parts), space)
+
+    assert fetch(wanted, make_space(space.cache.parent, offline=True)) == pack
+
+
+@pytest.fixture
+def wrong_packs(repository: Path, space: Workspace, tmp_path: Path) -> dict[str, bytes]:
+    """What may lie under the name of the second commit's pack and isn't it."""
+    wanted = commit_of(repository)
+    good = fetch(wanted, make_space(tmp_path / "other")).read_bytes()
+    first = fetch(commit_of(repository, "HEAD~1"), space).read_bytes()
+    middle = len(good) // 2
+    return {
+        "another commit's": first,
+        "cut short": good[:-1],
+        "with a bit flipped": good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :],
+        "with more behind it": good + b"x",
+        "without a file": pack_of(repository, "HEAD", "HEAD^{tree}"),
+        "without the folder": pack_of(repository, "HEAD", "HEAD:setup.py"),
+        "of the files alone": pack_of(repository, "HEAD^{tree}", "HEAD:setup.py"),
+        "text": b"by hand",
+        "empty": b"",
+    }
+
+
+KINDS = (
+    *("another commit's", "cut short", "with a bit flipped", "with more behind it", "text"),
+    *("without a file", "without the folder", "of the files alone", "empty"),
+)
+
+
+@pytest.mark.parametrize("kind", ["another commit's", "cut short"])
+def test_sets_wrong_pack_aside_and_fetches_again(
+    repository: Path, space: Workspace, wrong_packs: dict[str, bytes], kind: str
+) -> None:
+    wanted = commit_of(repository)
+    pack = put(wanted, wrong_packs[kind], space)
+
+    tar = make_tar(wanted, space)
+
+    assert list(content_of(tar).values()) == [b"# second\n"]
+    [aside] = pack.parent.glob("*.wrong-*")
+    assert aside.read_bytes() == wrong_packs[kind]
+    assert f"isn't used (now {aside.name}): git says:" in heard(space).replace("\n", " ")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_refuses_wrong_pack_offline(
+    repository: Path, space: Workspace, wrong_packs: dict[str, bytes], kind: str
+) -> None:
+    wanted = Commit(repository="http://127.0.0.1:9/tiny", id=commit_of(repository).id)
+    pack = put(wanted, wrong_packs[kind], space)
+    offline = make_space(space.cache.parent, offline=True)
+
+    with pytest.raises(DownloadError, match="is not in the cache"):
+        make_tar(wanted, offline)
+
+    assert not pack.exists()
+
+
+def test_refuses_pack_without_file_that_no_archive_has(repository: Path, space: Workspace) -> None:
+    wanted = commit_all(repository, {".gitattributes": "setup.py export-ignore\n"})
+    put(wanted, pack_of(repository, "HEAD", "HEAD^{tree}", "HEAD:.gitattributes"), space)
 
     fetch(wanted, space)
 
-    assert tar.read_bytes() == good
-    assert "was damaged in the cache" in heard(space)
+    assert "missing blob" in heard(space).replace("\n", " ")
 
 
-def test_takes_tar_that_was_put_there(repository: Path, space: Workspace) -> None:
+def test_refuses_id_of_a_tree(repository: Path, space: Workspace) -> None:
+    tree = git(repository, "rev-parse", "HEAD^{tree}")
+    wanted = Commit(repository="http://127.0.0.1:9/tiny", id=tree)
+    put(wanted, pack_of(repository, "HEAD^{tree}", "HEAD:setup.py"), space)
+    offline = make_space(space.cache.parent, offline=True)
+
+    with pytest.raises(DownloadError):
+        fetch(wanted, offline)
+
+    assert "is no commit but a tree" in heard(offline).replace("\n", " ")
+
+
+def test_removes_what_a_killed_run_left(repository: Path, space: Workspace) -> None:
     wanted = commit_of(repository)
-    place = space.cache / "downloads" / f"git-{wanted.id}" / f"tiny-{wanted.id}.tar"
-    place.parent.mkdir(parents=True)
-    place.write_bytes(b"by hand")
+    left = space.cache / "downloads" / f".git-{wanted.id}.killed" / "repository"
+    left.mkdir(parents=True)
 
-    assert fetch(wanted, make_space(space.cache.parent, offline=True)).read_bytes() == b"by hand"
+    fetch(wanted, space)
+
+    assert not left.parent.exists()
 
 
 def test_refuses_tar_with_other_hash(repository: Path, space: Workspace) -> None:
@@ -214,7 +367,20 @@ def test_refuses_tar_with_other_hash(repository: Path, space: Workspace) -> None
     with pytest.raises(HashMismatchError, match="not the file that the recipe pins"):
         fetch(wanted, space)
 
-    assert not (space.cache / "downloads" / f"git-{wanted.id}").exists()
+
+def test_refuses_tar_with_other_hash_from_the_cache(repository: Path, space: Workspace) -> None:
+    pack = fetch(commit_of(repository), space)
+
+    with pytest.raises(HashMismatchError):
+        fetch(commit_of(repository, sha256="0" * 64), space)
+
+    assert pack.is_file()  # it is the commit; the recipe's hash is wrong
+
+
+def test_takes_tar_with_its_hash(repository: Path, space: Workspace) -> None:
+    sha256 = sha256_of_file(make_tar(commit_of(repository), space))
+
+    assert fetch(commit_of(repository, sha256=sha256), space).is_file()
 
 
 def test_runs_no_hook_of_the_user(
@@ -261,7 +427,7 @@ def test_names_unreachable_server_within_seconds(space: Workspace) -> None:
 
     assert time.monotonic() - started < 10
     assert "127.0.0.1" in caught.value.why
-    assert f"tiny-{UNKNOWN}.tar" in caught.value.fix
+    assert f"tiny-{UNKNOWN}.pack" in caught.value.fix
 
 
 def test_fetches_nothing_offline(space: Workspace) -> None:
@@ -283,7 +449,7 @@ def test_names_missing_git(
     wanted = commit_of(repository)
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    with pytest.raises(DownloadError, match="can't be fetched") as caught:
+    with pytest.raises(DownloadError, match="can't be had") as caught:
         fetch(wanted, space)
 
     assert "no program `git`" in caught.value.why

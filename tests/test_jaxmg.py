@@ -116,20 +116,7 @@ def recipe() -> Recipe:
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project folder with the recipe, its patch and locks, and small resources."""
-    folder = tmp_path_factory.mktemp("jaxmg")
-    for name in ("recipes", "envs/build", "envs/smoke"):
-        (folder / name).mkdir(parents=True)
-    shutil.copytree(ROOT / "patches" / "jaxmg", folder / "patches" / "jaxmg")
-    for suffix in ("in", "lock"):
-        shutil.copy(ROOT / "envs" / "build" / f"jaxmg.{suffix}", folder / "envs" / "build")
-    # The wheels that hold CUDA 13's libraries; JAX isn't needed.
-    for suffix in ("in", "lock"):
-        shutil.copy(
-            ROOT / "envs" / "cuda130" / f"pypi.{suffix}",
-            folder / "envs" / "smoke" / f"jaxmg.{suffix}",
-        )
-    write_recipe(folder, {name: repr(source) for name, source in make_resources(folder).items()})
-    return folder
+    return write_project(tmp_path_factory.mktemp("jaxmg"))
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +136,22 @@ def built(
     done = engine.build("jaxmg", "--source", str(STANDIN), "--keep-work")
     assert done.status == 0, done.output
     return engine
+
+
+def write_project(folder: Path) -> Path:
+    for name in ("recipes", "envs/build", "envs/smoke"):
+        (folder / name).mkdir(parents=True)
+    shutil.copytree(ROOT / "patches" / "jaxmg", folder / "patches" / "jaxmg")
+    for suffix in ("in", "lock"):
+        shutil.copy(ROOT / "envs" / "build" / f"jaxmg.{suffix}", folder / "envs" / "build")
+    # The wheels that hold CUDA 13's libraries; JAX isn't needed.
+    for suffix in ("in", "lock"):
+        shutil.copy(
+            ROOT / "envs" / "cuda130" / f"pypi.{suffix}",
+            folder / "envs" / "smoke" / f"jaxmg.{suffix}",
+        )
+    write_recipe(folder, {name: repr(source) for name, source in make_resources(folder).items()})
+    return folder
 
 
 def write_recipe(project: Path, sources: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -13,13 +14,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.archives import unpack
 from cuwheel.condalock import CondaLock, CondaPackage, write_conda_lock
 from cuwheel.errors import DownloadError, FileAccessError, HashMismatchError, LockError, UsageError
 from cuwheel.files import sha256_of_file
 from cuwheel.indexes import find_wheels
 from cuwheel.mirrors import VARIABLE, Mirrors
+from cuwheel.process import run
 from cuwheel.recipe import Archive, GitCommit, Resource
-from cuwheel.sources import fetch_pinned
+from cuwheel.sources import fetch_pinned, open_pinned
 from cuwheel.stages.mirror import mirror
 from cuwheel.wheelchoice import is_fitting
 from cuwheel.wheelindex import write_index
@@ -388,31 +391,118 @@ def test_takes_source_that_cannot_be_downloaded(
     assert (folder / "downloads" / sha256 / "tiny.tar.gz").is_file()
 
 
-def test_takes_tar_of_commit(project: Project, folder: Path, space: Workspace) -> None:
-    commit = GitCommit(repository="http://127.0.0.1:9/toy", commit="1" * 40)
+@pytest.fixture
+def toy(tmp_path: Path) -> GitCommit:
+    """A commit of a repository on this machine."""
+    folder = tmp_path / "toy"
+    folder.mkdir()
+    return commit_all(folder, "# the toy\n")
 
-    make(project, folder, space, project.target(source=commit), source=project.source)
 
-    [tar] = (folder / "downloads").rglob("*.tar")
-    assert tar.relative_to(folder / "downloads") == Path(f"git-{'1' * 40}", f"toy-{'1' * 40}.tar")
+def commit_all(folder: Path, text: str) -> GitCommit:
+    """Commit a `setup.py` with this text."""
+    (folder / "setup.py").write_text(text)
+    env = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull}
+    who = ["-c", "user.name=me", "-c", "user.email=me@example.invalid"]
+    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "all"]):
+        run(["git", *words], env=env, cwd=folder)
+    head = run(["git", "rev-parse", "HEAD"], env=env, cwd=folder).output.strip()
+    return GitCommit(repository=folder.as_uri(), commit=head)
 
 
-def test_commit_comes_from_mirror_offline(
+def out_of_reach(commit: GitCommit) -> GitCommit:
+    """The same commit, of a repository that doesn't answer."""
+    return dataclasses.replace(commit, repository="http://127.0.0.1:9/toy")
+
+
+@pytest.fixture
+def mirrored(
     project: Project,
     folder: Path,
     space: Workspace,
+    toy: GitCommit,
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+) -> Path:
+    """The commit's pack in a mirror that is in use."""
+    make(project, folder, space, project.target(source=toy))
+    monkeypatch.setenv(VARIABLE, folder.as_uri())
+    return folder / "downloads" / f"git-{toy.commit}" / f"toy-{toy.commit}.pack"
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Workspace:
+    """A workspace with another cache."""
+    return make_space(tmp_path / "elsewhere", offline=True)
+
+
+def swap(folder: Path, pack: Path, content: bytes) -> None:
+    """Put something in a pack's place in a mirror, and its hash into the manifest."""
+    pack.unlink()
+    pack.write_bytes(content)
+    changed = manifest(folder)
+    changed["files"][str(pack.relative_to(folder))]["sha256"] = sha256_of_file(pack)
+    (folder / "mirror.json").write_text(json.dumps(changed))
+
+
+def test_holds_pack_of_commit(mirrored: Path, folder: Path) -> None:
+    name = str(mirrored.relative_to(folder))
+
+    assert manifest(folder)["files"][name]["sha256"] == sha256_of_file(mirrored)
+
+
+@pytest.mark.usefixtures("mirrored")
+def test_commit_comes_from_mirror_offline(
+    toy: GitCommit, elsewhere: Workspace, tmp_path: Path
+) -> None:
+    with open_pinned(out_of_reach(toy), elsewhere, "") as got:
+        tree = unpack(got.path, tmp_path / "unpacked").top
+
+    assert (tree / "setup.py").read_text() == "# the toy\n"
+
+
+def test_refuses_pack_of_another_commit_in_mirror(
+    mirrored: Path, folder: Path, toy: GitCommit, elsewhere: Workspace, tmp_path: Path
+) -> None:
+    other = fetch_pinned(commit_all(tmp_path / "toy", "# other\n"), elsewhere, "")
+    swap(folder, mirrored, other.read_bytes())
+
+    with pytest.raises(DownloadError, match="is not in the cache"):
+        fetch_pinned(out_of_reach(toy), elsewhere, "")
+
+    assert "is damaged or another commit's" in heard(elsewhere)
+
+
+def test_takes_commit_from_repository_when_mirror_is_wrong(
+    mirrored: Path, folder: Path, toy: GitCommit, elsewhere: Workspace
+) -> None:
+    good = mirrored.read_bytes()
+    swap(folder, mirrored, b"garbage")
+
+    got = fetch_pinned(toy, elsewhere, "")
+
+    assert got.read_bytes() == good
+
+
+def test_refuses_pack_that_is_not_in_the_manifest(
+    mirrored: Path, toy: GitCommit, elsewhere: Workspace
+) -> None:
+    mirrored.unlink()
+    mirrored.write_bytes(b"garbage")
+
+    with pytest.raises(HashMismatchError, match="the mirror pins"):
+        fetch_pinned(toy, elsewhere, "")
+
+
+def test_refuses_file_as_source_that_is_a_commit(
+    project: Project, folder: Path, space: Workspace
 ) -> None:
     commit = GitCommit(repository="http://127.0.0.1:9/toy", commit="1" * 40)
-    target = project.target(source=commit)
-    make(project, folder, space, target, source=project.source)
-    monkeypatch.setenv(VARIABLE, folder.as_uri())
 
-    elsewhere = make_space(tmp_path / "elsewhere", offline=True)
-    got = fetch_pinned(commit, elsewhere, "")
+    with pytest.raises(UsageError, match="pins a git commit") as caught:
+        make(project, folder, space, project.target(source=commit), source=project.source)
 
-    assert got.sha256 == sha256_of_file(project.source)
+    assert f"git-{'1' * 40}/toy-{'1' * 40}.pack" in caught.value.fix
+    assert not list(space.cache.rglob("*.pack"))
 
 
 def test_refuses_source_that_is_not_the_pinned_one(

@@ -269,6 +269,28 @@ def test_takes_commit_of_repository(project: Path, space: Workspace) -> None:
     assert tree.pinned
 
 
+def test_leaves_no_tar_of_commit(project: Path, space: Workspace) -> None:
+    pinned = GitCommit(repository=project.as_uri(), commit=commit(project))
+    (space.work / ".commit" / "killed").mkdir(parents=True)
+
+    source(make_target(source=pinned), space)
+
+    assert [path.name for path in space.work.iterdir()] == ["source"]
+
+
+def test_refuses_file_under_name_of_commit(project: Path, sdist: Path, space: Workspace) -> None:
+    pinned = GitCommit(repository="http://127.0.0.1:9/checkout", commit=commit(project))
+    place = space.cache / "downloads" / f"git-{pinned.commit}"
+    place.mkdir(parents=True)
+    for suffix in ("tar", "pack"):
+        (place / f"checkout-{pinned.commit}.{suffix}").write_bytes(sdist.read_bytes())
+
+    with pytest.raises(DownloadError, match="is not in the cache"):
+        source(make_target(source=pinned), make_space(space.cache.parent, offline=True))
+
+    assert not (space.work / "source").exists()
+
+
 def test_says_what_to_fetch_and_where_to_put_it(space: Workspace) -> None:
     pinned = Archive(url="http://127.0.0.1:9/tiny-1.tar.gz", sha256="a" * 64)
     started = time.monotonic()

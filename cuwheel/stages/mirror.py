@@ -34,7 +34,7 @@ from cuwheel.paths import ROOT, find_lock, project_roots
 from cuwheel.pythons import own_python
 from cuwheel.recipe import GitCommit
 from cuwheel.sources import fetch_pinned, place_of
-from cuwheel.web import ask_size
+from cuwheel.web import ask_size, shown
 from cuwheel.wheelchoice import LockedWheels, applies, choose_wheels
 from cuwheel.wheelfile import open_wheel
 from cuwheel.wheelmeta import header
@@ -202,8 +202,8 @@ def _take(declared: Declared, given: Path, cache: Path) -> None:
             f"--source {given} can't be the source of a recipe that pins a git commit",
             why="nothing in an archive proves which commit it is; git's pack of it does",
             fix=f"copy downloads/{final.parent.name}/{final.name} out of the cache of a machine "
-            f"that reaches {declared.repository} to {final}, and leave out --source; to build "
-            "from the archive, unpinned, give it to the build's own `-- --source`",
+            f"that reaches {shown(declared.repository)} to {final}, and leave out --source; to "
+            "build from the archive, unpinned, give it to the build's own `-- --source`",
         )
     if not given.is_file():
         raise UsageError(
