@@ -13,7 +13,8 @@ import rattler
 import rattler.exceptions
 import requests
 
-from cuwheel.condalock import PLATFORM, CondaLock, CondaPackage
+from cuwheel.condalock import CondaLock, CondaPackage
+from cuwheel.condasource import PLATFORM
 from cuwheel.errors import DownloadError, LockError
 from cuwheel.files import sha256_of_file
 from cuwheel.web import (
@@ -30,7 +31,7 @@ from cuwheel.web import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cuwheel.condalock import CondaSource
+    from cuwheel.condasource import CondaSource
     from cuwheel.mirrors import Mirrors
     from cuwheel.web import Patience
 

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from cuwheel.condalink import Unpackable, write_request
 from cuwheel.condasolve import WAYS_OUT
+from cuwheel.download import Wanted
 from cuwheel.errors import DownloadError, InstallError
-from cuwheel.fetch import Wanted, cached_path, fetch_all
+from cuwheel.fetch import cached_path, fetch_all
 from cuwheel.files import (
     check_room,
     disk_full,

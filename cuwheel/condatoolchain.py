@@ -12,11 +12,11 @@ from cuwheel.artefacts import Toolchain
 from cuwheel.condahome import check_own_compiler, compilers_of, complete_prefix, programs_of
 from cuwheel.condalock import (
     NOT_FETCHED,
-    PLATFORM,
     has_changed_input,
     read_conda_lock,
     stated_content,
 )
+from cuwheel.condasource import PLATFORM
 from cuwheel.condastore import install_packages
 from cuwheel.cudahome import check_version
 from cuwheel.errors import LockError, ToolchainError

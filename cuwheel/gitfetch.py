@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 import requests
 
+from cuwheel.download import Wanted, download
 from cuwheel.errors import CommandFailedError, DownloadError, HashMismatchError
-from cuwheel.fetch import Wanted, download
 from cuwheel.files import lock, naming_full_disk, remove_leftovers, sha256_of_file
 from cuwheel.gitpack import WrongPackError, archive_pack, new_repository, run_git, words_of
 from cuwheel.mirrors import Mirrors

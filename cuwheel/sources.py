@@ -11,7 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 from packaging.utils import canonicalize_name
 
-from cuwheel.fetch import Wanted, cached_path, fetch
+from cuwheel.download import Wanted
+from cuwheel.fetch import cached_path, fetch
 from cuwheel.files import remove_tree, sha256_of_file
 from cuwheel.gitfetch import Commit, fetch_commit, path_of_commit
 from cuwheel.indexes import configured_indexes, find_sdist

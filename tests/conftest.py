@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.condalock import read_source, write_conda_lock
+from cuwheel.condalock import write_conda_lock
 from cuwheel.condasolve import solve
+from cuwheel.condasource import read_source
 from cuwheel.console import Console
 from cuwheel.mirrors import VARIABLE, Mirrors
 from cuwheel.paths import ROOT, default_cache

@@ -123,7 +123,10 @@ def _sysroot() -> dict[str, Entry]:
         if (place := _place_in_sysroot(name)) and Path(name).is_file()
     }
     if not copies:
-        return {**config, **{f"{SYSROOT}/{n}": Link(target=f"/{n}") for n in ("usr", "lib64")}}
+        return {
+            **config,
+            **{f"{SYSROOT}/{n}": Link(target=f"/{n}") for n in ("usr", "lib", "lib64")},
+        }
     return {
         **config,
         **copies,

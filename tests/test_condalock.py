@@ -20,9 +20,9 @@ from cuwheel.condalock import (
     faults_of_conda_lock,
     has_changed_input,
     read_conda_lock,
-    read_source,
     write_conda_lock,
 )
+from cuwheel.condasource import read_source
 from cuwheel.errors import LockError
 from cuwheel.paths import ROOT
 from tests.channel import write_source

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.condalock import CondaLock, read_source, write_conda_lock
+from cuwheel.condalock import CondaLock, write_conda_lock
 from cuwheel.condasolve import solve
+from cuwheel.condasource import read_source
 from cuwheel.errors import DownloadError, LockError
 from cuwheel.mirrors import VARIABLE, Mirrors
 from cuwheel.web import Patience

@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from cuwheel import process
-from cuwheel.condalock import CondaPackage, read_source
 from cuwheel.condasolve import solve
+from cuwheel.condasource import read_source
 from cuwheel.condastore import fetch_packages, install_packages
 from cuwheel.errors import DownloadError, HashMismatchError, InstallError
 from cuwheel.files import new_folder, remove_leftovers
@@ -37,6 +37,7 @@ from tests.server import Site, serving
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from cuwheel.condalock import CondaPackage
     from cuwheel.workspace import Workspace
 
 MANY = 2000  # files: to unpack and link them takes long enough to be killed in the middle

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.condahome import complete_prefix
-from cuwheel.condalock import NOT_FETCHED, read_conda_lock, read_source, write_conda_lock
+from cuwheel.condalock import NOT_FETCHED, read_conda_lock, write_conda_lock
 from cuwheel.condasolve import solve
+from cuwheel.condasource import read_source
 from cuwheel.condatoolchain import conda_python, key_of_lock
 from cuwheel.errors import DownloadError, HashMismatchError, LockError
 from cuwheel.locks import CondaJob

@@ -21,13 +21,14 @@ import pytest
 import rich.console
 
 from cuwheel.console import Console
+from cuwheel.download import Wanted
 from cuwheel.errors import (
     DiskFullError,
     DownloadError,
     HashMismatchError,
     OversizedDownloadError,
 )
-from cuwheel.fetch import Wanted, cached_path, fetch, fetch_all
+from cuwheel.fetch import cached_path, fetch, fetch_all
 from cuwheel.paths import ROOT
 from cuwheel.web import Patience
 from tests.factories import heard, make_space
@@ -497,7 +498,8 @@ import sys
 from pathlib import Path
 from cuwheel.console import Console
 from cuwheel.errors import CuwheelError
-from cuwheel.fetch import Wanted, fetch
+from cuwheel.download import Wanted
+from cuwheel.fetch import fetch
 
 want = Wanted(name="tiny-1.0.tar.gz", sha256="{SHA256}", max_size=1_000_000)
 try:
@@ -511,7 +513,8 @@ _MANY = """
 import sys
 from pathlib import Path
 from cuwheel.console import Console
-from cuwheel.fetch import Wanted, fetch_all
+from cuwheel.download import Wanted
+from cuwheel.fetch import fetch_all
 
 wanted = [Wanted(name="tiny", sha256=f"{number:064}", max_size=9) for number in range(20)]
 fetch_all([(file, lambda: sys.argv[1]) for file in wanted], cache=Path(sys.argv[2]),

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.condalock import read_source, write_conda_lock
+from cuwheel.condalock import write_conda_lock
 from cuwheel.condasolve import solve
+from cuwheel.condasource import read_source
 from cuwheel.errors import DownloadError, InstallError, LockError, ToolchainError
 from cuwheel.files import remove_tree
 from cuwheel.installer import resolve

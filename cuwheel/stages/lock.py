@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from cuwheel.condalock import (
     faults_of_conda_lock,
     read_conda_lock,
-    read_source,
     write_conda_lock,
 )
 from cuwheel.condasolve import solve
+from cuwheel.condasource import read_source
 from cuwheel.condastore import fetch_packages
 from cuwheel.errors import HashMismatchError, LockError
 from cuwheel.files import sha256_of_file, write_atomically

@@ -13,8 +13,9 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.condalock import read_conda_lock
 from cuwheel.condastore import wanted_file
+from cuwheel.download import Wanted
 from cuwheel.errors import HashMismatchError, LockError, UsageError
-from cuwheel.fetch import Wanted, cached_path, fetch_all
+from cuwheel.fetch import cached_path, fetch_all
 from cuwheel.files import check_room, lock, naming_full_disk, sha256_of_file
 from cuwheel.indexes import configured_indexes
 from cuwheel.locks import TOOLCHAIN_LOCKS

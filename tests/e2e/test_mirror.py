@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.condalock import read_source, write_conda_lock
+from cuwheel.condalock import write_conda_lock
 from cuwheel.condasolve import solve
+from cuwheel.condasource import read_source
 from cuwheel.files import sha256_of_file
 from cuwheel.lockfile import read_pins
 from cuwheel.mirrors import VARIABLE, Mirrors
