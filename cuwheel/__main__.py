@@ -337,10 +337,10 @@ def _mirror(console: Console, arguments: Sequence[str]) -> None:
     with console.stage("mirror"):
         made = mirror(targets, _given_path(given.to), _bare_workspace(console), source=source)
     console.note(f"{made.folder} holds {made.files} files, {made.size / (1 << 30):.2f} GiB,")
-    console.note(f"everything for {', '.join(made.targets)}; its {README} tells more. To build:")
+    console.note(f"everything for {', '.join(made.commands)}; its {README} tells more. To build:")
     console.note(f"  export {VARIABLE}={made.folder.as_uri()}")
     for name in given.names:
-        console.note(f"  nox -s build-{name} -- --offline")
+        console.note(f"  {made.commands[name]}")
 
 
 def _mirrored_target(

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import rattler
 
+REFUSED = 3  # exit status: rattler couldn't; Python itself ends with 1 or 2 when it can't start
+
 
 @dataclass(frozen=True, kw_only=True)
 class Unpackable:
@@ -66,7 +68,7 @@ def main(request: Path) -> int:
     """Do what a request asks for; no script of a package is run.
 
     Returns:
-        0, or 1 with rattler's words on standard output.
+        0, or `REFUSED` with rattler's words on standard output.
     """
     asked = json.loads(request.read_text())
     records = [_record(Unpackable(**package)) for package in asked["packages"]]
@@ -84,7 +86,7 @@ def main(request: Path) -> int:
         )
     except Exception as problem:  # noqa: BLE001 - rattler raises classes of its own, and plain ones
         print(" ".join(str(problem).split()))  # noqa: T201 - its answer
-        return 1
+        return REFUSED
     return 0
 
 

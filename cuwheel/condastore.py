@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.condalink import Unpackable, write_request
+from cuwheel.condalink import REFUSED, Unpackable, write_request
 from cuwheel.condasolve import WAYS_OUT
 from cuwheel.download import Wanted
 from cuwheel.errors import DownloadError, InstallError
@@ -191,6 +191,7 @@ def _link(
 
     Raises:
         DiskFullError: there is no room.
+        InstallError: the program that does it didn't start, or was ended.
     """
     _remove_leftovers(cache / "conda")
     log = _log(final, cache)
@@ -210,8 +211,15 @@ def _link(
             _remove_leftovers(cache / "conda")
     if says_disk_full([done.output]):
         raise disk_full(final.parent)
+    if done.status == REFUSED:
+        return f"rattler says: {done.output.strip()}"
     if done.status:
-        return f"rattler says: {done.output.strip() or f'status {done.status}'}"
+        last = (done.output.strip().splitlines() or [f"it ended with status {done.status}"])[-1]
+        raise InstallError(
+            f"the program that unpacks the packages of {final.name} didn't do its work",
+            why=last,
+            fix=f"all that it said is in {log}; run cuwheel through nox, which installs what it needs",
+        )
     wrong = _damaged(aside)
     return f"{len(wrong)} files differ, {', '.join(wrong[:3])}" if wrong else ""
 

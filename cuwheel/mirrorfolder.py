@@ -231,12 +231,17 @@ def _facts(path: Path) -> dict[str, Any]:
     return {"sha256": sha256_of_file(path), "size": path.stat().st_size}
 
 
-def _command(name: str, facts: Mapping[str, Any]) -> str:
-    """What builds a target from the folder; with the provider where it isn't the usual one."""
+def build_command(name: str, facts: Mapping[str, Any]) -> str:
+    """What builds a target from the folder; with the provider where it isn't the usual one.
+
+    Args:
+        name: of the target, `bitsandbytes-122`.
+        facts: what the manifest says of it.
+    """
     usual = toolkit_by_release(name.rpartition("-")[2]).provider
     provider = facts["toolchain"]
     chosen = f" --toolchain {provider}" if provider != usual else ""
-    return f"~/nox/bin/nox -s build-{name} -- --offline{chosen}"
+    return f"nox -s build-{name} -- --offline{chosen}"
 
 
 def _readme(targets: Mapping[str, Mapping[str, Any]], folder: Path) -> str:
@@ -259,7 +264,7 @@ def _readme(targets: Mapping[str, Mapping[str, Any]], folder: Path) -> str:
             f"    export {VARIABLE}=file://$PWD",
             *own,
             f"    cp -r {PROJECT} ~/{PROJECT} && cd ~/{PROJECT}",
-            *(f"    {_command(name, targets[name])}" for name in names),
+            *(f"    ~/nox/bin/{build_command(name, targets[name])}" for name in names),
             "",
             "Served by an intranet server, the folder's address takes the place of file://$PWD,",
             "and --offline is left out. mirror.json lists every file with its SHA-256; what is",

@@ -447,3 +447,22 @@ def _channel_with(folder: Path, big: Path, *, knows_size: bool) -> Path:
 
 def _sha256(path: Path) -> str:
     return process.run(["sha256sum", path], env={"PATH": os.environ["PATH"]}).output.split()[0]
+
+
+def test_tells_program_that_cant_start_from_damage(
+    space: Workspace,
+    toy: tuple[CondaPackage, ...],
+    channel: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho No module named rattler\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+
+    with pytest.raises(InstallError) as caught:
+        put(space, toy, channel.as_uri())
+
+    assert caught.value.why == "No module named rattler"
+    assert "damaged" not in heard(space)

@@ -21,6 +21,7 @@ from cuwheel.indexes import configured_indexes
 from cuwheel.locks import TOOLCHAIN_LOCKS
 from cuwheel.mirrorfolder import (
     Placed,
+    build_command,
     copy_project,
     copy_recipes,
     is_linkable,
@@ -41,7 +42,7 @@ from cuwheel.wheelfile import open_wheel
 from cuwheel.wheelmeta import header
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from cuwheel.condalock import CondaPackage
@@ -69,10 +70,10 @@ class _File:
 
 @dataclass(frozen=True, kw_only=True)
 class MirrorSummary:
-    """A mirror that was written: its folder, what it serves, all its files and their bytes."""
+    """A mirror that was written: its folder, what builds each target, its files and their bytes."""
 
     folder: Path
-    targets: tuple[str, ...]
+    commands: Mapping[str, str]
     files: int
     size: int
 
@@ -139,7 +140,10 @@ def _write(
         manifest = write_manifest(folder, placed, _described(targets, folder))
     sizes = [facts["size"] for facts in manifest["files"].values()]
     return MirrorSummary(
-        folder=folder, targets=tuple(manifest["targets"]), files=len(sizes), size=sum(sizes)
+        folder=folder,
+        commands={name: build_command(name, facts) for name, facts in manifest["targets"].items()},
+        files=len(sizes),
+        size=sum(sizes),
     )
 
 
