@@ -218,7 +218,8 @@ def _link(
         raise InstallError(
             f"the program that unpacks the packages of {final.name} didn't do its work",
             why=last,
-            fix=f"all that it said is in {log}; run cuwheel through nox, which installs what it needs",
+            fix=f"all that it said is in {log}; run cuwheel through nox, which installs what is "
+            "needed",
         )
     wrong = _damaged(aside)
     return f"{len(wrong)} files differ, {', '.join(wrong[:3])}" if wrong else ""
