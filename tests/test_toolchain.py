@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import re
 from typing import TYPE_CHECKING
 
@@ -81,7 +82,7 @@ def test_reuses_what_is_whole(lean_space: Workspace) -> None:
     [
         lambda home: (home / "bin" / "ptxas").unlink(),
         lambda home: _rewrite(home / "include" / "crt" / "host_config.h", "// changed\n"),
-        lambda home: (home / "bin" / "nvcc").chmod(0o644),
+        lambda home: _forbid(home / "bin" / "nvcc"),
         lambda home: (home / "include" / "new.h").write_text("#error\n"),
     ],
     ids=["missing file", "changed file", "changed mode", "added file"],
@@ -309,6 +310,14 @@ def _rewrite(path: Path, text: str) -> None:
     """Replace a file, so that its hard links elsewhere stay as they are."""
     path.unlink()
     path.write_text(text)
+
+
+def _forbid(path: Path) -> None:
+    """Take away the right to run a file; its hard links elsewhere, which others run, keep it."""
+    copy = path.with_name("copy")
+    shutil.copyfile(path, copy)
+    copy.chmod(0o644)
+    copy.replace(path)
 
 
 def _compile(made: Toolchain, folder: Path, *more: str) -> Path:
