@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
 import re
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
