@@ -16,7 +16,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from cuwheel import options, pipeline
-from cuwheel.catalogue import check_recipe, find_recipe, load_catalogue, sessions_of
+from cuwheel.catalogue import check_recipe, find_recipe, load_catalogue, missing_roots, sessions_of
 from cuwheel.condatoolchain import conda_python
 from cuwheel.console import Console
 from cuwheel.errors import (
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from cuwheel.catalogue import Entry
     from cuwheel.recipe import Recipe
+    from cuwheel.toolkits import Toolkit
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _INTERRUPTED = 130  # what shells use for a program ended by Ctrl-C
@@ -69,6 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     console = Console()
     command, *rest = arguments or ("help",)
     try:
+        _check_projects()
         _COMMANDS.get(command, _unknown)(console, rest)
     except CuwheelError as error:
         console.terminal.print(str(error), markup=False, style=None)
@@ -86,6 +88,15 @@ def main(arguments: Sequence[str]) -> int:
         console.terminal.print(str(problem), markup=False, style=None)
         return problem.exit_code
     return 0
+
+
+def _check_projects() -> None:
+    if lost := missing_roots(project_roots()):
+        raise UsageError(
+            "CUWHEEL_PROJECT is wrong",
+            why="\n".join(lost),
+            fix="correct it, or unset it: cuwheel's own recipes need none",
+        )
 
 
 def _end(number: int, _: object) -> NoReturn:
@@ -193,6 +204,7 @@ def _target(entry: Entry, tag: str, asked: str, given: argparse.Namespace) -> Ta
     wanted = _framework(given.framework)
     _check_framework(recipe, wanted)
     toolkit = toolkit_by_release(tag)
+    _check_provider(toolkit, given.toolchain)
     return Target(
         recipe=recipe,
         toolkit=toolkit,
@@ -203,6 +215,15 @@ def _target(entry: Entry, tag: str, asked: str, given: argparse.Namespace) -> Ta
         root=entry.root,
         source_override=_given_path(given.source) if given.source else None,
     )
+
+
+def _check_provider(toolkit: Toolkit, asked: str | None) -> None:
+    if asked == "pypi" and toolkit.provider != "pypi":
+        raise UsageError(
+            f"there is no CUDA {toolkit.release} toolchain from NVIDIA's wheels",
+            why="they hold a whole compiler only from CUDA 13.0 on",
+            fix="leave `--toolchain pypi` out: the default for this release is conda",
+        )
 
 
 def _archs(given: Sequence[str]) -> tuple[str, ...]:
@@ -362,6 +383,12 @@ def _mirrored_target(
 def _index(console: Console, arguments: Sequence[str]) -> None:
     given = options.parse_index(arguments)
     dist = _given_path(given.dist) if given.dist else ROOT / "dist"
+    if given.dist and not dist.is_dir():
+        raise UsageError(
+            f"there is no folder {dist}",
+            why="--dist names it, as seen from the folder in which nox was started",
+            fix="name the folder that holds the wheels",
+        )
     console.note(f"wrote {write_index(dist)}")
 
 

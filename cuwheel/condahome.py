@@ -82,7 +82,8 @@ def check_own_compiler(prefix: Path, owner: str) -> HostCompiler:
         raise ToolchainError(
             f"{owner} has no host compiler that runs",
             why=f"{cc.name} and {cxx.name} are gcc_linux-64's and gxx_linux-64's",
-            fix="name both in its environment.yml, then write the lock again with `nox -s lock`",
+            fix="name both in its environment.yml, then write the lock again: "
+            "`nox -s lock -- toolchain:…`",
         )
     newest = newest_gcc_for(prefix)
     if newest is not None and found.major > newest:
@@ -91,6 +92,6 @@ def check_own_compiler(prefix: Path, owner: str) -> HostCompiler:
             why=f"nvcc's host_config.h takes GCC {newest} at most; `-allow-unsupported-compiler` "
             "only moves the failure into the headers (`_Float32` is undefined)",
             fix=f"pin gcc_linux-64 and gxx_linux-64 to {newest} or older in its environment.yml, "
-            "then write the lock again with `nox -s lock`",
+            "then write the lock again: `nox -s lock -- toolchain:…`",
         )
     return found

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from cuwheel.condasource import PLATFORM, digest_of_input, read_source
+from cuwheel.condasource import PLATFORM, digest_of_input, name_of_lock, read_source
 from cuwheel.errors import LockError
 from cuwheel.files import write_atomically
 
@@ -142,7 +142,7 @@ def read_conda_lock(path: Path) -> CondaLock:
         raise LockError(
             f"{path.parent.name}/{path.name} was edited by hand",
             why="its packages are not those that its metadata vouches for",
-            fix=f"git checkout {path.name}, or write it again: `nox -s lock`",
+            fix=_way_back(path),
         )
     return lock
 
@@ -190,6 +190,11 @@ def faults_of_conda_lock(path: Path, source: Path) -> list[str]:
     return faults
 
 
+def _way_back(path: Path) -> str:
+    relock = f"nox -s lock -- {name_of_lock(path.parent.name)}"
+    return f"git checkout {path}, or write it again: `{relock}`"
+
+
 def _parse(path: Path) -> CondaLock:
     from conda_lock import lockfile  # noqa: PLC0415 - see above
 
@@ -199,13 +204,13 @@ def _parse(path: Path) -> CondaLock:
         raise LockError(
             f"{path.parent.name}/{path.name} is missing",
             why="a conda environment is installed from its lock only",
-            fix="nox -s lock",
+            fix=f"nox -s lock -- {name_of_lock(path.parent.name)}",
         ) from None
     except Exception as problem:  # whatever its YAML and pydantic parsers raise
         raise LockError(
             f"{path.parent.name}/{path.name} is no conda lock",
             why=f"conda-lock says: {str(problem).splitlines()[0]}",
-            fix="git checkout it, or write it again: `nox -s lock`",
+            fix=_way_back(path),
         ) from problem
     stated = parsed.metadata.custom_metadata or {}
     packages = (_of_model(one, stated) for one in parsed.package if one.platform == PLATFORM)

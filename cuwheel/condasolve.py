@@ -37,14 +37,19 @@ if TYPE_CHECKING:
 
 _SUBDIRS = (rattler.Subdir(PLATFORM), rattler.Subdir("noarch"))
 
+_REFUSED = (
+    "see that the address is that of the channel (of its mirror, where CUWHEEL_CONDA_MIRROR is "
+    "set), and that it needs no user and password, or has them: https://me:secret@…"
+)
 _LIMIT = 300.0  # seconds; conda-forge's index takes some on a slow line
 _UNSOLVABLE = (rattler.exceptions.SolverError, rattler.exceptions.InvalidMatchSpecError)
 
+_MIRROR = "name a mirror of the channel: CUWHEEL_CONDA_MIRROR=https://… or file://…"
 WAYS_OUT = (
     "see that the machine reaches it (behind a proxy HTTPS_PROXY, with a certificate authority of "
-    "your own SSL_CERT_FILE);\nor name a mirror of it: CUWHEEL_CONDA_MIRROR=https://… or file://…;"
+    f"your own SSL_CERT_FILE);\nor {_MIRROR};"
     "\nor make one that holds all that a build needs, where there is a network, and carry it here: "
-    "`nox -s mirror`, docs/how-to/offline.md"
+    "`nox -s mirror -- RECIPE-TOOLKIT --to DIR`, docs/how-to/offline.md"
 )
 
 
@@ -124,7 +129,7 @@ def _see_that_it_answers(place: str, *, offline: bool, patience: Patience) -> No
     is_remote = urlsplit(place).scheme != "file"
     if offline and is_remote:
         raise DownloadError(
-            f"the channel {shown(place)} can't be read", why="--offline is set", fix=WAYS_OUT
+            f"the channel {shown(place)} can't be read", why="--offline is set", fix=_MIRROR
         )
     trial = Trial(patience)
     with open_session(url, patience) as session:
@@ -133,11 +138,11 @@ def _see_that_it_answers(place: str, *, offline: bool, patience: Patience) -> No
                 answer = session.head(url, timeout=TIMEOUT, allow_redirects=True)
             except requests.RequestException as problem:  # noqa: PERF203 - so as to try again
                 if is_lasting(problem) or not trial.goes_on():
-                    raise unreachable(url, problem, fix=WAYS_OUT) from problem
+                    raise unreachable(url, problem, fix=_MIRROR) from problem
             else:
                 if answer.ok:
                     return
-                raise refused(url, answer.status_code, fix=WAYS_OUT)
+                raise refused(url, answer.status_code, fix=_REFUSED)
 
 
 async def _solve(

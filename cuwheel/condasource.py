@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 PLATFORM = "linux-64"
 
 
+def name_of_lock(folder: str) -> str:
+    """What the `lock` session calls the lock in a folder of `envs/`.
+
+    Args:
+        folder: its name, `cuda122` or `python312`.
+    """
+    if folder.startswith("python"):
+        return f"python:{folder.removeprefix('python')}"
+    return f"toolchain:{folder.removeprefix('cuda')}:conda"
+
+
 @dataclass(frozen=True, kw_only=True)
 class CondaSource:
     """What is asked for.
@@ -69,6 +80,8 @@ def read_source(path: Path) -> CondaSource:
         system = yaml.safe_load(virtual.read_text())["subdirs"][PLATFORM]["packages"]
         fake = virtual_package.virtual_package_repo_from_specification(virtual)
         digest = content_hash.compute_content_hashes(spec, fake)[PLATFORM]
+    except OSError:  # a full disk, for one: it writes files of its own
+        raise
     except Exception as problem:  # conda-lock raises whatever its YAML and pydantic parsers do
         raise LockError(
             f"{path.parent.name}/{path.name} can't be understood",

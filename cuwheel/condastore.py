@@ -85,8 +85,18 @@ def fetch_packages(  # noqa: PLR0913 - what, from where, to where, and how
         raise DownloadError(
             f"{title} can't be downloaded",
             why=f"from the conda channel {', '.join(channels)}: {problem.what}: {problem.why}",
-            fix=WAYS_OUT,
+            fix=_ways_out(mirrors, offline=offline),
         ) from problem
+
+
+def _ways_out(mirrors: Mirrors, *, offline: bool) -> str:
+    if mirrors.is_local:
+        return (
+            "the folder in CUWHEEL_CONDA_MIRROR is not a mirror of that channel, or not of this "
+            "target: complete it where there is a network: "
+            "`nox -s mirror -- RECIPE-TOOLKIT --to DIR`, docs/how-to/offline.md"
+        )
+    return f"leave --offline out, or {WAYS_OUT}" if offline else WAYS_OUT
 
 
 def install_packages(  # noqa: PLR0913 - what, from where, to where, and how

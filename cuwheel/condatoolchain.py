@@ -20,7 +20,7 @@ from cuwheel.condasource import PLATFORM
 from cuwheel.condastore import install_packages
 from cuwheel.cudahome import check_version
 from cuwheel.errors import LockError, ToolchainError
-from cuwheel.files import sha256_of_file
+from cuwheel.files import sha256_of_file, write_atomically
 from cuwheel.mirrors import Mirrors
 from cuwheel.paths import find_lock, project_roots
 from cuwheel.store import obtain
@@ -45,14 +45,7 @@ def conda_toolchain(toolkit: Toolkit, space: Workspace) -> Toolchain:
         InstallError: the packages can't be installed.
         ToolchainError: they are no whole toolkit of this release, or not for this machine.
     """
-    source = find_lock(f"cuda{toolkit.tag}/conda-lock.yml", project_roots())
-    if source is None:
-        raise LockError(
-            f"there is no conda lock for CUDA {toolkit.release}",
-            why=f"no project folder has envs/cuda{toolkit.tag}/conda-lock.yml",
-            fix=f"write environment.yml and virtual-packages.yml there (envs/cuda122 shows them), "
-            f"then `nox -s lock -- toolchain:{toolkit.tag}`",
-        )
+    source = _find_source(toolkit)
     owner = f"the lock {source.parent.name}/{source.name}"
     _check_machine(owner, toolkit)
     if has_changed_input(source):
@@ -62,6 +55,7 @@ def conda_toolchain(toolkit: Toolkit, space: Workspace) -> Toolchain:
             fix=f"nox -s lock -- toolchain:{toolkit.tag}:conda",
         )
     folder = space.cache / "toolchains" / f"cuda{toolkit.tag}-conda-{key_of_lock(source)}"
+    _check_if_changed(source, folder)
     make = partial(_make, owner=owner, source=source, toolkit=toolkit, space=space, final=folder)
     stored = obtain(folder, make, console=space.console)
     cc, cxx = compilers_of(folder)
@@ -105,6 +99,46 @@ def conda_python(release: str, space: Workspace) -> Path | None:
 
     obtain(folder, make, console=space.console)
     return folder / "bin" / f"python{release}"
+
+
+def _find_source(toolkit: Toolkit) -> Path:
+    """The lock of the first project folder that asks for such a toolchain.
+
+    Raises:
+        LockError: it has no lock, or none asks.
+    """
+    relock = f"nox -s lock -- toolchain:{toolkit.tag}:conda"
+    for root in project_roots():
+        folder = root / "envs" / f"cuda{toolkit.tag}"
+        if (folder / "conda-lock.yml").is_file():
+            return folder / "conda-lock.yml"
+        if (folder / "environment.yml").is_file():
+            raise LockError(
+                f"there is no conda lock for CUDA {toolkit.release}",
+                why=f"{folder} has an environment.yml and no conda-lock.yml",
+                fix=relock,
+            )
+    raise LockError(
+        f"there is no conda lock for CUDA {toolkit.release}",
+        why=f"no project folder has envs/cuda{toolkit.tag}/conda-lock.yml",
+        fix="write environment.yml and virtual-packages.yml there (envs/cuda122 shows them), "
+        f"then `{relock}`",
+    )
+
+
+def _check_if_changed(source: Path, folder: Path) -> None:
+    """See that the lock of what is installed is whole; once for each state, as it takes seconds.
+
+    Raises:
+        LockError: it isn't conda-lock's format, or was edited by hand.
+    """
+    if not folder.is_dir():
+        return  # whoever installs from it reads it
+    mark = folder.with_name(f"{folder.name}.checked")
+    state = sha256_of_file(source)
+    if not mark.is_file() or mark.read_text() != state:
+        read_conda_lock(source)
+        write_atomically(mark, state)
 
 
 def key_of_lock(source: Path) -> str:

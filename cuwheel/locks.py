@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel.catalogue import find_recipe
+from cuwheel.condasource import name_of_lock
 from cuwheel.errors import LockError, UsageError, suggest
 from cuwheel.lockfile import faults_of_lock, read_input
 from cuwheel.paths import ROOT, project_roots
@@ -112,7 +113,11 @@ def conda_jobs(names: Iterable[str], roots: tuple[Path, ...]) -> tuple[CondaJob,
 def _named(name: str, known: list[LockJob | CondaJob]) -> list[LockJob | CondaJob]:
     if name == "all":
         return known
-    found = [job for job in known if job.name == name or job.name.startswith(f"{name}:")]
+    # `toolchain:130` is what all providers of it share; `toolchain` alone names none.
+    is_part = ":" in name
+    found = [
+        job for job in known if job.name == name or (is_part and job.name.startswith(f"{name}:"))
+    ]
     if not found:
         names = [job.name for job in known]
         raise UsageError(
@@ -190,16 +195,10 @@ def _conda_jobs(roots: tuple[Path, ...]) -> list[CondaJob]:
     found: dict[str, CondaJob] = {}
     for root in roots:
         for source in sorted((root / "envs").glob("*/environment.yml")):
-            name = _conda_name(source.parent.name)
+            name = name_of_lock(source.parent.name)
             job = CondaJob(name=name, source=source, lock=source.with_name("conda-lock.yml"))
             found.setdefault(name, job)
     return list(found.values())
-
-
-def _conda_name(folder: str) -> str:
-    if folder.startswith("python"):
-        return f"python:{folder.removeprefix('python')}"
-    return f"toolchain:{folder.removeprefix('cuda')}:conda"
 
 
 def _job_of_recipe(entry: Entry, kind: str) -> LockJob:

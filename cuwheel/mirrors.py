@@ -10,12 +10,13 @@ from __future__ import annotations
 import functools
 import json
 import re
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
-from cuwheel.errors import UsageError
+from cuwheel.errors import CuwheelError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +27,7 @@ DOWNLOADS = "downloads"  # folders of a full mirror
 WHEELS = "wheels"
 SIMPLE = "simple"
 
+_ASKING = threading.Lock()
 _NAMED = re.compile(r"([\w.-]+)=(.*)")
 # A file of a channel, and before it the channel; conda's platforms are called like this.
 _FILE = re.compile(
@@ -174,7 +176,7 @@ class Mirrors:
         """Path and SHA-256 of all that a full mirror holds; nothing for a plain one."""
         if _is_file(mirror):
             return _read_manifest(_path(mirror) / MANIFEST)
-        return {} if self.offline else _ask_for_manifest(mirror)
+        return {} if self.offline else _manifest_of(mirror)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,16 +199,28 @@ def _read_manifest(path: Path) -> Mapping[str, str]:
     return _files_of(path.read_bytes()) if path.is_file() else {}
 
 
-@functools.cache
-def _ask_for_manifest(mirror: str) -> Mapping[str, str]:
-    """What a server's mirror holds, asked once in a run.
+def _manifest_of(mirror: str) -> Mapping[str, str]:
+    """What a server's mirror holds, asked once in a run, whatever comes of it.
 
     Raises:
         DownloadError: it doesn't answer.
     """
+    with _ASKING:  # many downloads want to know at once
+        answer = _ask_for_manifest(mirror)
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+@functools.cache
+def _ask_for_manifest(mirror: str) -> Mapping[str, str] | CuwheelError:
+    """What a server's mirror holds, or why that can't be known."""
     from cuwheel.web import read_small  # noqa: PLC0415 - see the module's own words
 
-    answer = read_small(f"{mirror}/{MANIFEST}", fix=f"see that {VARIABLE} is right")
+    try:
+        answer = read_small(f"{mirror}/{MANIFEST}", fix=f"see that {VARIABLE} is right")
+    except CuwheelError as problem:
+        return problem
     return _files_of(answer or b"")
 
 

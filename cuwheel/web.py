@@ -17,6 +17,7 @@ import requests
 import requests.adapters
 import truststore
 import urllib3
+import urllib3.exceptions
 
 from cuwheel.errors import DownloadError
 from cuwheel.parallel import Stop
@@ -27,6 +28,8 @@ from cuwheel.sockets import CONNECT_LIMIT, StoppableRetry, bounded_pools
 TIMEOUT = (5.0, 20.0)
 _STATUS_RETRIES = 4
 _BUSY = (429, 500, 502, 503, 504)  # answers that another attempt may change (RFC 9110, RFC 6585)
+_PIECE = 1 << 16  # bytes
+_BROKEN = (requests.RequestException, urllib3.exceptions.HTTPError)
 _LONGEST_WAIT = 30  # seconds that a server's Retry-After is obeyed
 
 
@@ -140,12 +143,27 @@ def read_small(url: str, *, fix: str, patience: Patience = PATIENCE) -> bytes | 
     with open_session(url, patience) as session:
         while True:
             try:
-                answer = session.get(url, timeout=trial.timeout)
-            except requests.RequestException as problem:  # noqa: PERF203 - so as to try again
+                with session.get(url, timeout=trial.timeout, stream=True) as answer:
+                    return _read_in_time(answer, patience.limit) if answer.ok else None
+            except _BROKEN as problem:  # noqa: PERF203 - so as to try again
                 if is_lasting(problem) or not trial.goes_on():
                     raise unreachable(url, problem, fix=fix) from problem
-            else:
-                return answer.content if answer.ok else None
+
+
+def _read_in_time(answer: requests.Response, limit: float) -> bytes:
+    """All of an answer, however slowly its pieces come, within so many seconds.
+
+    Raises:
+        requests.ReadTimeout: it takes longer.
+    """
+    end, pieces = time.monotonic() + limit, []
+    # `read1` gives what has come, where `read` waits until a piece of some size is full: a server
+    # that drips would never fill it.
+    while piece := answer.raw.read1(_PIECE, decode_content=True):
+        pieces.append(piece)
+        if time.monotonic() > end:
+            raise requests.ReadTimeout(f"it wasn't read to its end within {limit:.0f} seconds")
+    return b"".join(pieces)
 
 
 def ask_size(url: str, stop: Stop) -> int | None:

@@ -187,3 +187,23 @@ def test_verifying_refuses_other_file(space: Workspace, job: CondaJob) -> None:
         verify_locks((job,), space)
 
     assert job.lock.read_text() == text
+
+
+def test_edited_lock_shows_though_its_toolchain_is_installed(
+    space: Workspace, tmp_path: Path
+) -> None:
+    job = write_lock(tmp_path / "project" / "envs" / "cuda130", "toy ==1.0")
+    (space.cache / "toolchains" / f"cuda130-conda-{key_of_lock(job.lock)}").mkdir(parents=True)
+    job.lock.write_text(job.lock.read_text().replace("toy-1.0-test_0", "toy-6.6-test_0"))
+
+    with pytest.raises(LockError, match="was edited by hand"):
+        toolchain(toolkit_by_release("13.0"), "conda", space)
+
+
+def test_environment_without_lock_isnt_passed_over(space: Workspace, tmp_path: Path) -> None:
+    write_source(tmp_path / "project" / "envs" / "cuda130", "toy")
+
+    with pytest.raises(LockError) as caught:
+        toolchain(toolkit_by_release("13.0"), "conda", space)
+
+    assert caught.value.fix == "nox -s lock -- toolchain:130:conda"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.errors import DownloadError, UsageError
 from cuwheel.mirrors import VARIABLE, Mirrors
+from cuwheel.web import Patience, read_small
 from tests.server import Site, serving
 
 if TYPE_CHECKING:
@@ -185,3 +190,25 @@ def test_knows_its_address_however_it_is_written(address: str) -> None:
     found = mirrors.canonical("https://mirror.example/forge/noarch/toy-1.0-0.conda")
 
     assert found == "https://conda.anaconda.org/conda-forge/noarch/toy-1.0-0.conda"
+
+
+def test_gives_up_on_server_that_drips() -> None:
+    """A byte now and then keeps every time-out of a single read from ending it."""
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
+
+    def drip(listening: socket.socket) -> None:
+        connected, _ = listening.accept()
+        with connected, contextlib.suppress(OSError):
+            connected.recv(4096)
+            connected.sendall(answer)
+            for _ in range(100):
+                connected.sendall(b"x")
+                time.sleep(0.1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=drip, args=(listening,), daemon=True).start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/mirror.json"
+        with pytest.raises(DownloadError) as caught:
+            read_small(url, fix="", patience=Patience(limit=1.0, attempts=1))
+
+    assert "wasn't read to its end within 1 seconds" in caught.value.why
