@@ -17,12 +17,9 @@ from packaging.utils import canonicalize_name
 
 from cuwheel import options, pipeline
 from cuwheel.catalogue import check_recipe, find_recipe, load_catalogue, missing_roots, sessions_of
-from cuwheel.condatoolchain import conda_python
 from cuwheel.console import Console
 from cuwheel.errors import (
     CuwheelError,
-    DownloadError,
-    InstallError,
     InterpreterNotFoundError,
     UsageError,
     of_system_error,
@@ -34,6 +31,8 @@ from cuwheel.locks import conda_jobs, lock_jobs
 from cuwheel.mirrorfolder import README
 from cuwheel.mirrors import VARIABLE
 from cuwheel.paths import ROOT, default_cache, project_roots
+from cuwheel.pypitoolchain import check_has_compiler
+from cuwheel.pythonchoice import choose_python
 from cuwheel.pythons import find_python, own_python
 from cuwheel.recipe import Framework
 from cuwheel.reference import write_documents
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
 
     from cuwheel.catalogue import Entry
     from cuwheel.recipe import Recipe
-    from cuwheel.toolkits import Toolkit
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _INTERRUPTED = 130  # what shells use for a program ended by Ctrl-C
@@ -120,7 +118,7 @@ def _build(console: Console, arguments: Sequence[str]) -> None:
     given = options.parse_build(f"build-{name}-{tag}", tuple(pipeline.STAGES), rest)
     entry = find_recipe(name, load_catalogue(project_roots()))
     for asked in given.python or [""]:
-        asked = _provide_python(console, asked, given, _needs_own_headers(entry, tag, given))  # noqa: PLW2901
+        asked = _provide_python(console, asked, entry, tag, given)  # noqa: PLW2901
         target = _target(entry, tag, asked, given)
         space = _workspace(console, target, asked, given)
         console.durations.clear()
@@ -135,50 +133,17 @@ def _needs_own_headers(entry: Entry, tag: str, given: argparse.Namespace) -> boo
 
 
 def _provide_python(
-    console: Console,
-    asked: str,
-    given: argparse.Namespace,
-    needs_own_headers: bool,  # noqa: FBT001
+    console: Console, asked: str, entry: Entry, tag: str, given: argparse.Namespace
 ) -> str:
-    """What was asked for where the machine has one that will do, else one from a conda lock.
-
-    Args:
-        console: shows the installation.
-        asked: a release, a version, a path, or nothing for the Python that runs nox.
-        given: the command line.
-        needs_own_headers: the system's Python won't do.
-    """
+    """A path or a release that the rest of a build finds a Python by."""
     if os.sep in asked:
         return str(_given_path(asked))
-    space = _bare_workspace(console, offline=given.offline)
-    try:
-        found = find_python(asked, os.environ) if asked else own_python()
-    except InterpreterNotFoundError as missing:
-        is_release = re.fullmatch(r"\d+\.\d+", asked)  # what a lock stands for
-        may_install = is_release and not given.explain_key
-        return _conda_python(missing, asked, space) if may_install else asked
-    if needs_own_headers and found.is_of_system and not given.explain_key:
-        console.note(f"the headers of {found.path} don't go with this toolchain: taking another")
-        return _try_conda_python(found.release, space) or str(found.path)
-    return asked or str(found.path)
-
-
-def _try_conda_python(release: str, space: Workspace) -> str:
-    with space.console.stage("python"):
-        made = conda_python(release, space)
-    return str(made) if made else ""
-
-
-def _conda_python(missing: InterpreterNotFoundError, release: str, space: Workspace) -> str:
-    try:
-        made = _try_conda_python(release, space)
-    except (DownloadError, InstallError) as problem:
-        raise InterpreterNotFoundError(
-            missing.what,
-            why=f"{missing.why}\n{problem.what}: {problem.why}",
-            fix=f"{missing.fix}; or {problem.fix}",
-        ) from problem
-    return made or release
+    return choose_python(
+        asked,
+        _bare_workspace(console, offline=given.offline),
+        needs_own_headers=_needs_own_headers(entry, tag, given),
+        may_install=not given.explain_key,
+    )
 
 
 def _build_one(target: Target, space: Workspace, given: argparse.Namespace) -> None:
@@ -204,7 +169,8 @@ def _target(entry: Entry, tag: str, asked: str, given: argparse.Namespace) -> Ta
     wanted = _framework(given.framework)
     _check_framework(recipe, wanted)
     toolkit = toolkit_by_release(tag)
-    _check_provider(toolkit, given.toolchain)
+    if given.toolchain == "pypi":
+        check_has_compiler(toolkit)
     return Target(
         recipe=recipe,
         toolkit=toolkit,
@@ -215,15 +181,6 @@ def _target(entry: Entry, tag: str, asked: str, given: argparse.Namespace) -> Ta
         root=entry.root,
         source_override=_given_path(given.source) if given.source else None,
     )
-
-
-def _check_provider(toolkit: Toolkit, asked: str | None) -> None:
-    if asked == "pypi" and toolkit.provider != "pypi":
-        raise UsageError(
-            f"there is no CUDA {toolkit.release} toolchain from NVIDIA's wheels",
-            why="they hold a whole compiler only from CUDA 13.0 on",
-            fix="leave `--toolchain pypi` out: the default for this release is conda",
-        )
 
 
 def _archs(given: Sequence[str]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from cuwheel.cudahome import check_version
 from cuwheel.errors import LockError, ToolchainError
 from cuwheel.files import sha256_of_file, write_atomically
 from cuwheel.mirrors import Mirrors
-from cuwheel.paths import find_lock, project_roots
+from cuwheel.paths import find_python_lock, project_roots
 from cuwheel.store import obtain
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def conda_python(release: str, space: Workspace) -> Path | None:
         InstallError: the packages can't be installed.
     """
     tag = release.replace(".", "")
-    source = find_lock(f"python{tag}/conda-lock.yml", project_roots())
+    source = find_python_lock(release)
     if source is None or platform.machine() != _MACHINE:
         return None
     folder = space.cache / "pythons" / f"python{tag}-conda-{key_of_lock(source)}"

@@ -14,8 +14,8 @@ from cuwheel.condalock import stated_content
 from cuwheel.cudahome import find_system_home
 from cuwheel.errors import CommandFailedError, InterpreterNotFoundError
 from cuwheel.files import sha256_of_file, sha256_of_tree
-from cuwheel.locks import TOOLCHAIN_LOCKS
-from cuwheel.paths import ROOT, find_lock, project_roots
+from cuwheel.locks import toolchain_lock
+from cuwheel.paths import ROOT
 from cuwheel.process import isolation, run
 from cuwheel.pythons import find_python
 from cuwheel.recipe import GitCommit
@@ -84,8 +84,7 @@ def _source(target: Target, space: Workspace) -> str:
 
 def _of_locks(target: Target) -> dict[str, str]:
     found = {"lock build": _digest(target.lock), "lock engine": _digest(ROOT / "envs/engine.lock")}
-    name = TOOLCHAIN_LOCKS.get(target.provider, "")
-    lock = find_lock(f"cuda{target.toolkit.tag}/{name}", project_roots()) if name else None
+    lock = toolchain_lock(target)
     if lock is None:
         return {**found, "lock toolchain": target.provider}
     # A conda lock that was verified holds what it held, and says more about it.

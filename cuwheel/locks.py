@@ -9,7 +9,7 @@ from cuwheel.catalogue import find_recipe
 from cuwheel.condasource import name_of_lock
 from cuwheel.errors import LockError, UsageError, suggest
 from cuwheel.lockfile import faults_of_lock, read_input
-from cuwheel.paths import ROOT, project_roots
+from cuwheel.paths import ROOT, find_lock, project_roots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cuwheel.recipe import Framework
     from cuwheel.target import Target
 
-TOOLCHAIN_LOCKS = {"pypi": "pypi.lock", "conda": "conda-lock.yml"}  # by provider
+_TOOLCHAIN_LOCKS = {"pypi": "pypi.lock", "conda": "conda-lock.yml"}  # by provider
 
 COOLDOWN = 7  # days that a release has to have been public before it is considered
 
@@ -126,6 +126,12 @@ def _named(name: str, known: list[LockJob | CondaJob]) -> list[LockJob | CondaJo
             fix=f"one of {', '.join(names)}, all",
         )
     return found
+
+
+def toolchain_lock(target: Target) -> Path | None:
+    """The lock of a target's toolchain; None where there is none, or it's the machine's toolkit."""
+    name = _TOOLCHAIN_LOCKS.get(target.provider)
+    return find_lock(f"cuda{target.toolkit.tag}/{name}", project_roots()) if name else None
 
 
 def check_target_lock(target: Target) -> None:

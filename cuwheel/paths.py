@@ -30,6 +30,11 @@ def project_roots() -> tuple[Path, ...]:
     return (*(Path(name).expanduser().absolute() for name in named if name), ROOT)
 
 
+def find_python_lock(release: str) -> Path | None:
+    """The conda lock of a Python (`3.12`) in the project folders; None where there is none."""
+    return find_lock(f"python{release.replace('.', '')}/conda-lock.yml", project_roots())
+
+
 def find_lock(name: str, roots: tuple[Path, ...]) -> Path | None:
     """The first file `envs/<name>` in the project folders; None where there is none."""
     return next((root / "envs" / name for root in roots if (root / "envs" / name).is_file()), None)

@@ -35,7 +35,12 @@ def pypi_toolchain(toolkit: Toolkit, space: Workspace) -> Toolchain:
     """
     source = find_lock(f"cuda{toolkit.tag}/pypi.lock", project_roots())
     if source is None:
-        raise _no_lock(toolkit)
+        check_has_compiler(toolkit)
+        raise LockError(
+            f"there is no PyPI lock for CUDA {toolkit.release}",
+            why=f"envs/cuda{toolkit.tag}/pypi.lock doesn't exist",
+            fix=f"nox -s lock -- toolchain:{toolkit.tag}",
+        )
     identity = f"{_LAYOUT}\n{platform.machine()}\n{source.read_text()}"
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
     folder = space.cache / "toolchains" / f"cuda{toolkit.tag}-pypi-{key}"
@@ -50,18 +55,18 @@ def pypi_toolchain(toolkit: Toolkit, space: Workspace) -> Toolchain:
     )
 
 
-def _no_lock(toolkit: Toolkit) -> LockError:
-    if toolkit.provider == "pypi":
-        return LockError(
-            f"there is no PyPI lock for CUDA {toolkit.release}",
-            why=f"envs/cuda{toolkit.tag}/pypi.lock doesn't exist",
-            fix=f"nox -s lock -- toolchain:{toolkit.tag}",
+def check_has_compiler(toolkit: Toolkit) -> None:
+    """See that NVIDIA's wheels of a release hold a whole compiler.
+
+    Raises:
+        LockError: they don't.
+    """
+    if toolkit.provider != "pypi":
+        raise LockError(
+            f"there is no CUDA {toolkit.release} toolchain from NVIDIA's wheels",
+            why="they hold a whole compiler only from CUDA 13.0 on",
+            fix="leave `--toolchain pypi` out: the default for this release is conda",
         )
-    return LockError(
-        f"there is no CUDA {toolkit.release} toolchain from NVIDIA's wheels",
-        why="they hold a whole compiler only from CUDA 13.0 on",
-        fix="leave `--toolchain pypi` out: the default for this release is conda",
-    )
 
 
 def _make(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import CommandFailedError, InterpreterNotFoundError
-from cuwheel.paths import find_lock, project_roots
+from cuwheel.paths import find_python_lock
 from cuwheel.process import run
 
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ def find_python(asked: str, environ: Mapping[str, str]) -> Interpreter:
             return found
         looked.append(f"{place}: {path} is {found.version}")
     looked += [_holdings(place, folder) for place, folder in _stores(environ)]
-    lock = find_lock(f"python{asked.replace('.', '')}/conda-lock.yml", project_roots())
-    looked.append(f"conda lock: {lock or f'none for {asked}'}")
+    looked.append(f"conda lock: {find_python_lock(asked) or f'none for {asked}'}")
     raise InterpreterNotFoundError(
         f"no Python {asked} was found on this machine",
         why="\n".join(["looked at", *looked]),

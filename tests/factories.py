@@ -174,6 +174,15 @@ def save_built(space: Workspace, wheel: Path, *, private_paths: tuple[str, ...] 
     space.save("patch", source)
 
 
+def commit_all(folder: Path, **env: str) -> str:
+    """Make a folder a git repository with one commit of all that is in it; gives back its id."""
+    env = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, **env}
+    who = ["-c", "user.name=me", "-c", "user.email=me@example.invalid"]
+    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "all"]):
+        process.run(["git", *words], env=env, cwd=folder)
+    return process.run(["git", "rev-parse", "HEAD"], env=env, cwd=folder).output.strip()
+
+
 def _content(value: bytes | Path) -> bytes:
     return value if isinstance(value, bytes) else value.read_bytes()
 

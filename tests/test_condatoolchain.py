@@ -14,9 +14,15 @@ from cuwheel.condalock import NOT_FETCHED, read_conda_lock, write_conda_lock
 from cuwheel.condasolve import solve
 from cuwheel.condasource import read_source
 from cuwheel.condatoolchain import conda_python, key_of_lock
-from cuwheel.errors import DownloadError, HashMismatchError, LockError
+from cuwheel.errors import (
+    DownloadError,
+    HashMismatchError,
+    InterpreterNotFoundError,
+    LockError,
+)
 from cuwheel.locks import CondaJob
 from cuwheel.mirrors import VARIABLE, Mirrors
+from cuwheel.pythonchoice import choose_python
 from cuwheel.pythons import find_python, own_python
 from cuwheel.stages.lock import lock, verify_locks
 from cuwheel.stages.toolchain import toolchain
@@ -31,13 +37,15 @@ if TYPE_CHECKING:
 
 RELEASE = own_python().release
 TAG = RELEASE.replace(".", "")
+NOWHERE = "3.99"  # a release that no machine has
 
 
 @pytest.fixture(scope="module")
 def channel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Toys, and a Python: the one that runs this, behind a script."""
     script = Text(content=f'#!/bin/sh\nexec {own_python().path} "$@"\n', executable=True)
-    python = Package(name="python", version="3.99.1", files={f"bin/python{RELEASE}": script})
+    programs = {f"bin/python{release}": script for release in (RELEASE, NOWHERE)}
+    python = Package(name="python", version="3.99.1", files=programs)
     return write_channel(tmp_path_factory.mktemp("channel"), (*toy_packages(), python))
 
 
@@ -79,6 +87,43 @@ def test_installs_python_of_lock(space: Workspace, tmp_path: Path) -> None:
 
 def test_there_is_no_python_without_lock(space: Workspace) -> None:
     assert conda_python("3.98", space) is None
+
+
+def choose(asked: str, space: Workspace, *, may_install: bool = True) -> str:
+    return choose_python(asked, space, needs_own_headers=False, may_install=may_install)
+
+
+def test_missing_python_comes_from_lock(space: Workspace, tmp_path: Path) -> None:
+    write_lock(tmp_path / "project" / "envs" / "python399", "python")
+
+    chosen = choose(NOWHERE, space)
+
+    assert chosen.startswith(str(space.cache / "pythons" / "python399-conda-"))
+
+
+def test_missing_python_without_lock_is_left_to_preflight(space: Workspace) -> None:
+    assert choose(NOWHERE, space) == NOWHERE
+
+
+def test_explaining_installs_no_python(space: Workspace, tmp_path: Path) -> None:
+    write_lock(tmp_path / "project" / "envs" / "python399", "python")
+
+    assert choose(NOWHERE, space, may_install=False) == NOWHERE
+    assert not (space.cache / "pythons").exists()
+
+
+def test_missing_python_out_of_reach_names_all_places(
+    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_lock(tmp_path / "project" / "envs" / "python399", "python")
+    monkeypatch.setenv(VARIABLE, "http://127.0.0.1:9/channel")
+
+    with pytest.raises(InterpreterNotFoundError) as caught:
+        choose(NOWHERE, space)
+
+    assert "looked at" in caught.value.why
+    assert "127.0.0.1:9" in caught.value.why
+    assert "CUWHEEL_CONDA_MIRROR" in caught.value.fix
 
 
 def test_python_out_of_reach_names_ways_out(

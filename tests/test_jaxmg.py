@@ -6,7 +6,6 @@ small ones of the test under the recipe's own names, and the toolkit is the test
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import tarfile
@@ -19,9 +18,9 @@ import pytest
 from cuwheel.catalogue import find_recipe, load_catalogue
 from cuwheel.files import sha256_of_file
 from cuwheel.paths import ROOT
-from cuwheel.process import run
 from cuwheel.recipe import Archive, GitCommit
 from tests.engine import PACKAGES, Engine
+from tests.factories import commit_all
 
 if TYPE_CHECKING:
     from cuwheel.recipe import Recipe
@@ -187,7 +186,7 @@ def make_resources(folder: Path) -> dict[str, Archive | GitCommit]:
     archives = {name: pack(folder / name) for name in ("abseil-cpp", "jax")}
     archives["CPM.cmake"] = folder / "CPM.cmake"
     return {name: archive_of(path) for name, path in archives.items()} | {
-        "XLA": commit(folder / "XLA")
+        "XLA": commit_of(folder / "XLA")
     }
 
 
@@ -202,13 +201,8 @@ def archive_of(path: Path) -> Archive | GitCommit:
     return Archive(url=path.as_uri(), sha256=sha256_of_file(path))
 
 
-def commit(folder: Path) -> GitCommit:
-    env = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull}
-    who = ["-c", "user.name=me", "-c", "user.email=me@example.invalid"]
-    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "all"]):
-        run(["git", *words], env=env, cwd=folder)
-    head = run(["git", "rev-parse", "HEAD"], env=env, cwd=folder).output.strip()
-    return GitCommit(repository=folder.as_uri(), commit=head)
+def commit_of(folder: Path) -> GitCommit:
+    return GitCommit(repository=folder.as_uri(), commit=commit_all(folder))
 
 
 def test_passes_only_documented_options(recipe: Recipe) -> None:

@@ -20,14 +20,13 @@ from cuwheel.errors import DownloadError, FileAccessError, HashMismatchError, Lo
 from cuwheel.files import sha256_of_file
 from cuwheel.indexes import find_wheels
 from cuwheel.mirrors import VARIABLE, Mirrors
-from cuwheel.process import run
 from cuwheel.recipe import Archive, GitCommit, Resource
 from cuwheel.sources import fetch_pinned, open_pinned
 from cuwheel.stages.mirror import mirror
 from cuwheel.wheelchoice import is_fitting
 from cuwheel.wheelindex import write_index
 from tests.channel import toy_packages, write_channel
-from tests.factories import heard, make_space, make_target, write_wheel
+from tests.factories import commit_all, heard, make_space, make_target, write_wheel
 
 if TYPE_CHECKING:
     from cuwheel.stages.mirror import MirrorSummary
@@ -396,18 +395,13 @@ def toy(tmp_path: Path) -> GitCommit:
     """A commit of a repository on this machine."""
     folder = tmp_path / "toy"
     folder.mkdir()
-    return commit_all(folder, "# the toy\n")
+    return commit_setup(folder, "# the toy\n")
 
 
-def commit_all(folder: Path, text: str) -> GitCommit:
+def commit_setup(folder: Path, text: str) -> GitCommit:
     """Commit a `setup.py` with this text."""
     (folder / "setup.py").write_text(text)
-    env = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull}
-    who = ["-c", "user.name=me", "-c", "user.email=me@example.invalid"]
-    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "all"]):
-        run(["git", *words], env=env, cwd=folder)
-    head = run(["git", "rev-parse", "HEAD"], env=env, cwd=folder).output.strip()
-    return GitCommit(repository=folder.as_uri(), commit=head)
+    return GitCommit(repository=folder.as_uri(), commit=commit_all(folder))
 
 
 def out_of_reach(commit: GitCommit) -> GitCommit:
@@ -463,7 +457,7 @@ def test_commit_comes_from_mirror_offline(
 def test_refuses_pack_of_another_commit_in_mirror(
     mirrored: Path, folder: Path, toy: GitCommit, elsewhere: Workspace, tmp_path: Path
 ) -> None:
-    other = fetch_pinned(commit_all(tmp_path / "toy", "# other\n"), elsewhere, "")
+    other = fetch_pinned(commit_setup(tmp_path / "toy", "# other\n"), elsewhere, "")
     swap(folder, mirrored, other.read_bytes())
 
     with pytest.raises(DownloadError, match="is not in the cache"):

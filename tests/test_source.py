@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel import process
 from cuwheel.errors import DownloadError, HashMismatchError, SourceError
 from cuwheel.files import list_tree, sha256_of_file
 from cuwheel.recipe import Archive, GitCommit, Resource, Sdist
 from cuwheel.stages.source import source
-from tests.factories import make_space, make_target
+from tests.factories import commit_all, make_space, make_target
 from tests.server import Site, serving
 
 if TYPE_CHECKING:
@@ -52,15 +51,7 @@ def sdist(project: Path) -> Path:
 
 
 def commit(folder: Path) -> str:
-    env = {
-        "PATH": os.environ["PATH"],
-        "GIT_COMMITTER_DATE": f"{COMMITTED} +0000",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-    }
-    who = ["-c", "user.name=me", "-c", "user.email=me@example.invalid"]
-    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "all"]):
-        process.run(["git", *words], env=env, cwd=folder)
-    return process.run(["git", "rev-parse", "HEAD"], env=env, cwd=folder).output.strip()
+    return commit_all(folder, GIT_COMMITTER_DATE=f"{COMMITTED} +0000")
 
 
 def resource_of(sdist: Path, **changes: Any) -> Resource:

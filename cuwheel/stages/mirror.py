@@ -13,12 +13,12 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.condalock import read_conda_lock
 from cuwheel.condastore import wanted_file
-from cuwheel.download import Wanted
+from cuwheel.download import FIX, Wanted
 from cuwheel.errors import HashMismatchError, LockError, UsageError
 from cuwheel.fetch import cached_path, fetch_all
 from cuwheel.files import check_room, lock, naming_full_disk, sha256_of_file
 from cuwheel.indexes import configured_indexes
-from cuwheel.locks import TOOLCHAIN_LOCKS
+from cuwheel.locks import toolchain_lock
 from cuwheel.mirrorfolder import (
     Placed,
     build_command,
@@ -32,7 +32,7 @@ from cuwheel.mirrorfolder import (
 )
 from cuwheel.mirrors import DOWNLOADS, WHEELS, Mirrors
 from cuwheel.parallel import Stop, run_all
-from cuwheel.paths import ROOT, find_lock, project_roots
+from cuwheel.paths import ROOT, find_python_lock
 from cuwheel.pythons import own_python
 from cuwheel.recipe import GitCommit
 from cuwheel.sources import fetch_pinned, place_of
@@ -186,7 +186,7 @@ def _sources(targets: Sequence[Target], space: Workspace, given: Path | None) ->
     paths = []
     for recipe in recipes:
         is_commit = isinstance(recipe.source, GitCommit)
-        way_out = "" if is_commit else "give the source with `-- --source FILE`"
+        way_out = "" if is_commit else FIX
         paths.append(fetch_pinned(recipe.source, space, way_out))
         for resource in recipe.resources:
             way_out = f"get the resource {resource.name} on another machine and copy it there"
@@ -257,11 +257,10 @@ def _toolchain_lock(target: Target) -> Path:
     Raises:
         LockError: there is none.
     """
-    name = f"cuda{target.toolkit.tag}/{TOOLCHAIN_LOCKS[target.provider]}"
-    found = find_lock(name, project_roots())
+    found = toolchain_lock(target)
     if found is None:
         raise LockError(
-            f"{_name(target)}: there is no envs/{name}",
+            f"{_name(target)}: there is no lock of its toolchain in envs/cuda{target.toolkit.tag}",
             why=f"it names the {target.provider} packages of the toolchain",
             fix=f"nox -s lock -- toolchain:{target.toolkit.tag}",
         )
@@ -339,8 +338,7 @@ def _conda_packages(targets: Sequence[Target]) -> list[CondaPackage]:
         if target.provider != "conda":
             continue
         packages += read_conda_lock(_toolchain_lock(target)).packages
-        name = f"python{target.python.replace('.', '')}/conda-lock.yml"
-        if path := find_lock(name, project_roots()):
+        if path := find_python_lock(target.python):
             packages += read_conda_lock(path).packages
     return packages
 

@@ -17,8 +17,8 @@ from cuwheel.artefacts import (
     Toolchain,
 )
 from cuwheel.files import sha256_of_file, write_atomically
-from cuwheel.locks import TOOLCHAIN_LOCKS
-from cuwheel.paths import ROOT, find_lock, project_roots
+from cuwheel.locks import toolchain_lock
+from cuwheel.paths import ROOT
 from cuwheel.provenance import BuildRecord, Material, statement
 
 if TYPE_CHECKING:
@@ -102,8 +102,7 @@ def _materials(target: Target, space: Workspace) -> list[Material]:
 
 def _locks(target: Target) -> list[Path]:
     used = [*dict.fromkeys((target.lock, target.smoke_lock)), ROOT / "envs" / "engine.lock"]
-    name = TOOLCHAIN_LOCKS.get(target.provider)
-    toolchain = find_lock(f"cuda{target.toolkit.tag}/{name}", project_roots()) if name else None
+    toolchain = toolchain_lock(target)
     return [*used, toolchain] if toolchain else used
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.archives import unpack
 from cuwheel.artefacts import SourceTree
+from cuwheel.download import FIX
 from cuwheel.errors import SourceError
 from cuwheel.files import (
     naming_full_disk,
@@ -65,8 +66,7 @@ def source(target: Target, space: Workspace) -> SourceTree:
 
 
 def _pinned(target: Target, space: Workspace) -> SourceTree:
-    way_out = "give the source with `-- --source FILE`"
-    with open_pinned(target.recipe.source, space, way_out) as got:
+    with open_pinned(target.recipe.source, space, FIX) as got:
         return _unpacked(got.path, space, origin=got.origin, sha256=got.sha256, pinned=True)
 
 
