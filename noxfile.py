@@ -26,9 +26,11 @@ nox.options.sessions = ("tests", "lint")
 ENTRIES = load_catalogue(project_roots())
 CATALOGUE = sessions_of(ENTRIES)
 HAND_WRITTEN = (
-    *("lock", "lock-check", "lock-verify", "mirror", "index", "docs"),
-    *("tests", "tests-e2e", "lint"),
+    *("audit", "diagnose", "explain", "verify", "lock", "lock-check", "lock-verify", "mirror"),
+    *("index", "docs"),
+    *("tests", "tests-e2e", "bench", "lint"),
 )
+BENCHMARKS = ("audit", "builds", "explain", "memory")
 GRACE = 20.0  # seconds to end a build's processes and remove what is half made
 
 
@@ -40,6 +42,7 @@ def run(session: nox.Session, environment: str, *command: str, **variables: str)
         env={"PYTHONPATH": ROOT, **variables},
         external=True,
         log=False,
+        stderr=None,  # nox would put it into standard output, which is for data and reports
         interrupt_timeout=GRACE,
         terminate_timeout=GRACE,
     )
@@ -50,6 +53,7 @@ def engine(session: nox.Session, *command: str) -> None:
     run(
         session,
         *("engine", "-m", "cuwheel", *command, *session.posargs),
+        CUWHEEL_CALLERS_PYTHONPATH=os.environ.get("PYTHONPATH", ""),
         CUWHEEL_INVOKED_FROM=session.invoked_from,
         CUWHEEL_PARENT=str(os.getpid()),
     )
@@ -68,6 +72,10 @@ def add_session(name: str, summary: str, command: tuple[str, ...]) -> None:
 for made in CATALOGUE:
     add_session(made.name, made.summary, made.command)
 
+add_session("audit", "Read wheels, anybody's, and say what is wrong with them.", ("audit",))
+add_session("diagnose", "Say whether GPU packages work here, and if not, why.", ("diagnose",))
+add_session("explain", "Read a log of any tool and say what went wrong: -- LOG.", ("explain",))
+add_session("verify", "Verify all targets and write docs/reproducibility.md: -- all.", ("verify",))
 add_session(
     "lock", "Resolve and pin: engine, toolchain:122, python:312, build:<recipe>, all.", ("lock",)
 )
@@ -92,6 +100,15 @@ def tests(session: nox.Session) -> None:
 def tests_e2e(session: nox.Session) -> None:
     """Run the long tests: real packages from source to index."""
     run(session, "dev", "-m", "pytest", "-m", "e2e", *session.posargs)
+
+
+@nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """Measure, side by side in one run: -- builds, -- memory, -- audit, -- explain."""
+    kind, *rest = session.posargs or ("",)
+    if kind not in BENCHMARKS:
+        session.error(f"say what to measure: nox -s bench -- {'|'.join(BENCHMARKS)}")
+    run(session, "dev", "-m", f"bench.{kind}", *rest)
 
 
 @nox.session

@@ -29,6 +29,13 @@ install_what_is_missing() {
     [ -z "$python" ] || has_headers "$python" || missing+=(python3-dev)
     command -v g++ >/dev/null || missing+=(g++)
     command -v strip >/dev/null || missing+=(binutils)
+    # For end-to-end tests, which are skipped where these can't be had: jax-finufft's, the remote
+    # compile cache's, the sandbox's.
+    if [ "${CUWHEEL_SKIP_E2E:-}" != 1 ] && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+        [ -e /usr/include/fftw3.h ] || missing+=(libfftw3-dev)
+        command -v redis-server >/dev/null || missing+=(redis-server)
+        command -v bwrap >/dev/null || missing+=(bubblewrap)
+    fi
     [ ${#missing[@]} -gt 0 ] || return 0
     if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
         echo "ci: install these first: ${missing[*]}" >&2
@@ -38,22 +45,39 @@ install_what_is_missing() {
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 }
 
+say_free_disk() {
+    df -h --output=avail,target "$folder" "$cache" |
+        awk 'NR > 1 && !seen[$0]++ { print "ci: " $1 " free on the disk of " $2 }'
+}
+
+# Each part gets an empty folder for temporary files: what a failed one leaves is no other's burden.
+prepare() {
+    rm -rf "$TMPDIR"
+    mkdir "$TMPDIR"
+    say_free_disk
+}
+
 status=0
 step() {
     local started=$SECONDS
+    prepare
     "$@" || { status=1; echo "ci: FAILED: $*"; }
     echo "ci: $((SECONDS - started)) s: $*"
 }
 
 install_what_is_missing
+cache=${CUWHEEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/cuwheel}
+mkdir -p "$cache"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 "$(find_python)" -m venv "$folder/venv"
 PATH="$folder/venv/bin:$PATH"
 pip install --quiet nox
+export TMPDIR="$folder/tmp"
 
 step nox -s lint
 [ "${CUWHEEL_SKIP_E2E:-}" = 1 ] || step nox -s tests-e2e
 # Last, so that pytest's own count ends the log.
+prepare
 nox -s tests || status=1
 exit "$status"

@@ -5,7 +5,10 @@ The names exported here are the declarations that a recipe is made of.
 
 from cuwheel.recipe import (
     Archive,
+    Bundled,
     CMake,
+    External,
+    Folder,
     Framework,
     GitCommit,
     Link,
@@ -15,12 +18,16 @@ from cuwheel.recipe import (
     Sdist,
     Setuptools,
     Smoke,
+    Static,
     TorchExtension,
 )
 
 __all__ = [
     "Archive",
+    "Bundled",
     "CMake",
+    "External",
+    "Folder",
     "Framework",
     "GitCommit",
     "Link",
@@ -30,6 +37,7 @@ __all__ = [
     "Sdist",
     "Setuptools",
     "Smoke",
+    "Static",
     "TorchExtension",
 ]
 

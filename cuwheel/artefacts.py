@@ -108,6 +108,9 @@ class BuiltWheel:
         private_paths: folders of this build, as they might leak into the binaries.
         not_hermetic: what could not be shut off on this machine, one line each.
         started: seconds since 1970.
+        cache: the compile cache's name and version; empty where there was none.
+        compiles: how many sources were compiled, or came out of the cache.
+        hits: how many came out of the cache.
     """
 
     path: Path
@@ -117,6 +120,9 @@ class BuiltWheel:
     private_paths: tuple[str, ...]
     not_hermetic: tuple[str, ...]
     started: float = 0.0
+    cache: str = ""
+    compiles: int = 0
+    hits: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +137,8 @@ class RepairedWheel:
         external: sonames that it takes from other wheels.
         requires: the `Requires-Dist` lines that supply them.
         tools: name and version of each program that changed it.
+        mode: `external`, `bundled` or `static`.
+        bundled: file and size in bytes of each library that was copied in.
     """
 
     path: Path
@@ -140,6 +148,8 @@ class RepairedWheel:
     external: tuple[str, ...]
     requires: tuple[str, ...]
     tools: tuple[tuple[str, str], ...]
+    mode: str = "external"
+    bundled: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,12 +161,14 @@ class Audit:
         archs: compute capabilities of the machine code in it.
         ptx_archs: compute capabilities of the PTX in it.
         suppliers: file in the wheel, soname it needs, who supplies it.
+        warnings: what was found beside breaches, one line each.
     """
 
     sha256: str
     archs: tuple[str, ...]
     ptx_archs: tuple[str, ...]
     suppliers: tuple[tuple[str, str, str], ...]
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,11 +180,20 @@ class Smoke:
         imported: the modules that were imported.
         libraries: soname and file of every CUDA or framework library that got loaded, relative to
             site-packages.
+        loaded: soname, file, supplier and asker of each of these and of the driver's libraries;
+            the file is absolute outside site-packages, the asker is what the loader was first
+            asked by, empty where it didn't say.
+        hidden: folders and files of the machine's CUDA that could not be seen meanwhile; None: the
+            system refused a mount namespace, so what came from there was only looked for.
+        has_driver_stub: whether the toolkit's stub stood in for the driver, which isn't there.
     """
 
     sha256: str
     imported: tuple[str, ...]
     libraries: tuple[tuple[str, str], ...]
+    loaded: tuple[tuple[str, str, str, str], ...] = ()
+    hidden: tuple[str, ...] | None = None
+    has_driver_stub: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,23 +1,29 @@
-"""The environment of a build: each variable stated here, nothing of the caller's let in."""
+"""The environment of a build: each variable stated here, nothing of the caller's let in.
+
+All paths are this machine's; `Places.seen` gives them the names that they have in a sandbox.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.compilers import SYSTEM_PATH
 from cuwheel.condahome import sysroot_of
-from cuwheel.recipe import CMake, TorchExtension
+from cuwheel.linkflags import cuda_components, include_flags, link_flags
+from cuwheel.recipe import CMake, Setuptools, Static, TorchExtension
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from cuwheel.artefacts import Environment, Preflight, Toolchain
     from cuwheel.target import Target
-    from cuwheel.workspace import Workspace
+
+
+EVENTS = "events.jsonl"  # in the folder of events
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +40,10 @@ class BuildInputs:
         tmp: its `TMPDIR`.
         toolbox: links to the machine's programs, its compilers left out.
         resources: what the recipe's resources were put into.
+        view: the toolkit as the build sees it, its `CUDA_HOME`.
+        launcher: the compiler launcher, with the names of the host compilers.
+        events: folder of the log in which launcher and gate note what ran.
+        memory: what the builds of this machine share about memory.
     """
 
     tree: Path
@@ -45,6 +55,10 @@ class BuildInputs:
     tmp: Path
     toolbox: Path
     resources: Path
+    view: Path
+    launcher: Path
+    events: Path
+    memory: Path
 
 
 def variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
@@ -58,6 +72,7 @@ def variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
         **_base_variables(inputs),
         **_compiler_variables(target, inputs),
         **_job_variables(inputs.machine.jobs),
+        **_gate_variables(target, inputs),
     }
     return {**common, **_backend_variables(target, inputs)}
 
@@ -78,38 +93,53 @@ def _base_variables(inputs: BuildInputs) -> dict[str, str]:
 
 
 def _search_path(inputs: BuildInputs) -> list[str]:
-    """Toolchain, environment, machine; of the machine no compiler where the toolchain has one."""
-    toolchain = inputs.toolchain
-    bins = [toolchain.home / "bin", inputs.python.python.parent]
-    if toolchain.programs is None:
-        return [*map(str, bins), SYSTEM_PATH]
-    return [str(path) for path in (toolchain.programs, *bins, inputs.toolbox)]
+    """Toolchain, environment, machine; of the machine no compiler where the toolchain has one.
+
+    The launcher comes first: whoever says `gcc` or `nvcc` gets it.
+    """
+    bins = [inputs.view / "bin", inputs.python.python.parent]
+    if inputs.toolchain.programs is None:
+        return [*map(str, [inputs.launcher / "bin", *bins]), SYSTEM_PATH]
+    folders = (inputs.launcher / "bin", inputs.toolchain.programs, *bins, inputs.toolbox)
+    return [str(path) for path in folders]
 
 
 def _compiler_variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
-    """The compilers by absolute path, and maps that keep this machine's paths out of the binaries.
+    """The compilers by absolute path.
 
-    nvcc's `-Xcompiler -ffile-prefix-map` reaches the host pass and the device pass.
     `-g0`: some Pythons were built with `-g` and hand it on to extensions.
     """
-    cxx = str(inputs.machine.host_compiler)
-    maps = [f"-ffile-prefix-map={private}={public}" for private, public in _path_maps(inputs)]
-    flags = " ".join(["-O2", "-DNDEBUG", "-g0", *maps])
-    home = str(inputs.toolchain.home)
+    cxx = str(inputs.launcher / "bin" / "g++")
+    flags = "-O2 -DNDEBUG -g0"
+    home = str(inputs.view)
+    link = _nvcc_link_flags(target)
     return {
-        "CC": str(inputs.machine.c_compiler),
+        "CC": str(inputs.launcher / "bin" / "gcc"),
         "CXX": cxx,
         "CUDAHOSTCXX": cxx,
-        "NVCC_CCBIN": cxx,
         "CUDA_HOME": home,
         "CUDA_PATH": home,
         "CUDACXX": f"{home}/bin/nvcc",
         "CFLAGS": flags,
         "CXXFLAGS": flags,
         "LDFLAGS": " ".join(_linker_flags(target, home)),
-        "NVCC_APPEND_FLAGS": "-Xcompiler " + ",".join(maps),
+        **({"NVCC_APPEND_FLAGS": " ".join(link)} if link else {}),
         **_own_tools(inputs.toolchain),
     }
+
+
+def _nvcc_link_flags(target: Target) -> list[str]:
+    """Nvcc links the runtime statically unless it is told; CMake and PyTorch tell it themselves."""
+    is_plain = isinstance(target.recipe.build, Setuptools)
+    kind = _cudart_kind(target)
+    return [f"-cudart={kind}"] if is_plain and kind else []
+
+
+def _cudart_kind(target: Target) -> str:
+    """`shared` or `static`; empty where the recipe doesn't link the CUDA runtime."""
+    if all(component.name != "cudart" for component in cuda_components(target)):
+        return ""
+    return "static" if isinstance(target.mode, Static) else "shared"
 
 
 def _linker_flags(target: Target, home: str) -> list[str]:
@@ -129,29 +159,27 @@ def _own_tools(toolchain: Toolchain) -> dict[str, str]:
     return {**packages, **{name: str(programs / program) for name, program in names.items()}}
 
 
-def _path_maps(inputs: BuildInputs) -> list[tuple[str, str]]:
-    """Private folders and the names that `__FILE__` gets instead; GCC takes the last match."""
-    pythons = {inputs.python.base_python.parent.parent, _resolved_prefix(inputs.python)}
-    return [
-        *((str(path), "/cuwheel/python") for path in sorted(pythons) if _is_private(path)),
-        (str(inputs.toolchain.home), "/cuwheel/cuda"),
-        (str(inputs.python.python.parent.parent), "/cuwheel/environment"),
-        (str(inputs.tmp), "/cuwheel/tmp"),
-        (str(inputs.resources), "/cuwheel/resources"),
-        (str(inputs.tree), "/cuwheel/source"),
-    ]
-
-
-def _resolved_prefix(env: Environment) -> Path:
-    return env.base_python.resolve().parent.parent
-
-
 def _job_variables(jobs: int) -> dict[str, str]:
-    """One number for everything that reads one: PyTorch, CMake, make; nvcc itself stays at one."""
+    """One number for all that reads one: PyTorch, CMake, make; and the gate and the launcher.
+
+    nvcc's own threads would multiply that. The launcher gives it some, and the gate sees to it that
+    no more run at once than this.
+    """
     return {
         "MAX_JOBS": str(jobs),
         "CMAKE_BUILD_PARALLEL_LEVEL": str(jobs),
         "NVCC_THREADS": "1",
+        "CUWHEEL_JOBS": str(jobs),
+    }
+
+
+def _gate_variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
+    """What `probes/gate.py` reads."""
+    return {
+        "CUWHEEL_EVENTS": str(inputs.events / EVENTS),
+        "CUWHEEL_MEMORY": str(inputs.memory),
+        "CUWHEEL_MEMORY_PER_JOB": str(target.recipe.memory_per_job),
+        "CUWHEEL_TARGET": target.recipe.name,
     }
 
 
@@ -164,17 +192,23 @@ def _backend_variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
     if isinstance(declared, CMake):
         return {
             "CMAKE_GENERATOR": "Ninja",
+            # scikit-build-core's own default holds a random name, and CMake writes files there.
+            "SKBUILD_BUILD_DIR": str(inputs.tmp / "skbuild"),
             "CUDAARCHS": values["cmake_archs"],
-            "CMAKE_ARGS": _cmake_arguments(declared, values, inputs),
+            "CMAKE_ARGS": _cmake_arguments(target, declared, values, inputs),
             **own,
         }
     return own
 
 
-def _cmake_arguments(declared: CMake, values: Mapping[str, str], inputs: BuildInputs) -> str:
+def _cmake_arguments(
+    target: Target, declared: CMake, values: Mapping[str, str], inputs: BuildInputs
+) -> str:
     """Definitions in scikit-build-core's `CMAKE_ARGS`, with no way back to the machine's CUDA."""
+    kind = _cudart_kind(target)
     defined = {
         **_cmake_compilers(inputs),
+        **({"CMAKE_CUDA_RUNTIME_LIBRARY": kind.capitalize()} if kind else {}),
         "CMAKE_CUDA_ARCHITECTURES": values["cmake_archs"],
         "CMAKE_CUDA_COMPILER": f"{values['cuda_home']}/bin/nvcc",
         "CUDAToolkit_ROOT": values["cuda_home"],
@@ -185,10 +219,11 @@ def _cmake_arguments(declared: CMake, values: Mapping[str, str], inputs: BuildIn
 
 def _cmake_compilers(inputs: BuildInputs) -> dict[str, str]:
     """The compilers; and of a machine whose compiler isn't used, no library or header either."""
+    programs = inputs.launcher / "bin"
     compilers = {
-        "CMAKE_C_COMPILER": str(inputs.machine.c_compiler),
-        "CMAKE_CXX_COMPILER": str(inputs.machine.host_compiler),
-        "CMAKE_CUDA_HOST_COMPILER": str(inputs.machine.host_compiler),
+        "CMAKE_C_COMPILER": str(programs / "gcc"),
+        "CMAKE_CXX_COMPILER": str(programs / "g++"),
+        "CMAKE_CUDA_HOST_COMPILER": str(programs / "g++"),
     }
     if inputs.toolchain.programs is None:
         return compilers
@@ -203,6 +238,7 @@ def _cmake_compilers(inputs: BuildInputs) -> dict[str, str]:
 
 def _placeholders(target: Target, inputs: BuildInputs) -> dict[str, str]:
     ptx = set(target.ptx_archs)
+    folders = (inputs.toolchain.home, inputs.python.site_packages)
     dotted = [f"{arch[:-1]}.{arch[-1]}{'+PTX' * (arch in ptx)}" for arch in target.archs]
     gencode = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in target.archs]
     gencode += [f"-gencode=arch=compute_{arch},code=compute_{arch}" for arch in target.ptx_archs]
@@ -213,43 +249,12 @@ def _placeholders(target: Target, inputs: BuildInputs) -> dict[str, str]:
         "torch_archs": ";".join(dotted),
         "gencode": " ".join(gencode),
         "jobs": str(inputs.machine.jobs),
+        "link_flags": " ".join(link_flags(target, *folders)),
+        "link_includes": " ".join(include_flags(target, *folders)),
         "toolkit": target.toolkit.release,
         "toolkit_tag": target.toolkit.tag,
-        "cuda_home": str(inputs.toolchain.home),
+        "cuda_home": str(inputs.view),
         "resources": str(inputs.resources),
         "site_packages": str(inputs.python.site_packages),
         "version": target.recipe.version,
     }
-
-
-def public_variables(environment: Mapping[str, str], inputs: BuildInputs) -> dict[str, str]:
-    """The variables as the provenance states them: this machine's folders under neutral names."""
-    own = [(str(inputs.home), "/cuwheel/home"), (str(inputs.toolbox), "/cuwheel/toolbox")]
-    maps = [*_path_maps(inputs), *own]
-    maps.sort(key=lambda pair: -len(pair[0]))
-    stated = {}
-    for name, value in environment.items():
-        for private, public in maps:
-            value = value.replace(private, public)  # noqa: PLW2901 - one after the other
-        stated[name] = value
-    return stated
-
-
-def private_paths(target: Target, space: Workspace, inputs: BuildInputs) -> tuple[str, ...]:
-    """Folders whose names must not be in the wheel; system folders say nothing about anyone."""
-    folders = {
-        space.work,
-        space.cache,
-        target.root,
-        inputs.toolchain.home,
-        inputs.python.python.parent.parent,
-        _resolved_prefix(inputs.python),
-        Path.home(),
-    }
-    return tuple(sorted(str(path) for path in folders if _is_private(path)))
-
-
-def _is_private(folder: Path) -> bool:
-    """`/usr`, `/opt` and the like say nothing about a machine; anything deeper elsewhere may."""
-    shared = any(folder.is_relative_to(top) for top in ("/usr", "/opt"))
-    return len(folder.parts) > 2 and not shared  # noqa: PLR2004 - the root and one name

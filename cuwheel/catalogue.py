@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
-import itertools
-import re
-import string
 import sys
+import typing
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from cuwheel.compilerchoice import choice_faults
-from cuwheel.components import component_by_name
-from cuwheel.errors import CuwheelError, RecipeError, UsageError, suggest
-from cuwheel.recipe import PLACEHOLDERS, SMOKE_PLACEHOLDERS, GitCommit, Recipe
-from cuwheel.toolkits import TOOLKITS, check_archs, toolkit_by_release
+from cuwheel.errors import RecipeError, UsageError, suggest
+from cuwheel.recipe import Build, Link, Mode, Recipe, Smoke, Source
+from cuwheel.toolkits import TOOLKITS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from pathlib import Path
-
-    from cuwheel.recipe import Source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,24 +102,26 @@ def find_recipe(name: str, entries: Iterable[Entry]) -> Entry:
     return entry
 
 
-def check_recipe(recipe: Recipe) -> None:
-    """Check a recipe against the engine's tables, all fields together.
+def builds_of(entries: Iterable[Entry]) -> tuple[str, ...]:
+    """What the sessions `build-…` build, by the rest of their names: `bitsandbytes-122`."""
+    names = (session.name for session in sessions_of(entries))
+    return tuple(name.removeprefix("build-") for name in names if name.startswith("build-"))
+
+
+def check_builds(names: Iterable[str], entries: Iterable[Entry]) -> None:
+    """See that there is a session `build-…` for each of these names.
 
     Raises:
-        RecipeError: with every fault found.
+        UsageError: for one there is none; the message names the nearest.
     """
-    faults = [
-        *_faults_of_names(recipe),
-        *_faults_of_sources(recipe),
-        *_faults_of_texts(recipe),
-        *_faults_of_tables(recipe),
-    ]
-    if faults:
-        raise RecipeError(
-            f"{recipe.name}: the recipe has {len(faults)} fault{'s'[: len(faults) > 1]}",
-            why="\n".join(faults),
-            fix=f"correct recipes/{recipe.folder}.py",
-        )
+    known = builds_of(entries)
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f'nothing that can be built is called "{name}"',
+                why=suggest(name, known),
+                fix="nox -l lists the sessions build-…",
+            )
 
 
 def asked_sessions(arguments: Iterable[str]) -> tuple[str, ...]:
@@ -181,19 +175,35 @@ def _load(root: Path, path: Path) -> Entry:
         recipe = module.RECIPE
         if not isinstance(recipe, Recipe):
             raise TypeError("RECIPE is not a Recipe(...)")  # noqa: TRY301
-        _refuse_texts(recipe)
+        _refuse_types(recipe)
     except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever a recipe does wrong, it is its fault
         fault = f"{type(problem).__name__}: {problem}"
         return Entry(root=root, name=path.stem, recipe=None, fault=fault)
     return Entry(root=root, name=recipe.name, recipe=recipe)
 
 
-def _refuse_texts(recipe: Recipe) -> None:
-    """`("90")` is no tuple but a text, and would be taken letter by letter."""
-    for name in ("toolkits", "archs", "patches", "resources", "system", "maintainers"):
+def _refuse_types(recipe: Recipe) -> None:
+    """Refuse values that the rest of the engine couldn't even look at."""
+    # `("90")` is no tuple but a text, and would be taken letter by letter.
+    for name in ("toolkits", "archs", "patches", "resources", "system", "conda", "maintainers"):
         value = getattr(recipe, name)
         if isinstance(value, str):
             raise TypeError(f'{name} has to be a tuple: ("{value}",), with the comma')
+    for name in ("toolkits", "archs"):
+        for value in getattr(recipe, name):
+            if not isinstance(value, str):
+                raise TypeError(f'{name} has to hold texts: "{value}", not {value}')
+    kinds: dict[str, tuple[object, tuple[type, ...]]] = {
+        "source": (recipe.source, typing.get_args(Source)),
+        "build": (recipe.build, typing.get_args(Build)),
+        "link": (recipe.link, (Link,)),
+        "smoke": (recipe.smoke, (Smoke,)),
+        "link's mode": (getattr(recipe.link, "mode", None), typing.get_args(Mode)),
+    }
+    for name, (value, allowed) in kinds.items():
+        if not isinstance(value, allowed):
+            words = " or ".join(f"{kind.__name__}(...)" for kind in allowed)
+            raise TypeError(f"{name} has to be {words}, not {value!r}")
 
 
 def _sessions_of_recipe(recipe: Recipe) -> list[Session]:
@@ -212,6 +222,16 @@ def _sessions_of_recipe(recipe: Recipe) -> list[Session]:
                 summary=f"Install and import the built {label} for CUDA {release}.",
                 command=("build", recipe.name, tag, "--stage", "smoke"),
             ),
+            Session(
+                name=f"verify-{recipe.name}-{tag}",
+                summary=f"Build {label} for CUDA {release} in several ways; compare the bytes.",
+                command=("verify-target", recipe.name, tag),
+            ),
+            Session(
+                name=f"profile-{recipe.name}-{tag}",
+                summary=f"Show where the time of building {label} for CUDA {release} goes.",
+                command=("profile", recipe.name, tag),
+            ),
         ]
     return made
 
@@ -224,85 +244,3 @@ def _broken(entry: Entry) -> list[Session]:
             command=("build", entry.name, "?"),
         )
     ]
-
-
-def _faults_of_names(recipe: Recipe) -> list[str]:
-    faults = []
-    if recipe.name != recipe.name.lower() or "_" in recipe.name:
-        faults.append(f'name "{recipe.name}" has to be lower case with "-" between words')
-    empty = [name for name in ("toolkits", "archs", "maintainers") if not getattr(recipe, name)]
-    return faults + [f"{name} is empty" for name in empty]
-
-
-def _faults_of_sources(recipe: Recipe) -> list[str]:
-    faults = _faults_of_pin("source", recipe.source)
-    for resource in recipe.resources:
-        faults += _faults_of_pin(f"resource {resource.name}: source", resource.source)
-        path = PurePosixPath(resource.to)
-        if path.is_absolute() or ".." in path.parts or not path.parts:
-            faults.append(f'resource {resource.name}: to="{resource.to}" leads out of the folder')
-    places = [PurePosixPath(resource.to) for resource in recipe.resources]
-    for place, other in itertools.combinations(places, 2):
-        if place.is_relative_to(other) or other.is_relative_to(place):
-            faults.append(f'two resources want one place: to="{place}" and to="{other}"')
-    return faults
-
-
-def _faults_of_pin(owner: str, source: Source) -> list[str]:
-    faults = []
-    is_commit = isinstance(source, GitCommit)
-    if isinstance(source, GitCommit) and not re.fullmatch(r"[0-9a-f]{40}", source.commit):
-        faults.append(f"{owner}.commit has to have 40 hexadecimal digits")
-    if not re.fullmatch(r"[0-9a-f]{64}", source.sha256) and (source.sha256 or not is_commit):
-        faults.append(f"{owner}.sha256 has to have 64 hexadecimal digits")
-    return faults
-
-
-def _faults_of_texts(recipe: Recipe) -> list[str]:
-    """Placeholders that the engine doesn't fill, and settings that aren't the recipe's."""
-    texts = {**recipe.build.env, **getattr(recipe.build, "define", {})}
-    faults = [
-        fault
-        for name, text in texts.items()
-        for fault in _faults_of_text(f"{name}={text}", text, PLACEHOLDERS)
-    ]
-    for name, text in texts.items():
-        faults += choice_faults(name, text)
-    for text in recipe.smoke.libraries:
-        faults += _faults_of_text(f"smoke.libraries: {text}", text, SMOKE_PLACEHOLDERS)
-    return faults
-
-
-def _faults_of_text(shown: str, text: str, known: tuple[str, ...]) -> list[str]:
-    try:
-        asked = {field for _, field, _, _ in string.Formatter().parse(text)} - {None}
-    except ValueError as error:
-        return [f"{shown}: {error} (a brace itself is written twice)"]
-    unknown = sorted(map(str, asked - set(known)))
-    return [f"{shown}: {{{one}}}: {suggest(one, known)}" for one in unknown]
-
-
-def _faults_of_tables(recipe: Recipe) -> list[str]:
-    majors: set[int | None] = {one.major for one in TOOLKITS if one.release in recipe.toolkits}
-    checks: list[Callable[[], object]] = [
-        functools.partial(component_by_name, name, major)
-        for name in recipe.link.components
-        for major in majors or {None}
-    ]
-    checks += [functools.partial(_check_release, recipe, release) for release in recipe.toolkits]
-    strays = sorted(set(recipe.more_archs) - set(recipe.toolkits))
-    faults = [f'more_archs names "{release}", which toolkits doesn\'t' for release in strays]
-    faults += [fault for check in checks if (fault := _fault_of(check))]
-    return list(dict.fromkeys(faults))  # a name may be wrong for two majors in the same words
-
-
-def _check_release(recipe: Recipe, release: str) -> None:
-    check_archs(recipe.name, toolkit_by_release(release), recipe.archs_for(release))
-
-
-def _fault_of(check: Callable[[], object]) -> str:
-    try:
-        check()
-    except CuwheelError as error:
-        return f"{error.what} ({error.why})"
-    return ""

@@ -1,13 +1,21 @@
-"""The shared libraries that come with wheels on the index, not in ours: who supplies which."""
+"""The shared libraries that come with wheels on the index, not in ours: who supplies which.
+
+The data stands in `cuwheel.nvidiawheels`.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import UsageError, suggest
+from cuwheel.nvidiawheels import OTHER_WHEELS, TOOLKIT_WHEELS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from cuwheel.nvidiawheels import Wheel
     from cuwheel.toolkits import Toolkit
 
 
@@ -22,9 +30,25 @@ class Component:
         sonames: what `DT_NEEDED` says, as glob patterns with the major version.
         distribution: the wheel that supplies them.
         requirement: `Requires-Dist` that our wheel gets for it; `{release}` is the toolkit's,
-            `{cufft}` and the like the toolkit's release of that library, `{framework}` the
-            framework's `major.minor`.
+            `{cufft}` and the like the toolkit's release of that library, `{linked}` the release of
+            the supplying wheel itself, `{framework}` the framework's; all as `major.minor`.
         site_folder: where that wheel puts them, below site-packages.
+        first_release: `{linked}` where nothing tells it: the oldest release with these names that
+            has a wheel, for releases 0.x the one that was read.
+        conda: the conda-forge package that supplies them; empty where there is none.
+        needs: sonames of other components that these libraries ask for themselves (`DT_NEEDED`).
+        opens: sonames that they load by name while they run (`dlopen`); nothing in the file says
+            so, so they can't be copied into a wheel.
+        may_open: the same for what ordinary use goes without: code made at run time, several
+            machines.
+        lost: of the last three, what the library's own rpath doesn't reach where wheels put it, so
+            that somebody else has to load it first; with the releases of this row's wheel of which
+            that is known, a version specifier.
+        brings: distributions that the supplying wheel requires on Linux, with extras resolved; only
+            those that every release of it does which was read.
+        static: names of the toolkit's archives that hold the same code, without `lib` and `.a`, in
+            the order in which a linker wants them; empty where there is none.
+        source: where the row was read: file of NVIDIA's wheel, or document.
     """
 
     name: str
@@ -33,242 +57,73 @@ class Component:
     distribution: str
     requirement: str
     site_folder: str
+    first_release: str = ""
+    conda: str = ""
+    needs: tuple[str, ...] = ()
+    opens: tuple[str, ...] = ()
+    may_open: tuple[str, ...] = ()
+    lost: tuple[tuple[str, str], ...] = ()
+    brings: tuple[str, ...] = ()
+    static: tuple[str, ...] = ()
+    source: str = ""
 
 
-# Sonames and folders were read from the wheels that cuda-toolkit 12.1.1, 12.2.2, 12.4.0, 12.8.1
-# and 13.0.2 pin, and from nvidia-cudnn-cu12 9.0.0.312, nvidia-cudnn-cu12 and -cu13 9.13.1.26.
-# CUDA 12 wheels have a folder for each library; CUDA 13 wheels share one.
-#
-# The bounds: at least what we linked against, below the next major. A newer minor release of a
-# library runs what was built against an older one, and may have functions that the older one lacks
-# ("CUDA C++ Best Practices Guide", section "CUDA Toolkit Versioning"; for cuDNN the page
-# "Compatibility" of its backend's guide). Minor releases are compared, not updates of one: conda
-# and the package index have different updates (cuBLAS 12.8.5 and 12.8.4).
-_CU13 = "nvidia/cu13/lib"
-COMPONENTS = (
-    Component(
-        name="cudart",
-        cuda=12,
-        sonames=("libcudart.so.12",),
-        distribution="nvidia-cuda-runtime-cu12",
-        requirement="nvidia-cuda-runtime-cu12>={release},<13",
-        site_folder="nvidia/cuda_runtime/lib",
-    ),
-    Component(
-        name="cublas",
-        cuda=12,
-        sonames=("libcublas.so.12",),
-        distribution="nvidia-cublas-cu12",
-        requirement="nvidia-cublas-cu12>={release},<13",
-        site_folder="nvidia/cublas/lib",
-    ),
-    Component(
-        name="cublasLt",
-        cuda=12,
-        sonames=("libcublasLt.so.12",),
-        distribution="nvidia-cublas-cu12",
-        requirement="nvidia-cublas-cu12>={release},<13",
-        site_folder="nvidia/cublas/lib",
-    ),
-    Component(
-        name="cusparse",
-        cuda=12,
-        sonames=("libcusparse.so.12",),
-        distribution="nvidia-cusparse-cu12",
-        requirement="nvidia-cusparse-cu12>={cusparse},<13",
-        site_folder="nvidia/cusparse/lib",
-    ),
-    Component(
-        name="cusolver",
-        cuda=12,
-        sonames=("libcusolver.so.11",),
-        distribution="nvidia-cusolver-cu12",
-        requirement="nvidia-cusolver-cu12>={cusolver},<12",
-        site_folder="nvidia/cusolver/lib",
-    ),
-    Component(
-        name="cusolverMg",
-        cuda=12,
-        sonames=("libcusolverMg.so.11",),
-        distribution="nvidia-cusolver-cu12",
-        requirement="nvidia-cusolver-cu12>={cusolver},<12",
-        site_folder="nvidia/cusolver/lib",
-    ),
-    Component(
-        name="curand",
-        cuda=12,
-        sonames=("libcurand.so.10",),
-        distribution="nvidia-curand-cu12",
-        requirement="nvidia-curand-cu12>={curand},<11",
-        site_folder="nvidia/curand/lib",
-    ),
-    Component(
-        name="cufft",
-        cuda=12,
-        sonames=("libcufft.so.11", "libcufftw.so.11"),
-        distribution="nvidia-cufft-cu12",
-        requirement="nvidia-cufft-cu12>={cufft},<12",
-        site_folder="nvidia/cufft/lib",
-    ),
-    Component(
-        name="nvrtc",
-        cuda=12,
-        sonames=("libnvrtc.so.12",),
-        distribution="nvidia-cuda-nvrtc-cu12",
-        requirement="nvidia-cuda-nvrtc-cu12>={release},<13",
-        site_folder="nvidia/cuda_nvrtc/lib",
-    ),
-    Component(
-        name="nvJitLink",
-        cuda=12,
-        sonames=("libnvJitLink.so.12",),
-        distribution="nvidia-nvjitlink-cu12",
-        requirement="nvidia-nvjitlink-cu12>={release},<13",
-        site_folder="nvidia/nvjitlink/lib",
-    ),
-    Component(
-        name="nvtx",
-        cuda=12,
-        sonames=("libnvToolsExt.so.1",),
-        distribution="nvidia-nvtx-cu12",
-        requirement="nvidia-nvtx-cu12>={release},<13",
-        site_folder="nvidia/nvtx/lib",
-    ),
-    Component(
-        name="cupti",
-        cuda=12,
-        sonames=("libcupti.so.12",),
-        distribution="nvidia-cuda-cupti-cu12",
-        requirement="nvidia-cuda-cupti-cu12>={release},<13",
-        site_folder="nvidia/cuda_cupti/lib",
-    ),
-    Component(
-        name="cudnn",
-        cuda=12,
-        sonames=("libcudnn*.so.9",),
-        distribution="nvidia-cudnn-cu12",
-        requirement="nvidia-cudnn-cu12>={cudnn},<10",
-        site_folder="nvidia/cudnn/lib",
-    ),
-    Component(
-        name="cudart",
-        cuda=13,
-        sonames=("libcudart.so.13",),
-        distribution="nvidia-cuda-runtime",
-        requirement="nvidia-cuda-runtime>={release},<14",
-        site_folder=_CU13,
-    ),
-    Component(
-        name="cublas",
-        cuda=13,
-        sonames=("libcublas.so.13",),
-        distribution="nvidia-cublas",
-        requirement="nvidia-cublas>={release},<14",
-        site_folder=_CU13,
-    ),
-    Component(
-        name="cublasLt",
-        cuda=13,
-        sonames=("libcublasLt.so.13",),
-        distribution="nvidia-cublas",
-        requirement="nvidia-cublas>={release},<14",
-        site_folder=_CU13,
-    ),
-    Component(
-        name="cusparse",
-        cuda=13,
-        sonames=("libcusparse.so.12",),
-        distribution="nvidia-cusparse",
-        requirement="nvidia-cusparse>={cusparse},<13",
-        site_folder=_CU13,
-    ),
-    Component(
-        name="cusolver",
-        cuda=13,
-        sonames=("libcusolver.so.12",),
-        distribution="nvidia-cusolver",
-        requirement="nvidia-cusolver>={cusolver},<13",
-        site_folder=_CU13,
-    ),
-    Component(
-        name="cusolverMg",
-        cuda=13,
-        sonames=("libcusolverMg.so.12",),
-        distribution="nvidia-cusolver",
-        requirement="nvidia-cusolver>={cusolver},<13",
-        site_folder=_CU13,
-    ),
-    Component(
-        name="curand",
-        cuda=13,
-        sonames=("libcurand.so.10",),
-        distribution="nvidia-curand",
-        requirement="nvidia-curand>={curand},<11",
-        site_folder=_CU13,
-    ),
-    Component(
-        name="cufft",
-        cuda=13,
-        sonames=("libcufft.so.12", "libcufftw.so.12"),
-        distribution="nvidia-cufft",
-        requirement="nvidia-cufft>={cufft},<13",
-        site_folder=_CU13,
-    ),
-    Component(
-        name="nvrtc",
-        cuda=13,
-        sonames=("libnvrtc.so.13",),
-        distribution="nvidia-cuda-nvrtc",
-        requirement="nvidia-cuda-nvrtc>={release},<14",
-        site_folder=_CU13,
-    ),
-    Component(
-        name="nvJitLink",
-        cuda=13,
-        sonames=("libnvJitLink.so.13",),
-        distribution="nvidia-nvjitlink",
-        requirement="nvidia-nvjitlink>={release},<14",
-        site_folder=_CU13,
-    ),
-    Component(
-        name="nvtx",
-        cuda=13,
-        sonames=("libnvtx3interop.so.1",),
-        distribution="nvidia-nvtx",
-        requirement="nvidia-nvtx>={release},<14",
-        site_folder=_CU13,
-    ),
-    Component(
-        name="cupti",
-        cuda=13,
-        sonames=("libcupti.so.13",),
-        distribution="nvidia-cuda-cupti",
-        requirement="nvidia-cuda-cupti>={release},<14",
-        site_folder=_CU13,
-    ),
-    Component(
-        name="cudnn",
-        cuda=13,
-        sonames=("libcudnn*.so.9",),
-        distribution="nvidia-cudnn-cu13",
-        requirement="nvidia-cudnn-cu13>={cudnn},<10",
-        site_folder="nvidia/cudnn/lib",
-    ),
-    # PyTorch keeps no C++ ABI between minor releases: the wheel works with the one it was built
-    # with (its "undefined symbol" reports are the most frequent of the field).
-    Component(
-        name="torch",
-        cuda=None,
-        sonames=("libtorch*.so", "libc10*.so", "libshm.so"),
-        distribution="torch",
-        requirement="torch=={framework}.*",
-        site_folder="torch/lib",
-    ),
+# PyTorch keeps no C++ ABI between minor releases: the wheel works with the one it was built with
+# (its "undefined symbol" reports are the most frequent of the field).
+_TORCH = Component(
+    name="torch",
+    cuda=None,
+    sonames=("libtorch*.so", "libc10*.so", "libshm.so"),
+    distribution="torch",
+    requirement="torch=={framework}.*",
+    site_folder="torch/lib",
+    conda="pytorch",
+    source="torch 2.11.0",
 )
+_MAJORS = (12, 13)
+_ALTERNATIVE = re.compile(r"\(([^|()]*)\|([^|()]*)\)")
 
-# cuDNN is no part of CUDA. Where the toolchain has none, the build environment brings it, and all
-# that can be said is its major release.
-_FIRST_RELEASES = {"cudnn": "9.0"}
+
+def _components_of(wheel: Wheel, cuda: int) -> Iterator[Component]:
+    """The rows of a wheel's libraries, for one major release of CUDA."""
+
+    def say(text: str) -> str:
+        return _ALTERNATIVE.sub(lambda found: found[_MAJORS.index(cuda) + 1], text)
+
+    def each(texts: Iterable[str]) -> tuple[str, ...]:
+        return tuple(name for name in map(say, texts) if name)
+
+    distribution = say(wheel.name)
+    for library in wheel.libraries:
+        yield Component(
+            name=library.name,
+            cuda=cuda,
+            sonames=each(library.sonames),
+            distribution=distribution,
+            requirement=distribution + say(wheel.bounds),
+            site_folder=say(wheel.folder),
+            first_release=say(wheel.first_release),
+            conda=wheel.conda,
+            needs=each(library.needs),
+            opens=each(library.opens),
+            may_open=each(library.may_open),
+            lost=tuple((say(name), releases) for name, releases in library.lost if say(name)),
+            brings=each(wheel.brings),
+            static=library.static,
+            source=f"{distribution} {say(wheel.read)}",
+        )
+
+
+COMPONENTS = (
+    *(
+        component
+        for cuda in _MAJORS
+        for wheel in (*TOOLKIT_WHEELS, *OTHER_WHEELS)
+        if cuda in wheel.majors
+        for component in _components_of(wheel, cuda)
+    ),
+    _TORCH,
+)
 
 
 def component_by_name(name: str, cuda: int | None = None) -> Component:
@@ -288,7 +143,7 @@ def component_by_name(name: str, cuda: int | None = None) -> Component:
     raise UsageError(
         f'no linkable component is called "{name}"',
         why=suggest(name, {component.name for component in fitting}),
-        fix="correct the recipe's `link`, or add the component to cuwheel/components.py",
+        fix="correct the recipe's `link`, or add the component to cuwheel/nvidiawheels.py",
     )
 
 
@@ -297,15 +152,29 @@ def fits(component: Component, cuda: int | None) -> bool:
     return cuda is None or component.cuda in {None, cuda}
 
 
-def requirement_for(component: Component, toolkit: Toolkit, framework_release: str) -> str:
+def requirement_for(
+    component: Component,
+    toolkit: Toolkit,
+    framework_release: str,
+    releases: Mapping[str, str] | None = None,
+) -> str:
     """The `Requires-Dist` line of a wheel that was linked against a component.
 
     Args:
         component: what it was linked against.
         toolkit: the CUDA release that it was built with.
         framework_release: `major.minor` of its framework; empty without one.
+        releases: of the build environment, distribution → version: the release that a library
+            which is no part of the toolkit was linked against.
     """
-    libraries = {**_FIRST_RELEASES, **dict(toolkit.libraries)}
+    parts = dict(toolkit.libraries)
+    installed = _minor_of((releases or {}).get(component.distribution, ""))
+    linked = parts.get(component.name) or installed or component.first_release
     return component.requirement.format(
-        release=toolkit.release, framework=framework_release, **libraries
+        release=toolkit.release, framework=framework_release, linked=linked, **parts
     )
+
+
+def _minor_of(version: str) -> str:
+    """`2.14` of `2.14.0`, empty of an empty one."""
+    return ".".join(version.split(".")[:2])

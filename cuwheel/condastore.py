@@ -69,8 +69,7 @@ def fetch_packages(  # noqa: PLR0913 - what, from where, to where, and how
         DiskFullError: there is no room.
     """
     wanted = [wanted_file(package) for package in packages]
-    missing = [one for one in wanted if not cached_path(cache, one).is_file()]
-    _check_room(packages, missing, cache)
+    check_room(cache, room_for(packages, cache))
     addresses = [partial(mirrors.url_for, package.url) for package in packages]
     try:
         return fetch_all(
@@ -87,6 +86,17 @@ def fetch_packages(  # noqa: PLR0913 - what, from where, to where, and how
             why=f"from the conda channel {', '.join(channels)}: {problem.what}: {problem.why}",
             fix=_ways_out(mirrors, offline=offline),
         ) from problem
+
+
+def room_for(packages: Iterable[CondaPackage], cache: Path) -> int:
+    """Bytes that downloading and unpacking packages adds to the cache; 0 for those it has.
+
+    Args:
+        packages: of a lock; those of unknown size count nothing.
+        cache: cuwheel's cache.
+    """
+    missing = (one for one in packages if not cached_path(cache, wanted_file(one)).is_file())
+    return sum(package.size for package in missing) * _UNPACKED
 
 
 def _ways_out(mirrors: Mirrors, *, offline: bool) -> str:
@@ -168,13 +178,6 @@ def wanted_file(package: CondaPackage) -> Wanted:
         repin=relock,
         regrow=relock,
     )
-
-
-def _check_room(packages: Iterable[CondaPackage], missing: Sequence[Wanted], cache: Path) -> None:
-    """Refuse before the first download what a full disk would end after the last."""
-    names = {one.name for one in missing}
-    size = sum(package.size for package in packages if package.file_name in names)
-    check_room(cache, size * _UNPACKED)
 
 
 def _unpackable(package: CondaPackage, file: Path) -> Unpackable:

@@ -18,7 +18,19 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 _NAME_WIDTH = 12  # characters, the longest stage name and a space
+_LOG_WIDTH = 120  # characters, where there is no terminal that has one
 _PLAIN_INTERVAL = 15.0  # seconds between two lines of progress where there is no terminal
+
+
+def report_terminal() -> rich.console.Console:
+    """Standard output, for a report that is the very thing a session was asked for."""
+    return _terminal(stderr=False)
+
+
+def _terminal(*, stderr: bool) -> rich.console.Console:
+    is_sized = os.environ.get("COLUMNS") or os.isatty(2 if stderr else 1)
+    width = None if is_sized else _LOG_WIDTH
+    return rich.console.Console(stderr=stderr, highlight=False, width=width, soft_wrap=True)
 
 
 class Live:
@@ -157,10 +169,7 @@ class Console:
     """
 
     def __init__(self, terminal: rich.console.Console | None = None) -> None:
-        width = None if os.environ.get("COLUMNS") or os.isatty(2) else 120
-        self.terminal = terminal or rich.console.Console(
-            stderr=True, highlight=False, width=width, soft_wrap=True
-        )
+        self.terminal = terminal or _terminal(stderr=True)
         self.durations: dict[str, float] = {}
 
     @contextlib.contextmanager

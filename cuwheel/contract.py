@@ -1,57 +1,49 @@
-"""What a wheel promises about its libraries, and the rules that find where it breaks the promise.
-
-Platform tags are judged by the policies that auditwheel carries: which symbol versions and which
-system libraries a manylinux system has (PEP 600).
-"""
+"""A wheel and what it is held to: its recipe's contract, or what any wheel has to keep."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from auditwheel.architecture import Architecture
-from auditwheel.libc import Libc
-from auditwheel.policy import Policy, WheelPolicies
-from packaging.utils import canonicalize_name
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from cuwheel.linkage import component_of, is_cuda_library, is_from_driver, resolve_entry
-from cuwheel.wheelmeta import header, installed_path, is_optional, project_of
+from cuwheel.components import COMPONENTS
+from cuwheel.frameworks import Brought, brought_by, extras_of, preloads
+from cuwheel.linkage import components_of
+from cuwheel.manylinux import policies, policy_of
+from cuwheel.wheelmeta import header, installed_path, parse_requirement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import PurePosixPath
+
+    from auditwheel.policy import Policy
+    from packaging.tags import Tag
 
     from cuwheel.components import Component
     from cuwheel.elf import Elf
+    from cuwheel.findings import Severity
     from cuwheel.wheelscan import Library, WheelScan
 
-_MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}  # platform tag, ELF
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """A breach: which file, which rule, what is the fact."""
-
-    file: str
-    rule: str
-    fact: str
-
-    def __str__(self) -> str:
-        """One line."""
-        return f"{self.file}: {self.rule}: {self.fact}"
+# `+cu130`, `cupy-cuda13x`, `nvidia-cublas-cu12`: what a name says of the CUDA major.
+_CUDA_IN_NAME = re.compile(r"(?:^|[-_+.])cu(?:da)?(1[1-9])(?:\d|x)?(?=$|[-_.]|torch)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contract:
-    """What the wheel has to be.
+    """What a wheel of a recipe has to be.
 
     Attributes:
         project: normalised name.
         release: version without local part; None where the source was given by hand.
-        local_version: the part after `+`.
+        local_version: the part after `+`; empty: it has none.
         cuda: major release of CUDA.
         python: `3.12`; None where one wheel serves every Python.
         links: declared components.
+        mode: `external`, `bundled` or `static`.
+        extra: the extra that brings CUDA's libraries; empty where the wheel requires them itself.
         archs: of the machine code, sorted.
         ptx_archs: of the PTX, sorted.
         max_size: bytes.
@@ -63,186 +55,173 @@ class Contract:
     cuda: int
     python: str | None
     links: tuple[str, ...]
+    mode: str
+    extra: str
     archs: tuple[str, ...]
     ptx_archs: tuple[str, ...]
     max_size: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Supply:
-    """Who supplies what a library needs: the library, the soname, the supplier, and what is wrong.
+class Case:
+    """A wheel that is judged.
 
-    A supplier is `wheel`, `system`, `driver`, or a project and its folder in site-packages.
+    Attributes:
+        scan: what was read of it.
+        contract: of its recipe; None for a wheel of others.
+        excludes: patterns that were given to auditwheel, where they are known.
     """
 
-    library: str
-    soname: str
-    supplier: str = ""
-    faults: tuple[str, ...] = ()
+    scan: WheelScan
+    contract: Contract | None
+    excludes: tuple[str, ...] = ()
+
+    @cached_property
+    def project(self) -> str:
+        """The normalised name in the file name."""
+        return canonicalize_name(self.scan.file_name.split("-")[0])
+
+    @cached_property
+    def tags(self) -> frozenset[Tag]:
+        """Those in the file name; none where that is no wheel's."""
+        try:
+            return parse_wheel_filename(self.scan.file_name)[3]
+        except InvalidWheelFilename:
+            return frozenset()
+
+    @cached_property
+    def platforms(self) -> tuple[str, ...]:
+        """The platform tags in its name."""
+        return tuple(sorted({tag.platform for tag in self.tags}))
+
+    @cached_property
+    def policies(self) -> tuple[Policy, ...]:
+        """The manylinux policies for these, the one for the oldest systems first."""
+        found = {policy.name: policy for tag in self.platforms if (policy := policy_of(tag))}
+        return tuple(sorted(found.values(), key=lambda policy: -policy.priority))
+
+    @cached_property
+    def system(self) -> frozenset[str]:
+        """Sonames that every system has which the tags promise; without one, any manylinux."""
+        lists = [policy.whitelist for policy in self.policies or policies("x86_64")[-1:]]
+        return frozenset[str].intersection(*lists) if lists else frozenset()
+
+    @cached_property
+    def requires(self) -> tuple[str, ...]:
+        """Its `Requires-Dist` lines."""
+        return header(self.scan.metadata, "requires-dist")
+
+    @cached_property
+    def required(self) -> frozenset[str]:
+        """Projects that it requires itself on Linux, without any extra."""
+        parsed = (parse_requirement(text) for text in self.requires)
+        return frozenset(
+            canonicalize_name(one.name) for one in parsed if one and "" in extras_of(one)
+        )
+
+    @cached_property
+    def declared(self) -> tuple[Brought, ...]:
+        """Everything that its requirements bring, as far as is known."""
+        return brought_by(self.requires)
+
+    @cached_property
+    def assumed(self) -> tuple[str, ...]:
+        """Frameworks whose libraries it needs and that no requirement brings.
+
+        Nothing but importing such a framework loads these libraries, so who can use the wheel has
+        it, and all that it brings.
+        """
+        found = {
+            component.distribution
+            for soname in self.needed - self.own.keys()
+            for component in components_of(soname)
+            if component.cuda is None and preloads(component.distribution)
+        }
+        return tuple(sorted(found - {one.distribution for one in self.declared}))
+
+    @cached_property
+    def brought(self) -> tuple[Brought, ...]:
+        """What its requirements bring, and what the frameworks that it assumes bring."""
+        return (*self.declared, *brought_by(self.assumed))
+
+    @cached_property
+    def host_libraries(self) -> tuple[tuple[Library, Elf], ...]:
+        """Its libraries and programs that run on the host, those that could be read."""
+        return tuple(
+            (one, one.elf) for one in self.scan.libraries if one.elf and one.elf.is_host_code
+        )
+
+    @cached_property
+    def needed(self) -> frozenset[str]:
+        """Every soname that one of them needs itself."""
+        return frozenset(soname for _, elf in self.host_libraries for soname in elf.needed)
+
+    @cached_property
+    def majors(self) -> dict[str, frozenset[int]]:
+        """CUDA majors of what each of them needs; ambiguous sonames say nothing."""
+        return {library.name: _decided(elf.needed) for library, elf in self.host_libraries}
+
+    @cached_property
+    def files(self) -> dict[str, tuple[PurePosixPath, ...]]:
+        """Folders below site-packages of each of them, by file name, as the loader looks."""
+        found: dict[str, tuple[PurePosixPath, ...]] = {}
+        for library, _ in self.host_libraries:
+            if place := installed_path(library.name):
+                found[place.name] = (*found.get(place.name, ()), place.parent)
+        return found
+
+    @cached_property
+    def own(self) -> dict[str, tuple[PurePosixPath, ...]]:
+        """The same, by soname too: under that one a library is found once it was loaded."""
+        found = dict(self.files)
+        for library, elf in self.host_libraries:
+            place = installed_path(library.name)
+            if place and elf.soname and elf.soname != place.name:
+                found[elf.soname] = (*found.get(elf.soname, ()), place.parent)
+        return found
+
+    @cached_property
+    def is_supplier(self) -> bool:
+        """Whether it is one of NVIDIA's wheels itself: then CUDA's libraries in it are its own."""
+        known = {canonicalize_name(component.distribution) for component in COMPONENTS}
+        return self.project in known or self.project.startswith("nvidia-")
+
+    @cached_property
+    def name_cuda(self) -> int | None:
+        """The CUDA major that its file name says: `cupy_cuda13x`, `+cu130`."""
+        found = _CUDA_IN_NAME.search(self.scan.dist_info.removesuffix(".dist-info"))
+        return int(found[1]) if found else None
+
+    @cached_property
+    def named_cuda(self) -> int | None:
+        """The CUDA major that the contract, the wheel's name, or its requirements say."""
+        if self.contract:
+            return self.contract.cuda
+        if self.name_cuda:
+            return self.name_cuda
+        majors = {one.cuda for one in self.declared if one.cuda and not one.extra}
+        return majors.pop() if len(majors) == 1 else None
+
+    def severity(self, otherwise: Severity) -> Severity:
+        """An error where a contract promises it; for a wheel of others what is given."""
+        return "error" if self.contract else otherwise
+
+    def candidates(self, soname: str, majors: frozenset[int]) -> tuple[Component, ...]:
+        """Components that may supply a soname, those of the given CUDA majors where there are.
+
+        A contract is about one major, and takes nothing of another.
+        """
+        found = components_of(soname)
+        wanted = frozenset({self.contract.cuda}) if self.contract else majors
+        fitting = tuple(one for one in found if one.cuda is None or one.cuda in wanted)
+        return fitting if self.contract else fitting or found
 
 
-def policy_of(platform: str) -> Policy | None:
-    """Auditwheel's policy for a platform tag; None for one that isn't manylinux."""
-    for name in _MACHINES:
-        if platform.startswith("manylinux") and platform.endswith(f"_{name}"):
-            policies = WheelPolicies(libc=Libc.GLIBC, arch=Architecture(name))
-            return next(
-                (found for found in policies if platform in (found.name, *found.aliases)), None
-            )
-    return None
-
-
-def library_findings(
-    scan: WheelScan, contract: Contract, platforms: Iterable[str]
-) -> Iterator[Finding]:
-    """Breaches of single libraries: damage, machine, symbols, stack, relocations, rpath entries.
-
-    Args:
-        scan: the wheel.
-        contract: what it has to be.
-        platforms: the platform tags in its name.
-    """
-    platforms = tuple(platforms)
-    policies = [policy for platform in platforms if (policy := policy_of(platform))]
-    if not scan.libraries:
-        yield Finding(file=scan.file_name, rule="library", fact="it holds no compiled library")
-    for library in scan.libraries:
-        if library.damage:
-            yield Finding(file=library.name, rule="library", fact=library.damage)
-        if library.elf and library.elf.is_host_code:
-            yield from _machine_findings(library.name, library.elf, platforms)
-            yield from _symbol_findings(library.name, library.elf, policies)
-            yield from _hardening_findings(library.name, library.elf)
-            yield from _rpath_findings(library.name, library.elf, scan, contract.cuda)
-
-
-def supplies(scan: WheelScan, contract: Contract, platforms: Iterable[str]) -> Iterator[Supply]:
-    """For each library and each soname that it needs: who supplies it.
-
-    Args:
-        scan: the wheel.
-        contract: what it has to be.
-        platforms: the platform tags in its name.
-    """
-    lists = [policy.whitelist for platform in platforms if (policy := policy_of(platform))]
-    system = frozenset[str].intersection(*lists) if lists else frozenset()
-    own = _own_libraries(scan)
-    requires = header(scan.metadata, "requires-dist")
-    required = {project_of(text) for text in requires if not is_optional(text)}
-    for library in scan.libraries:
-        for soname in library.elf.needed if library.elf else ():
-            if soname in own:
-                supply = _from_wheel(library, soname, own[soname])
-            elif soname in system or soname.startswith("ld-linux"):
-                supply = Supply(library=library.name, soname=soname, supplier="system")
-            elif is_from_driver(soname):
-                supply = Supply(library=library.name, soname=soname, supplier="driver")
-            elif component := component_of(soname, contract.cuda):
-                supply = _from_component(library, soname, component, contract.links, required)
-            else:
-                supply = _from_nowhere(library, soname)
-            yield supply
-
-
-def _machine_findings(name: str, elf: Elf, platforms: tuple[str, ...]) -> Iterator[Finding]:
-    promised = {
-        machine for tag, machine in _MACHINES.items() if any(p.endswith(tag) for p in platforms)
-    }
-    if promised and elf.machine not in promised:
-        fact = f"it is for {elf.machine}, the tag says {', '.join(platforms)}"
-        yield Finding(file=name, rule="platform tag", fact=fact)
-
-
-def _symbol_findings(name: str, elf: Elf, policies: Iterable[Policy]) -> Iterator[Finding]:
-    """Symbol versions that some system which the tag promises to run on doesn't have."""
-    for policy in policies:
-        for supplier, symbol in elf.versions:
-            family, _, version = symbol.partition("_")
-            known = policy.symbol_versions.get(family)
-            if known is not None and version not in known:
-                fact = f"it needs {symbol} of {supplier}, which {policy.name} doesn't have"
-                yield Finding(file=name, rule="platform tag", fact=fact)
-
-
-def _hardening_findings(name: str, elf: Elf) -> Iterator[Finding]:
-    # glibc 2.41 and later refuse to load such a library (its NEWS, "dlopen ... executable stack").
-    if elf.has_executable_stack:
-        yield Finding(file=name, rule="executable stack", fact="it asks for one")
-    if elf.has_text_relocations:
-        yield Finding(file=name, rule="text relocations", fact="the loader has to write its code")
-
-
-def _rpath_findings(name: str, elf: Elf, scan: WheelScan, cuda: int) -> Iterator[Finding]:
-    """Entries that are absolute, leave site-packages, or lead to no folder with libraries."""
-    place = installed_path(name)
-    for entry in (*elf.rpath, *elf.runpath):
-        folder = resolve_entry(place, entry) if place else None
-        if folder is None:
-            fact = f"the entry {entry} doesn't lead to a folder below site-packages"
-            yield Finding(file=name, rule="rpath", fact=fact)
-        elif not (_holds_library(folder, scan) or _is_component_folder(folder, scan, cuda)):
-            yield Finding(file=name, rule="rpath", fact=f"the entry {entry} leads to nothing")
-
-
-def _holds_library(folder: PurePosixPath, scan: WheelScan) -> bool:
-    places = (installed_path(library.name) for library in scan.libraries)
-    return any(place is not None and place.parent == folder for place in places)
-
-
-def _is_component_folder(folder: PurePosixPath, scan: WheelScan, cuda: int) -> bool:
-    """Whether some library of the wheel takes something from that folder of another wheel."""
-    needed = {soname for library in scan.libraries if library.elf for soname in library.elf.needed}
-    components = (component_of(soname, cuda) for soname in needed)
-    return any(component and component.site_folder == str(folder) for component in components)
-
-
-def _own_libraries(scan: WheelScan) -> dict[str, tuple[PurePosixPath, ...]]:
-    """Places in site-packages of each of the wheel's libraries, by file name and by soname."""
-    found: dict[str, tuple[PurePosixPath, ...]] = {}
-    for library in scan.libraries:
-        place = installed_path(library.name)
-        if place and library.elf and library.elf.is_host_code:
-            for name in {place.name, library.elf.soname or place.name}:
-                found[name] = (*found.get(name, ()), place.parent)
-    return found
-
-
-def _from_wheel(library: Library, soname: str, folders: tuple[PurePosixPath, ...]) -> Supply:
-    reached = _is_reached(library, map(str, folders))
-    faults = () if reached else (f"{soname} is in the wheel and no rpath entry leads to it",)
-    return Supply(library=library.name, soname=soname, supplier="wheel", faults=faults)
-
-
-def _from_component(
-    library: Library,
-    soname: str,
-    component: Component,
-    links: tuple[str, ...],
-    required: set[str],
-) -> Supply:
-    faults = []
-    if component.name not in links:
-        faults.append(f'{soname} comes from "{component.name}", which the recipe doesn\'t declare')
-    if canonicalize_name(component.distribution) not in required:
-        faults.append(f"{soname} comes from {component.distribution}, which isn't in Requires-Dist")
-    if not _is_reached(library, [component.site_folder]):
-        faults.append(f"{soname} is in {component.site_folder} and no rpath entry leads there")
-    supplier = f"{component.distribution} ({component.site_folder})"
-    return Supply(library=library.name, soname=soname, supplier=supplier, faults=tuple(faults))
-
-
-def _from_nowhere(library: Library, soname: str) -> Supply:
-    kind = (
-        "a CUDA library that no component supplies"
-        if is_cuda_library(soname)
-        else ("neither in the wheel, nor on every system that its tag promises")
-    )
-    return Supply(library=library.name, soname=soname, faults=(f"{soname} is {kind}",))
-
-
-def _is_reached(library: Library, folders: Iterable[str]) -> bool:
-    place = installed_path(library.name)
-    if place is None or library.elf is None:
-        return False
-    ways = {str(resolve_entry(place, entry)) for entry in library.elf.search_path}
-    return not ways.isdisjoint(folders)
+def _decided(sonames: Iterable[str]) -> frozenset[int]:
+    """The CUDA majors that these sonames leave no doubt about."""
+    found = set()
+    for soname in sonames:
+        majors = {one.cuda for one in components_of(soname) if one.cuda is not None}
+        if len(majors) == 1:
+            found |= majors
+    return frozenset(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import hashlib
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,13 @@ _VERSION = re.compile(r"V(\d+\.\d+\.\d+)")
 # These have to be of one release: nvcc writes PTX that ptxas must read, and calls nvvm's cicc
 # with crt's headers. Their wheels don't pin each other.
 _ONE_RELEASE = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm")
+
+# What decides on the code that a home compiles, and that no dependency file names: nvcc's programs
+# (`nvcc --dryrun`), its settings, and NVIDIA's bitcode. Distributions pack them one by one.
+_COMPILING = (
+    *("bin/nvcc", "bin/nvcc.profile", "bin/cudafe++", "bin/ptxas", "bin/fatbinary", "bin/nvlink"),
+    *("nvvm/bin/cicc", "nvvm/libdevice/libdevice.10.bc"),
+)
 
 # nvlink writes its own options into everything it links (section .note.nv.tkinfo), and nvcc gives
 # it `-L` with the toolkit's absolute path. A file descriptor of that folder is a path that is the
@@ -52,6 +60,17 @@ def find_system_home(release: str, environ: Mapping[str, str]) -> tuple[Path | N
     places = [named] if named else [f"/usr/local/cuda-{release}", "/usr/local/cuda"]
     homes = [Path(place) for place in places]
     return next((home for home in homes if (home / "bin" / "nvcc").exists()), None), homes
+
+
+def identify_home(home: Path) -> str:
+    """SHA-256 over all in a CUDA home that decides on what it compiles, but for the headers.
+
+    Args:
+        home: the CUDA home; what it lacks makes a difference too.
+    """
+    files = [home / name for name in _COMPILING]
+    digests = [sha256_of_file(file) if file.is_file() else "missing" for file in files]
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def complete(home: Path) -> None:

@@ -12,7 +12,7 @@ import errno
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 
@@ -160,7 +160,7 @@ class HashMismatchError(CuwheelError):
     """
 
     exit_code = 31
-    anchor = "hash-mismatch"
+    anchor = "wrong-hash"
 
 
 class OversizedDownloadError(CuwheelError):
@@ -217,6 +217,19 @@ class PreflightError(CuwheelError):
     anchor = "preflight"
 
 
+class SandboxError(CuwheelError):
+    """The sandbox that `--sandbox` asks for doesn't work on this machine.
+
+    A sandbox needs namespaces of the kernel. Many containers refuse them, and Ubuntu 24.04 grants
+    them only to programs with an AppArmor profile, such as bubblewrap. Without `--sandbox` a build
+    takes what there is, and where there is nothing, the compiler launcher alone keeps this
+    machine's paths out of the wheel; the provenance says so.
+    """
+
+    exit_code = 51
+    anchor = "sandbox"
+
+
 class CommandFailedError(CuwheelError):
     """A program that cuwheel ran ended with an error.
 
@@ -227,8 +240,11 @@ class CommandFailedError(CuwheelError):
         log: the file that holds all of its output.
         tail: the last lines of that output.
 
-    The message shows the command, the log file and the last 20 lines of it. The work folder is
-    kept: go there and run the command again by hand to look closer.
+    The message shows the command, the log file and the last 20 lines of it, and what `nox -s
+    explain` says of the log. The work folder is kept: go there and run the command again by hand to
+    look closer.
+
+    `known` holds facts that help to explain the log, as `{"cuda": "12.2"}`.
     """
 
     exit_code = 60
@@ -250,6 +266,7 @@ class CommandFailedError(CuwheelError):
         self.status = status
         self.log = log
         self.tail = tuple(tail)
+        self.known: Mapping[str, str] = {}
 
     def __str__(self) -> str:
         """The message, then the command, the log's name and its last lines."""
@@ -264,11 +281,25 @@ class BuildFailedError(CommandFailedError):
     """The package's own build failed: the compiler, the linker or the build backend stopped.
 
     The first error in the log is the one that counts; later ones often follow from it. `Killed` or
-    status 137 means that memory ran out: build with fewer jobs (`-- --jobs 1`).
+    status 137 means that memory ran out: a compiler was killed three times, twice
+    of them with nothing of cuwheel's beside it. Fewer jobs don't help then. End other programs,
+    raise the container's limit, or take a machine with more memory; `nox -s profile-…` tells what
+    each compile took.
     """
 
     exit_code = 61
     anchor = "build-failed"
+
+
+class RebuildFailedError(CommandFailedError):
+    """One of the builds of a verification failed.
+
+    `verify-…` builds a target several times, in other folders and with other settings. The message
+    shows the last lines of the build that failed; its own error is among them.
+    """
+
+    exit_code = 62
+    anchor = "rebuild-failed"
 
 
 class RepairError(CuwheelError):
@@ -285,19 +316,42 @@ class RepairError(CuwheelError):
 class AuditError(CuwheelError):
     """The finished wheel breaks its contract, so it is not published.
 
-    Each breach names the file in the wheel and the rule: platform tag against glibc symbols,
-    unexplained or grafted libraries, paths of the build machine, archs that differ from the
-    target's, a wrong RECORD, size over budget.
+    Each breach names the file in the wheel and the rule; the entries of the rules stand below,
+    under "What the audit finds". `nox -s audit -- WHEEL` reads any wheel, of other projects too.
     """
 
     exit_code = 80
     anchor = "audit"
 
 
+class AuditWarningError(CuwheelError):
+    """A wheel that was audited works, under conditions that it doesn't state.
+
+    Only the session `audit` ends like this; a build tells of warnings and goes on. Each is printed
+    with its rule, whose entry below says why it matters. `-- --fail-on error` lets them pass.
+    """
+
+    exit_code = 81
+    anchor = "audit-warning"
+
+
+class NotReproducibleError(CuwheelError):
+    """Building again gave other bytes.
+
+    The report names the members, sections and kernels that differ, and the causes that could be
+    told from them. What cuwheel does against each, and what it can't do, stands in
+    docs/reproducibility.md.
+    """
+
+    exit_code = 82
+    anchor = "not-reproducible"
+
+
 class SmokeError(CuwheelError):
     """The wheel installs but doesn't work in a clean environment.
 
-    An import failed, or a CUDA library was loaded from outside site-packages, which means that the
+    An import failed, a library of the wheel can't be loaded, CUDA of two major releases is in
+    one process, or a CUDA library was loaded from outside site-packages, which means that the
     wheel only works on machines that have that library by chance.
     """
 
@@ -335,7 +389,7 @@ class DiskFullError(CuwheelError):
     """
 
     exit_code = 120
-    anchor = "disk-full"
+    anchor = "no-space"
 
 
 class FileAccessError(CuwheelError):

@@ -119,6 +119,8 @@ class _Call:
 def make_environment(folder: Path, python: Path, *, cache: Path, log: Path) -> None:
     """Make an empty environment, without pip, from a Python that is on this machine.
 
+    Its scripts find its interpreter beside themselves: a build may see it under another path.
+
     Args:
         folder: of the environment; must not be there.
         python: the interpreter; none is ever downloaded.
@@ -129,7 +131,8 @@ def make_environment(folder: Path, python: Path, *, cache: Path, log: Path) -> N
         InstallError: it can't be made.
         DiskFullError: a disk ran full.
     """
-    words = ("venv", *_OWN_PYTHON, python.absolute(), "--no-project", folder.absolute())
+    kind = ("--no-project", "--relocatable")
+    words = ("venv", *_OWN_PYTHON, python.absolute(), *kind, folder.absolute())
     what = f"no environment can be made from {python}"
     _run_uv(_Call(words=words, cache=cache, log=log, what=what))
 

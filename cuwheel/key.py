@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 from cuwheel import __version__
 from cuwheel.compilers import find_host_compilers
 from cuwheel.condalock import stated_content
-from cuwheel.cudahome import find_system_home
-from cuwheel.errors import CommandFailedError, InterpreterNotFoundError
+from cuwheel.cudahome import find_system_home, identify_home
+from cuwheel.errors import CommandFailedError, InterpreterNotFoundError, SandboxError
 from cuwheel.files import sha256_of_file, sha256_of_tree
 from cuwheel.locks import toolchain_lock
 from cuwheel.paths import ROOT
-from cuwheel.process import isolation, run
+from cuwheel.process import run
 from cuwheel.pythons import find_python
-from cuwheel.recipe import GitCommit
+from cuwheel.recipe import Folder, GitCommit
+from cuwheel.sandbox import choose_sandbox
 from cuwheel.tree import identify
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def key_of(target: Target, space: Workspace) -> dict[str, str]:
     parts = {
         "target": target.id,
         "archs": " ".join(target.archs),
+        "mode": repr(target.mode),
         **_of_recipe(target, space),
         **_of_locks(target),
         **_of_machine(target, space),
@@ -76,6 +78,9 @@ def _source(target: Target, space: Workspace) -> str:
     override = target.source_override
     if override is None:
         source = target.recipe.source
+        if isinstance(source, Folder):
+            folder = target.root.absolute() / source.path
+            return identify(folder, without=space.folders) if folder.is_dir() else _ABSENT
         return source.commit if isinstance(source, GitCommit) else source.sha256
     if override.is_dir():
         return f"{override} {identify(override, without=space.folders)}"
@@ -92,14 +97,21 @@ def _of_locks(target: Target) -> dict[str, str]:
 
 
 def _of_machine(target: Target, space: Workspace) -> dict[str, str]:
-    parts = {"python": _python(space), "network shut off": str(bool(isolation()))}
+    parts = {"python": _python(space), "sandbox": _sandbox(space)}
     if target.provider != "conda":  # whose lock names compiler, binutils and C library
         parts.update(_machine_compiler(target.toolkit))
     if target.provider == "system":
         home, _ = find_system_home(target.toolkit.release, os.environ)
-        nvcc = _digest(home / "bin" / "nvcc") if home else _ABSENT
-        parts["system toolkit"] = f"{home} {nvcc}"
+        parts["system toolkit"] = f"{home} {identify_home(home) if home else _ABSENT}"
     return parts
+
+
+def _sandbox(space: Workspace) -> str:
+    """Whether there is one: which one makes no difference to the build."""
+    try:
+        return "no" if choose_sandbox(space.sandbox) == "none" else "yes"
+    except SandboxError:
+        return _ABSENT
 
 
 def _machine_compiler(toolkit: Toolkit) -> dict[str, str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.catalogue import Entry
-    from cuwheel.recipe import Framework
+    from cuwheel.recipe import Framework, Recipe
     from cuwheel.target import Target
 
 _TOOLCHAIN_LOCKS = {"pypi": "pypi.lock", "conda": "conda-lock.yml"}  # by provider
@@ -31,7 +31,8 @@ class LockJob:
     """One lock file and what it is made from.
 
     Attributes:
-        name: `engine`, `dev`, `toolchain:130:pypi`, `build:<recipe>` or `smoke:<recipe>`.
+        name: `engine`, `dev`, `toolchain:130:pypi`, `build:<recipe>` or `smoke:<recipe>`, with
+            `:cu13` behind it where it is for one major release of CUDA.
         source: the `.in` file.
         lock: the file to write.
         python: the oldest Python that it has to serve, `3.10`.
@@ -144,8 +145,7 @@ def check_target_lock(target: Target) -> None:
     framework = target.framework
     pinned = f"{framework.name}=={framework.version}" if framework else ""
     replaced = pinned if framework != target.recipe.framework else ""
-    source = target.root / "envs" / "build" / f"{target.recipe.folder}.in"
-    faults = faults_of_lock(target.lock, read_input(source, replaced))
+    faults = faults_of_lock(target.lock, read_input(target.lock_input, replaced))
     if faults:
         command = f"nox -s lock -- build:{target.recipe.name}"
         raise LockError(
@@ -191,8 +191,7 @@ def _all_jobs(entries: tuple[Entry, ...]) -> list[LockJob | CondaJob]:
     jobs += _conda_jobs(project_roots())
     for entry in entries:
         if entry.recipe:
-            build, smoke = (_job_of_recipe(entry, kind) for kind in ("build", "smoke"))
-            jobs += [build, smoke] if smoke.source.is_file() else [build]
+            jobs += _jobs_of_recipe(entry, entry.recipe)
     return jobs
 
 
@@ -207,16 +206,21 @@ def _conda_jobs(roots: tuple[Path, ...]) -> list[CondaJob]:
     return list(found.values())
 
 
-def _job_of_recipe(entry: Entry, kind: str) -> LockJob:
-    recipe = find_recipe(entry.name, [entry]).recipe
-    folder = recipe.folder if recipe else entry.name
-    oldest = recipe.requires_python.removeprefix(">=") if recipe else _OLDEST_PYTHON
-    return LockJob(
-        name=f"{kind}:{entry.name}",
-        source=entry.root / "envs" / kind / f"{folder}.in",
-        lock=entry.root / "envs" / kind / f"{folder}.lock",
-        python=oldest.split(",")[0],
-    )
+def _jobs_of_recipe(entry: Entry, recipe: Recipe) -> list[LockJob]:
+    """Its build lock and smoke lock, or those for single major releases of CUDA."""
+    oldest = recipe.requires_python.removeprefix(">=").split(",")[0]
+    jobs = []
+    for kind in ("build", "smoke"):
+        folder = entry.root / "envs" / kind
+        plain = folder / f"{recipe.folder}.in"
+        sources = sorted(folder.glob(f"{recipe.folder}-cu*.in"))
+        sources += [plain] if plain.is_file() or (kind == "build" and not sources) else []
+        for source in sources:
+            suffix = source.stem.removeprefix(recipe.folder).replace("-", ":")
+            name = f"{kind}:{entry.name}{suffix}"
+            lock = source.with_suffix(".lock")
+            jobs.append(LockJob(name=name, source=source, lock=lock, python=oldest))
+    return jobs
 
 
 def _with_framework(
@@ -225,7 +229,7 @@ def _with_framework(
     if framework is None:
         return job
     kind, _, name = job.name.partition(":")
-    recipe = find_recipe(name, entries).recipe if kind == "build" else None
+    recipe = find_recipe(name.split(":")[0], entries).recipe if kind == "build" else None
     if isinstance(job, CondaJob) or recipe is None or recipe.framework is None:
         raise UsageError(
             f"--framework doesn't go with {job.name}",

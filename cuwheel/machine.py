@@ -1,5 +1,5 @@
-"""What this machine can give to a build: cores, memory and disk, limits of its cgroup included; and
-which GPU driver it has.
+"""What this machine can give to a build: cores, limits of its cgroup included, and disk; and which
+GPU driver it has. Memory is `probes/room.py`'s matter.
 """  # noqa: D205 - one sentence
 
 from __future__ import annotations
@@ -8,8 +8,6 @@ import os
 import re
 import shutil
 from pathlib import Path
-
-import psutil
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _OWN_CGROUP = Path("/proc/self/cgroup")
@@ -38,35 +36,10 @@ def usable_cores(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> int:
     return max(1, int(cores))
 
 
-def free_memory(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> int:
-    """Bytes of memory that a build can take now: what the kernel calls available, or less where a
-    cgroup (v1 or v2, its own or one above) has less left.
-    """  # noqa: D205 - one sentence
-    free = psutil.virtual_memory().available
-    for folder in _folders(cgroups, own):
-        for limit_name, usage_name in (
-            ("memory.max", "memory.current"),
-            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
-        ):
-            limit, usage = _read(folder / limit_name), _read(folder / usage_name)
-            if limit.isdigit() and usage.isdigit():
-                free = min(free, int(limit) - int(usage) + _reclaimable(folder))
-    return max(0, free)
-
-
 def free_disk(folder: Path) -> int:
     """Bytes free on the disk that holds a folder, which need not be there yet."""
     nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     return shutil.disk_usage(nearest).free
-
-
-def jobs_for(memory_per_job: int) -> int:
-    """How many compiles to run at once: as many as there are cores and memory for, at least one.
-
-    Args:
-        memory_per_job: bytes that one compile takes at its peak.
-    """
-    return max(1, min(usable_cores(), free_memory() // memory_per_job))
 
 
 def driver_version(module: Path = _DRIVER_MODULE, report: Path = _DRIVER_REPORT) -> str | None:
@@ -80,15 +53,6 @@ def driver_version(module: Path = _DRIVER_MODULE, report: Path = _DRIVER_REPORT)
         if found := _DRIVER_VERSION.search(_read(path)):
             return found[0]
     return None
-
-
-def _reclaimable(folder: Path) -> int:
-    """Bytes of file cache in a cgroup: counted as used, given back under pressure."""
-    for line in _read(folder / "memory.stat").splitlines():
-        name, _, value = line.partition(" ")
-        if name in {"inactive_file", "total_inactive_file"}:
-            return int(value)
-    return 0
 
 
 def _folders(cgroups: Path, own: Path) -> list[Path]:

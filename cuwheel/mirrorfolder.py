@@ -35,6 +35,7 @@ from cuwheel.files import (
 )
 from cuwheel.mirrors import MANIFEST, SIMPLE, VARIABLE, WHEELS
 from cuwheel.toolkits import toolkit_by_release
+from cuwheel.tree import copy_source, epoch_of, settle
 from cuwheel.wheelindex import write_index
 
 if TYPE_CHECKING:
@@ -172,17 +173,29 @@ def write_indexes(folder: Path) -> None:
         ) from problem
 
 
-def copy_project(root: Path, folder: Path) -> None:
-    """Put the project into the mirror, in place of an older copy."""
-    _copy(root, folder / PROJECT, _COPIED)
+def copy_project(root: Path, folder: Path, sources: Iterable[str]) -> None:
+    """Put the project into the mirror, in place of an older copy.
+
+    Args:
+        root: the project folder.
+        folder: the mirror.
+        sources: folders of the project that are the source of a recipe, relative to it.
+    """
+    _copy(root, folder / PROJECT, _COPIED, sources)
 
 
-def copy_recipes(root: Path, folder: Path) -> None:
-    """Put a folder with recipes of its own, locks and patches into the mirror."""
-    _copy(root, folder / PROJECTS / root.name, _ROOT_COPIED)
+def copy_recipes(root: Path, folder: Path, sources: Iterable[str]) -> None:
+    """Put a folder with recipes of its own, locks and patches into the mirror.
+
+    Args:
+        root: the project folder.
+        folder: the mirror.
+        sources: folders of the project that are the source of a recipe, relative to it.
+    """
+    _copy(root, folder / PROJECTS / root.name, _ROOT_COPIED, sources)
 
 
-def _copy(root: Path, final: Path, names: Iterable[str]) -> None:
+def _copy(root: Path, final: Path, names: Iterable[str], sources: Iterable[str]) -> None:
     remove_leftovers(final)
     skipped = shutil.ignore_patterns("__pycache__", ".*")
     with new_folder(final) as aside:
@@ -191,6 +204,11 @@ def _copy(root: Path, final: Path, names: Iterable[str]) -> None:
                 shutil.copytree(source, aside / source.name, ignore=skipped, symlinks=True)
             elif source.is_file():
                 shutil.copyfile(source, aside / source.name)
+        for path in sources:
+            epoch = epoch_of(root / path)
+            copy_source(root / path, aside / path)
+            # The copy has no commit to take the time from, and has to give the same wheel.
+            settle(aside / path, epoch)
 
 
 def write_manifest(

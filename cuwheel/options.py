@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 from cuwheel.errors import UsageError, suggest
 from cuwheel.locks import COOLDOWN
+from cuwheel.recipe import MODES
+from cuwheel.sandbox import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PROVIDERS = ("pypi", "conda", "system")
+_SANDBOXES = ("auto", *KINDS)
 _PROVIDER_HELP = "where nvcc comes from; default: pypi from CUDA 13.0 on, conda before"
 
 
@@ -79,7 +82,40 @@ def parse_build(
 
 def build_parser(session: str, stages: Sequence[str]) -> Parser:
     """What a `build-…` session understands."""
-    parser = _parser(session, "Build, check and publish one wheel for each Python asked for.")
+    parser = new_parser(session, "Build, check and publish one wheel for each Python asked for.")
+    add_target_options(parser)
+    add = parser.add_argument
+    add(
+        "--jobs",
+        default="auto",
+        metavar="N|auto",
+        help="compiles at once; auto: one for each core, started as memory allows",
+    )
+    add("--dist", metavar="DIR", help="folder for finished wheels; default: dist/ in the checkout")
+    add("--keep-work", action="store_true", help="leave the intermediate files there after success")
+    add(
+        "--sandbox",
+        choices=_SANDBOXES,
+        default="auto",
+        help="what keeps the build from network and other files; default: bubblewrap where it is "
+        "installed, else the kernel's namespaces (unshare), else none",
+    )
+    add(
+        "--no-cache",
+        action="store_true",
+        help="build again although nothing has changed, and compile everything",
+    )
+    add("--explain-key", action="store_true", help="say what would be rebuilt and why, and stop")
+    add(
+        "--stage",
+        choices=tuple(stages),
+        help="run this stage alone, on what the one before it left",
+    )
+    return parser
+
+
+def add_target_options(parser: Parser) -> None:
+    """Add what says which target is meant, and what every session that builds it needs."""
     add = parser.add_argument
     add(
         "--python",
@@ -97,10 +133,10 @@ def build_parser(session: str, stages: Sequence[str]) -> Parser:
     )
     add("--framework", metavar="torch==2.11.0", help="default: the recipe's")
     add(
-        "--jobs",
-        default="auto",
-        metavar="N|auto",
-        help="compiles at once; auto counts cores and memory",
+        "--link",
+        choices=tuple(MODES),
+        help="where CUDA's libraries are: in NVIDIA's wheels, copied into this wheel, or linked "
+        "in; default: the recipe's",
     )
     add("--source", metavar="DIR|ARCHIVE", help="build this instead of the recipe's source")
     add("--toolchain", choices=PROVIDERS, help=_PROVIDER_HELP)
@@ -109,22 +145,12 @@ def build_parser(session: str, stages: Sequence[str]) -> Parser:
         metavar="DIR",
         help="folder for intermediate files; default: work/ in the checkout",
     )
-    add("--dist", metavar="DIR", help="folder for finished wheels; default: dist/ in the checkout")
-    add("--keep-work", action="store_true", help="leave the intermediate files there after success")
     add("--offline", action="store_true", help="download nothing; what is in the cache has to do")
     add(
         "--any-driver",
         action="store_true",
         help="the wheel is for another machine: this one's GPU driver may be too old for it",
     )
-    add("--no-cache", action="store_true", help="build again although nothing has changed")
-    add("--explain-key", action="store_true", help="say what would be rebuilt and why, and stop")
-    add(
-        "--stage",
-        choices=tuple(stages),
-        help="run this stage alone, on what the one before it left",
-    )
-    return parser
 
 
 def parse_lock(arguments: Sequence[str]) -> argparse.Namespace:
@@ -138,7 +164,7 @@ def parse_lock(arguments: Sequence[str]) -> argparse.Namespace:
 
 def lock_parser() -> Parser:
     """What the `lock` session understands."""
-    parser = _parser("lock", "Resolve and pin with hashes.")
+    parser = new_parser("lock", "Resolve and pin with hashes.")
     add = parser.add_argument
     add(
         "names",
@@ -174,7 +200,9 @@ def parse_lock_verify(arguments: Sequence[str]) -> argparse.Namespace:
 
 def lock_verify_parser() -> Parser:
     """What the `lock-verify` session understands."""
-    parser = _parser("lock-verify", "Download all files of conda locks and compare their hashes.")
+    parser = new_parser(
+        "lock-verify", "Download all files of conda locks and compare their hashes."
+    )
     add = parser.add_argument
     add("names", nargs="+", metavar="122|python:312|all", help="which ones")
     add("--offline", action="store_true", help="download nothing; compare what is in the cache")
@@ -192,7 +220,7 @@ def parse_toolchain(session: str, arguments: Sequence[str]) -> argparse.Namespac
 
 def toolchain_parser(session: str) -> Parser:
     """What a `toolchain-…` session understands."""
-    parser = _parser(session, "Make a CUDA toolchain and print its folder.")
+    parser = new_parser(session, "Make a CUDA toolchain and print its folder.")
     parser.add_argument("--toolchain", choices=PROVIDERS, help=_PROVIDER_HELP)
     parser.add_argument("--offline", action="store_true", help="download nothing")
     return parser
@@ -209,7 +237,7 @@ def parse_index(arguments: Sequence[str]) -> argparse.Namespace:
 
 def index_parser() -> Parser:
     """What the `index` session understands."""
-    parser = _parser("index", "Write the package index of a folder of wheels.")
+    parser = new_parser("index", "Write the package index of a folder of wheels.")
     parser.add_argument("--dist", metavar="DIR", help="default: dist/ in the checkout")
     return parser
 
@@ -225,7 +253,7 @@ def parse_mirror(arguments: Sequence[str]) -> argparse.Namespace:
 
 def mirror_parser() -> Parser:
     """What the `mirror` session understands."""
-    parser = _parser(
+    parser = new_parser(
         "mirror", "Write everything that a target needs into a folder that builds use offline."
     )
     add = parser.add_argument
@@ -265,7 +293,7 @@ def parse_nothing(session: str, arguments: Sequence[str]) -> None:
     Raises:
         UsageError: it got some.
     """
-    _parser(session, "Takes no options.").parse(arguments)
+    new_parser(session, "Takes no options.").parse(arguments)
 
 
 def _days(text: str) -> int:
@@ -274,5 +302,6 @@ def _days(text: str) -> int:
     return int(text)
 
 
-def _parser(session: str, description: str) -> Parser:
+def new_parser(session: str, description: str) -> Parser:
+    """A parser without options yet."""
     return Parser(prog=f"nox -s {session} --", description=description, allow_abbrev=False)

@@ -57,7 +57,8 @@ _EACH_TIME = ("toolchain", "environment", "preflight", "provenance", "index")
 
 # What stays of the work folder after success: enough to smoke, audit or index the wheel again.
 _KEPT_STAGES = ("toolchain", "environment", "preflight", "build", "repair", "audit", "smoke")
-_KEPT_FOLDERS = ("stages", "logs")
+PROFILE = "profile"  # folder of the work folder
+_KEPT_FOLDERS = ("stages", "logs", PROFILE)
 
 
 def make(target: Target, space: Workspace, *, keep_work: bool) -> Summary:
@@ -77,11 +78,11 @@ def make(target: Target, space: Workspace, *, keep_work: bool) -> Summary:
     with _alone(target, space):
         key = key_of(target, space)
         record = _read_record(target, space)
-        reasons = _reasons(record, key, space)
+        reasons = _reasons(record, key, space) or _unfinished(space, key)
         if not reasons:
             space.console.note(f"{record['summary']['wheel']} is up to date: nothing to do")
             if _is_unfinished(space) and not keep_work:
-                _tidy(space)  # the run before was killed after its last stage
+                _clear(space)
             return rebuild(Summary, record["summary"])
         for reason in reasons:
             space.console.note(f"building, because {reason}")
@@ -124,6 +125,21 @@ def explain(target: Target, space: Workspace) -> tuple[tuple[str, ...], tuple[st
 
 def _is_unfinished(space: Workspace) -> bool:
     return (space.work / "key").is_file()
+
+
+def _unfinished(space: Workspace, key: dict[str, str]) -> tuple[str, ...]:
+    """A reason to go on, where an earlier run of this very key left its work half done."""
+    mark = space.work / "key"
+    is_ours = _is_unfinished(space) and mark.read_text() == digest_of(key)
+    return ("an earlier run was not finished",) if is_ours and not space.has("index") else ()
+
+
+def _clear(space: Workspace) -> None:
+    """Tidy up after a run that was killed after its last stage, or was about something else."""
+    if space.has("index"):
+        _tidy(space)
+    else:
+        remove_tree(space.work)
 
 
 def _alone(target: Target, space: Workspace) -> Any:
@@ -183,6 +199,7 @@ def _tidy(space: Workspace) -> None:
 def _summarise(space: Workspace) -> Summary:
     wheel = space.load("repair", RepairedWheel)
     found = space.load("audit", Audit)
+    built = space.load("build", BuiltWheel)
     outside = {soname: by for _, soname, by in found.suppliers if soname in wheel.external}
     return Summary(
         wheel=wheel.path.name,
@@ -192,8 +209,12 @@ def _summarise(space: Workspace) -> Summary:
         ptx_archs=found.ptx_archs,
         platform_tag=wheel.platform_tag,
         external=tuple(sorted(outside.items())),
+        bundled=wheel.bundled,
         durations=tuple(space.console.durations.items()),
-        peak_memory=space.load("build", BuiltWheel).peak_memory,
+        peak_memory=built.peak_memory,
+        cache=f"{built.cache}: {built.hits} of {built.compiles} compiles were there"
+        if built.cache
+        else "",
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import functools
 import itertools
 import os
 import shutil
@@ -58,6 +57,7 @@ def run(  # noqa: PLR0913 - one runner, every caller names what it needs
     what: str = "",
     fix: str = "",
     timeout: float | None = None,
+    shown: Sequence[str] = (),
 ) -> Finished:
     """Run a program to its end, in a process group of its own.
 
@@ -75,6 +75,7 @@ def run(  # noqa: PLR0913 - one runner, every caller names what it needs
         what: the fact for that error; by default the program's name and its status.
         fix: the way out for that error.
         timeout: seconds after which it is ended, with status -9.
+        shown: what the error calls the command, where that is wrapped in something long.
 
     Raises:
         CommandFailedError: (or `error`) the program can't be started, or failed and `check` is set.
@@ -122,7 +123,7 @@ def run(  # noqa: PLR0913 - one runner, every caller names what it needs
     if check and status:
         last = [line.rstrip("\n") for line in tail][-_TAIL:]
         summary = what or f"{os.path.basename(words[0])} failed"  # noqa: PTH119
-        raise error(summary, command=words, status=status, log=log, tail=last, fix=fix)
+        raise error(summary, command=shown or words, status=status, log=log, tail=last, fix=fix)
     return finished
 
 
@@ -234,24 +235,3 @@ def _watched(
 def which(name: str, path: str) -> str | None:
     """The file that `name` is on a search path, links not followed; None if there is none."""
     return shutil.which(name, path=path)
-
-
-@functools.cache
-def isolation() -> tuple[str, ...]:
-    """The command prefix that runs a program without network, and that dies with its starter.
-
-    Tried here, strongest first: a network and a process namespace of one's own (`unshare`). Empty
-    where the system refuses them, as many containers do.
-    """
-    spaces = ("--net", "--pid", "--fork", "--kill-child", "--mount-proc")
-    for user in ((), ("--user", "--map-current-user")):
-        prefix = (*_dying_with_parent(), "unshare", *user, *spaces)
-        with contextlib.suppress(CommandFailedError):
-            run([*prefix, "true"], env={"PATH": os.defpath})
-            return prefix
-    return ()
-
-
-def _dying_with_parent() -> tuple[str, ...]:
-    """A `kill -9` of cuwheel can't be caught, so the kernel is asked to pass it on."""
-    return ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv", path=os.defpath) else ()

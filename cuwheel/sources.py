@@ -1,4 +1,4 @@
-"""What recipes declare as source or resource, in the cache: pinned archives and commits."""
+"""What recipes declare as source or resource: pinned archives and commits, own folders."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from urllib.parse import unquote, urlsplit
 
 from packaging.utils import canonicalize_name
 
+from cuwheel.catalogue import load_catalogue
 from cuwheel.download import Wanted
+from cuwheel.errors import SourceError
 from cuwheel.fetch import cached_path, fetch
 from cuwheel.files import remove_tree, sha256_of_file
 from cuwheel.gitfetch import Commit, fetch_commit, path_of_commit
 from cuwheel.indexes import configured_indexes, find_sdist
-from cuwheel.recipe import Archive, GitCommit, Sdist
+from cuwheel.recipe import Archive, Folder, GitCommit, Sdist
 from cuwheel.web import shown
 
 if TYPE_CHECKING:
@@ -95,6 +97,49 @@ def place_of(declared: Declared, cache: Path) -> Path:
     if isinstance(declared, GitCommit):
         return path_of_commit(_commit(declared), cache)
     return cached_path(cache, _wanted(declared))
+
+
+def folder_of(declared: Folder, root: Path) -> Path:
+    """Where a source that lies in the project folder is.
+
+    Args:
+        declared: what.
+        root: the project folder of the recipe.
+
+    Raises:
+        SourceError: it isn't there, or doesn't lie inside the project folder.
+    """
+    folder = root / declared.path
+    is_inside = root.resolve() in folder.resolve().parents
+    if is_inside and folder.is_dir():
+        return folder
+    raise SourceError(
+        f"the recipe's source, Folder(path=\"{declared.path}\"), can't be used",
+        why=f"there is no folder {folder}"
+        if is_inside
+        else f"{folder} is {folder.resolve()}, not inside the project",
+        fix="give the path of the package's folder as seen from the project folder, which is "
+        f"{root}",
+    )
+
+
+def source_folders(root: Path) -> tuple[str, ...]:
+    """The folders of a project that are sources of its recipes, relative to it.
+
+    Args:
+        root: the project folder; what its recipes name and isn't there is left out.
+    """
+    recipes = [entry.recipe for entry in load_catalogue([root]) if entry.recipe]
+    declared = [recipe.source for recipe in recipes if isinstance(recipe.source, Folder)]
+    return tuple(one.path for one in declared if _is_inside(one, root))
+
+
+def _is_inside(declared: Folder, root: Path) -> bool:
+    try:
+        folder_of(declared, root)
+    except SourceError:
+        return False
+    return True
 
 
 def _fetch_commit(commit: Commit, space: Workspace, way_out: str, tar: Path | None = None) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import rich.table
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from cuwheel.console import Console
 
 _MIB = 1 << 20
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +26,10 @@ class Summary:
         ptx_archs: compute capabilities of its PTX.
         platform_tag: e.g. `manylinux_2_34_x86_64`.
         external: soname and who supplies it.
+        bundled: file and bytes of each library that was copied in.
         durations: stage and seconds, in order; stages kept from an earlier run are left out.
         peak_memory: bytes, of the build stage.
+        cache: what the compile cache did, in words; empty where there was none.
     """
 
     wheel: str
@@ -38,6 +41,8 @@ class Summary:
     external: tuple[tuple[str, str], ...]
     durations: tuple[tuple[str, float], ...]
     peak_memory: int
+    bundled: tuple[tuple[str, int], ...] = ()
+    cache: str = ""
 
 
 def show(summary: Summary, console: Console) -> None:
@@ -59,12 +64,16 @@ def _rows(summary: Summary) -> list[tuple[str, str]]:
         ("wheel", summary.wheel),
         ("size", f"{_size(summary.size)} ({summary.size} bytes)"),
         ("sha256", summary.sha256),
-        ("archs", " ".join(archs)),
+        ("archs", " ".join(archs) or "no device code"),
         ("platform", summary.platform_tag),
     ]
     rows += [
         ("external" if first else "", f"{soname} from {supplier}")
         for first, (soname, supplier) in _marked(summary.external)
+    ]
+    rows += [
+        ("bundled" if first else "", f"{name}, {_size(size)} unpacked")
+        for first, (name, size) in _marked(summary.bundled)
     ]
     rows += [
         ("stages" if first else "", f"{name:<12}{seconds:8.1f} s")
@@ -74,6 +83,7 @@ def _rows(summary: Summary) -> list[tuple[str, str]]:
         *rows,
         ("", f"{'together':<12}{total:8.1f} s"),
         ("peak memory", f"{summary.peak_memory / _MIB:.0f} MiB in the build stage"),
+        *([("cache", summary.cache)] if summary.cache else []),
     ]
 
 
@@ -81,5 +91,5 @@ def _size(size: int) -> str:
     return f"{size / _MIB:.1f} MiB" if size >= _MIB else f"{size / 1024:.1f} KiB"
 
 
-def _marked(items: tuple[tuple[str, object], ...]) -> list[tuple[bool, tuple[str, object]]]:
+def _marked(items: tuple[tuple[str, _Value], ...]) -> list[tuple[bool, tuple[str, _Value]]]:
     return [(position == 0, item) for position, item in enumerate(items)]

@@ -147,6 +147,11 @@ def toolkit_by_release(release: str) -> Toolkit:
     )
 
 
+def oldest_driver(major: int | None) -> str:
+    """The oldest Linux driver for a major release of CUDA; empty where it isn't known."""
+    return next((toolkit.min_driver for toolkit in TOOLKITS if toolkit.major == major), "")
+
+
 def check_archs(owner: str, toolkit: Toolkit, archs: tuple[str, ...]) -> None:
     """Refuse archs that the toolkit's nvcc doesn't know, all of them together.
 

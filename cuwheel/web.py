@@ -113,7 +113,7 @@ def open_session(url: str, patience: Patience, stop: Stop | None = None) -> requ
         connect=0,
         read=0,
         other=0,
-        status=_STATUS_RETRIES,
+        status=min(_STATUS_RETRIES, patience.attempts - 1),
         status_forcelist=_BUSY,
         backoff_factor=patience.pause,
         raise_on_status=False,
@@ -208,7 +208,7 @@ def unreachable(url: str, problem: BaseException, *, fix: str) -> DownloadError:
     host = urlsplit(url).hostname or "this machine"
     return DownloadError(
         f"{shown(url)} can't be downloaded",
-        why=f"{host}: {_cause(problem).replace(url, shown(url))}",
+        why=f"{host}: {cause_of(problem).replace(url, shown(url))}",
         fix=f"{fix}; behind a proxy set HTTPS_PROXY, with a certificate authority of your own "
         "SSL_CERT_FILE",
     )
@@ -231,7 +231,7 @@ def refused(url: str, status: int, *, fix: str) -> DownloadError:
     )
 
 
-def _cause(problem: BaseException) -> str:
+def cause_of(problem: BaseException) -> str:
     """The innermost words of a failure: the outer ones name pools and objects, and full URLs."""
     while inner := _inner(problem):
         problem = inner

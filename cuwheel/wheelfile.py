@@ -1,7 +1,8 @@
 """Wheels as archives: read, check, unpack, and pack so that equal content gives equal bytes.
 
 The form is the one of the specifications "Binary distribution format" and "Recording installed
-projects" (packaging.python.org). Why this is not left to a library: docs/adr/0007.
+projects" (packaging.python.org). Why this is not left to a library: docs/adr/0007. How members are
+packed: `zipwriter`.
 """
 
 from __future__ import annotations
@@ -14,31 +15,35 @@ import io
 import re
 import shutil
 import stat
-import time
 import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
+
+from zlib_ng import zlib_ng
 
 from cuwheel.errors import UnsafeArchiveError
 from cuwheel.files import list_tree
 from cuwheel.wheelmeta import dist_info_of, find_dist_info
+from cuwheel.zipmember import Member
+from cuwheel.zipwriter import ZipWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-# The bytes of a deflate stream depend on who made it (zlib, zlib-ng), so this choice and the name
-# of that library (`COMPRESSOR`, which goes into the provenance) stand here and nowhere else.
-_COMPRESSION = zipfile.ZIP_DEFLATED
-COMPRESSOR = ("zlib", zlib.ZLIB_RUNTIME_VERSION)
-
 _CHUNK = 1 << 20  # bytes
-_ZIP_EPOCH = 315532800  # 1980-01-01, the earliest time that a zip archive can hold
-_UNIX = 3  # "version made by", .ZIP File Format Specification 4.4.2
 _SIGNATURES = ("RECORD.jws", "RECORD.p7s")  # never listed in RECORD, void once that is rewritten
 _SHARED_LIBRARY = re.compile(r"\.so(\.\d+)*$")
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
+# zlib-ng's own types call its error class an exception, not a kind of one.
+_DAMAGE: tuple[Any, ...] = (
+    zipfile.BadZipFile,
+    zlib.error,
+    zlib_ng.error,
+    EOFError,
+    NotImplementedError,
+)
+_EXECUTE = 0o111  # anybody's
 _ENCRYPTED = 1  # general purpose bit 0, .ZIP File Format Specification 4.4.4
 
 
@@ -69,6 +74,16 @@ class Wheel:
         """Its files, in the archive's order; entries for folders are left out."""
         return tuple(entry.filename for entry in self.archive.infolist() if not entry.is_dir())
 
+    def members(self, archive: int) -> Iterator[Member]:
+        """Its files to be read, as they lie in the archive; of two with one name, the last.
+
+        Args:
+            archive: a file descriptor of `path`.
+        """
+        entries = (self.archive.getinfo(name) for name in dict.fromkeys(self.names))
+        for entry in sorted(entries, key=lambda entry: entry.header_offset):
+            yield Member(archive, entry)
+
     def read_text(self, name: str) -> str:
         """A file of the `.dist-info` folder; empty where it isn't there."""
         try:
@@ -95,15 +110,31 @@ def open_wheel(path: Path) -> Iterator[Wheel]:
         ) from problem
 
 
+class ContentHash:
+    """Hashes a member that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._size = 0
+
+    def update(self, piece: bytes) -> None:
+        """Take the next piece."""
+        self._digest.update(piece)
+        self._size += len(piece)
+
+    def content(self) -> Content:
+        """What all pieces so far make."""
+        text = base64.urlsafe_b64encode(self._digest.digest()).rstrip(b"=").decode()
+        return Content(digest=f"sha256={text}", size=self._size)
+
+
 def read_through(stream: IO[bytes], into: Callable[[bytes], object]) -> Content:
     """Read a stream to its end in pieces, hand each piece to `into`, and hash them all."""
-    digest, size = hashlib.sha256(), 0
+    hashed = ContentHash()
     while chunk := stream.read(_CHUNK):
-        digest.update(chunk)
-        size += len(chunk)
+        hashed.update(chunk)
         into(chunk)
-    text = base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
-    return Content(digest=f"sha256={text}", size=size)
+    return hashed.content()
 
 
 def member_faults(wheel: Wheel) -> tuple[tuple[str, str], ...]:
@@ -141,12 +172,7 @@ def unpack(path: Path, folder: Path) -> None:
         UnsafeArchiveError: it isn't a wheel, is damaged, or a member's place would be outside.
     """
     with open_wheel(path) as wheel:
-        if faults := member_faults(wheel):
-            raise UnsafeArchiveError(
-                f"{path.name} can't be unpacked safely",
-                why="; ".join(f"{name}: {fault}" for name, fault in faults),
-                fix="look at what made this wheel; a real one holds no such file",
-            )
+        _check_members(wheel)
         for entry in wheel.archive.infolist():
             if not entry.is_dir():
                 _unpack_member(wheel.archive, entry, folder / entry.filename)
@@ -167,16 +193,104 @@ def pack(folder: Path, path: Path, *, epoch: int) -> None:
         OSError: something can't be read or written.
     """
     dist_info = dist_info_of(folder).name
+    sources = (_source_of_file(folder, name) for name in list_tree(folder))
+    _write(path, dist_info, sources, epoch)
+
+
+def normalise(wheel: Path, path: Path, *, epoch: int) -> None:
+    """Write a wheel again as `unpack` and `pack` would, without a folder in between.
+
+    Args:
+        wheel: anybody's wheel.
+        path: the file to write, another one.
+        epoch: as for `pack`.
+
+    Raises:
+        UnsafeArchiveError: it isn't a wheel, is damaged, or holds what no installer should take.
+        OSError: something can't be read or written.
+    """
+    with open_wheel(wheel) as opened:
+        _check_members(opened)
+        archive = opened.archive
+        sources = (_source_of_member(archive, archive.getinfo(name)) for name in opened.names)
+        _write(path, opened.dist_info, sources, epoch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Source:
+    """A member to be packed: its name, whether it can be run, its size in bytes, its content."""
+
+    name: str
+    is_executable: bool
+    size: int
+    pieces: Iterable[bytes]
+
+
+def _source_of_file(folder: Path, name: Path) -> _Source:
+    status = (folder / name).stat()
+    return _Source(
+        name=name.as_posix(),
+        is_executable=bool(status.st_mode & stat.S_IXUSR),
+        size=status.st_size,
+        pieces=_pieces_of((folder / name).open, "rb"),
+    )
+
+
+def _source_of_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> _Source:
+    return _Source(
+        name=entry.filename,
+        is_executable=bool(entry.external_attr >> 16 & _EXECUTE),
+        size=entry.file_size,
+        pieces=_pieces_of(archive.open, entry),
+    )
+
+
+def _pieces_of(opener: Callable[[Any], IO[bytes]], what: object) -> Iterator[bytes]:
+    """The content of a file, which is opened only when the first piece is asked for."""
+    with opener(what) as stream:
+        while piece := stream.read(_CHUNK):
+            yield piece
+
+
+def _write(path: Path, dist_info: str, sources: Iterable[_Source], epoch: int) -> None:
     record = f"{dist_info}/RECORD"
     void = {f"{dist_info}/{name}" for name in ("RECORD", *_SIGNATURES)}
-    names = {name.as_posix() for name in list_tree(folder)} - void
-    with zipfile.ZipFile(path, "w", _COMPRESSION) as archive:
-        rows: list[tuple[object, ...]] = []
-        for name in sorted(names, key=lambda name: (name.startswith(f"{dist_info}/"), name)):
-            content = _pack_member(archive, folder / name, name, epoch)
-            rows.append((name, content.digest, content.size))
-        rows.append((record, "", ""))
-        archive.writestr(_entry(record, 0o644, epoch), _record_text(rows))
+    kept = [source for source in sources if source.name not in void]
+    rows: list[tuple[object, ...]] = []
+    with path.open("wb") as stream:
+        archive = ZipWriter(stream, epoch=epoch)
+        for source in sorted(
+            kept, key=lambda one: (one.name.startswith(f"{dist_info}/"), one.name)
+        ):
+            # A grafted library has the mode that it had on the build machine; linkers write 755.
+            is_executable = source.is_executable or _SHARED_LIBRARY.search(source.name)
+            hashed = ContentHash()
+            archive.add(
+                source.name,
+                _hashing(source.pieces, hashed),
+                mode=0o755 if is_executable else 0o644,
+                size=source.size,
+            )
+            content = hashed.content()
+            rows.append((source.name, content.digest, content.size))
+        text = _record_text([*rows, (record, "", "")]).encode()
+        archive.add(record, [text], mode=0o644, size=len(text))
+        archive.finish()
+
+
+def _hashing(pieces: Iterable[bytes], hashed: ContentHash) -> Iterator[bytes]:
+    for piece in pieces:
+        hashed.update(piece)
+        yield piece
+
+
+def _check_members(wheel: Wheel) -> None:
+    if faults := member_faults(wheel):
+        raise UnsafeArchiveError(
+            f"{wheel.path.name} can't be unpacked safely",
+            why="; ".join(f"{name}: {fault}" for name, fault in faults),
+            fix="look at what made this wheel; a real one holds no such file",
+        )
 
 
 def _refusal(entry: zipfile.ZipInfo) -> str:
@@ -193,25 +307,7 @@ def _unpack_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Pat
     target.parent.mkdir(parents=True, exist_ok=True)
     with archive.open(entry) as source, target.open("wb") as written:
         shutil.copyfileobj(source, written, _CHUNK)
-    target.chmod(0o755 if entry.external_attr >> 16 & 0o111 else 0o644)
-
-
-def _pack_member(archive: zipfile.ZipFile, file: Path, name: str, epoch: int) -> Content:
-    status = file.stat()
-    # A grafted library has the mode that it had on the build machine; linkers write 755.
-    is_executable = _SHARED_LIBRARY.search(file.name) or status.st_mode & stat.S_IXUSR
-    entry = _entry(name, 0o755 if is_executable else 0o644, epoch)
-    entry.file_size = status.st_size  # decides on zip64 before the first byte
-    with file.open("rb") as source, archive.open(entry, "w") as packed:
-        return read_through(source, packed.write)
-
-
-def _entry(name: str, mode: int, epoch: int) -> zipfile.ZipInfo:
-    entry = zipfile.ZipInfo(name, time.gmtime(max(epoch, _ZIP_EPOCH))[:6])
-    entry.create_system = _UNIX
-    entry.compress_type = _COMPRESSION
-    entry.external_attr = (stat.S_IFREG | mode) << 16
-    return entry
+    target.chmod(0o755 if entry.external_attr >> 16 & _EXECUTE else 0o644)
 
 
 def _record_text(rows: Iterable[tuple[object, ...]]) -> str:

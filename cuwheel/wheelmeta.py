@@ -61,17 +61,23 @@ def dist_info_of(folder: Path) -> Path:
     return folder / find_dist_info(folder, (f"{path.name}/" for path in folder.iterdir()))
 
 
-def change_version(folder: Path, version: str) -> None:
-    """Give an unpacked wheel another version: METADATA, `.dist-info` and `.data` follow.
+def rename(folder: Path, *, version: str, project: str = "") -> None:
+    """Give an unpacked wheel another version, and perhaps another project name.
+
+    METADATA, `.dist-info` and `.data` follow.
 
     Args:
         folder: the unpacked wheel.
         version: in PEP 440's normal form.
+        project: the new name; empty: it stays as it is.
     """
     old = dist_info_of(folder)
     stem = old.name.removesuffix(".dist-info")
-    new_stem = f"{stem.rpartition('-')[0]}-{version}"
+    word = packaging.utils.canonicalize_name(project).replace("-", "_")
+    new_stem = f"{word or stem.rpartition('-')[0]}-{version}"
     _edit_header(old / "METADATA", "Version", lambda _: [version])
+    if project:
+        _edit_header(old / "METADATA", "Name", lambda _: [project])
     for suffix in (".dist-info", ".data"):
         if (folder / f"{stem}{suffix}").exists():
             (folder / f"{stem}{suffix}").rename(folder / f"{new_stem}{suffix}")
@@ -92,6 +98,40 @@ def require(folder: Path, requirements: Iterable[str]) -> None:
         return list(dict.fromkeys([*replaced, *wanted.values()]))
 
     _edit_header(dist_info_of(folder) / "METADATA", "Requires-Dist", merge)
+
+
+def release(folder: Path, projects: Iterable[str]) -> None:
+    """Take back what an unpacked wheel requires of these projects; what extras bring in stays."""
+    names = set(map(packaging.utils.canonicalize_name, projects))
+
+    def keep(old: list[str]) -> list[str]:
+        return [line for line in old if is_optional(line) or project_of(line) not in names]
+
+    _edit_header(dist_info_of(folder) / "METADATA", "Requires-Dist", keep)
+
+
+def offer(folder: Path, extra: str, requirements: Iterable[str]) -> tuple[str, ...]:
+    """Give an unpacked wheel an extra, or more to an extra that it has.
+
+    Args:
+        folder: the unpacked wheel.
+        extra: its name.
+        requirements: what it brings, without markers; none: it only gets declared.
+
+    Returns:
+        The `Requires-Dist` lines, with their marker.
+    """
+    name = packaging.utils.canonicalize_name(extra)
+    lines = [f'{text}; extra == "{name}"' for text in requirements]
+    path = dist_info_of(folder) / "METADATA"
+
+    def declare(old: list[str]) -> list[str]:
+        is_there = name in map(packaging.utils.canonicalize_name, old)
+        return old if is_there else [*old, name]
+
+    _edit_header(path, "Provides-Extra", declare)
+    _edit_header(path, "Requires-Dist", lambda old: list(dict.fromkeys([*old, *lines])))
+    return tuple(lines)
 
 
 def set_tags(folder: Path, tags: Iterable[str]) -> None:
@@ -119,23 +159,24 @@ def installed_path(name: str) -> PurePosixPath | None:
     return PurePosixPath(*rest[1:]) if rest[0] in ("purelib", "platlib") else None
 
 
+def parse_requirement(requirement: str) -> packaging.requirements.Requirement | None:
+    """A `Requires-Dist`; None where it can't be read."""
+    try:
+        return packaging.requirements.Requirement(requirement)
+    except packaging.requirements.InvalidRequirement:
+        return None
+
+
 def project_of(requirement: str) -> str:
     """The normalised project name of a `Requires-Dist`; empty where it can't be read."""
-    parsed = _parse(requirement)
+    parsed = parse_requirement(requirement)
     return packaging.utils.canonicalize_name(parsed.name) if parsed else ""
 
 
 def is_optional(requirement: str) -> bool:
     """Whether only an extra brings a `Requires-Dist` in."""
-    parsed = _parse(requirement)
+    parsed = parse_requirement(requirement)
     return parsed is not None and "extra ==" in str(parsed.marker)
-
-
-def _parse(requirement: str) -> packaging.requirements.Requirement | None:
-    try:
-        return packaging.requirements.Requirement(requirement)
-    except packaging.requirements.InvalidRequirement:
-        return None
 
 
 def _edit_header(path: Path, name: str, edit: Callable[[list[str]], list[str]]) -> None:
@@ -165,7 +206,7 @@ def _split_headers(content: bytes) -> tuple[list[bytes], bytes]:
     blocks: list[bytes] = []
     stream = io.BytesIO(content)
     while line := stream.readline():
-        if not line.strip():
+        if not line.strip(b"\r\n"):
             return blocks, line + stream.read()
         if line[:1] in b" \t" and blocks:
             blocks[-1] += line

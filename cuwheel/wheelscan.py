@@ -1,32 +1,66 @@
-"""Everything the audit wants to know of a wheel, from one reading of it in bounded memory."""
+"""Everything the audit wants to know of a wheel, from one reading of it in bounded memory.
+
+One thread unpacks, one searches and hashes what was unpacked, a third hashes the wheel itself: zlib
+and hashlib let go of Python's lock. Nothing is written: an ELF file's tables are read by unpacking
+anew the few MiB around them. What is in memory at one time does not depend on the wheel's size,
+but for 6 MB for each GiB of a member: docs/benchmarks.md.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import re
-import tempfile
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING
 
-from cuwheel.elf import Elf, ElfFormatError, is_elf, read_elf
-from cuwheel.fatbin import LOADED_SECTION, DeviceCode, FatbinFormatError, read_device_code
+from cuwheel.elf import Elf, ElfFormatError, read_elf
+from cuwheel.elfimage import MAGIC
+from cuwheel.fatbin import (
+    RELOCATABLE_SECTION,
+    DeviceCode,
+    Fatbin,
+    FatbinFinder,
+    FatbinFormatError,
+    code_of,
+    code_of_cubin,
+    code_of_ptx,
+    fatbins_of,
+    sort_archs,
+)
 from cuwheel.files import sha256_of_file
-from cuwheel.wheelfile import Content, member_faults, open_wheel, read_through, record_faults
+from cuwheel.leaks import LeakFinder, LeakKind, LeakRules
+from cuwheel.wheelfile import Content, ContentHash, member_faults, open_wheel, record_faults
+from cuwheel.windows import Windows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
     from pathlib import Path
 
-_PATH_MAX = 4096  # bytes, the longest path that Linux takes
-# A compiler leaves the names of sources (`__FILE__`, debug information). Only names below these
-# folders, and only of sources: programs have good reasons to hold `/tmp/` or `/root/.cache`.
-_SOURCE = re.compile(
-    rb"/(?:home/[\w.-]+|root|tmp)/[\x21-\x7e]*?\.(?:cuh?|c|cc|cpp|cxx|h|hh|hpp|hxx|inl|ipp)\b"
-)
-_FOLDERS = (b"/home/", b"/root/", b"/tmp/")
-_NAME = re.compile(rb"[\w-]")
-_PRINTABLE = re.compile(rb"[\x20-\x7e]*")
+    from cuwheel.windows import Window
+    from cuwheel.zipmember import Member
+
+_BATCH = 1 << 20  # bytes that go from one thread to the other at once; less costs switches
+_AHEAD = 4  # batches that wait at most, each of up to `_BATCH` and a piece
+_ARCHIVE = b"!<arch>\n"  # a static library
+_Batch = list[tuple["Member", bytes]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicePart:
+    """Device code in one place of a wheel.
+
+    Attributes:
+        name: of the member.
+        section: of the ELF file that it lies in; empty for a bare cubin, a file that isn't ELF and
+            a place outside of all sections.
+        code: its archs.
+    """
+
+    name: str
+    section: str
+    code: DeviceCode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +70,8 @@ class Library:
     Attributes:
         name: of the member.
         elf: what it says; None where it is damaged.
-        device_code: archs of its device code; None where it has none.
+        device_code: archs of the device code that a GPU can be given, in whatever section; None
+            where it has none.
         damage: why it, or its device code, can't be read; empty for a sound one.
     """
 
@@ -48,11 +83,15 @@ class Library:
 
 @dataclass(frozen=True, kw_only=True)
 class Leak:
-    """A path of the build machine in a member, and how many paths of its folder there are."""
+    """A path of the build machine in a member, and how many paths of its folder there are.
+
+    `kind` says whose folder: one that the caller named, somebody's home, or a build service's.
+    """
 
     name: str
     text: str
     count: int
+    kind: LeakKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +109,7 @@ class WheelScan:
         libraries: its ELF files.
         leaks: paths of the build machine.
         archive_faults: member and fact: unsafe names, and where RECORD is wrong.
+        device_parts: all device code, section by section, in ELF files and others.
     """
 
     file_name: str
@@ -82,126 +122,176 @@ class WheelScan:
     libraries: tuple[Library, ...]
     leaks: tuple[Leak, ...]
     archive_faults: tuple[tuple[str, str], ...]
+    device_parts: tuple[DevicePart, ...] = ()
 
 
-def scan_wheel(path: Path, *, private_paths: tuple[str, ...], scratch: Path) -> WheelScan:
+def scan_wheel(
+    path: Path,
+    *,
+    private_paths: tuple[str, ...],
+) -> WheelScan:
     """Read a wheel once: hashes, libraries, device code, leaked paths.
 
     Args:
         path: the wheel.
         private_paths: folders of the build machine whose names must not be in it.
-        scratch: a folder for temporary copies of single libraries.
 
     Raises:
         UnsafeArchiveError: it isn't a wheel, or is damaged.
     """
-    contents: dict[str, Content] = {}
-    libraries: list[Library] = []
-    leaks: list[Leak] = []
-    with open_wheel(path) as wheel:
-        for name in dict.fromkeys(wheel.names):
-            with wheel.archive.open(name) as stream, _copy_for_elf(stream, scratch) as copy:
-                finder = _LeakFinder(private_paths, looks_for_sources=copy is not None)
-                contents[name] = read_through(stream, _both(finder.feed, copy))
-                leaks += [Leak(name=name, text=text, count=n) for text, n in finder.finish()]
-                libraries += [_read_library(name, copy)] if copy else []
+    rules = LeakRules(private_paths)
+    with ThreadPoolExecutor(1) as other, open_wheel(path) as wheel, path.open("rb") as archive:
+        digest = other.submit(sha256_of_file, path)
+        learnt = tuple(_read(wheel.members(archive.fileno()), rules))
+        contents = {one.name: one.content for one in learnt}
         return WheelScan(
             file_name=path.name,
-            sha256=sha256_of_file(path),
+            sha256=digest.result(),
             size=path.stat().st_size,
             dist_info=wheel.dist_info,
             names=wheel.names,
             metadata=wheel.read_text("METADATA"),
             tags_text=wheel.read_text("WHEEL"),
-            libraries=tuple(libraries),
-            leaks=tuple(leaks),
+            libraries=tuple(one.library for one in learnt if one.library),
+            device_parts=tuple(chain.from_iterable(one.parts for one in learnt)),
+            leaks=tuple(chain.from_iterable(one.leaks for one in learnt)),
             archive_faults=(*member_faults(wheel), *record_faults(wheel, contents)),
         )
 
 
-@contextlib.contextmanager
-def _copy_for_elf(stream: IO[bytes], scratch: Path) -> Iterator[IO[bytes] | None]:
-    """A temporary file for a member that is ELF, since its reader jumps about; else None."""
-    if is_elf(stream):
-        with tempfile.TemporaryFile(dir=scratch) as copy:
-            yield copy
-    else:
-        yield None
+@dataclass(frozen=True, kw_only=True)
+class _Learnt:
+    """What reading a member told."""
+
+    name: str
+    content: Content
+    leaks: tuple[Leak, ...]
+    parts: tuple[DevicePart, ...]
+    library: Library | None
 
 
-def _both(feed: Callable[[bytes], object], copy: IO[bytes] | None) -> Callable[[bytes], object]:
-    return lambda chunk: (feed(chunk), copy.write(chunk) if copy else 0)
+def _read(members: Iterable[Member], rules: LeakRules) -> Iterator[_Learnt]:
+    """Read members one after another."""
+    reading = None
+    with contextlib.closing(_ahead(_batches(members))) as batches:
+        for member, piece in chain.from_iterable(batches):
+            reading = reading or _Reading(member, rules)
+            if piece:
+                reading.feed(piece)
+            else:
+                yield reading.finish()
+                reading = None
 
 
-def _read_library(name: str, stream: IO[bytes]) -> Library:
-    elf = None
-    try:
-        elf = read_elf(stream)
-        section = elf.section(LOADED_SECTION)
-        code = (
-            read_device_code(stream, section.offset, section.size)
-            if section and section.size
-            else None
+def _batches(members: Iterable[Member]) -> Iterator[_Batch]:
+    """The pieces of all members; an empty one stands behind each member's last."""
+    batch: _Batch = []
+    size = 0
+    for member in members:
+        for piece in chain(member.pieces(), (b"",)):
+            batch.append((member, piece))
+            size += len(piece)
+            if size >= _BATCH:
+                yield batch
+                batch, size = [], 0
+    yield batch
+
+
+def _ahead(batches: Iterator[_Batch]) -> Generator[_Batch, None, None]:
+    """The same, made in a thread of its own a little ahead of who takes them."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = deque(pool.submit(next, batches, None) for _ in range(_AHEAD))
+        try:
+            while (batch := waiting.popleft().result()) is not None:
+                waiting.append(pool.submit(next, batches, None))
+                yield batch
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _Reading:
+    """Learns all of a member while its pieces go by."""
+
+    def __init__(self, member: Member, rules: LeakRules) -> None:
+        self._member = member
+        self._rules = rules
+        self._hash = ContentHash()
+        self._windows = Windows()
+        self._fatbins = FatbinFinder(member.size)
+        self._start = b""
+        self._leaks = LeakFinder(rules, is_library=False)
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next piece."""
+        self._hash.update(piece)
+        for window in self._windows.feed(piece):
+            self._search(window)
+
+    def finish(self) -> _Learnt:
+        """All that there is to know, after the last piece."""
+        self._search(self._windows.finish())
+        name = self._member.name
+        library, parts = self._read_library() if self._is_elf() else (None, self._other_parts())
+        return _Learnt(
+            name=name,
+            content=self._hash.content(),
+            leaks=tuple(
+                Leak(name=name, text=found.text, count=found.count, kind=found.kind)
+                for found in self._leaks.found
+            ),
+            parts=tuple(parts),
+            library=library,
         )
-    except (ElfFormatError, FatbinFormatError) as problem:
-        return Library(name=name, elf=elf, device_code=None, damage=str(problem))
-    return Library(name=name, elf=elf, device_code=code)
+
+    def _search(self, window: Window) -> None:
+        if not self._start:
+            self._start = window.data[1:]
+            is_library = self._start.startswith((MAGIC, _ARCHIVE))
+            self._leaks = LeakFinder(self._rules, is_library=is_library)
+        self._leaks.search(window)
+        self._fatbins.search(window)
+
+    def _is_elf(self) -> bool:
+        return self._start.startswith(MAGIC)
+
+    def _other_parts(self) -> Iterator[DevicePart]:
+        """Device code in a file that isn't ELF."""
+        name = self._member.name
+        if self._fatbins.found:
+            yield DevicePart(name=name, section="", code=code_of(self._fatbins.found))
+        elif name.endswith(".ptx"):
+            yield DevicePart(name=name, section="", code=code_of_ptx(self._start))
+
+    def _read_library(self) -> tuple[Library, tuple[DevicePart, ...]]:
+        name, elf = self._member.name, None
+        try:
+            with self._member.open() as stream:
+                elf = read_elf(stream)
+            parts = tuple(_device_parts(name, elf, self._fatbins.found))
+        except (ElfFormatError, FatbinFormatError) as problem:
+            return Library(name=name, elf=elf, device_code=None, damage=str(problem)), ()
+        loaded = [part.code for part in parts if part.section != RELOCATABLE_SECTION]
+        return Library(name=name, elf=elf, device_code=_joined(loaded)), parts
 
 
-class _LeakFinder:
-    """Finds paths in a stream that comes in pieces; a path may lie across two of them."""
-
-    def __init__(self, private_paths: tuple[str, ...], *, looks_for_sources: bool) -> None:
-        self._looks_for_sources = looks_for_sources
-        self._paths = [os.fsencode(path) for path in _outermost(private_paths)]
-        self._window = b"\0"  # begins with one byte that was looked at before
-        self._found: dict[bytes, tuple[str, int]] = {}
-
-    def feed(self, chunk: bytes) -> None:
-        """Take the next piece; its last bytes are looked at with the piece after it."""
-        self._window += chunk
-        self._search(max(1, len(self._window) - _PATH_MAX))
-
-    def finish(self) -> list[tuple[str, int]]:
-        """Look at the rest; every leak once, with the number of times that its folder came."""
-        self._search(len(self._window))
-        return list(self._found.values())
-
-    def _search(self, end: int) -> None:
-        """Note every path that begins before `end`, then let go of what is before it."""
-        for path in self._paths:
-            for place in self._places(path, end):
-                if not _continues(self._window, place + len(path)):
-                    self._note(path, place)
-        for folder in _FOLDERS if self._looks_for_sources else ():
-            for place in self._places(folder, end):
-                begins = not _continues(self._window, place - 1)
-                if begins and _SOURCE.match(self._window, place) and not self._is_known(place):
-                    self._note(folder, place)
-        self._window = self._window[end - 1 :]
-
-    def _places(self, text: bytes, end: int) -> Iterator[int]:
-        place = self._window.find(text, 1)
-        while 0 <= place < end:
-            yield place
-            place = self._window.find(text, place + 1)
-
-    def _is_known(self, place: int) -> bool:
-        return any(self._window.startswith(path, place) for path in self._paths)
-
-    def _note(self, folder: bytes, place: int) -> None:
-        printable = _PRINTABLE.match(self._window, place)
-        text = printable[0].decode() if printable else ""
-        first, count = self._found.get(folder, (text, 0))
-        self._found[folder] = (first, count + 1)
+def _joined(codes: list[DeviceCode]) -> DeviceCode | None:
+    if not codes:
+        return None
+    return DeviceCode(
+        sass=sort_archs(arch for code in codes for arch in code.sass),
+        ptx=sort_archs(arch for code in codes for arch in code.ptx),
+        lto=sort_archs(arch for code in codes for arch in code.lto),
+    )
 
 
-def _outermost(paths: tuple[str, ...]) -> list[str]:
-    """Those that lie in no other of them, so that a leak is told once."""
-    own = {path.rstrip("/") for path in paths} - {""}
-    return sorted(path for path in own if not any(path.startswith(f"{top}/") for top in own))
-
-
-def _continues(window: bytes, place: int) -> bool:
-    """Whether a name goes on there: `/work` is only a part of `/workshop` and of `/home/work`."""
-    return _NAME.match(window, place) is not None
+def _device_parts(name: str, elf: Elf, fatbins: tuple[Fatbin, ...]) -> Iterator[DevicePart]:
+    if elf.is_cubin:
+        yield DevicePart(name=name, section="", code=code_of_cubin(elf.abi, elf.flags))
+    rest = set(fatbins)
+    for section in elf.sections:
+        own = fatbins_of(section, fatbins)
+        rest.difference_update(own)
+        if any(fatbin.elements for fatbin in own):
+            yield DevicePart(name=name, section=section.name, code=code_of(own))
+    if any(fatbin.elements for fatbin in rest):
+        yield DevicePart(name=name, section="", code=code_of(rest))

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cuwheel.errors import StageOrderError
 from cuwheel.files import write_atomically
+from cuwheel.paths import ROOT, default_cache
 
 if TYPE_CHECKING:
     from cuwheel.console import Console
 
 Artefact = TypeVar("Artefact")
+
+EVENTS_LOG = "events.jsonl"  # of the compiler launcher, among the logs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,10 +33,11 @@ class Workspace:
         dist: where finished wheels go.
         console: speaks to the person.
         offline: nothing may be downloaded.
-        jobs: how many compiles at once; None: from cores and memory.
+        jobs: how many compiles at once; None: one for each core.
         reuse: False for `--no-cache`: the wheel is built again although nothing has changed.
         python: what `--python` asked for, a release or a path.
         any_driver: the wheel is for another machine, whose driver isn't known here.
+        sandbox: what `--sandbox` asked for: `auto` or one of `sandbox.KINDS`.
     """
 
     cache: Path
@@ -45,6 +49,7 @@ class Workspace:
     reuse: bool = True
     python: str = sys.executable
     any_driver: bool = False
+    sandbox: str = "auto"
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -56,6 +61,17 @@ class Workspace:
         path = self.work / name
         path.mkdir(parents=True, exist_ok=True)
         return path
+
+    def shared_folder(self, name: str) -> Path:
+        """A folder of the cache; made if it isn't there."""
+        path = self.cache / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    @property
+    def log_folder(self) -> Path:
+        """Where the logs are."""
+        return self.work / "logs"
 
     def log(self, stage: str) -> Path:
         """The log file of a stage."""
@@ -85,6 +101,17 @@ class Workspace:
                 fix="run the whole build with --keep-work first, or that stage with --stage",
             ) from None
         return rebuild(kind, content)
+
+
+def bare_workspace(console: Console, *, offline: bool = False) -> Workspace:
+    """The folders of a session that builds no target."""
+    return Workspace(
+        cache=default_cache(),
+        work=ROOT / "work" / "session",
+        dist=ROOT / "dist",
+        console=console,
+        offline=offline,
+    )
 
 
 def as_json(artefact: Any) -> str:

@@ -21,8 +21,7 @@ RECIPE = Recipe(
     framework=Framework(name="torch", version="2.11.0"),
     patches=(
         Patch(file="0001-take-archs-from-the-target.patch", why="it has a fixed list of nine"),
-        Patch(file="0002-compile-with-one-nvcc-thread.patch", why="memory is threads x cicc"),
-        Patch(file="0003-drop-lineinfo.patch", why="it embeds absolute paths and time stamps"),
+        Patch(file="0002-drop-lineinfo.patch", why="it embeds absolute paths and time stamps"),
     ),
     # Without FORCE_BUILD its setup.py tries to download a wheel instead of building one.
     build=TorchExtension(env={"CAUSAL_CONV1D_FORCE_BUILD": "TRUE"}),

@@ -12,6 +12,7 @@ from cuwheel.condalock import write_conda_lock
 from cuwheel.condasolve import solve
 from cuwheel.condasource import read_source
 from cuwheel.console import Console
+from cuwheel.files import remove_tree
 from cuwheel.mirrors import VARIABLE, Mirrors
 from cuwheel.paths import ROOT, default_cache
 from cuwheel.stages.toolchain import toolchain
@@ -23,7 +24,7 @@ from tests.factories import make_space
 from tests.toolchain_channel import make_channel, toolchain_specs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from cuwheel.artefacts import Toolchain
 
@@ -78,6 +79,18 @@ def conda_toolchain(
         patch.setenv(VARIABLE, conda_channel.as_uri())
         patch.setenv("CUWHEEL_PROJECT", str(conda_project))
         return toolchain(toolkit_by_release("13.0"), "conda", space)
+
+
+@pytest.fixture(scope="module")
+def module_path(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """A folder that the tests of one module share; kept only when one of them fails."""
+    before = request.session.testsfailed
+    folder = tmp_path_factory.mktemp(request.path.stem)
+    yield folder
+    if request.session.testsfailed == before:
+        remove_tree(folder)
 
 
 @pytest.fixture

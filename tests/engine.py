@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cuwheel.paths import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 PACKAGES = ROOT / "tests" / "packages"
@@ -37,16 +40,21 @@ class Engine:
 
     def build(self, name: str, *options: str, **variables: str) -> Outcome:
         """Build a tiny package to the end."""
-        return finish(self.start(name, *options, **variables))
+        with self.start(name, *options, **variables) as child:
+            return finish(child)
 
-    def start(self, name: str, *options: str, **variables: str) -> subprocess.Popen[str]:
-        """Start building a tiny package; its output can be read while it runs."""
+    @contextmanager
+    def start(self, name: str, *options: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+        """Start building a tiny package; its output can be read while it runs.
+
+        Behind the block it has ended and its pipe is closed, also where a test failed inside.
+        """
         source = PACKAGES / name.replace("-", "_")
         arguments = ["--work", str(self.work), "--dist", str(self.dist)]
         if "--source" not in options:
             arguments += ["--source", str(source)]
         command = [str(self.python), "-m", "cuwheel", "build", name, "130"]
-        return subprocess.Popen(
+        with subprocess.Popen(
             [*command, *arguments, *options],
             env=self.environment(**variables),
             cwd=ROOT,
@@ -54,7 +62,12 @@ class Engine:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-        )
+        ) as child:
+            try:
+                yield child
+            finally:
+                if child.poll() is None:
+                    os.killpg(child.pid, signal.SIGKILL)
 
     def environment(self, **variables: str) -> dict[str, str]:
         """What the engine's process sees."""

@@ -25,6 +25,8 @@ from cuwheel.workspace import Workspace
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cuwheel.recipe import Mode
+
 EPOCH = 1_700_000_000  # of every source in the tests, seconds since 1970
 
 _RECIPE = Recipe(
@@ -55,6 +57,7 @@ def make_target(  # noqa: PLR0913 - the fields of a target, each with a default
     archs: tuple[str, ...] | None = None,
     provider: str = "pypi",
     root: Path | None = None,
+    mode: Mode | None = None,
     source_override: Path | None = None,
     **recipe: Any,
 ) -> Target:
@@ -72,6 +75,7 @@ def make_target(  # noqa: PLR0913 - the fields of a target, each with a default
         archs=changed.archs_for(toolkit) if archs is None else archs,
         provider=provider,
         root=root or Path("unused"),
+        mode=mode or changed.link.mode,
         source_override=source_override,
     )
 
@@ -131,8 +135,9 @@ def write_wheel(  # noqa: PLR0913 - the facts of a wheel, each with a default
     tag: str = "cp311-cp311-linux_x86_64",
     requires: tuple[str, ...] = (),
     modes: Mapping[str, int] | None = None,
+    year: int = 1980,
 ) -> Path:
-    """Write a wheel as a build backend would."""
+    """Write a wheel as a build backend would, in the first minute of a year."""
     stem = f"{name}-{version}"
     lines = "".join(f"Requires-Dist: {text}\n" for text in requires)
     contents = {
@@ -148,7 +153,7 @@ def write_wheel(  # noqa: PLR0913 - the facts of a wheel, each with a default
     folder.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:
         for key, content in contents.items():
-            entry = zipfile.ZipInfo(key)
+            entry = zipfile.ZipInfo(key, (year, 1, 1, 0, 0, 0))
             entry.external_attr = (modes or {}).get(key, 0o644) << 16
             archive.writestr(entry, content)
         archive.writestr(f"{stem}.dist-info/RECORD", _record(contents, f"{stem}.dist-info/RECORD"))

@@ -197,7 +197,9 @@ def test_finds_tag_that_wheel_file_denies(plant: _Plant) -> None:
 def test_finds_wheel_that_calls_itself_pure(plant: _Plant) -> None:
     plant.replace("WHEEL", "Root-Is-Purelib: false", "Root-Is-Purelib: true")
 
-    assert plant.refused() == ["WHEEL: tag: Root-Is-Purelib isn't false"]
+    (line,) = plant.refused()
+
+    assert line.startswith("WHEEL: tag: Root-Is-Purelib isn't false")
 
 
 @pytest.mark.parametrize(("python", "serves"), [("3.12", "each"), ("3.11", "any")])
@@ -233,7 +235,7 @@ def test_finds_symbols_that_tag_does_not_promise(plant: _Plant) -> None:
     found = plant.refused()
 
     fact = "it needs GLIBC_2.14 of libc.so.6, which manylinux_2_5_x86_64 doesn't have"
-    assert found == [f"{_LIBRARY}: platform tag: {fact}"]
+    assert found == [f"{_LIBRARY}: platform tag: {fact}; manylinux_2_17_x86_64 has"]
 
 
 def test_finds_library_of_other_machine(plant: _Plant) -> None:

@@ -10,45 +10,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.artefacts import Environment, Preflight, Toolchain
-from cuwheel.buildenv import BuildInputs, _placeholders, private_paths, public_variables, variables
+from cuwheel.buildenv import _placeholders, variables
 from cuwheel.process import which
 from cuwheel.recipe import PLACEHOLDERS, CMake
 from cuwheel.toolbox import make_toolbox
-from tests.factories import make_space, make_target
+from tests.factories import make_target
+from tests.launchers import make_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cuwheel.buildenv import BuildInputs
 
 
 @pytest.fixture
 def inputs(tmp_path: Path) -> BuildInputs:
     """Those of a build with the machine's compiler."""
-    env = tmp_path / "env"
-    return BuildInputs(
-        tree=tmp_path / "tree",
-        epoch=0,
-        toolchain=Toolchain(
-            home=tmp_path / "cuda", version="13.0.88", provider="pypi", fingerprint="", pinned=True
-        ),
-        python=Environment(
-            python=env / "bin" / "python",
-            site_packages=env,
-            fingerprint="",
-            base_python=tmp_path / "python" / "bin" / "python3",
-            base_version="",
-        ),
-        machine=Preflight(
-            host_compiler=Path("/usr/bin/g++"),
-            c_compiler=Path("/usr/bin/gcc"),
-            host_compiler_version="",
-            jobs=3,
-        ),
-        home=tmp_path / "home",
-        tmp=tmp_path / "tmp",
-        toolbox=tmp_path / "toolbox",
-        resources=tmp_path / "resources",
-    )
+    return make_inputs(tmp_path)
 
 
 @pytest.fixture
@@ -58,9 +36,11 @@ def own_compiler(inputs: BuildInputs) -> BuildInputs:
     compilers = {"gcc": prefix / "bin" / "triplet-gcc", "g++": prefix / "bin" / "triplet-g++"}
     for path in (*compilers.values(), prefix / "bin" / "nvcc"):
         write_program(path)
-    for name, path in compilers.items():
+    for name in (*compilers, "ar"):
         write_program(prefix / "plain" / name)
-        assert path.is_file()
+    for name in ("gcc", "g++"):
+        write_program(inputs.launcher / "bin" / name)
+    write_program(inputs.view / "bin" / "nvcc")
     inputs.toolbox.mkdir()
     toolchain = dataclasses.replace(
         inputs.toolchain,
@@ -101,25 +81,67 @@ def test_takes_nothing_from_caller(inputs: BuildInputs, monkeypatch: pytest.Monk
     assert variables(make_target(), inputs) == before
 
 
-def test_own_compilers_are_stated_everywhere(own_compiler: BuildInputs) -> None:
-    made = variables(make_target(build=CMake()), own_compiler)
-    cc, cxx = own_compiler.toolchain.cc, own_compiler.toolchain.cxx
+@pytest.mark.parametrize("has_own", [False, True])
+def test_launcher_stands_for_every_compiler(
+    inputs: BuildInputs,
+    own_compiler: BuildInputs,
+    has_own: bool,  # noqa: FBT001
+) -> None:
+    used = own_compiler if has_own else inputs
+    made = variables(make_target(build=CMake()), used)
+    cc, cxx = str(used.launcher / "bin" / "gcc"), str(used.launcher / "bin" / "g++")
 
-    assert {made["CXX"], made["CUDAHOSTCXX"], made["NVCC_CCBIN"]} == {str(cxx)}
-    assert made["CC"] == str(cc)
-    assert defined(made)["CMAKE_CXX_COMPILER"] == str(cxx)
-    assert defined(made)["CMAKE_CUDA_HOST_COMPILER"] == str(cxx)
-    assert defined(made)["CMAKE_C_COMPILER"] == str(cc)
+    assert {made["CXX"], made["CUDAHOSTCXX"]} == {cxx}
+    assert made["CC"] == cc
+    assert defined(made)["CMAKE_CXX_COMPILER"] == cxx
+    assert defined(made)["CMAKE_CUDA_HOST_COMPILER"] == cxx
+    assert defined(made)["CMAKE_C_COMPILER"] == cc
 
 
-@pytest.mark.parametrize("name", ["gcc", "g++", "nvcc"])
-def test_plain_name_finds_toolchain(own_compiler: BuildInputs, name: str) -> None:
+def test_toolkit_is_the_view(inputs: BuildInputs) -> None:
+    made = variables(make_target(build=CMake()), inputs)
+    nvcc = str(inputs.view / "bin" / "nvcc")
+
+    assert {made["CUDA_HOME"], made["CUDA_PATH"]} == {str(inputs.view)}
+    assert {made["CUDACXX"], defined(made)["CMAKE_CUDA_COMPILER"]} == {nvcc}
+    assert defined(made)["CUDAToolkit_ROOT"] == str(inputs.view)
+
+
+@pytest.mark.parametrize("name", ["gcc", "g++"])
+def test_plain_name_finds_launcher(own_compiler: BuildInputs, name: str) -> None:
     path = variables(make_target(), own_compiler)["PATH"]
 
-    assert Path(which(name, path) or "").is_relative_to(own_compiler.toolchain.home)
+    assert which(name, path) == str(own_compiler.launcher / "bin" / name)
 
 
-@pytest.mark.parametrize("name", ["x86_64-linux-gnu-gcc", "ld", "c++", "ar", "strip"])
+def test_plain_nvcc_is_that_of_the_view(own_compiler: BuildInputs) -> None:
+    path = variables(make_target(), own_compiler)["PATH"]
+
+    assert which("nvcc", path) == str(own_compiler.view / "bin" / "nvcc")
+
+
+def test_other_programs_of_toolchain_are_in_reach(own_compiler: BuildInputs) -> None:
+    path = variables(make_target(), own_compiler)["PATH"]
+
+    assert which("ar", path) == str(own_compiler.toolchain.home / "plain" / "ar")
+
+
+def test_gate_hears_of_its_folders(inputs: BuildInputs) -> None:
+    made = variables(make_target(memory_per_job=5), inputs)
+
+    assert made["CUWHEEL_MEMORY"] == str(inputs.memory)
+    assert Path(made["CUWHEEL_EVENTS"]).parent == inputs.events
+    assert (made["CUWHEEL_MEMORY_PER_JOB"], made["CUWHEEL_TARGET"]) == ("5", "tiny-cuda")
+
+
+def test_one_compile_takes_one_thread(inputs: BuildInputs) -> None:
+    made = variables(make_target(), inputs)
+
+    assert (made["MAX_JOBS"], made["NVCC_THREADS"]) == (str(inputs.machine.jobs), "1")
+    assert made["CUWHEEL_JOBS"] == str(inputs.machine.jobs)
+
+
+@pytest.mark.parametrize("name", ["x86_64-linux-gnu-gcc", "ld", "strip"])
 def test_no_compiler_of_machine_is_in_reach(own_compiler: BuildInputs, name: str) -> None:
     path = variables(make_target(), own_compiler)["PATH"]
 
@@ -157,15 +179,3 @@ def test_recipe_chooses_cpp_runtime(inputs: BuildInputs, kind: str, is_static: b
     flags = variables(make_target(libstdcxx=kind), inputs)["LDFLAGS"].split()
 
     assert ("-static-libstdc++" in flags, "-static-libgcc" in flags) == (is_static, is_static)
-
-
-def test_states_no_folder_of_machine(own_compiler: BuildInputs, tmp_path: Path) -> None:
-    made = public_variables(variables(make_target(), own_compiler), own_compiler)
-
-    assert not [name for name, value in made.items() if str(tmp_path) in value]
-
-
-def test_toolchain_is_private(own_compiler: BuildInputs, tmp_path: Path) -> None:
-    space = make_space(tmp_path)
-
-    assert str(own_compiler.toolchain.home) in private_paths(make_target(), space, own_compiler)

@@ -6,7 +6,8 @@ import pytest
 
 from cuwheel.catalogue import (
     asked_sessions,
-    check_recipe,
+    builds_of,
+    check_builds,
     find_recipe,
     load_catalogue,
     missing_roots,
@@ -14,9 +15,7 @@ from cuwheel.catalogue import (
     suggest_sessions,
 )
 from cuwheel.errors import RecipeError, UsageError
-from cuwheel.recipe import Archive, CMake, GitCommit, Link, Resource, Sdist, Setuptools, Smoke
 from cuwheel.toolkits import TOOLKITS
-from tests.factories import make_recipe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,10 +29,6 @@ RECIPE = Recipe(
     smoke=Smoke(imports=("p",)), maintainers=("{maintainer}",),
 )
 """
-
-
-def resource(to: str = "tiny", sha256: str = "0" * 64) -> Resource:
-    return Resource(name="tiny", source=Archive(url="u", sha256=sha256), to=to, why="a test")
 
 
 def add_recipe(root: Path, name: str, maintainer: str = "me") -> None:
@@ -94,7 +89,8 @@ def test_gives_sessions_for_every_toolkit(tmp_path: Path) -> None:
     names = [made.name for made in sessions_of(load_catalogue([tmp_path]))]
 
     toolchains = [f"toolchain-{toolkit.tag}" for toolkit in TOOLKITS]
-    assert names == ["build-a-one-130", "smoke-a-one-130", *toolchains]
+    verbs = ("build", "smoke", "verify", "profile")
+    assert names == [*(f"{verb}-a-one-130" for verb in verbs), *toolchains]
 
 
 def test_gives_broken_recipe_a_session_that_says_so(tmp_path: Path) -> None:
@@ -121,6 +117,25 @@ def test_names_nearest_recipe(tmp_path: Path) -> None:
     assert caught.value.why == 'did you mean "a-one"?'
 
 
+@pytest.mark.parametrize(
+    ("was", "wrong", "fault"),
+    [
+        ('Link("cudart")', "Link", "link has to be Link(...)"),
+        ('Link("cudart")', 'Link("cudart", mode="bundled")', "link's mode has to be External(...)"),
+        ("build=Setuptools()", "build=Setuptools", "build has to be TorchExtension(...)"),
+        ('toolkits=("13.0",)', "toolkits=(13.0,)", 'toolkits has to hold texts: "13.0"'),
+    ],
+)
+def test_says_what_a_field_takes(tmp_path: Path, was: str, wrong: str, fault: str) -> None:
+    text = _SOUND.format(name="p", digits="0" * 64, maintainer="me")
+    assert was in text
+    add_module(tmp_path, "p", text.replace(was, wrong))
+
+    (entry,) = load_catalogue([tmp_path])
+
+    assert fault in entry.fault
+
+
 def test_refuses_recipe_that_can_not_be_loaded(tmp_path: Path) -> None:
     add_module(tmp_path, "broken", "RECIPE = 1")
 
@@ -129,59 +144,6 @@ def test_refuses_recipe_that_can_not_be_loaded(tmp_path: Path) -> None:
 
     assert caught.value.why == "TypeError: RECIPE is not a Recipe(...)"
     assert caught.value.fix == "correct recipes/broken.py"
-
-
-def test_passes_sound_recipe() -> None:
-    check_recipe(make_recipe())
-
-
-@pytest.mark.parametrize(
-    ("changes", "fault"),
-    [
-        ({"name": "Tiny"}, "lower case"),
-        ({"name": "tiny_cuda"}, "lower case"),
-        ({"archs": ()}, "archs is empty"),
-        ({"maintainers": ()}, "maintainers is empty"),
-        ({"toolkits": ("13.7",)}, "cuwheel knows no CUDA 13.7"),
-        ({"archs": ("90", "35")}, "cannot compile for sm_35"),
-        ({"link": Link("cudart", "cublaslt")}, 'did you mean "cublasLt"?'),
-        ({"source": Sdist(project="p", version="1", sha256="abc")}, "64 hexadecimal digits"),
-        ({"source": Sdist(project="p", version="1", sha256="x" * 64)}, "64 hexadecimal digits"),
-        ({"build": Setuptools(env={"ARCHS": "{arch}"})}, 'did you mean "archs"?'),
-        ({"build": CMake(define={"JOBS": "{job}"})}, 'did you mean "jobs"?'),
-        ({"build": CMake(env={"OPEN": "{"})}, "a brace itself is written twice"),
-        ({"source": GitCommit(repository="r", commit="abc")}, "40 hexadecimal digits"),
-        ({"more_archs": {"13.0": ("35",)}}, "cannot compile for sm_35"),
-        ({"more_archs": {"12.8": ("90",)}}, 'more_archs names "12.8"'),
-        ({"resources": (resource(to="/etc/x"),)}, "leads out of the folder"),
-        ({"resources": (resource(to="a/../../x"),)}, "leads out of the folder"),
-        ({"resources": (resource(to="x"), resource(to="x"))}, "two resources want one place"),
-        ({"resources": (resource(to="x"), resource(to="x/y"))}, "two resources want one place"),
-        ({"resources": (resource(sha256="abc"),)}, "resource tiny: source.sha256"),
-        ({"smoke": Smoke(imports=("p",), libraries=("{archs}.so",))}, "smoke.libraries"),
-        ({"toolkits": ("12.8", "13.0"), "link": Link("cublaslt")}, 'did you mean "cublasLt"?'),
-        ({"build": CMake(define={"CMAKE_CUDA_COMPILER": "x"})}, "compilers are the toolchain's"),
-        ({"build": Setuptools(env={"CXX": "g++-13"})}, "compilers are the toolchain's"),
-        ({"build": Setuptools(env={"FLAGS": "-ccbin g++-13"})}, "compilers are the toolchain's"),
-    ],
-)
-def test_names_fault(changes: dict[str, object], fault: str) -> None:
-    with pytest.raises(RecipeError) as caught:
-        check_recipe(make_recipe(**changes))
-
-    assert fault in caught.value.why
-    assert "1 fault" in caught.value.what
-
-
-def test_passes_commit_without_hash() -> None:
-    check_recipe(make_recipe(source=GitCommit(repository="r", commit="a" * 40)))
-
-
-def test_names_all_faults_together() -> None:
-    with pytest.raises(RecipeError) as caught:
-        check_recipe(make_recipe(archs=("35",), link=Link("cuda"), maintainers=()))
-
-    assert caught.value.what == "tiny-cuda: the recipe has 3 faults"
 
 
 @pytest.mark.parametrize(
@@ -197,6 +159,18 @@ def test_names_all_faults_together() -> None:
 )
 def test_reads_sessions_from_command_line(line: str, asked: tuple[str, ...]) -> None:
     assert asked_sessions(line.split()) == asked
+
+
+def test_names_nearest_build(tmp_path: Path) -> None:
+    add_recipe(tmp_path, "one")
+    entries = load_catalogue([tmp_path])
+
+    with pytest.raises(UsageError) as caught:
+        check_builds(["one-130", "one-131"], entries)
+
+    assert builds_of(entries) == ("one-130",)
+    assert caught.value.what == 'nothing that can be built is called "one-131"'
+    assert "one-130" in caught.value.why
 
 
 def test_names_nearest_session() -> None:

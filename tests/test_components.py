@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import fnmatch
 import re
+from importlib.metadata import Distribution, distributions
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,14 +12,13 @@ from cuwheel.components import COMPONENTS, component_by_name, requirement_for
 from cuwheel.errors import UsageError
 from cuwheel.paths import ROOT
 from cuwheel.toolkits import TOOLKITS, toolkit_by_release
+from tests.component_facts import faults_of, rows_of, unnamed_in, unrequired_by
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.components import Component
     from cuwheel.toolkits import Toolkit
 
-_IN_TOOLCHAIN = [found for found in COMPONENTS if found.site_folder.startswith("nvidia/cu13")]
 every_toolkit = pytest.mark.parametrize("toolkit", TOOLKITS, ids=lambda toolkit: toolkit.tag)
 
 # conda-forge's package with a component's headers, and the component.
@@ -63,13 +62,43 @@ def test_gives_framework_with_any_major(cuda: int) -> None:
     assert component_by_name("torch", cuda).cuda is None
 
 
-def test_every_major_has_same_components() -> None:
+def test_majors_differ_in_nvvm_only() -> None:
     names = {
         cuda: {found.name for found in COMPONENTS if found.cuda == cuda}
         for cuda in {toolkit.major for toolkit in TOOLKITS}
     }
 
-    assert len(set(map(frozenset, names.values()))) == 1
+    assert names[12] ^ names[13] == {"nvvm"}
+
+
+def test_template_is_filled() -> None:
+    left = [found for found in COMPONENTS if "|" in repr(found)]
+
+    assert left == []
+
+
+def test_every_need_has_its_supplier() -> None:
+    known = {(found.cuda, soname) for found in COMPONENTS for soname in found.sonames}
+
+    lacking = [
+        (found.name, soname)
+        for found in COMPONENTS
+        for soname in found.needs
+        if (found.cuda, soname) not in known
+    ]
+
+    assert lacking == []
+
+
+def test_everything_lost_is_asked_for() -> None:
+    stray = [
+        (found.name, name)
+        for found in COMPONENTS
+        for name, _ in found.lost
+        if name not in {*found.needs, *found.opens, *found.may_open}
+    ]
+
+    assert stray == []
 
 
 def test_no_two_components_of_a_major_share_a_soname() -> None:
@@ -154,10 +183,81 @@ def test_requirement_pins_framework() -> None:
     assert requirement_for(component_by_name("torch", 13), toolkit, "2.11") == "torch==2.11.*"
 
 
-@pytest.mark.parametrize("component", _IN_TOOLCHAIN, ids=lambda component: component.name)
-def test_table_holds_sonames_of_real_libraries(cuda_home: Path, component: Component) -> None:
-    names = [path.name for path in (cuda_home / "lib").iterdir()]
+@pytest.mark.parametrize(
+    ("name", "version", "asked"),
+    [
+        ("cutensornet", "2.14.0", "cutensornet-cu13>=2.14,<3"),
+        ("cutensornet", "", "cutensornet-cu13>=2.9,<3"),
+        ("cudnn", "9.19.0.56", "nvidia-cudnn-cu13>=9.19,<10"),
+        ("cudensitymat", "0.6.0", "cudensitymat-cu13==0.6.*"),
+    ],
+)
+def test_requirement_takes_floor_of_build_environment(name: str, version: str, asked: str) -> None:
+    component = component_by_name(name, 13)
+    releases = {component.distribution: version} if version else {}
 
-    missing = [soname for soname in component.sonames if not fnmatch.filter(names, soname)]
+    made = requirement_for(component, toolkit_by_release("13.0"), "", releases)
 
-    assert missing == []
+    assert made == asked
+
+
+def test_requirement_takes_toolchain_before_build_environment() -> None:
+    toolkit = toolkit_by_release("12.8")
+    component = component_by_name("cudnn", 12)
+
+    made = requirement_for(component, toolkit, "", {component.distribution: "9.1.0.70"})
+
+    assert made == "nvidia-cudnn-cu12>=9.13,<10"
+
+
+def wheels_of(cuda_home: Path) -> dict[str, Distribution]:
+    """The wheels of the table that the toolchain is made of."""
+    found = distributions(path=[str(site_of(cuda_home))])
+    return {one.metadata["Name"]: one for one in found if rows_of(one.metadata["Name"])}
+
+
+def site_of(cuda_home: Path) -> Path:
+    return cuda_home.parent.parent
+
+
+def test_table_agrees_with_real_libraries(cuda_home: Path) -> None:
+    wheels = wheels_of(cuda_home)
+
+    faults = [
+        fault
+        for name, wheel in wheels.items()
+        for fault in faults_of(site_of(cuda_home), name, wheel.version)
+    ]
+
+    assert len(wheels) > 8
+    assert faults == []
+
+
+def test_opened_names_stand_in_real_libraries(cuda_home: Path) -> None:
+    unnamed = [
+        fault for name in wheels_of(cuda_home) for fault in unnamed_in(site_of(cuda_home), name)
+    ]
+
+    assert unnamed == []
+
+
+def test_real_wheels_require_what_table_says(cuda_home: Path) -> None:
+    unrequired = {
+        name: lacking
+        for name, wheel in wheels_of(cuda_home).items()
+        if (lacking := unrequired_by(wheel.requires or (), name))
+    }
+
+    assert unrequired == {}
+
+
+def test_toolchain_has_archives_of_runtime_only(cuda_home: Path) -> None:
+    there = {path.stem.removeprefix("lib") for path in (cuda_home / "lib").glob("*.a")}
+
+    whole = {
+        found.name
+        for found in COMPONENTS
+        if found.cuda == 13 and found.static and there >= set(found.static)
+    }
+
+    assert whole == {"cudart"}

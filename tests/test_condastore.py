@@ -33,9 +33,10 @@ from tests.channel import (
 )
 from tests.factories import heard, make_space
 from tests.server import Site, serving
+from tests.waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from cuwheel.condalock import CondaPackage
     from cuwheel.workspace import Workspace
@@ -384,13 +385,6 @@ def test_runs_clean_after_being_killed(
     assert all(path.stat().st_size for path in installed)
     assert not list((space.cache / "conda").glob(".*/"))
     wait_for(lambda: not any(helper.is_running() for helper in helpers))
-
-
-def wait_for(happens: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not happens():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def test_two_at_once_share_one_cache(space: Workspace, channel: Path, tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.errors import SandboxError
 from cuwheel.key import changes, digest_of, key_of
-from cuwheel.recipe import Patch
+from cuwheel.recipe import Folder, Patch
+from cuwheel.sandbox import choose_sandbox
 from tests.factories import make_space, make_target
 
 if TYPE_CHECKING:
@@ -101,6 +104,27 @@ def test_sees_other_python(target: Target, space: Workspace) -> None:
     assert changes(before, after) == (f"python: {before['python']} -> absent",)
 
 
+def test_sees_that_there_is_no_sandbox(target: Target, space: Workspace) -> None:
+    alone = dataclasses.replace(space, sandbox="none")
+    before = key_of(target, alone)
+    has_one = choose_sandbox() != "none"
+
+    after = key_of(target, space)
+
+    assert before["sandbox"] == "no"
+    assert changes(before, after) == (("sandbox: no -> yes",) if has_one else ())
+
+
+@pytest.mark.parametrize("kind", ["bubblewrap", "unshare"])
+def test_kind_of_sandbox_makes_no_difference(kind: str, target: Target, space: Workspace) -> None:
+    asked = key_of(target, dataclasses.replace(space, sandbox=kind))["sandbox"]
+
+    assert asked in {"yes", "absent"}
+    with contextlib.suppress(SandboxError):
+        choose_sandbox(kind)
+        assert asked == "yes"
+
+
 def test_sees_other_compiler(
     target: Target, space: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,11 +135,36 @@ def test_sees_other_compiler(
     assert changes(before, key_of(target, space))[0].startswith("host compiler: /usr/bin/g++ ")
 
 
+def test_sees_change_in_folder_of_project(target: Target, space: Workspace) -> None:
+    own = make_target(root=target.root, source=Folder(path="source"))
+    before = key_of(own, space)
+
+    after = key_of(other_source(own), space)
+
+    assert [line.split(":")[0] for line in changes(before, after)] == ["source"]
+
+
+def test_does_not_care_where_project_lies(target: Target, space: Workspace) -> None:
+    moved = target.root.with_name("moved")
+    own = [make_target(root=root, source=Folder(path="source")) for root in (target.root, moved)]
+    before = key_of(own[0], space)
+
+    target.root.rename(moved)
+
+    assert changes(before, key_of(own[1], space)) == ()
+
+
+def test_marks_missing_folder_of_project(tmp_path: Path, space: Workspace) -> None:
+    target = make_target(root=tmp_path, source=Folder(path="lost"))
+
+    assert key_of(target, space)["source"] == "absent"
+
+
 def test_holds_everything_that_decides(target: Target, space: Workspace) -> None:
     named = set(key_of(target, space))
 
     assert named >= {f"recipe.{field.name}" for field in dataclasses.fields(target.recipe)}
-    assert named >= {"engine", "linker", "strip", "lock engine", "network shut off"}
+    assert named >= {"engine", "linker", "strip", "lock engine", "sandbox"}
 
 
 def test_says_nothing_about_equal_keys() -> None:

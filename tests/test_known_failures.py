@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel import compilers, machine
-from cuwheel.catalogue import check_recipe
 from cuwheel.errors import PreflightError, RecipeError, ToolchainError
 from cuwheel.paths import ROOT
 from cuwheel.recipe import CMake, Setuptools, TorchExtension
+from cuwheel.recipecheck import check_recipe
 from cuwheel.stages.preflight import preflight
 from cuwheel.stages.toolchain import toolchain
 from cuwheel.toolkits import toolkit_by_release

@@ -89,3 +89,12 @@ def test_contract_names_every_adapter() -> None:
     assert set(contracts["adapters"]["source_modules"]) == {
         name for name in adapters if (ROOT / f"{name.replace('.', '/')}.py").is_file()
     }
+
+
+def test_architecture_names_every_module_that_stages_share() -> None:
+    layers = next(one for one in read_contracts().values() if one["type"] == "layers")["layers"]
+    (shared,) = (layer.split(" : ") for layer in layers if " artefacts " in layer)
+
+    page = (ROOT / "docs" / "architecture.md").read_text()
+
+    assert [name for name in shared if f"`{name}`" not in page] == []

@@ -8,7 +8,9 @@ from cuwheel.components import COMPONENTS
 from cuwheel.linkage import (
     component_of,
     is_cuda_library,
+    is_from_driver,
     is_grafted,
+    is_other_accelerator,
     relative_entry,
     resolve_entry,
 )
@@ -16,7 +18,13 @@ from cuwheel.linkage import (
 
 @pytest.mark.parametrize(
     ("soname", "name"),
-    [("libcublasLt.so.13", "cublasLt"), ("libtorch_cpu.so", "torch"), ("libc10.so", "torch")],
+    [
+        ("libcublasLt.so.13", "cublasLt"),
+        ("libcutensornet.so.2", "cutensornet"),
+        ("libnvrtc-builtins.so.13.0", "nvrtc-builtins"),
+        ("libtorch_cpu.so", "torch"),
+        ("libc10.so", "torch"),
+    ],
 )
 def test_finds_component_of_soname(soname: str, name: str) -> None:
     component = component_of(soname)
@@ -73,13 +81,38 @@ def test_knows_other_library(name: str) -> None:
 
 def test_knows_library_of_every_cuda_component() -> None:
     sonames = [
-        soname.replace("*", "_ops")
+        soname.replace(".*", ".0").replace("*", "_ops")
         for component in COMPONENTS
-        if component.distribution.startswith("nvidia-")
+        if component.cuda is not None
         for soname in component.sonames
     ]
 
-    assert all(is_cuda_library(soname) for soname in sonames)
+    assert [soname for soname in sonames if not is_cuda_library(soname)] == []
+
+
+@pytest.mark.parametrize(
+    "soname", ["libcuda.so.1", "libnvidia-ml.so.1", "libnvcuvid.so.1", "libnvoptix.so.1"]
+)
+def test_knows_library_of_driver(soname: str) -> None:
+    assert is_from_driver(soname)
+
+
+@pytest.mark.parametrize("soname", ["libcuda.so", "libcudart.so.13", "libnvidia-mlx.so.1"])
+def test_knows_library_of_no_driver(soname: str) -> None:
+    assert not is_from_driver(soname)
+
+
+@pytest.mark.parametrize(
+    "soname",
+    ["libhipblas.so.2", "libamdhip64.so.6", "libMIOpen.so.1", "libsycl.so.8", "libmkl_core.so.2"],
+)
+def test_knows_library_of_other_accelerator(soname: str) -> None:
+    assert is_other_accelerator(soname)
+
+
+@pytest.mark.parametrize("soname", ["libcudart.so.13", "librocksdb.so.9", "libhipster.so"])
+def test_knows_library_of_no_other_accelerator(soname: str) -> None:
+    assert not is_other_accelerator(soname)
 
 
 def test_tells_grafted_framework_library_from_own() -> None:

@@ -124,3 +124,21 @@ def test_recipe_may_have_lock_for_smoke(entries: tuple[Entry, ...], tmp_path: Pa
     job = only(lock_jobs(["smoke:with-torch"], entries))
 
     assert (job.source, job.lock) == (source, source.with_suffix(".lock"))
+
+
+def test_recipe_has_lock_for_each_cuda_major(entries: tuple[Entry, ...], tmp_path: Path) -> None:
+    for major in (12, 13):
+        (tmp_path / "envs" / "build" / f"plain-cu{major}.in").write_text("build\n")
+
+    jobs = lock_jobs(["build:plain"], entries)
+
+    assert [job.name for job in jobs] == ["build:plain:cu12", "build:plain:cu13"]
+    assert [job.lock.name for job in jobs] == ["plain-cu12.lock", "plain-cu13.lock"]
+
+
+def test_lock_for_one_cuda_major_can_be_named(entries: tuple[Entry, ...], tmp_path: Path) -> None:
+    (tmp_path / "envs" / "build" / "with_torch-cu13.in").write_text("build\ntorch==2.11.0\n")
+
+    job = only(lock_jobs(["build:with-torch:cu13"], entries, _NEWER))
+
+    assert job.lock.name == "with_torch-cu13-torch2.12.0.lock"

@@ -34,9 +34,6 @@ class Cgroups:
     def cores(self) -> int:
         return machine.usable_cores(self.top, self.own)
 
-    def memory(self) -> int:
-        return machine.free_memory(self.top, self.own)
-
 
 @pytest.fixture
 def unified(tmp_path: Path) -> Cgroups:
@@ -90,55 +87,6 @@ def test_counts_only_cores_of_own_mask(unified: Cgroups, monkeypatch: pytest.Mon
     assert unified.cores() == 1
 
 
-def test_takes_available_memory_without_limit(unified: Cgroups) -> None:
-    unified.write({"job/step/memory.max": "max", "job/step/memory.current": 5})
-
-    assert unified.memory() > 64 << 20
-
-
-@pytest.mark.parametrize(
-    ("files", "free"),
-    [
-        ({"job/step/memory.max": 900, "job/step/memory.current": 500}, 400),
-        ({"job/memory.max": 700, "job/memory.current": 500}, 200),
-        ({"job/memory.max": 700, "job/memory.current": 900}, 0),
-        (
-            {
-                "job/memory.max": 700,
-                "job/memory.current": 500,
-                "job/memory.stat": "anon 1\ninactive_file 50",
-            },
-            250,
-        ),
-    ],
-    ids=["own", "above", "overdrawn", "file cache"],
-)
-def test_counts_memory_of_version_2(
-    unified: Cgroups, files: Mapping[str, object], free: int
-) -> None:
-    unified.write(files)
-
-    assert unified.memory() == free
-
-
-def test_counts_memory_of_version_1(split: Cgroups) -> None:
-    split.write(
-        {
-            "memory/job/memory.limit_in_bytes": 1000,
-            "memory/job/memory.usage_in_bytes": 900,
-            "memory/job/memory.stat": "cache 9\ntotal_inactive_file 300",
-        }
-    )
-
-    assert split.memory() == 400
-
-
-def test_ignores_limit_of_other_job(unified: Cgroups) -> None:
-    unified.write({"other/memory.max": 10, "other/memory.current": 10})
-
-    assert unified.memory() > 64 << 20
-
-
 def test_measures_disk_of_folder_to_come(tmp_path: Path) -> None:
     assert machine.free_disk(tmp_path / "not" / "yet") > 0
 
@@ -165,11 +113,3 @@ def test_reads_driver_version(
             (tmp_path / name).write_text(text)
 
     assert machine.driver_version(tmp_path / "module", tmp_path / "report") == version
-
-
-@pytest.mark.parametrize(("per_job", "jobs"), [(2 * _GIB, 4), (3 * _GIB, 3), (100 * _GIB, 1)])
-def test_counts_jobs_by_memory(monkeypatch: pytest.MonkeyPatch, per_job: int, jobs: int) -> None:
-    monkeypatch.setattr(machine, "usable_cores", lambda: 4)
-    monkeypatch.setattr(machine, "free_memory", lambda: 10 * _GIB)
-
-    assert machine.jobs_for(per_job) == jobs

@@ -16,13 +16,21 @@ import pytest
 
 from cuwheel.archives import unpack
 from cuwheel.condalock import CondaLock, CondaPackage, write_conda_lock
-from cuwheel.errors import DownloadError, FileAccessError, HashMismatchError, LockError, UsageError
+from cuwheel.errors import (
+    DownloadError,
+    FileAccessError,
+    HashMismatchError,
+    LockError,
+    SourceError,
+    UsageError,
+)
 from cuwheel.files import sha256_of_file
 from cuwheel.indexes import find_wheels
 from cuwheel.mirrors import VARIABLE, Mirrors
-from cuwheel.recipe import Archive, GitCommit, Resource
+from cuwheel.recipe import Archive, Folder, GitCommit, Resource
 from cuwheel.sources import fetch_pinned, open_pinned
 from cuwheel.stages.mirror import mirror
+from cuwheel.stages.source import source as stage_source
 from cuwheel.wheelchoice import is_fitting
 from cuwheel.wheelindex import write_index
 from tests.channel import toy_packages, write_channel
@@ -174,6 +182,61 @@ def test_holds_recipes_from_outside(
 
     assert (folder / "projects" / "ours" / "envs" / "build" / "tiny_cuda.lock").is_file()
     assert "CUWHEEL_PROJECT=$PWD/projects/ours" in (folder / "README.txt").read_text()
+
+
+@pytest.fixture
+def local(project: Project) -> Target:
+    """A target whose source is a folder of the project, committed years ago."""
+    package = project.root / "samples" / "tiny"
+    package.mkdir(parents=True)
+    (package / "setup.py").write_text("# the source\n")
+    (project.root / "recipes").mkdir()
+    (project.root / "recipes" / "tiny_cuda.py").write_text(
+        "from cuwheel import *\n"
+        "RECIPE = Recipe(name='tiny-cuda', version='1', license='MIT', homepage='', archs=('90',),"
+        " source=Folder(path='samples/tiny'), toolkits=('13.0',), build=Setuptools(),"
+        " link=Link('cudart'), smoke=Smoke(imports=('tiny_cuda',)), maintainers=('me',))\n"
+    )
+    commit_all(project.root, GIT_COMMITTER_DATE="1600000000 +0000")
+    return project.target(source=Folder(path="samples/tiny"))
+
+
+def test_folder_of_project_is_the_same_in_mirror(
+    project: Project, local: Target, folder: Path, space: Workspace
+) -> None:
+    make(project, folder, space, local)
+
+    copied = dataclasses.replace(local, root=folder / "cuwheel")
+    there, here = stage_source(copied, space), stage_source(local, space)
+    assert (there.sha256, there.epoch) == (here.sha256, 1_600_000_000)
+
+
+def test_keeps_folder_for_target_of_run_before(
+    project: Project, local: Target, folder: Path, space: Workspace
+) -> None:
+    make(project, folder, space, local)
+
+    make(project, folder, space)
+
+    assert (folder / "cuwheel" / "samples" / "tiny" / "setup.py").is_file()
+
+
+def test_refuses_missing_folder_of_project(
+    project: Project, folder: Path, space: Workspace
+) -> None:
+    target = project.target(source=Folder(path="samples/lost"))
+
+    with pytest.raises(SourceError, match="samples/lost"):
+        make(project, folder, space, target)
+
+    assert not folder.exists()
+
+
+def test_refuses_file_as_source_that_is_in_the_project(
+    project: Project, local: Target, folder: Path, space: Workspace
+) -> None:
+    with pytest.raises(UsageError, match="has it in the project"):
+        make(project, folder, space, local, source=project.source)
 
 
 def test_manifest_names_every_file(project: Project, folder: Path, space: Workspace) -> None:

@@ -20,7 +20,20 @@ if TYPE_CHECKING:
 
 _PARTS = ("noxfile.py", "cuwheel", "recipes", "envs", "tests/project")
 _HAND_WRITTEN = (
-    *("docs", "index", "lint", "lock", "lock-check", "lock-verify", "mirror", "tests", "tests-e2e"),
+    *(
+        "audit",
+        "bench",
+        "diagnose",
+        "explain",
+        "docs",
+        "index",
+        "lint",
+        "lock",
+        "lock-check",
+        "lock-verify",
+        "mirror",
+    ),
+    *("tests", "tests-e2e", "verify"),
 )
 _LIMIT = 1.0  # seconds that `nox -l` may take
 

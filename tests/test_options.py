@@ -29,6 +29,7 @@ def test_defaults_change_nothing() -> None:
 
     assert (given.python, given.arch, given.framework, given.source) == ([], [], None, None)
     assert (given.jobs, given.toolchain, given.stage) == ("auto", None, None)
+    assert given.sandbox == "auto"
     assert {given.offline, given.no_cache, given.keep_work, given.explain_key} == {False}
 
 
@@ -37,6 +38,11 @@ def test_repeats_option(option: str) -> None:
     given = parse(f"--{option}", "a", f"--{option}=b")
 
     assert getattr(given, option) == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", ["auto", "bubblewrap", "unshare", "none"])
+def test_takes_every_kind_of_sandbox(kind: str) -> None:
+    assert parse(f"--sandbox={kind}").sandbox == kind
 
 
 @pytest.mark.parametrize(
@@ -64,7 +70,8 @@ def test_takes_no_abbreviations() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--stage", "smok"], ["--toolchain", "cuda"], ["--python"], ["3.12"]]
+    "arguments",
+    [["--sandbox", "docker"], ["--stage", "smok"], ["--toolchain", "cuda"], ["--python"], ["3.12"]],
 )
 def test_refuses_wrong_value(arguments: list[str]) -> None:
     with pytest.raises(UsageError):

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -25,6 +25,14 @@ from tests.engine import PACKAGES, Engine, finish
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+
+_KILLED = ("toolchain", "build", "index")  # stages; each kind of work once
+
+
+def _seldom(value: str) -> Any:
+    """A case that takes its time and is like others."""
+    return pytest.param(value, marks=pytest.mark.e2e)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +70,7 @@ def test_does_no_work_when_nothing_has_changed(built: Callable[[str], Engine]) -
     assert {path: path.stat().st_mtime_ns for path in engine.dist.rglob("*")} == before
 
 
-@pytest.mark.parametrize("lost", ["wheel", "provenance", "index", "tampered"])
+@pytest.mark.parametrize("lost", ["wheel", *map(_seldom, ("provenance", "index", "tampered"))])
 def test_restores_what_is_gone_from_dist(lost: str, engine: Engine) -> None:
     engine.build("tiny-capi", "--keep-work")
     [wheel] = engine.wheels()
@@ -81,6 +89,7 @@ def test_restores_what_is_gone_from_dist(lost: str, engine: Engine) -> None:
     assert there == (digest, True, True)
 
 
+@pytest.mark.e2e
 def test_stages_can_be_run_one_by_one(engine: Engine) -> None:
     done = [engine.build("tiny-capi", "--stage", stage) for stage in STAGES]
 
@@ -101,10 +110,10 @@ def test_single_stage_of_other_source_is_not_taken_up(engine: Engine, tmp_path: 
     shutil.copytree(PACKAGES / "tiny_capi", other)
     module = next(other.rglob("__init__.py"))
     module.write_text(module.read_text() + "\nOTHER = True\n")
-    child = engine.start("tiny-capi")
-    _read_until(child, "build ")
-    child.kill()
-    finish(child)
+    with engine.start("tiny-capi") as child:
+        _read_until(child, "build ")
+        child.kill()
+        finish(child)
     engine.build("tiny-capi", "--source", str(other), "--stage", "source")
 
     done = engine.build("tiny-capi")
@@ -271,19 +280,50 @@ def test_keeps_work_and_shows_log_when_build_fails(engine: Engine, tmp_path: Pat
 
 
 def test_interrupt_ends_every_process(engine: Engine) -> None:
-    child = engine.start("tiny-skbuild")
-    _read_until(child, "build ")
-    family = psutil.Process(child.pid).children(recursive=True)
+    with engine.start("tiny-skbuild") as child:
+        _read_until(child, "build ")
+        family = psutil.Process(child.pid).children(recursive=True)
 
-    os.killpg(child.pid, signal.SIGINT)
-    done = finish(child)
+        os.killpg(child.pid, signal.SIGINT)
+        done = finish(child)
 
     gone, alive = psutil.wait_procs(family, timeout=5)
     assert (done.status, alive) == (130, [])
     del gone
 
 
-@pytest.mark.parametrize("stage", [*STAGES])
+@pytest.mark.e2e
+def test_takes_up_rebuild_that_was_interrupted(engine: Engine) -> None:
+    assert engine.build("tiny-skbuild").status == 0
+    with engine.start("tiny-skbuild", "--no-cache") as child:
+        _read_until(child, "build ")
+        os.killpg(child.pid, signal.SIGINT)
+        finish(child)
+
+    done = engine.build("tiny-skbuild")
+
+    assert done.status == 0, done.output
+    assert "building, because an earlier run was not finished" in done.output
+    assert engine.build("tiny-skbuild", "--stage", "smoke").status == 0
+
+
+@pytest.mark.e2e
+def test_forgets_failed_build_of_what_is_no_more(engine: Engine, tmp_path: Path) -> None:
+    source = tmp_path / "tiny_skbuild"
+    shutil.copytree(PACKAGES / "tiny_skbuild", source)
+    kernel = next(source.rglob("*.cu"))
+    sound = kernel.read_text()
+    assert engine.build("tiny-skbuild", "--source", str(source)).status == 0
+    kernel.write_text(f"{sound}\nthis is no C++;\n")
+    assert engine.build("tiny-skbuild", "--source", str(source)).status == 61
+    kernel.write_text(sound)
+
+    done = engine.build("tiny-skbuild", "--source", str(source))
+
+    assert done.status == 0, done.output
+
+
+@pytest.mark.parametrize("stage", [one if one in _KILLED else _seldom(one) for one in STAGES])
 def test_runs_cleanly_after_kill_in_stage(
     stage: str, engine: Engine, built: Callable[[str], Engine], tmp_path: Path, shared_cache: Path
 ) -> None:
@@ -292,11 +332,11 @@ def test_runs_cleanly_after_kill_in_stage(
     fills_cache = stage in {"toolchain", "environment"}
     cache = _cache_with_downloads(tmp_path, shared_cache) if fills_cache else shared_cache
     fresh = dataclasses.replace(engine, cache=cache)
-    child = fresh.start("tiny-capi")
-    _read_until(child, stage)
-    family = psutil.Process(child.pid).children(recursive=True)
-    child.kill()
-    finish(child)
+    with fresh.start("tiny-capi") as child:
+        _read_until(child, stage)
+        family = psutil.Process(child.pid).children(recursive=True)
+        child.kill()
+        finish(child)
     assert psutil.wait_procs(family, timeout=10)[1] == []
 
     done = fresh.build("tiny-capi")
@@ -311,20 +351,21 @@ def test_two_at_once_on_one_cache_both_succeed(
 ) -> None:
     fresh = dataclasses.replace(engine, cache=_cache_with_downloads(tmp_path, shared_cache))
 
-    children = [fresh.start("tiny-capi"), fresh.start("tiny-capi")]
-    done = [finish(child) for child in children]
+    with fresh.start("tiny-capi") as one, fresh.start("tiny-capi") as other:
+        done = [finish(one), finish(other)]
 
     assert [outcome.status for outcome in done] == [0, 0], done
     assert sum("waiting" in outcome.output for outcome in done) == 1
 
 
+@pytest.mark.e2e
 def test_two_targets_at_once_share_one_toolchain(
     engine: Engine, tmp_path: Path, shared_cache: Path
 ) -> None:
     fresh = dataclasses.replace(engine, cache=_cache_with_downloads(tmp_path, shared_cache))
 
-    children = [fresh.start("tiny-capi"), fresh.start("tiny-skbuild")]
-    done = [finish(child) for child in children]
+    with fresh.start("tiny-capi") as one, fresh.start("tiny-skbuild") as other:
+        done = [finish(one), finish(other)]
 
     assert [outcome.status for outcome in done] == [0, 0], done
     assert len(list((fresh.cache / "toolchains").glob("cuda130-*/"))) == 1

@@ -11,6 +11,7 @@ import pytest
 
 from cuwheel import compilers, machine, readiness
 from cuwheel.artefacts import Environment, SourceTree, Toolchain
+from cuwheel.condalock import read_conda_lock
 from cuwheel.errors import LockError, PreflightError, SourceError, UnsupportedArchError
 from cuwheel.paths import ROOT
 from cuwheel.recipe import GIB, Framework
@@ -122,12 +123,17 @@ def test_refuses_python_outside_recipes_range(space: Workspace) -> None:
     assert "the recipe says >=3.99" in said
 
 
-def test_refuses_more_jobs_than_memory_holds(space: Workspace) -> None:
+def test_warns_of_compile_that_memory_may_not_hold(space: Workspace) -> None:
+    preflight(locked_target(memory_per_job=10_000 * GIB), space)
+
+    assert "may take 10000.0 GiB" in heard(space)
+
+
+def test_takes_more_jobs_than_memory_holds(space: Workspace) -> None:
+    """The gate starts as many as there is room for."""
     greedy = dataclasses.replace(space, jobs=10_000)
 
-    said = _refusal(locked_target(memory_per_job=GIB), greedy)
-
-    assert "10000 compiles at once take 10000.0" in said
+    assert preflight(locked_target(memory_per_job=GIB), greedy).jobs == 10_000
 
 
 def test_refuses_folder_that_flags_cannot_carry(tmp_path: Path) -> None:
@@ -256,30 +262,76 @@ def test_builds_for_machine_with_other_driver(
     assert preflight(locked_target(), dataclasses.replace(space, any_driver=True)).jobs
 
 
-def test_wants_room_for_first_conda_toolchain(
+def test_wants_room_for_what_conda_lock_names(
     space: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "free_disk", lambda _: 5 * GIB)
+    monkeypatch.setattr(machine, "free_disk", lambda _: GIB)
+    target = _conda_target(disk=0)
+    archives = read_conda_lock(ROOT / "envs" / "cuda122" / "conda-lock.yml").download_size
+    environment = 670 << 20
 
-    assert "5.0 GiB are free, it takes 6.0" in _refusal(_conda_target(), space)
+    said = _refusal(target, space)
+
+    assert f"1.0 GiB are free, it takes {(3 * archives + environment) / GIB:.1f}" in said
 
 
-@pytest.mark.parametrize("provider", ["pypi", "system"])
-def test_wants_less_room_for_first_other_toolchain(
-    space: Workspace, monkeypatch: pytest.MonkeyPatch, provider: str
+@pytest.mark.parametrize(
+    ("provider", "made", "wanted"),
+    [
+        ("pypi", (), "3.7"),
+        ("pypi", ("environments/tiny-skbuild-cp311-0123456789abcdef",), "3.0"),
+        ("pypi", ("toolchains/cuda130-pypi-0123456789abcdef",), "1.7"),
+        ("system", (), "1.7"),
+    ],
+)
+def test_wants_room_for_what_cache_lacks(
+    space: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    provider: str,
+    made: tuple[str, ...],
+    wanted: str,
 ) -> None:
-    monkeypatch.setattr(machine, "free_disk", lambda _: 5 * GIB)
+    monkeypatch.setattr(machine, "free_disk", lambda _: 0)
+    for name in made:
+        (space.cache / name).mkdir(parents=True)
 
-    assert preflight(locked_target(provider=provider), space).jobs
+    said = _refusal(locked_target(provider=provider, disk=GIB), space)
+
+    assert f"the disk of {space.cache} is too small: 0.0 GiB are free, it takes {wanted}" in said
 
 
-def test_wants_no_room_for_toolchain_that_is_there(
-    space: Workspace, monkeypatch: pytest.MonkeyPatch
+def test_wants_room_for_framework_once(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "free_disk", lambda _: 0)
+    target = locked_target(framework=Framework(name="torch", version="2.11.0"), disk=0)
+    alone = _refusal(target, space)
+    (space.cache / "environments" / "other-cp311-torch2.11-0123456789abcdef").mkdir(parents=True)
+
+    with_other = _refusal(target, space)
+
+    assert "it takes 6.5" in alone
+    assert "it takes 2.0" in with_other
+
+
+def test_wants_room_on_each_disk(
+    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "free_disk", lambda _: 3 * GIB)
+    apart = dataclasses.replace(space, work=Path("/dev/shm/cuwheel-none"))  # a disk of its own
+    if apart.work.parent.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("this machine has one disk")
+    monkeypatch.setattr(machine, "free_disk", lambda _: 0)
+
+    said = _refusal(locked_target(provider="system", disk=GIB), apart)
+
+    assert f"the disk of {apart.work} is too small: 0.0 GiB are free, it takes 1.0" in said
+    assert f"the disk of {apart.cache} is too small: 0.0 GiB are free, it takes 0.7" in said
+
+
+def test_wants_no_room_for_what_is_there(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "free_disk", lambda _: GIB)
     (space.cache / "toolchains" / "cuda122-conda-0123456789abcdef").mkdir(parents=True)
+    (space.cache / "environments" / "tiny-skbuild-cp311-0123456789abcdef").mkdir(parents=True)
 
-    assert preflight(_conda_target(), space).jobs
+    assert preflight(_conda_target(disk=GIB), space).jobs
 
 
 def _refusal(target: Target, space: Workspace) -> str:
@@ -288,8 +340,8 @@ def _refusal(target: Target, space: Workspace) -> str:
     return str(caught.value)
 
 
-def _conda_target() -> Target:
-    return locked_target(provider="conda", toolkit="12.2")
+def _conda_target(**changes: Any) -> Target:
+    return locked_target(provider="conda", toolkit="12.2", **changes)
 
 
 def _own_toolchain(folder: Path, *, gcc: str, newest_gcc: int) -> Toolchain:

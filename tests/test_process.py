@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -16,7 +15,6 @@ from cuwheel.errors import BuildFailedError, CommandFailedError
 from cuwheel.paths import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 _PATH = {"PATH": os.defpath}
@@ -24,25 +22,14 @@ _MIB = 1 << 20
 
 # Ends with its grandchild, which it names on its first line.
 _FAMILY = "sleep 300 & echo $!; wait"
-_CONNECT = """
-import socket, sys
-socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=5).close()
-"""
-_ISOLATED = """
-import os
-from cuwheel.process import isolation, run
-run([*isolation(), "sh", "-c", "echo; sleep 301"], env={"PATH": os.defpath},
-    on_line=lambda *_: print("running", flush=True))
-"""
 
 
 def shell(script: str, **options: object) -> process.Finished:
     return process.run(["sh", "-c", script], env=_PATH, **options)  # type: ignore[arg-type]
 
 
-def python(script: str, *arguments: object, prefix: tuple[str, ...] = ()) -> process.Finished:
-    words = [*prefix, sys.executable, "-c", script, *map(str, arguments)]
-    return process.run(words, env=_PATH, check=False)
+def python(script: str) -> process.Finished:
+    return process.run([sys.executable, "-c", script], env=_PATH, check=False)
 
 
 def is_alive(pid: int) -> bool:
@@ -58,21 +45,6 @@ def wait_until_dead(pids: list[int], seconds: float = 5.0) -> list[int]:
     while (alive := [pid for pid in pids if is_alive(pid)]) and time.monotonic() < deadline:
         time.sleep(0.02)
     return alive
-
-
-@pytest.fixture
-def isolated() -> tuple[str, ...]:
-    prefix = process.isolation()
-    if not prefix:
-        pytest.skip("this system refuses network namespaces")
-    return prefix
-
-
-@pytest.fixture
-def listener() -> Iterator[int]:
-    """The port of a server of this machine."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
 
 
 def test_gives_exactly_this_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,37 +189,6 @@ def test_measures_memory_of_grandchild() -> None:
 
 def test_measures_duration() -> None:
     assert 0.3 <= shell("sleep 0.3").duration < 3
-
-
-def test_reaches_server_without_isolation(listener: int) -> None:
-    assert python(_CONNECT, listener).status == 0
-
-
-def test_isolation_has_no_network(isolated: tuple[str, ...], listener: int) -> None:
-    done = python(_CONNECT, listener, prefix=isolated)
-
-    assert "Network is unreachable" in done.output or "Connection refused" in done.output
-    assert done.status == 1
-
-
-def test_isolation_keeps_user_and_status(isolated: tuple[str, ...]) -> None:
-    done = process.run([*isolated, "sh", "-c", "id -u; exit 7"], env=_PATH, check=False)
-
-    assert (done.output, done.status) == (f"{os.getuid()}\n", 7)
-
-
-@pytest.mark.usefixtures("isolated")
-def test_killed_starter_takes_isolated_child_along() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", _ISOLATED], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    ) as starter:
-        assert starter.stdout
-        assert starter.stdout.readline() == "running\n"
-        family = [child.pid for child in psutil.Process(starter.pid).children(recursive=True)]
-        starter.kill()
-
-    assert len(family) >= 2
-    assert wait_until_dead(family) == []
 
 
 def test_finds_program_on_path_given(tmp_path: Path) -> None:

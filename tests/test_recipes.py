@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel import recipe as declarations
-from cuwheel.catalogue import Entry, check_recipe, load_catalogue
+from cuwheel.catalogue import Entry, load_catalogue
 from cuwheel.lockfile import faults_of_lock, read_input
 from cuwheel.locks import LockJob, lock_jobs
 from cuwheel.paths import ROOT
 from cuwheel.recipe import PLACEHOLDERS, Recipe
+from cuwheel.recipecheck import check_recipe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +22,15 @@ if TYPE_CHECKING:
 _PROJECTS = (ROOT, ROOT / "tests" / "project")
 _ENTRIES = [entry for root in _PROJECTS for entry in load_catalogue([root])]
 
+_LOCKS = [
+    (entry, job)
+    for entry in _ENTRIES
+    for job in lock_jobs([f"build:{entry.name}"], (entry,))
+    if isinstance(job, LockJob)
+]
+
 every_recipe = pytest.mark.parametrize("entry", _ENTRIES, ids=lambda entry: entry.name)
+every_lock = pytest.mark.parametrize(("entry", "job"), _LOCKS, ids=lambda part: part.name)
 
 
 def recipe_of(entry: Entry) -> Recipe:
@@ -31,10 +40,6 @@ def recipe_of(entry: Entry) -> Recipe:
 
 def module_of(entry: Entry) -> Path:
     return entry.root / "recipes" / f"{recipe_of(entry).folder}.py"
-
-
-def input_of(entry: Entry) -> Path:
-    return entry.root / "envs" / "build" / f"{recipe_of(entry).folder}.in"
 
 
 @every_recipe
@@ -57,27 +62,33 @@ def test_holds_nothing_but_declarations(entry: Entry) -> None:
     assert rest[0].module == "cuwheel"
 
 
-@every_recipe
-def test_asks_for_the_frontend(entry: Entry) -> None:
-    assert "build" in read_input(input_of(entry)).split()
+@every_lock
+def test_asks_for_the_frontend(entry: Entry, job: LockJob) -> None:
+    assert "build" in read_input(job.source).split(), entry.name
 
 
-@every_recipe
-def test_input_pins_framework_of_recipe(entry: Entry) -> None:
+@every_lock
+def test_input_pins_framework_of_recipe(entry: Entry, job: LockJob) -> None:
     framework = recipe_of(entry).framework
     pinned = [f"{framework.name}=={framework.version}"] if framework else []
 
-    found = [line for line in read_input(input_of(entry)).split() if line.startswith("torch=")]
+    found = [line for line in read_input(job.source).split() if line.startswith("torch=")]
 
     assert found == pinned
 
 
 @every_recipe
-def test_lock_matches_input(entry: Entry) -> None:
-    [job] = lock_jobs([f"build:{entry.name}"], (entry,))
-    assert isinstance(job, LockJob)
+def test_has_lock_for_each_cuda(entry: Entry) -> None:
+    recipe = recipe_of(entry)
+    majors = {release.split(".")[0] for release in recipe.toolkits}
+    found = {job.lock.stem for own, job in _LOCKS if own is entry}
 
-    assert faults_of_lock(job.lock, job.wanted) == []
+    assert found in ({recipe.folder}, {f"{recipe.folder}-cu{major}" for major in majors})
+
+
+@every_lock
+def test_lock_matches_input(entry: Entry, job: LockJob) -> None:
+    assert faults_of_lock(job.lock, job.wanted) == [], entry.name
 
 
 @every_recipe

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import zipfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +14,7 @@ from cuwheel import process
 from cuwheel.artefacts import Toolchain
 from cuwheel.elf import Elf, read_elf
 from cuwheel.errors import RepairError
-from cuwheel.recipe import Framework, Link
+from cuwheel.recipe import Bundled, External, Framework, Link, Static
 from cuwheel.stages.repair import repair
 from cuwheel.wheelmeta import header
 from tests.factories import (
@@ -73,6 +73,17 @@ def _repair(
     made = dataclasses.replace(space.load("toolchain", Toolchain), programs=programs)
     space.save("toolchain", made)
     return repair(make_target(**changes), space), space
+
+
+def _built_space(
+    folder: Path, files: dict[str, bytes | Path], home: Path, *requires: str
+) -> Workspace:
+    """A workspace whose toolchain is the real one."""
+    space = make_space(folder)
+    save_built(space, write_wheel(folder / "built", files, requires=requires))
+    made = dataclasses.replace(space.load("toolchain", Toolchain), home=home)
+    space.save("toolchain", made)
+    return space
 
 
 def _needing(folder: Path, name: str, *sonames: str) -> Path:
@@ -158,7 +169,7 @@ def test_requires_wheel_of_linked_component(repaired: RepairedWheel) -> None:
 
 
 def test_records_tools(repaired: RepairedWheel) -> None:
-    assert [name for name, _ in repaired.tools] == ["strip", "patchelf", "auditwheel", "zlib"]
+    assert [name for name, _ in repaired.tools] == ["strip", "patchelf", "auditwheel", "zlib-ng"]
     assert all(version for _, version in repaired.tools)
 
 
@@ -361,6 +372,130 @@ def test_warns_of_component_that_nothing_needs(tmp_path: Path, library: Path) ->
     _, space = _repair(tmp_path, {"pkg/libtiny.so": library}, link=Link("cudart", "cufft"))
 
     assert 'declares link "cufft" and no library of the wheel needs' in heard(space)
+
+
+def test_writes_rpath_where_recipe_says_so(tmp_path: Path, library: Path) -> None:
+    link = Link("cudart", mode=External(search="rpath"))
+
+    wheel, _ = _repair(tmp_path, {_MEMBER: library}, link=link)
+
+    elf = _elf(wheel, _MEMBER)
+    assert (elf.rpath, elf.runpath) == (("$ORIGIN/../nvidia/cu13/lib",), ())
+
+
+def test_puts_requirement_behind_extra(tmp_path: Path, library: Path) -> None:
+    mode = External(extra="cuda{cuda}", local_extra="cuda{cuda}-local")
+
+    wheel, _ = _repair(tmp_path, {_MEMBER: library}, link=Link("cudart", mode=mode))
+
+    text = _metadata(wheel)
+    assert header(text, "requires-dist") == ('nvidia-cuda-runtime>=13.0,<14; extra == "cuda13"',)
+    assert header(text, "provides-extra") == ("cuda13-local", "cuda13")
+
+
+def test_takes_requirement_of_upstream_behind_extra(tmp_path: Path, library: Path) -> None:
+    link = Link("cudart", mode=External(extra="cuda-pip"))
+    requires = ("nvidia-cuda-runtime>=13", "numpy")
+
+    wheel, _ = _repair(tmp_path, {_MEMBER: library}, requires=requires, link=link)
+
+    found = header(_metadata(wheel), "requires-dist")
+    assert found == ("numpy", 'nvidia-cuda-runtime>=13.0,<14; extra == "cuda-pip"')
+
+
+def test_gives_wheel_another_name(tmp_path: Path, library: Path) -> None:
+    wheel, _ = _repair(tmp_path, {_MEMBER: library}, wheel_name="tiny-cuda{cuda}x")
+
+    assert wheel.path.name.startswith("tiny_cuda13x-1.2.3+cu130-")
+    assert header(_metadata(wheel), "name") == ("tiny-cuda13x",)
+
+
+def test_leaves_local_version_out(tmp_path: Path, library: Path) -> None:
+    wheel, _ = _repair(tmp_path, {_MEMBER: library}, has_local_version=False)
+
+    assert wheel.path.name.startswith("tiny_cuda-1.2.3-cp311-")
+
+
+def test_copies_libraries_into_wheel(tmp_path: Path, library: Path, cuda_home: Path) -> None:
+    space = _built_space(tmp_path, {_MEMBER: library}, cuda_home)
+
+    wheel = repair(make_target(mode=Bundled()), space)
+
+    ((name, size),) = wheel.bundled
+    (grafted,) = _elf(wheel, _MEMBER).runpath
+    assert name.startswith("tiny_cuda.libs/libcudart-")
+    with zipfile.ZipFile(wheel.path) as archive:
+        assert size == archive.getinfo(name).file_size
+    assert grafted == "$ORIGIN/../tiny_cuda.libs"
+    assert header(_metadata(wheel), "requires-dist") == ()
+    assert "+cu130.bundled-" in wheel.path.name
+
+
+def test_names_copied_library_in_bill_of_materials(
+    tmp_path: Path, library: Path, cuda_home: Path
+) -> None:
+    space = _built_space(tmp_path, {_MEMBER: library}, cuda_home)
+
+    wheel = repair(make_target(mode=Bundled()), space)
+
+    with zipfile.ZipFile(wheel.path) as archive:
+        (sbom,) = (name for name in archive.namelist() if "cuwheel" in name and "/sboms/" in name)
+        text = archive.read(sbom).decode()
+    assert PurePosixPath(wheel.bundled[0][0]).name in text
+    assert "of nvidia-cuda-runtime" in text
+    assert "LicenseRef-NVIDIA-Proprietary" in text
+    assert "libraries of NVIDIA's" in heard(space)
+
+
+def test_does_not_copy_library_that_opens_others(tmp_path: Path) -> None:
+    needing = _needing(tmp_path / "made", "libtiny.so", "libnvrtc.so.13")
+
+    with pytest.raises(RepairError) as caught:
+        _repair(tmp_path, {_MEMBER: needing}, link=Link("nvrtc"), mode=Bundled())
+
+    assert "libnvrtc-builtins" in caught.value.why
+    assert "can't be linked as `bundled` asks" in caught.value.fix
+
+
+def test_does_not_lose_mode_when_it_names_component(tmp_path: Path) -> None:
+    needing = _needing(tmp_path / "made", "libtiny.so", "libcublas.so.13")
+
+    with pytest.raises(RepairError) as caught:
+        _repair(tmp_path, {_MEMBER: needing}, link=Link("cudart", mode=Bundled()))
+
+    assert caught.value.fix == 'add "cublas" to `link`'
+
+
+def test_blames_library_of_other_major_on_the_build(tmp_path: Path) -> None:
+    needing = _needing(tmp_path / "made", "libtiny.so", "libcudart.so.12")
+
+    with pytest.raises(RepairError) as caught:
+        _repair(tmp_path, {_MEMBER: needing}, mode=Bundled())
+
+    assert caught.value.fix.startswith("build against a library of CUDA 13")
+
+
+def test_links_archive_in_and_requires_nothing(tmp_path: Path, cuda_home: Path) -> None:
+    source = tmp_path / "twice.cu"
+    source.write_text(_KERNEL)
+    flags = ("-gencode=arch=compute_90,code=sm_90", "-cudart=static")
+    library = compile_cuda(tmp_path / "libtiny.so", cuda_home, source, *flags)
+    space = _built_space(tmp_path, {_MEMBER: library}, cuda_home, "nvidia-cuda-runtime>=13")
+
+    wheel = repair(make_target(mode=Static()), space)
+
+    assert header(_metadata(wheel), "requires-dist") == ()
+    assert wheel.external == ()
+    with zipfile.ZipFile(wheel.path) as archive:
+        (sbom,) = (name for name in archive.namelist() if "cuwheel" in name and "/sboms/" in name)
+        assert "libcudart_static.a" in archive.read(sbom).decode()
+
+
+def test_refuses_static_wheel_that_needs_library(tmp_path: Path, library: Path) -> None:
+    with pytest.raises(RepairError) as caught:
+        _repair(tmp_path, {_MEMBER: library}, mode=Static())
+
+    assert "libcudart.so.13, which was to be linked in" in caught.value.why
 
 
 def test_refuses_wheel_without_library(tmp_path: Path) -> None:

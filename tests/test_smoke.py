@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import ctypes
+import dataclasses
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.artefacts import Environment, RepairedWheel
-from cuwheel.errors import InstallError, SmokeError
+from cuwheel import cleanroom
+from cuwheel.artefacts import Environment, RepairedWheel, Toolchain
+from cuwheel.errors import InstallError, SmokeError, StageOrderError
 from cuwheel.files import sha256_of_file
+from cuwheel.hiding import hiding
 from cuwheel.installer import resolve
-from cuwheel.recipe import Smoke
+from cuwheel.recipe import External, Link, Smoke
 from cuwheel.stages import smoke as stage
 from cuwheel.stages.smoke import smoke
 from tests.factories import compile_library, heard, make_space, make_target, write_wheel
@@ -348,3 +353,311 @@ def test_names_the_lock_that_lacks_a_requirement(space: Workspace, tmp_path: Pat
 
     assert "envs/smoke/tiny_cuda.in" in caught.value.fix
     assert "smoke:tiny-cuda" in caught.value.fix
+
+
+@pytest.fixture
+def system_cuda(tmp_path: Path, cuda_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A toolkit of the machine, as CUDA_HOME names it; only the runtime is in it."""
+    home = tmp_path / "system-cuda"
+    (home / "nvvm").mkdir(parents=True)
+    (home / "lib64").mkdir()
+    shutil.copy(cuda_home / "lib64" / "libcudart.so.13", home / "lib64")
+    monkeypatch.setenv("CUDA_HOME", str(home))
+    return home
+
+
+def needs_hiding(folder: Path) -> None:
+    """Skip where the system refuses a mount namespace."""
+    if not hiding((), folder / "decoy"):
+        pytest.skip("this system refuses a mount namespace")
+
+
+def compile_needing(path: Path, soname: str) -> Path:
+    """A library that needs another, which is nowhere but beside the linker."""
+    source = path.with_suffix(".c")
+    source.write_text("int any;\n")
+    other = compile_library(path.parent / "beside" / soname, "gcc", source, f"-Wl,-soname,{soname}")
+    return compile_library(path, "gcc", "-fPIC", source, "-Wl,--no-as-needed", other)
+
+
+def needs_no_driver() -> None:
+    """Skip where NVIDIA's driver is: nothing stands in for it there."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return
+    pytest.skip("this machine has NVIDIA's driver")
+
+
+def save_toolchain(space: Workspace, home: Path) -> None:
+    record = Toolchain(home=home, version="13.0.88", provider="pypi", fingerprint="", pinned=True)
+    space.save("toolchain", record)
+
+
+def compile_stub(home: Path) -> None:
+    """What a toolkit has in the driver's place, for linkers."""
+    source = home / "stub.c"
+    home.mkdir()
+    source.write_text("int cuInit(unsigned flags) { return 34; }\n")
+    name = home / "lib64" / "stubs" / "libcuda.so"
+    compile_library(name, "gcc", "-fPIC", source, "-Wl,-soname,libcuda.so.1")
+
+
+def test_records_who_brought_a_library_and_who_asked_for_it(
+    space: Workspace, tmp_path: Path, target: Target, cuda_home: Path
+) -> None:
+    library = compile_tiny(tmp_path, cuda_home, "$ORIGIN/../nvidia/cu13/lib")
+    save_wheel(space, MODULE, library, requires=("nvidia-cuda-runtime>=13.0,<14",))
+
+    passed = smoke(target, space)
+
+    file = "nvidia/cu13/lib/libcudart.so.13"
+    row = ("libcudart.so.13", file, "nvidia-cuda-runtime 13.0.96", "tiny_cuda/libtiny.so")
+    assert passed.loaded == (row,)
+    assert all(cell in heard(space) for cell in (*row[:3], "libtiny.so"))
+
+
+def test_hides_the_toolkit_that_the_caller_names(
+    space: Workspace, tmp_path: Path, target: Target, system_cuda: Path
+) -> None:
+    needs_hiding(tmp_path)
+    library = compile_tiny(tmp_path, system_cuda, str(system_cuda / "lib64"))
+    save_wheel(space, MODULE, library)
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(target, space)
+
+    assert "libcudart.so.13: cannot open shared object file" in caught.value.why
+    assert "has it, but" in caught.value.why
+    assert 'declare "cudart" in the recipe\'s `link`' in caught.value.fix
+
+
+def test_names_what_was_hidden(
+    space: Workspace, tmp_path: Path, target: Target, system_cuda: Path
+) -> None:
+    needs_hiding(tmp_path)
+    save_wheel(space, "")
+
+    passed = smoke(target, space)
+
+    assert passed.hidden is not None
+    assert str(system_cuda) in passed.hidden
+    assert str(system_cuda) in heard(space)
+
+
+def test_refuses_the_machines_cuda_where_it_cannot_be_hidden(
+    space: Workspace,
+    tmp_path: Path,
+    target: Target,
+    system_cuda: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cleanroom, "hiding", lambda *_: ())
+    library = compile_tiny(tmp_path, system_cuda, str(system_cuda / "lib64"))
+    save_wheel(space, MODULE, library)
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(target, space)
+
+    assert f"libcudart.so.13 is {system_cuda / 'lib64' / 'libcudart.so.13'}" in caught.value.why
+
+
+@pytest.mark.usefixtures("system_cuda")
+def test_says_that_nothing_could_be_hidden(
+    space: Workspace, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleanroom, "hiding", lambda *_: ())
+    save_wheel(space, "")
+
+    passed = smoke(target, space)
+
+    assert passed.hidden is None
+    assert "refuses a mount namespace" in heard(space)
+
+
+def test_search_path_and_preload_of_the_caller_have_no_effect(
+    space: Workspace, tmp_path: Path, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = compile_needing(tmp_path / "libtiny.so", "libcudart.so.99")
+    beside = tmp_path / "beside" / "libcudart.so.99"
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(beside.parent))
+    monkeypatch.setenv("LD_PRELOAD", str(beside))
+    save_wheel(space, "import ctypes\n" + MODULE, library)
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(target, space)
+
+    assert "libcudart.so.99: cannot open shared object file" in caught.value.why
+    assert "came from outside" not in caught.value.why
+
+
+def test_refuses_two_cuda_releases_in_one_process(
+    space: Workspace, tmp_path: Path, target: Target, cuda_home: Path
+) -> None:
+    library = compile_tiny(tmp_path, cuda_home, "$ORIGIN/../nvidia/cu13/lib")
+    compile_needing(tmp_path / "libolder.so", "libcudart.so.12")
+    module = f"{MODULE}\nctypes.CDLL(str(pathlib.Path(__file__).with_name('libcudart.so.12')))"
+    beside = tmp_path / "beside" / "libcudart.so.12"
+    requires = ("nvidia-cuda-runtime>=13.0,<14",)
+    save_wheel(space, module, library, beside, requires=requires)
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(target, space)
+
+    assert "CUDA 12 and 13 are in one process: libcudart.so.12 (tiny_cuda 1.2.3" in (
+        caught.value.why
+    )
+    assert "libcudart.so.13 (nvidia-cuda-runtime 13.0.96" in caught.value.why
+
+
+def test_loads_alone_what_the_imports_leave_alone(
+    space: Workspace, tmp_path: Path, target: Target, cuda_home: Path
+) -> None:
+    library = compile_tiny(tmp_path, cuda_home, "$ORIGIN/../nvidia/cu13/lib")
+    save_wheel(space, "", library, requires=("nvidia-cuda-runtime>=13.0,<14",))
+
+    passed = smoke(target, space)
+
+    assert passed.libraries == (("libcudart.so.13", "nvidia/cu13/lib/libcudart.so.13"),)
+
+
+def test_names_each_library_that_cannot_be_loaded(
+    space: Workspace, tmp_path: Path, target: Target
+) -> None:
+    first = compile_needing(tmp_path / "libone.so", "libcudart.so.99")
+    second = compile_needing(tmp_path / "libtwo.so", "libcublas.so.99")
+    save_wheel(space, "", first, second)
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(target, space)
+
+    assert "tiny_cuda/libone.so can't be loaded: OSError: libcudart.so.99" in caught.value.why
+    assert "tiny_cuda/libtwo.so can't be loaded: OSError: libcublas.so.99" in caught.value.why
+
+
+def test_says_what_a_library_lacks_when_the_package_keeps_it_to_itself(
+    space: Workspace, tmp_path: Path, target: Target
+) -> None:
+    library = compile_needing(tmp_path / "libtiny.so", "libcublas.so.99")
+    module = "\n".join(("try:", *(f"    {line}" for line in MODULE.strip().splitlines())))
+    module += "\nexcept OSError:\n    raise ImportError('no library anywhere') from None\n"
+    save_wheel(space, module, library)
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(target, space)
+
+    assert "ImportError: no library anywhere" in caught.value.why
+    assert "tiny_cuda/libtiny.so can't be loaded: OSError: libcublas.so.99" in caught.value.why
+
+
+def test_installs_the_extra_that_brings_cuda(
+    space: Workspace, tmp_path: Path, lock: str, cuda_home: Path
+) -> None:
+    library = compile_tiny(tmp_path, cuda_home, "$ORIGIN/../nvidia/cu13/lib")
+    requires = ("nvidia-cuda-runtime>=13.0,<14; extra == 'cuda13'",)
+    save_wheel(space, MODULE, library, requires=requires)
+    link = Link("cudart", mode=External(extra="cuda{cuda}"))
+    target = target_of(tmp_path, lock)
+    with_extra = dataclasses.replace(
+        target, mode=link.mode, recipe=dataclasses.replace(target.recipe, link=link)
+    )
+
+    passed = smoke(with_extra, space)
+
+    assert passed.libraries == (("libcudart.so.13", "nvidia/cu13/lib/libcudart.so.13"),)
+
+
+def test_refuses_library_whose_constructor_crashes(
+    space: Workspace, tmp_path: Path, target: Target
+) -> None:
+    source = tmp_path / "crash.c"
+    source.write_text("__attribute__((constructor)) void run(void) { *(volatile int *)0 = 1; }\n")
+    save_wheel(space, "", compile_library(tmp_path / "libcrash.so", "gcc", "-fPIC", source))
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(target, space)
+
+    assert "loading tiny_cuda/libcrash.so ends the interpreter: status -11" in caught.value.why
+
+
+def test_lets_library_rely_on_what_the_import_loads(
+    space: Workspace, tmp_path: Path, target: Target
+) -> None:
+    library = compile_needing(tmp_path / "libtiny.so", "libbase.so.99")
+    base = tmp_path / "beside" / "libbase.so.99"
+    module = "import ctypes, pathlib\nctypes.CDLL(str(pathlib.Path(__file__).with_name('{}')))"
+    save_wheel(space, module.format(base.name), library, base)
+
+    smoke(target, space)
+
+    assert "tiny_cuda/libtiny.so loads only after `import tiny_cuda`" in heard(space)
+
+
+def test_leaves_modules_of_other_pythons_alone(
+    space: Workspace, tmp_path: Path, target: Target
+) -> None:
+    name = "_C.cpython-27-x86_64-linux-gnu.so"
+    save_wheel(space, "", compile_needing(tmp_path / name, "libcudart.so.99"))
+
+    passed = smoke(target, space)
+
+    assert passed.imported == ("tiny_cuda",)
+
+
+def test_stub_stands_in_for_a_driver_that_is_not_there(
+    space: Workspace, tmp_path: Path, target: Target
+) -> None:
+    needs_no_driver()
+    library = compile_needing(tmp_path / "libtiny.so", "libcuda.so.1")
+    compile_stub(tmp_path / "toolkit")
+    save_toolchain(space, tmp_path / "toolkit")
+    save_wheel(space, MODULE.replace(".version", ""), library)
+
+    passed = smoke(target, space)
+
+    [(soname, _, supplier, _)] = passed.loaded
+    assert passed.has_driver_stub
+    assert (soname, supplier) == ("libcuda.so.1", "the toolkit's stub of NVIDIA's driver")
+    assert "the toolkit's stub stood in for it" in heard(space)
+
+
+def test_takes_no_stub_where_none_is_needed(
+    space: Workspace, tmp_path: Path, target: Target
+) -> None:
+    compile_stub(tmp_path / "toolkit")
+    save_toolchain(space, tmp_path / "toolkit")
+    save_wheel(space, "")
+
+    passed = smoke(target, space)
+
+    assert not passed.has_driver_stub
+    assert passed.loaded == ()
+
+
+def test_tells_which_library_waits_for_a_driver(
+    space: Workspace, tmp_path: Path, target: Target
+) -> None:
+    needs_no_driver()
+    save_wheel(space, "", compile_needing(tmp_path / "libtiny.so", "libcuda.so.1"))
+
+    passed = smoke(target, space)
+
+    assert passed.loaded == ()
+    assert "tiny_cuda/libtiny.so needs libcuda.so.1, which NVIDIA's driver brings" in heard(space)
+
+
+def test_says_how_to_get_a_wheel(space: Workspace, target: Target) -> None:
+    with pytest.raises(StageOrderError, match="no wheel to install") as caught:
+        smoke(target, space)
+
+    assert "`nox -s build-tiny-cuda-130`" in caught.value.fix
+
+
+def test_names_wheel_that_is_gone(space: Workspace, target: Target) -> None:
+    wheel = save_wheel(space, "")
+    wheel.unlink()
+
+    with pytest.raises(StageOrderError) as caught:
+        smoke(target, space)
+
+    assert f"{wheel} is gone" in caught.value.why

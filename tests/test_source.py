@@ -12,7 +12,7 @@ import pytest
 
 from cuwheel.errors import DownloadError, HashMismatchError, SourceError
 from cuwheel.files import list_tree, sha256_of_file
-from cuwheel.recipe import Archive, GitCommit, Resource, Sdist
+from cuwheel.recipe import Archive, Folder, GitCommit, Resource, Sdist
 from cuwheel.stages.source import source
 from tests.factories import commit_all, make_space, make_target
 from tests.server import Site, serving
@@ -359,3 +359,58 @@ def test_forgets_resources_of_the_run_before(project: Path, sdist: Path, space: 
     source(make_target(source_override=project), space)
 
     assert not (space.work / "resources").exists()
+
+
+@pytest.mark.parametrize("path", ["checkout", "./checkout/"])
+def test_takes_folder_of_project(project: Path, space: Workspace, path: str) -> None:
+    target = make_target(source=Folder(path=path), root=project.parent)
+
+    tree = source(target, space)
+
+    given = source(make_target(source_override=project), space)
+    assert (tree.path, tree.sha256, tree.epoch) == (given.path, given.sha256, NEWEST)
+    assert (tree.origin, tree.pinned) == (path, True)
+
+
+def test_takes_time_of_folder_from_commit_of_project(project: Path, space: Workspace) -> None:
+    commit(project.parent)
+
+    tree = source(make_target(source=Folder(path="checkout"), root=project.parent), space)
+
+    assert tree.epoch == COMMITTED
+
+
+def test_takes_given_source_before_folder(project: Path, sdist: Path, space: Workspace) -> None:
+    own = Folder(path="checkout")
+
+    tree = source(make_target(source=own, root=project.parent, source_override=sdist), space)
+
+    assert (tree.origin, tree.pinned) == (str(sdist), False)
+
+
+def test_refuses_missing_folder_of_project(project: Path, space: Workspace) -> None:
+    with pytest.raises(SourceError) as caught:
+        source(make_target(source=Folder(path="chekout"), root=project.parent), space)
+
+    assert 'Folder(path="chekout")' in caught.value.what
+    assert caught.value.why == f"there is no folder {project.parent / 'chekout'}"
+
+
+@pytest.mark.parametrize("path", ["../outside", "link", "."])
+def test_refuses_folder_that_is_not_inside_project(
+    project: Path, space: Workspace, path: str
+) -> None:
+    outside = project.parent / "outside"
+    outside.mkdir()
+    (outside / "setup.py").touch()
+    (project / "link").symlink_to(outside)
+
+    with pytest.raises(SourceError, match="can't be used") as caught:
+        source(make_target(source=Folder(path=path), root=project), space)
+
+    assert "not inside the project" in caught.value.why
+
+
+def test_refuses_folder_without_package(project: Path, space: Workspace) -> None:
+    with pytest.raises(SourceError, match="src holds no Python package"):
+        source(make_target(source=Folder(path="src"), root=project), space)

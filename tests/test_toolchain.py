@@ -278,6 +278,22 @@ def test_system_provider_takes_named_toolkit_and_is_unpinned(lean_space: Workspa
     assert (found.version, found.pinned) == ("13.0.88", False)
 
 
+@pytest.mark.parametrize("name", ["bin/ptxas", "nvvm/bin/cicc", "nvvm/libdevice/libdevice.10.bc"])
+def test_system_toolkit_is_known_by_all_that_compiles(
+    name: str, lean_space: Workspace, tmp_path: Path
+) -> None:
+    home = tmp_path / "cuda"
+    _fake_toolkit(home, "13.0, V13.0.88")
+    before = toolchain(TOOLKIT, "system", lean_space, {"CUDA_HOME": str(home)})
+
+    (home / name).parent.mkdir(parents=True, exist_ok=True)
+    with (home / name).open("a") as stream:
+        stream.write("# another one\n")
+
+    after = toolchain(TOOLKIT, "system", lean_space, {"CUDA_HOME": str(home)})
+    assert after.fingerprint != before.fingerprint
+
+
 def test_system_provider_refuses_other_release(lean_space: Workspace, tmp_path: Path) -> None:
     _fake_toolkit(tmp_path / "cuda", "12.4, V12.4.131")
 

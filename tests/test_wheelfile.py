@@ -10,7 +10,15 @@ import uv
 
 from cuwheel import process
 from cuwheel.errors import UnsafeArchiveError
-from cuwheel.wheelfile import Content, open_wheel, pack, read_through, record_faults, unpack
+from cuwheel.wheelfile import (
+    Content,
+    normalise,
+    open_wheel,
+    pack,
+    read_through,
+    record_faults,
+    unpack,
+)
 from tests.factories import EPOCH, write_wheel
 
 if TYPE_CHECKING:
@@ -97,6 +105,37 @@ def test_packs_what_it_unpacked_to_same_bytes(tmp_path: Path, folder: Path) -> N
     again = _pack(_unpack(first, tmp_path / "again"), "again.whl")
 
     assert again.read_bytes() == first.read_bytes()
+
+
+def test_normalises_to_what_packing_gives(tmp_path: Path, wheel: Path, folder: Path) -> None:
+    normalise(wheel, tmp_path / "normal.whl", epoch=EPOCH)
+
+    assert (tmp_path / "normal.whl").read_bytes() == _pack(folder).read_bytes()
+
+
+def test_normalises_what_is_normal_to_same_bytes(tmp_path: Path, wheel: Path) -> None:
+    normalise(wheel, tmp_path / "once.whl", epoch=EPOCH)
+
+    normalise(tmp_path / "once.whl", tmp_path / "twice.whl", epoch=EPOCH)
+
+    assert (tmp_path / "twice.whl").read_bytes() == (tmp_path / "once.whl").read_bytes()
+
+
+def test_refuses_to_normalise_member_that_climbs_out(tmp_path: Path, wheel: Path) -> None:
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr("../out.py", b"")
+
+    with pytest.raises(UnsafeArchiveError) as caught:
+        normalise(wheel, tmp_path / "normal.whl", epoch=EPOCH)
+
+    assert "../out.py: its name is not a plain path" in caught.value.why
+
+
+def test_refuses_to_normalise_damaged_archive(tmp_path: Path, wheel: Path) -> None:
+    wheel.write_bytes(wheel.read_bytes().replace(_FILES["pkg/__init__.py"], b"x = 2\n"))
+
+    with pytest.raises(UnsafeArchiveError, match="is damaged"):
+        normalise(wheel, tmp_path / "normal.whl", epoch=EPOCH)
 
 
 def test_orders_members_with_record_last(folder: Path) -> None:

@@ -5,10 +5,12 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from cuwheel.wheelmeta import (
-    change_version,
     file_name,
     header,
     installed_path,
+    offer,
+    release,
+    rename,
     require,
     set_tags,
 )
@@ -51,8 +53,15 @@ def _requires(folder: Path) -> tuple[str, ...]:
     return header(_metadata(folder).decode("utf-8", "replace"), "Requires-Dist")
 
 
+def test_reads_on_after_line_of_spaces() -> None:
+    """As in a licence's text (faiss-gpu-cu12 1.14.1.post1): it belongs to the header before."""
+    text = "License: one\n        \n        two\nRequires-Dist: numpy\n\nRequires-Dist: none\n"
+
+    assert header(text, "requires-dist") == ("numpy",)
+
+
 def test_changes_version_line_and_no_other_byte(folder: Path) -> None:
-    change_version(folder, "1.2.3+cu130")
+    rename(folder, version="1.2.3+cu130")
 
     expected = _METADATA.replace(b"\nVersion: 1.2.3\n", b"\nVersion: 1.2.3+cu130\n")
     assert _metadata(folder) == expected
@@ -61,7 +70,7 @@ def test_changes_version_line_and_no_other_byte(folder: Path) -> None:
 def test_renames_folders_of_version(folder: Path) -> None:
     (folder / "Tiny.CUDA-1.2.3.data").mkdir()
 
-    change_version(folder, "1.2.3+cu130")
+    rename(folder, version="1.2.3+cu130")
 
     names = sorted(path.name for path in folder.iterdir())
     assert names == ["Tiny.CUDA-1.2.3+cu130.data", "Tiny.CUDA-1.2.3+cu130.dist-info"]
@@ -147,3 +156,42 @@ def test_knows_place_of_member(member: str, place: str) -> None:
 @pytest.mark.parametrize("member", ["tiny-1.data/scripts/run", "tiny-1.data/data/lib/a.so"])
 def test_knows_member_outside_site_packages(member: str) -> None:
     assert installed_path(member) is None
+
+
+def test_gives_project_another_name(folder: Path) -> None:
+    rename(folder, version="1.2.3", project="tiny-cuda-cuda13x")
+
+    assert _metadata(folder) == _METADATA.replace(b"Tiny.CUDA", b"tiny-cuda-cuda13x")
+    assert (folder / "tiny_cuda_cuda13x-1.2.3.dist-info").is_dir()
+
+
+def test_takes_back_requirements_but_not_those_of_extras(folder: Path) -> None:
+    release(folder, ["Torch", "ninja"])
+
+    assert _requires(folder) == ("einops", 'torch<2; extra == "old"')
+
+
+def test_offers_new_extra(folder: Path) -> None:
+    lines = offer(folder, "CUDA_pip", ["nvidia-cufft>=12.0,<13"])
+
+    text = _metadata(folder).decode("utf-8", "replace")
+    assert lines == ('nvidia-cufft>=12.0,<13; extra == "cuda-pip"',)
+    assert header(text, "provides-extra") == ("old", "cuda-pip")
+    assert _requires(folder)[-1] == lines[0]
+
+
+def test_adds_to_extra_that_is_there(folder: Path) -> None:
+    offer(folder, "Old", ["ninja"])
+
+    text = _metadata(folder).decode("utf-8", "replace")
+    assert header(text, "provides-extra") == ("old",)
+    assert _requires(folder)[-1] == 'ninja; extra == "old"'
+
+
+def test_offers_extra_once(folder: Path) -> None:
+    offer(folder, "cuda", ["ninja"])
+    before = _metadata(folder)
+
+    offer(folder, "cuda", ["ninja"])
+
+    assert _metadata(folder) == before

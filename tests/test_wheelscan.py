@@ -1,23 +1,35 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import sys
+import zipfile
+from pathlib import Path
 
 import pytest
 
-from cuwheel.wheelscan import Leak, WheelScan, scan_wheel
-from tests.factories import compile_library, write_wheel
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from cuwheel import process
+from cuwheel.errors import UnsafeArchiveError
+from cuwheel.fatbin import DeviceCode
+from cuwheel.wheelscan import DevicePart, Leak, WheelScan, scan_wheel
+from tests.factories import compile_cuda, compile_library, write_wheel
 
 _PRIVATE = "/private/work"
 _MIB = 1 << 20
+_KERNEL = "__global__ void twice(float *p) { p[threadIdx.x] *= 2; }\n"
+_CHILD = """
+import re, sys
+from pathlib import Path
+from cuwheel.wheelscan import scan_wheel
+scan = scan_wheel(Path(sys.argv[1]), private_paths=("/private/work",))
+# Not `ru_maxrss`, which a process takes over from the one that started it.
+print(re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1])
+for library in scan.libraries: print(library.name, library.damage, library.elf.machine)
+"""
 
 
 def _scan(tmp_path: Path, content: bytes, name: str = "pkg/data.bin") -> WheelScan:
     wheel = write_wheel(tmp_path / "wheel", {name: content})
-    return scan_wheel(wheel, private_paths=(_PRIVATE, f"{_PRIVATE}/src", "/"), scratch=tmp_path)
+    return scan_wheel(wheel, private_paths=(_PRIVATE, f"{_PRIVATE}/src", "/"))
 
 
 def _library(folder: Path, text: str) -> bytes:
@@ -31,7 +43,8 @@ def test_finds_private_path_in_any_file(tmp_path: Path) -> None:
 
     leaks = _scan(tmp_path, content).leaks
 
-    assert leaks == (Leak(name="pkg/data.bin", text="/private/work/src/a.cpp", count=2),)
+    path = "/private/work/src/a.cpp"
+    assert leaks == (Leak(name="pkg/data.bin", text=path, count=2, kind="private"),)
 
 
 @pytest.mark.parametrize("before", [_MIB - 20, _MIB - 1, _MIB, 2 * _MIB - 4096, 2 * _MIB - 5])
@@ -48,17 +61,36 @@ def test_lets_longer_name_pass(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/home/someone/src/kernel.cu", "/root/a/b.cpp", "/tmp/build-x1/include/c.h"]
+    ("path", "kind"),
+    [
+        ("/home/someone/src/kernel.cu", "home"),
+        ("/root/a/b.cpp", "home"),
+        ("/tmp/build-x1/include/c.h", "home"),
+        ("/home/jenkins/agent/workspace/a.cpp", "workspace"),
+        ("/__w/project/project/csrc/a.cu", "workspace"),
+        ("/project/include/a.h", "workspace"),
+    ],
 )
-def test_finds_source_of_any_home_in_library(tmp_path: Path, path: str) -> None:
+def test_finds_source_of_build_machine_in_library(tmp_path: Path, path: str, kind: str) -> None:
     leaks = _scan(tmp_path, _library(tmp_path, path), "pkg/text.so").leaks
 
-    assert leaks == (Leak(name="pkg/text.so", text=path, count=1),)
+    assert [(leak.name, leak.text, leak.count, leak.kind) for leak in leaks] == [
+        ("pkg/text.so", path, 1, kind)
+    ]
 
 
 @pytest.mark.parametrize(
     "text",
-    ["/root/.cache/pkg", "/tmp/pkg.lock", "/src/home/me/a.cpp", "https://host/home/me/a.c"],
+    [
+        "/root/.cache/pkg",
+        "/tmp/pkg.lock",
+        "/tmp/jit_XXXXXX.cpp",  # a program's own file
+        "/tmp/%s/kernel.cu",
+        "/src/home/me/a.cpp",
+        "../home/me/a.cpp",
+        "https://host/home/me/a.c",
+        "/usr/include/c++/12/bits/stl_vector.h",
+    ],
 )
 def test_lets_other_path_in_library_pass(tmp_path: Path, text: str) -> None:
     assert _scan(tmp_path, _library(tmp_path, text), "pkg/text.so").leaks == ()
@@ -80,6 +112,94 @@ def test_takes_path_that_is_no_text(tmp_path: Path) -> None:
     odd = os.fsdecode(b"/private/\xff/work")
     wheel = write_wheel(tmp_path / "wheel", {"pkg/data.bin": b"\0/private/\xff/work/a.cpp\0"})
 
-    leaks = scan_wheel(wheel, private_paths=(odd,), scratch=tmp_path).leaks
+    leaks = scan_wheel(wheel, private_paths=(odd,)).leaks
 
     assert [leak.count for leak in leaks] == [1]
+
+
+def test_takes_bounded_memory(tmp_path: Path) -> None:
+    large = _library(tmp_path, "") + bytes(256 * _MIB)
+    wheel = _deflated(tmp_path, {"pkg/large.so": large})
+
+    done = process.run(
+        [sys.executable, "-c", _CHILD, wheel], env={"PYTHONPATH": str(Path.cwd())}
+    ).output.splitlines()
+
+    assert done[1:] == ["pkg/large.so  EM_X86_64"]
+    assert int(done[0]) < 128 << 10
+
+
+def test_tells_code_of_each_section(tmp_path: Path, cuda_home: Path) -> None:
+    source = tmp_path / "twice.cu"
+    source.write_text(_KERNEL)
+    flags = ("-rdc=true", "-gencode=arch=compute_90,code=[sm_90,compute_90]")
+    made = compile_cuda(tmp_path / "lib.so", cuda_home, source, *flags)
+
+    scan = _scan(tmp_path, made.read_bytes(), "pkg/lib.so")
+
+    sass, both = DeviceCode(sass=("90",)), DeviceCode(sass=("90",), ptx=("90",))
+    assert [library.device_code for library in scan.libraries] == [sass]
+    assert set(scan.device_parts) == {
+        DevicePart(name="pkg/lib.so", section=".nv_fatbin", code=sass),
+        DevicePart(name="pkg/lib.so", section="__nv_relfatbin", code=both),
+    }
+
+
+def test_tells_code_in_files_that_are_no_library(tmp_path: Path, cuda_home: Path) -> None:
+    source = tmp_path / "twice.cu"
+    source.write_text(_KERNEL)
+    files: dict[str, bytes | Path] = {}
+    for kind in ("cubin", "fatbin", "ptx"):
+        made = tmp_path / f"twice.{kind}"
+        words = ("-ccbin=g++", f"-{kind}", "-arch=sm_90", source, "-o", made)
+        process.run([cuda_home / "bin" / "nvcc", *words], env={"PATH": os.environ["PATH"]})
+        files[f"pkg/twice.{kind}"] = made
+
+    parts = scan_wheel(write_wheel(tmp_path / "wheel", files), private_paths=()).device_parts
+
+    assert {part.name: (part.code.sass, part.code.ptx) for part in parts} == {
+        "pkg/twice.cubin": (("90",), ()),
+        "pkg/twice.fatbin": (("90",), ("90",)),
+        "pkg/twice.ptx": ((), ("90",)),
+    }
+
+
+def test_tells_damaged_device_code(tmp_path: Path) -> None:
+    text = tmp_path / "other.s"
+    text.write_text('.section .nv_fatbin, "a"\n.ascii "something else"\n')
+    made = compile_library(tmp_path / "lib.so", "gcc", text)
+
+    libraries = _scan(tmp_path, made.read_bytes(), "pkg/lib.so").libraries
+
+    assert [library.damage for library in libraries] == ["no fat binary at byte 0 of .nv_fatbin"]
+
+
+def test_finds_fault_of_record(tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path / "wheel", {"pkg/a.py": b"x"})
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr("pkg/b.py", b"")
+
+    faults = scan_wheel(wheel, private_paths=()).archive_faults
+
+    assert faults == (("pkg/b.py", "RECORD doesn't list it"),)
+
+
+def test_refuses_damaged_member(tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path / "wheel", {"pkg/a.py": b"x = 1"})
+    wheel.write_bytes(wheel.read_bytes().replace(b"x = 1", b"x = 2"))
+
+    with pytest.raises(UnsafeArchiveError, match="is damaged"):
+        scan_wheel(wheel, private_paths=())
+
+
+def _deflated(folder: Path, files: dict[str, bytes | Path]) -> Path:
+    """The same wheel, packed."""
+    stored = write_wheel(folder / "stored", files)
+    path = folder / stored.name
+    with (
+        zipfile.ZipFile(stored) as source,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as target,
+    ):
+        for name in source.namelist():
+            target.writestr(name, source.read(name))
+    return path

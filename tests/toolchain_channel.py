@@ -71,8 +71,8 @@ def make_channel(space: Workspace, cuda_home: Path) -> Path:
     folder = space.cache / f"test-channel-{key}"
     with lock(space.cache / "test-channel.lock"):
         if not folder.is_dir():
-            for older in space.cache.glob("test-channel-*"):
-                remove_tree(older)
+            for older in space.cache.glob("test-channel-*/"):
+                _forget(older, space.cache)
             with new_folder(folder) as aside:
                 tools = space.folder("channel-tools")
                 _install_build_tools(tools, space)
@@ -81,6 +81,14 @@ def make_channel(space: Workspace, cuda_home: Path) -> Path:
                 own = (*_build_tools(tools), *gcc_packages(gcc), *binutils_packages(), _python())
                 write_channel(aside, (*cuda_packages(wheels, stub), *own))
     return folder
+
+
+def _forget(channel: Path, cache: Path) -> None:
+    """Remove a channel, and what was downloaded from it: nothing asks for these files again."""
+    for index in channel.glob("*/repodata.json"):
+        for record in json.loads(index.read_text())["packages.conda"].values():
+            remove_tree(cache / "downloads" / record["sha256"])
+    remove_tree(channel)
 
 
 def toolchain_specs(channel: Path) -> tuple[str, ...]:

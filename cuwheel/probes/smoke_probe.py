@@ -1,8 +1,9 @@
 """Import modules in a clean interpreter and say which shared libraries got loaded, from where.
 
 Run by path with the interpreter of the environment to look at: `python -I smoke_probe.py QUESTION
-ANSWER`. QUESTION is JSON with `imports`, `call` and `libraries`; ANSWER is the file that gets the
-JSON answer, as the package may print what it likes. Standard library only, Python 3.9 or newer.
+ANSWER`. QUESTION is JSON with `imports`, `call`, `libraries`, and `stub`, a library to load before
+all others; ANSWER is the file that gets the JSON answer, as the package may print what it likes.
+Standard library only, Python 3.9 or newer.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import importlib
+import importlib.machinery
 import json
 import os
 import sys
@@ -22,6 +24,10 @@ def answer_to(question: dict[str, object]) -> dict[str, object]:
     imported: list[str] = []
     value = failure = ""
     try:
+        if question["stub"]:
+            # What asks for `libcuda.so.1` from now on gets it: a soname is looked up among what is
+            # loaded before any folder is searched.
+            ctypes.CDLL(str(question["stub"]))
         namespace: dict[str, object] = {}
         for name in list(question["imports"]):  # type: ignore[call-overload]
             importlib.import_module(name)
@@ -39,7 +45,7 @@ def answer_to(question: dict[str, object]) -> dict[str, object]:
         "imported": imported,
         "value": value,
         "failure": failure,
-        "site": _site(),
+        "suffixes": importlib.machinery.EXTENSION_SUFFIXES,
         "libraries": loaded_libraries(),
     }
 
@@ -57,6 +63,8 @@ def loaded_libraries() -> list[str]:
 
 
 if __name__ == "__main__":
+    for name in ("LD_DEBUG", "LD_DEBUG_OUTPUT"):  # the loader has read them; no package should
+        os.environ.pop(name, None)
     faulthandler.enable()  # a crash names the line that it came from
     written = json.dumps(answer_to(json.loads(sys.argv[1])))
     with open(sys.argv[2], "w", encoding="utf-8") as stream:  # noqa: PTH123

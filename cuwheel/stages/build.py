@@ -7,27 +7,43 @@ import re
 import shlex
 import shutil
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel import machine
 from cuwheel.artefacts import BuiltWheel, Environment, Preflight, SourceTree, Toolchain
-from cuwheel.buildenv import BuildInputs, private_paths, public_variables, variables
-from cuwheel.errors import BuildFailedError, StageOrderError
+from cuwheel.buildenv import EVENTS, BuildInputs, variables
+from cuwheel.buildplaces import build_places, private_paths
+from cuwheel.cachechoice import beside, choose_compile_cache
+from cuwheel.cachetally import read_tally
+from cuwheel.compilecache import socket_folder
+from cuwheel.compilelog import hit_counts, read_events
+from cuwheel.compilers import read_compiler
+from cuwheel.errors import BuildFailedError
 from cuwheel.files import disk_full, naming_full_disk, remove_tree, says_disk_full
-from cuwheel.process import isolation, run
+from cuwheel.launching import furnish_launcher
+from cuwheel.process import run
 from cuwheel.recipe import CMake
+from cuwheel.sandbox import choose_sandbox
 from cuwheel.toolbox import make_toolbox
+from cuwheel.workspace import EVENTS_LOG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from cuwheel.cachechoice import CacheChoice
+    from cuwheel.canary import Canary
+    from cuwheel.compilelog import Events
     from cuwheel.console import Live
+    from cuwheel.launching import Launcher
+    from cuwheel.places import Places
+    from cuwheel.process import Finished
     from cuwheel.target import Target
     from cuwheel.workspace import Workspace
 
 _STEP = re.compile(r"\[(\d+)/(\d+)\]")  # ninja's default status, `[3/47] Building …`
 _MIB = 1 << 20
+_FOLDERS = ("tree", "built", "home", "tmp", "toolbox", "cuda", "launcher", "events", "cache")
 _CRAMPED = 4 * _MIB  # bytes; a build that fails with less left on its disk failed for that
 
 
@@ -36,49 +52,149 @@ def build(target: Target, space: Workspace) -> BuiltWheel:
 
     CMake is run before it where the recipe says so.
 
-    Nothing of the caller's environment gets in, and no network where the system can cut it off.
+    Nothing of the caller's environment gets in. In a sandbox the build sees its folders at the same
+    paths on every machine, and no network; the compiler launcher stands before each compiler.
 
     Raises:
         BuildFailedError: the build failed; its log and the work folder are kept.
         DiskFullError: it failed because a disk ran full.
+        SandboxError: the sandbox that was asked for doesn't work here.
     """
     inputs = _prepare(target, space)
+    sandbox = choose_sandbox(space.sandbox)
+    with socket_folder(space.work, is_sandboxed=sandbox != "none") as sockets:
+        choice = choose_compile_cache(space, sockets, os.environ)
+        places = build_places(space, inputs, choice.real, sandbox)
+        launcher = furnish_launcher(space, inputs, places, choice)
+        started = time.time()
+        stated = variables(target, inputs)
+        finished = _run_all(target, space, inputs, _Run(places, choice, launcher, stated))
+    log = space.log("build")
+    events = read_events(inputs.events / EVENTS)
+    _tell_faults(space, inputs, choice, has_compiled=bool(events.compiles))
+    _tell_dropped(space, events)
+    public = {name: places.public(value) for name, value in stated.items()}
+    return BuiltWheel(
+        path=_only_wheel(space.folder("built"), target, log),
+        log=log,
+        peak_memory=max(one.peak_memory for one in finished),
+        environment=tuple(sorted(public.items())),
+        private_paths=private_paths(target, space, inputs),
+        not_hermetic=_not_hermetic(target, space, inputs, places, launcher.canary),
+        started=started,
+        cache=f"{choice.cache.name} {choice.cache.version}".strip(),
+        compiles=sum(count.compiles for count in hit_counts(events)),
+        hits=len(events.hits()),
+    )
+
+
+def _tell_faults(
+    space: Workspace, inputs: BuildInputs, choice: CacheChoice, *, has_compiled: bool
+) -> None:
+    """One warning for a cache that fails; for a remote one its relay has its own."""
+    tally = read_tally(inputs.events)
+    if choice.cache.name and has_compiled and not tally.calls:
+        space.console.warn(
+            f"{choice.cache.name} did nothing in this build, so all was compiled and nothing kept: "
+            f"see what it says in {space.log('build')}"
+        )
+    elif tally.errors and choice.remote is None:
+        times = "once" if tally.errors == 1 else f"{tally.errors} times"
+        space.console.warn(
+            f"the compile cache failed {times}, so more was compiled than should be: see whether "
+            f"the disk of {choice.real.compiles} is full, or leave the cache out: -- --no-cache"
+        )
+
+
+def _tell_dropped(space: Workspace, events: Events) -> None:
+    if dropped := sorted({option for one in events.compiles for option in one.dropped}):
+        space.console.note(
+            f"the package asks nvcc for {' and '.join(dropped)}, which was left out: it writes "
+            "paths and times of the sources into the objects, and changes no code"
+        )
+
+
+class _Run(NamedTuple):
+    """How the build's commands are run."""
+
+    places: Places
+    choice: CacheChoice
+    launcher: Launcher
+    variables: dict[str, str]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What they see: the build's variables, and the compile cache's."""
+        seen = {name: self.places.seen(value) for name, value in self.variables.items()}
+        of_cache = self.choice.cache.variables(
+            self.choice.seen(self.places),
+            fingerprint=self.launcher.fingerprint,
+            epoch=int(seen["SOURCE_DATE_EPOCH"]),
+            with_remote=self.choice.remote is not None,
+        )
+        return {**seen, **of_cache}
+
+    def words(self, command: list[str | Path], folder: Path) -> list[str]:
+        """One of them, with the sandbox around it and the cache's server beside it."""
+        within = self.choice.cache.supervised(
+            map(str, command), self.choice.real, self.launcher.python
+        )
+        return self.places.command(within, folder)
+
+
+def _run_all(target: Target, space: Workspace, inputs: BuildInputs, how: _Run) -> list[Finished]:
     log, out = space.log("build"), space.folder("built")
     log.unlink(missing_ok=True)
-    environment = variables(target, inputs)
-    started = time.time()
+    (space.log_folder / EVENTS_LOG).unlink(missing_ok=True)
     old_umask = os.umask(0o022)
     try:
-        with space.console.live("building") as line, naming_full_disk(space.work):
-            finished = [
+        with (
+            beside(how.choice, space),
+            space.console.live("building") as line,
+            naming_full_disk(space.work),
+        ):
+            return [
                 run(
-                    [*isolation(), *command],
-                    env=environment,
-                    # Not the tree: Python would take a build.py of the package for the frontend.
+                    # Not in the tree: Python would take a build.py of the package for the frontend.
+                    how.words(command, inputs.tmp),
+                    env=how.environment,
                     cwd=inputs.tmp,
                     log=log,
                     on_line=_Progress(line, inputs.machine.jobs).see,
+                    shown=[str(word) for word in command],
                     error=BuildFailedError,
                     what=f"{target.id}: the package's own build failed",
                     fix=f"read the log from its first error on; the source is in {inputs.tree}",
                 )
-                for command in _commands(target, inputs, environment, out)
+                for command in _commands(target, inputs, how.variables, out)
             ]
     except BuildFailedError as error:
         if _was_disk_full(space.work, log):
             raise disk_full(space.work) from error
+        error.known = _known(target, inputs)
         raise
     finally:
         os.umask(old_umask)
-    return BuiltWheel(
-        path=_only_wheel(out, target, log),
-        log=log,
-        peak_memory=max(one.peak_memory for one in finished),
-        environment=tuple(sorted(public_variables(environment, inputs).items())),
-        private_paths=private_paths(target, space, inputs),
-        not_hermetic=_not_hermetic(target, inputs),
-        started=started,
-    )
+        _keep_events(space, inputs)
+
+
+def _known(target: Target, inputs: BuildInputs) -> dict[str, str]:
+    """What helps to explain the log, by the names that templates of the catalogue use."""
+    cxx, driver = inputs.machine.host_compiler, machine.driver_version()
+    compiler = read_compiler(cxx) if cxx else None
+    return {
+        "cuda": target.toolkit.release,
+        "python": target.python,
+        **({"gcc": str(compiler.major)} if compiler else {}),
+        **({"driver": driver} if driver else {}),
+    }
+
+
+def _keep_events(space: Workspace, inputs: BuildInputs) -> None:
+    """Put the launcher's log among the logs, which stay; a build that failed has one too."""
+    written = inputs.events / EVENTS
+    if written.is_file():
+        shutil.copyfile(written, space.folder("logs") / EVENTS_LOG)
 
 
 def _commands(
@@ -104,6 +220,8 @@ def _was_disk_full(work: Path, log: Path) -> bool:
     """Whether the build failed for want of space; nvcc, for one, doesn't say so."""
     if machine.free_disk(work) < _CRAMPED:
         return True
+    if not log.is_file():  # nothing could be started
+        return False
     with log.open(errors="replace") as lines:
         return says_disk_full(lines)
 
@@ -111,14 +229,7 @@ def _was_disk_full(work: Path, log: Path) -> bool:
 def _prepare(target: Target, space: Workspace) -> BuildInputs:
     """Copy the patched source, so that a build that was cut off never shows in the next one."""
     patched = space.load("patch", SourceTree)
-    chosen = space.load("preflight", Preflight)
-    if chosen.host_compiler is None or chosen.c_compiler is None:
-        raise StageOrderError(
-            "preflight ran before there was a compiler",
-            why="this toolchain brings its own, and wasn't there yet",
-            fix="run the stages toolchain and preflight first, in this order",
-        )
-    for name in ("tree", "built", "home", "tmp", "toolbox"):
+    for name in _FOLDERS:
         remove_tree(space.work / name)
     tree = space.work / "tree" / target.recipe.folder
     with naming_full_disk(space.work):
@@ -128,11 +239,15 @@ def _prepare(target: Target, space: Workspace) -> BuildInputs:
         epoch=patched.epoch,
         toolchain=space.load("toolchain", Toolchain),
         python=space.load("environment", Environment),
-        machine=chosen,
+        machine=space.load("preflight", Preflight),
         home=space.folder("home"),
         tmp=space.folder("tmp"),
         toolbox=make_toolbox(space.folder("toolbox")),
         resources=space.work / "resources",
+        view=space.folder("cuda"),
+        launcher=space.folder("launcher"),
+        events=space.folder("events"),
+        memory=space.shared_folder("memory"),
     )
 
 
@@ -180,13 +295,21 @@ def _only_wheel(out: Path, target: Target, log: Path) -> Path:
     )
 
 
-def _not_hermetic(target: Target, inputs: BuildInputs) -> tuple[str, ...]:
+def _not_hermetic(
+    target: Target, space: Workspace, inputs: BuildInputs, places: Places, canary: Canary
+) -> tuple[str, ...]:
     facts = []
     if not inputs.machine.host_compiler_pinned:
         compiler = inputs.machine.host_compiler_version
         facts.append(f"the host compiler comes from the machine: {compiler}")
-    if not isolation():
-        facts.append("the build could reach the network: this system refuses network namespaces")
+    if not places.is_sandboxed:
+        why = "not wanted" if space.sandbox == "none" else "the system refuses namespaces"
+        facts.append(f"no sandbox ({why}): the build could reach the network and other files")
+        if canary.by_path:
+            kinds = ", ".join(canary.by_path)
+            facts.append(f"nvcc puts the build's folder into objects: {kinds}")
+    if canary.always:
+        facts.append(f"nvcc makes unequal objects of equal sources: {', '.join(canary.always)}")
     if not inputs.toolchain.pinned:
         facts.append(f"the CUDA toolkit comes from the machine: {inputs.toolchain.version}")
     if target.source_override:

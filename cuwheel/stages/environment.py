@@ -22,14 +22,15 @@ if TYPE_CHECKING:
     from cuwheel.target import Target
     from cuwheel.workspace import Workspace
 
+_LAYOUT = 2  # raise it when an environment made by an older cuwheel must not be reused
 _MARKER = "cuwheel.json"  # written last: an environment without it is not complete
 
 
 def environment(target: Target, space: Workspace) -> Environment:
     """Make sure that the target's build environment is there and complete.
 
-    It is shared between builds and named by its lock and interpreter. Unlike a toolchain it can't
-    be renamed (its scripts hold its path), so it is made in place and marked when complete.
+    It is shared between builds and named by its lock and interpreter. Its packages may hold its
+    path, so it is made in place and marked when complete.
 
     Raises:
         LockError: the target has no lock, or it doesn't match its input.
@@ -37,7 +38,7 @@ def environment(target: Target, space: Workspace) -> Environment:
     """
     check_target_lock(target)
     base = find_python(space.python, os.environ)
-    identity = f"{base.version}\n{base.abi}\n{base.path}\n{target.lock.read_text()}"
+    identity = f"{_LAYOUT}\n{base.version}\n{base.abi}\n{base.path}\n{target.lock.read_text()}"
     key = hashlib.sha256(identity.encode()).hexdigest()
     short = target.id.replace(f"-{target.toolkit.tag}-", "-")
     folder = space.cache / "environments" / f"{short}-{key[:16]}"

@@ -8,6 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packaging.utils import parse_wheel_filename
+
 from cuwheel.artefacts import Audit, Published, RepairedWheel
 from cuwheel.errors import StageOrderError, WheelIndexError
 from cuwheel.files import lock, naming_full_disk, sha256_of_file, write_atomically
@@ -44,6 +46,7 @@ def index(target: Target, space: Workspace) -> Published:
             _copy_atomically(repaired.path, wheel)
         write_atomically(provenance, statement)
         simple = write_index(space.dist)
+        _warn_of_other_mode(target, space, wheel)
     return Published(wheel=wheel, provenance=provenance, index=simple)
 
 
@@ -78,6 +81,20 @@ def _statement(space: Workspace, published: Path, sha256: str) -> str:
             fix="run the stage provenance first, or the whole build",
         )
     return statement
+
+
+def _warn_of_other_mode(target: Target, space: Workspace, wheel: Path) -> None:
+    """Of two versions that differ behind the `+` only, installers take the higher one."""
+    project, version, _, tags = parse_wheel_filename(wheel.name)
+    for other in sorted(space.dist.glob(f"{wheel.name.partition('-')[0]}-*.whl")):
+        found, release, _, others = parse_wheel_filename(other.name)
+        is_rival = (found, release.public) == (project, version.public) and tags & others
+        local = (release.local or "").split(".")
+        if is_rival and local[0] == target.local_version.split(".")[0] and release != version:
+            space.console.warn(
+                f"{space.dist} also holds {other.name}: without the whole version "
+                f"({project}=={version}) pip takes {max(version, release)}; --dist keeps them apart"
+            )
 
 
 def _tell_of_rebuild(space: Workspace, wheel: Path, repaired: RepairedWheel) -> None:

@@ -34,8 +34,8 @@ from cuwheel.mirrors import DOWNLOADS, WHEELS, Mirrors
 from cuwheel.parallel import Stop, run_all
 from cuwheel.paths import ROOT, find_python_lock
 from cuwheel.pythons import own_python
-from cuwheel.recipe import GitCommit
-from cuwheel.sources import fetch_pinned, place_of
+from cuwheel.recipe import Folder, GitCommit
+from cuwheel.sources import fetch_pinned, folder_of, place_of, source_folders
 from cuwheel.web import ask_size, shown
 from cuwheel.wheelchoice import LockedWheels, applies, choose_wheels
 from cuwheel.wheelfile import open_wheel
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from cuwheel.condalock import CondaPackage
     from cuwheel.indexes import IndexFile
-    from cuwheel.sources import Declared
+    from cuwheel.recipe import Source
     from cuwheel.target import Target
     from cuwheel.workspace import Workspace
 
@@ -95,6 +95,7 @@ def mirror(
         DownloadError: something can't be had.
         HashMismatchError: something isn't what a recipe or lock pins.
         LockError: a lock is missing, or has no wheel for a Python.
+        SourceError: a source that is in the project isn't there.
         DiskFullError: the cache or the folder has too little room.
     """
     read_manifest(folder)  # before anything is downloaded
@@ -132,9 +133,9 @@ def _write(
             place(path, folder, f"{DOWNLOADS}/{path.relative_to(downloads)}") for path in pinned
         ]
         line.show("indexes")
-        copy_project(ROOT, folder)
+        copy_project(ROOT, folder, source_folders(ROOT))
         for root in {target.root for target in targets} - {ROOT}:
-            copy_recipes(root, folder)
+            copy_recipes(root, folder, source_folders(root))
         write_indexes(folder)
         line.show("manifest")
         manifest = write_manifest(folder, placed, _described(targets, folder))
@@ -183,24 +184,33 @@ def _sources(targets: Sequence[Target], space: Workspace, given: Path | None) ->
                 fix="call the session once for each recipe, with the same --to",
             )
         _take(next(iter(recipes)).source, given, space.cache)
+    roots = {target.recipe.name: target.root for target in targets}
     paths = []
     for recipe in recipes:
-        is_commit = isinstance(recipe.source, GitCommit)
-        way_out = "" if is_commit else FIX
-        paths.append(fetch_pinned(recipe.source, space, way_out))
+        if isinstance(recipe.source, Folder):
+            folder_of(recipe.source, roots[recipe.name])  # it comes with the project
+        else:
+            way_out = "" if isinstance(recipe.source, GitCommit) else FIX
+            paths.append(fetch_pinned(recipe.source, space, way_out))
         for resource in recipe.resources:
             way_out = f"get the resource {resource.name} on another machine and copy it there"
             paths.append(fetch_pinned(resource.source, space, way_out))
     return paths
 
 
-def _take(declared: Declared, given: Path, cache: Path) -> None:
+def _take(declared: Source, given: Path, cache: Path) -> None:
     """Put a file that the person has into the cache, as if it had been downloaded.
 
     Raises:
-        UsageError: it isn't there, or the recipe pins a commit.
+        UsageError: it isn't there, or the recipe pins no archive.
         HashMismatchError: it isn't what the recipe pins.
     """
+    if isinstance(declared, Folder):
+        raise UsageError(
+            f"--source {given} can't be the source of a recipe that has it in the project",
+            why=f"the mirror gets {declared.path} with the project",
+            fix="leave out --source",
+        )
     final = place_of(declared, cache)
     if isinstance(declared, GitCommit):
         raise UsageError(

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from cuwheel import machine
 from cuwheel.artefacts import Environment, Preflight, SourceTree, Toolchain
+from cuwheel.cachechoice import check_compile_cache
 from cuwheel.errors import CuwheelError, PreflightError, SourceError
 from cuwheel.hostcompiler import check_host_compiler, host_compiler, is_pinned, unused_settings
+from cuwheel.linkflags import check_linkable
 from cuwheel.locks import check_target_lock
-from cuwheel.process import isolation, run
+from cuwheel.process import run
 from cuwheel.pyproject import (
     BuildSystem,
     framework_cuda,
@@ -27,6 +29,7 @@ from cuwheel.readiness import (
     check_system_packages,
     problem_of,
 )
+from cuwheel.sandbox import choose_sandbox
 from cuwheel.toolkits import check_archs
 
 if TYPE_CHECKING:
@@ -59,6 +62,9 @@ def preflight(target: Target, space: Workspace) -> Preflight:
         _check_given_source,
         _check_framework,
         _check_build_requirements,
+        check_linkable,
+        _check_sandbox,
+        check_compile_cache,
     ]
     problems = [problem for check in checks for problem in check(target, space)]
     if len(problems) == 1 and problems[0].error:
@@ -70,22 +76,22 @@ def preflight(target: Target, space: Workspace) -> Preflight:
             fix="\n".join(f"{n}. {p.fix}" for n, p in enumerate(problems, 1)),
         )
     compiler = host_compiler(target, space)
-    if not isolation():
-        space.console.warn(_NO_ISOLATION)
+    if choose_sandbox(space.sandbox) == "none" and space.sandbox != "none":
+        space.console.warn(_NO_SANDBOX)
     if unused := unused_settings(space, os.environ):
         space.console.note(f"{', '.join(unused)} of your environment: {_UNUSED}")
     return Preflight(
         host_compiler=compiler.cxx if compiler else None,
         c_compiler=compiler.cc if compiler else None,
         host_compiler_version=compiler.banner if compiler else "",
-        jobs=space.jobs or machine.jobs_for(target.recipe.memory_per_job),
+        jobs=space.jobs or machine.usable_cores(),
         host_compiler_pinned=is_pinned(space),
     )
 
 
-_NO_ISOLATION = (
-    "this system doesn't let a program run without network (unshare), so the build could reach it; "
-    "the provenance says so"
+_NO_SANDBOX = (
+    "this system gives no sandbox, so the build could reach the network and other files; the "
+    "provenance says so; bubblewrap, where it can be installed, may be granted what others aren't"
 )
 _UNUSED = "not used, as the toolchain brings its own compilers"
 
@@ -98,7 +104,9 @@ def _check_archs(target: Target, space: Workspace) -> list[Problem]:
         problems.append(problem_of(error))
     if not problems and space.has("toolchain"):
         nvcc = space.load("toolchain", Toolchain).home / "bin" / "nvcc"
-        said = run([nvcc, "--list-gpu-arch"], env={"PATH": os.defpath}, check=False).output
+        # It writes a temporary file, only to tell what it knows.
+        env = {"PATH": os.defpath, "TMPDIR": str(space.folder("tmp"))}
+        said = run([nvcc, "--list-gpu-arch"], env=env).output
         unknown = [arch for arch in target.archs if f"compute_{arch}" not in said.split()]
         if unknown:
             problems.append(
@@ -109,6 +117,14 @@ def _check_archs(target: Target, space: Workspace) -> list[Problem]:
                 )
             )
     return problems
+
+
+def _check_sandbox(_: Target, space: Workspace) -> list[Problem]:
+    try:
+        choose_sandbox(space.sandbox)
+    except CuwheelError as error:
+        return [problem_of(error)]
+    return []
 
 
 def _check_lock(target: Target, _: Workspace) -> list[Problem]:
@@ -163,7 +179,7 @@ def _check_build_requirements(target: Target, space: Workspace) -> list[Problem]
         Problem(
             what="build requirements are missing from the lock",
             why=f"pyproject.toml asks for {', '.join(lacking)}",
-            fix=f"add them to envs/build/{target.recipe.folder}.in, then "
+            fix=f"add them to envs/build/{target.lock_input.name}, then "
             f"`nox -s lock -- build:{target.recipe.name}`",
         )
     ]

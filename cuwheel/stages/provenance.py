@@ -20,6 +20,7 @@ from cuwheel.files import sha256_of_file, write_atomically
 from cuwheel.locks import toolchain_lock
 from cuwheel.paths import ROOT
 from cuwheel.provenance import BuildRecord, Material, statement
+from cuwheel.recipe import Folder, mode_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,8 +67,16 @@ def _parameters(target: Target) -> tuple[tuple[str, str | tuple[str, ...]], ...]
         ("archs", target.archs),
         ("ptx", target.ptx_archs),
         ("provider", target.provider),
-        ("source", "given with --source" if target.source_override else "pinned"),
+        ("link", mode_name(target.mode)),
+        ("source", _source_kind(target)),
     )
+
+
+def _source_kind(target: Target) -> str:
+    """Who answers for the source; the statement's materials hold its digest in any case."""
+    if target.source_override:
+        return "given with --source"
+    return "folder of the project" if isinstance(target.recipe.source, Folder) else "pinned"
 
 
 def _materials(target: Target, space: Workspace) -> list[Material]:

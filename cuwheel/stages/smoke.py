@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from packaging.utils import parse_wheel_filename
-
-from cuwheel.artefacts import Environment, RepairedWheel, Smoke
-from cuwheel.elf import ElfFormatError, read_elf
-from cuwheel.errors import SmokeError
-from cuwheel.files import naming_full_disk, remove_tree, write_atomically
-from cuwheel.installer import install, make_environment
+from cuwheel.artefacts import RepairedWheel, Smoke
+from cuwheel.cleanroom import prepare_room
+from cuwheel.errors import SmokeError, StageOrderError
+from cuwheel.files import naming_full_disk, remove_tree
+from cuwheel.hiding import supplier_among
 from cuwheel.linkage import component_of, is_cuda_library, is_from_driver
-from cuwheel.process import run
+from cuwheel.loads import cuda_releases, merge, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cuwheel.cleanroom import CleanRoom
+    from cuwheel.smokeprobe import Answer
     from cuwheel.target import Target
     from cuwheel.workspace import Workspace
-
-_PROBE = Path(__file__).parent.parent / "probes" / "smoke_probe.py"
-_PATIENCE = 600.0  # seconds for the imports; a framework takes several on a slow disk
-_TRACEBACK = 6  # last lines of a traceback that the error shows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,17 +30,15 @@ class _Problem:
     fix: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Loaded:
-    """A library of CUDA or a framework that got loaded; a foreign one is outside site-packages."""
-
-    soname: str
-    path: Path
-    is_foreign: bool
-
+_SHOWN = 5  # hidden places that are named
+_CRASHED = (
+    "look at what the library runs when it is loaded: its constructors have to do without GPU"
+)
 
 # What the loader or Python says → what to do; the first that is found counts.
 _HINTS = {
+    "undefined symbol: cu": "declare the component that has this symbol in the recipe's `link`",
+    "undefined symbol: nv": "declare the component that has this symbol in the recipe's `link`",
     "undefined symbol": "build against the framework and toolkit that the wheel will run with",
     "GLIBC": "smoke on a system that is as new as the wheel's platform tag says",
     "No module named": "correct `imports` in the recipe's smoke, or add what is missing to the "
@@ -59,93 +51,74 @@ _HINTS = {
 def smoke(target: Target, space: Workspace) -> Smoke:
     """See that the wheel works where nothing is installed but what it declares.
 
-    No variable of the caller is there, so a library that is found is found through the wheel's
-    own rpath or through another wheel. No GPU is needed.
+    No variable of the caller is there, and the machine's own CUDA is hidden where the system lets
+    an ordinary user do it. So a library that is found is found through the wheel's own rpath or
+    through another wheel. No GPU is needed.
 
     Raises:
-        SmokeError: an import or the recipe's call failed, or a CUDA library came from outside
-            site-packages; all of it together.
+        SmokeError: an import or the recipe's call failed, a library of the wheel can't be loaded,
+            a CUDA library came from outside site-packages, or CUDA of two major releases is in
+            one process; all of it together.
+        StageOrderError: there is no wheel yet, or no more.
         InstallError: what the wheel declares can't be installed, or isn't in the recipe's lock.
         DiskFullError: no space is left.
     """
-    wheel = space.load("repair", RepairedWheel)
-    folder = space.work / "smoke"
+    wheel = _find_wheel(target, space)
+    folder = (space.work / "smoke").absolute()
     remove_tree(folder)
     space.log("smoke").unlink(missing_ok=True)
     with naming_full_disk(folder):
-        python = _make_environment(folder, wheel, target, space)
-        answer = _ask(python, folder, target, space)
-    loaded = tuple(_loaded_libraries(answer))
-    _refuse([*_failures(answer, target), *_foreign(loaded)], target, space)
-    _tell_of_unloaded(wheel, loaded, target, space)
-    remove_tree(folder)
-    return Smoke(
+        room = prepare_room(folder, wheel, target, space)
+        answers, problems = _try(room, target, space)
+    _refuse(problems, target, space)
+    loads = merge(answer.loads for answer in answers)
+    passed = Smoke(
         sha256=wheel.sha256,
-        imported=tuple(answer["imported"]),
-        libraries=tuple(
-            (library.soname, str(library.path.relative_to(answer["site"])))
-            for library in loaded
-            if not library.is_foreign
-        ),
+        imported=answers[0].imported,
+        libraries=tuple((load.soname, load.place) for load in loads if not load.is_foreign),
+        loaded=tuple((load.soname, load.place, load.supplier, load.asker) for load in loads),
+        hidden=None if room.hidden is None else tuple(map(str, room.hidden)),
+        has_driver_stub=any(answer.has_driver_stub for answer in answers),
     )
+    _tell(passed, wheel, target, space)
+    remove_tree(folder)
+    return passed
 
 
-def _make_environment(folder: Path, wheel: RepairedWheel, target: Target, space: Workspace) -> Path:
-    """An environment with the wheel and what it declares, pinned and hashed by the smoke lock.
-
-    The lock's other packages, the build's tools, stay out.
-    """
-    log, environment = space.log("smoke"), folder / "environment"
-    base = space.load("environment", Environment).base_python
-    make_environment(environment, base, cache=space.cache, log=log)
-    python = environment / "bin" / "python"
-    project = parse_wheel_filename(wheel.path.name)[0]
-    requirement = folder / f"{project}.txt"
-    uri = wheel.path.absolute().as_uri()
-    write_atomically(requirement, f"{project} @ {uri} --hash=sha256:{wheel.sha256}\n")
-    kind = target.smoke_lock.parent.name
-    install(
-        python,
-        target.smoke_lock,
-        cache=space.cache,
-        offline=space.offline,
-        log=log,
-        console=space.console,
-        only=requirement,
-        unlocked_fix=f"the wheel requires it and the recipe's lock doesn't hold it: add it to "
-        f"envs/{kind}/{target.recipe.folder}.in, then `nox -s lock -- {kind}:{target.recipe.name}`",
-    )
-    return python
+def _find_wheel(target: Target, space: Workspace) -> RepairedWheel:
+    wheel = space.load("repair", RepairedWheel) if space.has("repair") else None
+    if wheel is None or not wheel.path.is_file():
+        raise StageOrderError(
+            f"{target.id}: there is no wheel to install",
+            why=f"{wheel.path} is gone" if wheel else f"{space.work} has none of a finished build",
+            fix=f"build it first: `nox -s build-{target.recipe.name}-{target.toolkit.tag}`, with "
+            "the same options behind `--`",
+        )
+    return wheel
 
 
-def _ask(python: Path, folder: Path, target: Target, space: Workspace) -> dict[str, Any]:
-    """Run the probe in the environment, with nothing of the caller's variables.
-
-    Raises:
-        SmokeError: the interpreter died, or took too long.
-    """
-    wanted, written, log = target.recipe.smoke, folder / "answer.json", space.log("smoke")
+def _try(room: CleanRoom, target: Target, space: Workspace) -> tuple[list[Answer], list[_Problem]]:
+    """Do what the recipe says, then load each library that this left alone."""
+    wanted = target.recipe.smoke
     libraries = [text.format_map(_values(target)) for text in wanted.libraries]
-    question = json.dumps({"imports": wanted.imports, "call": wanted.call, "libraries": libraries})
-    finished = run(
-        [python, "-I", _PROBE, question, written],
-        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "HOME": str(folder)},
-        cwd=folder,
-        log=log,
-        timeout=_PATIENCE,
-        check=False,
-    )
-    try:
-        answer: dict[str, Any] = json.loads(written.read_text())
-    except (OSError, ValueError):
-        last = " / ".join(finished.output.strip().splitlines()[-_TRACEBACK:])
-        raise SmokeError(
-            f"{target.id}: the interpreter died while it imported the wheel",
-            why=f"status {finished.status} after {finished.duration:.0f} s: {last or 'no word'}",
-            fix="a crash at import most often means a library built for another release of the "
-            f"framework; everything that was said is in {log}",
-        ) from None
-    return answer
+    first = room.probe.ask(imports=wanted.imports, call=wanted.call, libraries=libraries)
+    answers, problems = [first], list(_failures(first, room, target))
+    for library in _left_alone(room, first):
+        try:
+            alone = room.probe.ask(libraries=[library])
+            if alone.failure and not first.failure and _may_help(first, alone):
+                alone = _load_after_imports(library, alone, room, target, space)
+        except SmokeError as error:
+            problems.append(
+                _Problem(fact=f"loading {library} ends the interpreter: {error.why}", fix=_CRASHED)
+            )
+            continue
+        answers.append(alone)
+        if alone.failure and not (first.failure and _is_said(first, alone)):
+            problems += _unloadable(library, alone, room, space)
+    for answer in answers:
+        problems += [*_foreign(answer), *_mixed(answer)]
+    return answers, list(dict.fromkeys(problems))
 
 
 def _values(target: Target) -> dict[str, str]:
@@ -157,60 +130,112 @@ def _values(target: Target) -> dict[str, str]:
     }
 
 
-def _loaded_libraries(answer: dict[str, Any]) -> Iterator[_Loaded]:
-    for path in map(Path, answer["libraries"]):
-        is_foreign = not path.is_relative_to(answer["site"])
-        # A link's name isn't seen, only its target's; outside, any file may be CUDA's.
-        if is_foreign or _is_watched(path.name):
-            soname = _soname(path)
-            if _is_watched(path.name) or _is_watched(soname):
-                yield _Loaded(soname=soname, path=path, is_foreign=is_foreign)
+def _left_alone(room: CleanRoom, answer: Answer) -> Iterator[str]:
+    """Libraries of the wheel that nothing loaded, without extension modules of other Pythons."""
+    own = tuple(suffix for suffix in answer.suffixes if suffix != ".so")
+    for name in room.libraries:
+        is_others = ".cpython-" in name and not name.endswith(own)
+        if not is_others and (room.probe.site / name).resolve() not in answer.files:
+            yield name
 
 
-def _is_watched(name: str) -> bool:
-    return is_cuda_library(name) or component_of(name) is not None
+def _may_help(first: Answer, alone: Answer) -> bool:
+    """Whether a library that can't be loaded alone might load after the imports.
+
+    It may have an undefined symbol that they bring, or lack a library that they have loaded. A
+    framework may have to be imported on purpose.
+    """
+    component = component_of(alone.lacking)
+    is_there = any(path.name.startswith(alone.lacking) for path in first.files)
+    return is_there or (component is not None and component.cuda is None)
 
 
-def _soname(path: Path) -> str:
-    """What the library calls itself; its file name where it doesn't, or can't be read."""
-    try:
-        with path.open("rb") as stream:
-            return read_elf(stream).soname or path.name
-    except (OSError, ElfFormatError):
-        return path.name
+def _load_after_imports(
+    library: str, alone: Answer, room: CleanRoom, target: Target, space: Workspace
+) -> Answer:
+    """Load a library as users do: some are made to find theirs among what imports have loaded."""
+    framework = (target.framework.name,) if target.framework else ()
+    imports = tuple(dict.fromkeys((*framework, *target.recipe.smoke.imports)))
+    answer = room.probe.ask(imports=imports, libraries=[library])
+    if not answer.failure:
+        space.console.note(
+            f"{library} loads only after `import {', '.join(imports)}`: alone it says "
+            f"{alone.last_words}"
+        )
+    return answer
 
 
-def _failures(answer: dict[str, Any], target: Target) -> Iterator[_Problem]:
+def _is_said(first: Answer, alone: Answer) -> bool:
+    """Whether failed imports say, or may be the reason for, what a library alone then says too."""
+    return alone.lacking == first.lacking or not is_cuda_library(alone.lacking)
+
+
+def _unloadable(
+    library: str, answer: Answer, room: CleanRoom, space: Workspace
+) -> Iterator[_Problem]:
+    if is_from_driver(answer.lacking):
+        space.console.note(
+            f"{library} needs {answer.lacking}, which NVIDIA's driver brings: it was not loaded, "
+            "as this machine has none"
+        )
+    else:
+        yield _problem(f"{library} can't be loaded: {answer.last_words}", answer, room)
+
+
+def _failures(answer: Answer, room: CleanRoom, target: Target) -> Iterator[_Problem]:
     wanted = target.recipe.smoke
-    if failure := answer["failure"]:
-        lines = failure.strip().splitlines()
-        tail = "\n    ".join(lines[-_TRACEBACK:])
-        yield _Problem(fact=f"Python says:\n    {tail}", fix=_hint(lines[-1]))
-    elif wanted.expect and answer["value"] != wanted.expect:
+    if answer.failure:
+        yield _problem(f"Python says:\n    {answer.traceback}", answer, room)
+    elif wanted.expect and answer.value != wanted.expect:
         yield _Problem(
-            fact=f"{wanted.call} gives {answer['value']}, not {wanted.expect}",
+            fact=f"{wanted.call} gives {answer.value}, not {wanted.expect}",
             fix="correct the package, or `smoke` in the recipe",
         )
+
+
+def _problem(fact: str, answer: Answer, room: CleanRoom) -> _Problem:
+    """A failure; where a hidden file would have helped, it says which."""
+    if answer.lacking and (file := supplier_among(room.hidden or (), answer.lacking)):
+        fact += f" ({file} has it, but what users may not have is hidden here)"
+    return _Problem(fact=fact, fix=_hint(answer.last_words))
 
 
 def _hint(said: str) -> str:
     soname = said.partition(": ")[2].partition(":")[0]
     if is_from_driver(soname):
         return "run this stage on a machine with NVIDIA's driver, which brings that library"
+    component = component_of(soname)
+    if component and "cannot open shared object" in said:
+        return f'declare "{component.name}" in the recipe\'s `link`'
     return next(
         (fix for sign, fix in _HINTS.items() if sign in said), "make the package importable"
     )
 
 
-def _foreign(loaded: tuple[_Loaded, ...]) -> Iterator[_Problem]:
+def _foreign(answer: Answer) -> Iterator[_Problem]:
     """Only the driver's own libraries may come from the machine."""
-    found = [lib for lib in loaded if lib.is_foreign and not is_from_driver(lib.soname)]
+    found = [load for load in answer.loads if load.is_foreign and not is_from_driver(load.soname)]
     if found:
-        files = ", ".join(f"{library.soname} is {library.path}" for library in found)
+        files = ", ".join(f"{load.soname} is {load.path}" for load in found)
         yield _Problem(
             fact=f"libraries came from outside site-packages: {files}",
             fix="declare their components in the recipe's `link`, so that the wheel requires them "
             "and finds them by its rpath; as it is, it only works where they lie about by chance",
+        )
+
+
+def _mixed(answer: Answer) -> Iterator[_Problem]:
+    """Two CUDA runtimes in a process know nothing of each other's memory and streams."""
+    releases = cuda_releases(answer.loads)
+    if len(releases) > 1:
+        files = ", ".join(
+            f"{load.soname} ({load.supplier or load.place}, asked for by {load.asker or 'nobody'})"
+            for loads in releases.values()
+            for load in loads
+        )
+        yield _Problem(
+            fact=f"CUDA {' and '.join(releases)} are in one process: {files}",
+            fix="build for the CUDA release of the framework, or lock a framework of the wheel's",
         )
 
 
@@ -224,16 +249,31 @@ def _refuse(problems: list[_Problem], target: Target, space: Workspace) -> None:
         raise SmokeError(
             f"{target.id}: the wheel doesn't work in a clean environment",
             why="; ".join(problem.fact for problem in problems),
-            fix="; ".join(problem.fix for problem in problems)
+            fix="; ".join(dict.fromkeys(problem.fix for problem in problems))
             + f"; the environment is kept in {space.work / 'smoke'}",
         )
 
 
-def _tell_of_unloaded(
-    wheel: RepairedWheel, loaded: tuple[_Loaded, ...], target: Target, space: Workspace
-) -> None:
-    """Say which libraries the wheel needs that these imports never asked for: they are untested."""
-    missing = set(wheel.external) - {library.soname for library in loaded}
+def _tell(passed: Smoke, wheel: RepairedWheel, target: Target, space: Workspace) -> None:
+    """Say who supplied what, how sure that is, and what these imports never asked for."""
+    note = space.console.note
+    if passed.loaded:
+        show(passed.loaded, space.console)
+    if passed.hidden is None:
+        note(
+            "this system refuses a mount namespace, so the machine's CUDA could not be hidden: "
+            "that nothing came from it was checked instead"
+        )
+    elif passed.hidden:
+        more = len(passed.hidden) - _SHOWN
+        named = ", ".join(passed.hidden[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        note(f"hidden from the wheel: {named}")
+    if passed.has_driver_stub:
+        note(
+            "NVIDIA's driver isn't here: the toolkit's stub stood in for it while libraries were "
+            "loaded"
+        )
+    missing = set(wheel.external) - {soname for soname, *_ in passed.loaded}
     if missing:
         modules = ", ".join(target.recipe.smoke.imports)
-        space.console.note(f"importing {modules} didn't load {', '.join(sorted(missing))}")
+        note(f"importing {modules} didn't load {', '.join(sorted(missing))}")

@@ -1,4 +1,4 @@
-"""Stage source: the package's source and its resources on disk, pinned or from `--source`."""
+"""Stage source: the package's source and its resources on disk, as declared or `--source`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from cuwheel.files import (
     sha256_of_file,
     sha256_of_tree,
 )
-from cuwheel.sources import open_pinned
+from cuwheel.recipe import Folder
+from cuwheel.sources import folder_of, open_pinned
 from cuwheel.tree import copy_source, epoch_of, fit_for_zip, settle
 
 if TYPE_CHECKING:
@@ -40,13 +41,14 @@ def source(target: Target, space: Workspace) -> SourceTree:
         HashMismatchError: what can be had isn't what the recipe pins.
         OversizedDownloadError: it is larger than the recipe allows.
         UnsafeArchiveError: it would write outside its folder, or is damaged.
-        SourceError: it holds no Python package, or `--source` names nothing usable.
+        SourceError: it holds no Python package, or `--source` or the recipe names no usable
+            folder.
     """
     remove_leftovers(space.work / _FOLDER)
     remove_tree(space.work / _RESOURCES)
     with naming_full_disk(space.work):
         if target.source_override is None:
-            tree = _pinned(target, space)
+            tree = _declared(target, space)
         elif target.source_override.is_dir():
             tree = _given_folder(target, target.source_override.absolute(), space)
         elif target.source_override.is_file():
@@ -65,8 +67,13 @@ def source(target: Target, space: Workspace) -> SourceTree:
     return dataclasses.replace(tree, resources=resources)
 
 
-def _pinned(target: Target, space: Workspace) -> SourceTree:
-    with open_pinned(target.recipe.source, space, FIX) as got:
+def _declared(target: Target, space: Workspace) -> SourceTree:
+    declared = target.recipe.source
+    if isinstance(declared, Folder):
+        tree = _given_folder(target, folder_of(declared, target.root.absolute()), space)
+        # Its pin is the recipe's own: both lie in one version control.
+        return dataclasses.replace(tree, origin=declared.path, pinned=True)
+    with open_pinned(declared, space, FIX) as got:
         return _unpacked(got.path, space, origin=got.origin, sha256=got.sha256, pinned=True)
 
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from cuwheel.artefacts import Toolchain
 from cuwheel.condatoolchain import conda_toolchain
-from cuwheel.cudahome import check_version, find_system_home
+from cuwheel.cudahome import check_version, find_system_home, identify_home
 from cuwheel.errors import ToolchainError
-from cuwheel.files import sha256_of_file
 from cuwheel.pypitoolchain import pypi_toolchain
 
 if TYPE_CHECKING:
@@ -57,6 +56,6 @@ def _system_toolchain(toolkit: Toolkit, environ: Mapping[str, str]) -> Toolchain
         home=home.resolve(),
         version=version,
         provider="system",
-        fingerprint=sha256_of_file((home / "bin" / "nvcc").resolve()),
+        fingerprint=identify_home(home),
         pinned=False,
     )

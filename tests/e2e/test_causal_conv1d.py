@@ -29,9 +29,9 @@ ONE_ARCH = ("--arch", "90")  # a quarter of the recipe's list: minutes, not a qu
 
 
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> Path:
+def clone(module_path: Path, shared_cache: Path) -> Path:
     """A clean clone in which the wheel was built for one arch."""
-    folder = tmp_path_factory.mktemp("e2e") / "cuwheel"
+    folder = module_path / "cuwheel"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
     done = _nox(folder, shared_cache, "-s", SESSION, "--", *ONE_ARCH)
     assert done.returncode == 0, done.stdout

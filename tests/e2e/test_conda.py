@@ -55,8 +55,8 @@ TALKATIVE = {
 
 
 @pytest.fixture(scope="module")
-def user(tmp_path_factory: pytest.TempPathFactory, conda_channel: Path, shared_cache: Path) -> User:
-    return make_user(tmp_path_factory.mktemp("user"), conda_channel, shared_cache)
+def user(module_path: Path, conda_channel: Path, shared_cache: Path) -> User:
+    return make_user(module_path / "user", conda_channel, shared_cache)
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +67,9 @@ def home(user: User) -> Path:
 
 
 @pytest.fixture(scope="module", params=["tiny-skbuild", "tiny-capi", "tiny-rdc"])
-def built(
-    request: pytest.FixtureRequest, user: User, tmp_path_factory: pytest.TempPathFactory
-) -> Engine:
+def built(request: pytest.FixtureRequest, user: User, module_path: Path) -> Engine:
     """An engine that has built this package with the conda toolchain, smoke test included."""
-    folder = tmp_path_factory.mktemp(request.param)
+    folder = module_path / request.param
     engine = user.engine(folder)
     name = request.param.replace("-", "_")
     source = change_package(name, folder, *TALKATIVE[name])
@@ -98,9 +96,9 @@ def log_of(engine: Engine) -> str:
 
 
 @pytest.fixture(scope="module")
-def standin(user: User, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+def standin(user: User, module_path: Path) -> Engine:
     """The same for the package with bitsandbytes' build interface, and for bitsandbytes' recipe."""
-    engine = user.engine(tmp_path_factory.mktemp("bitsandbytes"))
+    engine = user.engine(module_path / "bitsandbytes")
     source = ("--source", str(PACKAGES / "bitsandbytes_standin"))
     done = engine.build("bitsandbytes", *source, "--toolchain", "conda", "--arch", "90")
     assert done.status == 0, done.output
@@ -108,9 +106,9 @@ def standin(user: User, tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 
 @pytest.fixture(scope="module")
-def jaxmg(user: User, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+def jaxmg(user: User, module_path: Path) -> Engine:
     """The same for the package with jaxmg's build interface, and for jaxmg's recipe."""
-    folder = tmp_path_factory.mktemp("jaxmg")
+    folder = module_path / "jaxmg"
     project = write_project(folder / "project")
     engine = user.engine(folder)
     done = engine.build(
@@ -168,22 +166,35 @@ def test_wheel_names_no_folder_of_this_machine(built: Engine, user: User) -> Non
 
 
 def test_build_called_only_compilers_of_the_toolchain(built: Engine, home: Path) -> None:
-    """By their paths: a plain name would be another one where `PATH` is another."""
+    """By their paths: a plain name would be another one where `PATH` is another.
+
+    They are the launcher's names for them; what these start in the end is the toolchain's.
+    """
     # nvcc puts the folder in quotes, not the name; and it names the language as a compiler.
     text = re.sub(r"[\"']|-x +c\+\+", "", log_of(built))
 
     words = re.split(r"[\s=,;:()]+", text)
     called = {word for word in words if COMPILER.fullmatch(word.rpartition("/")[2])}
 
-    assert called == {f"{home}/bin/{TRIPLET}-g++"}
+    [launcher] = built.work.glob("*/launcher")
+    folders = {Path(word).parent for word in called}
+    assert folders
+    assert {(folder.parent.name, folder.name) for folder in folders} <= {
+        ("launcher", "bin"),
+        ("launcher", "gated"),
+    }
+    assert f"/bin/{TRIPLET}-g++" in (launcher / "gated" / "g++").read_text()
+    assert (home / "bin" / f"{TRIPLET}-g++").is_file()
 
 
 def test_linker_opened_only_files_of_the_toolchain(built: Engine, home: Path) -> None:
     """By its own word; GCC's own parts may be the machine's, its C library may not."""
     skip_without_sysroot(home)
-    said = [Path(line) for line in log_of(built).splitlines() if re.fullmatch(r"/\S+", line)]
+    said = [line for line in log_of(built).splitlines() if re.fullmatch(r"/\S+", line)]
 
-    opened = {path.resolve() for path in said if path.is_file()}
+    # In a sandbox the toolchain has another name, and so has the folder of links to it.
+    paths = [Path(re.sub(r"^/cuwheel/(toolkit|cuda)\b", str(home), line)) for line in said]
+    opened = {path.resolve() for path in paths if path.is_file()}
 
     assert (sysroot_of(home) / "usr" / "lib64" / "libc.so.6").resolve() in opened
     own = (home, built.work, gcc_folder(home))

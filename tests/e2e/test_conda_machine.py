@@ -37,8 +37,8 @@ LIMIT = 60  # seconds for a command that can't reach its channel to say so
 
 
 @pytest.fixture(scope="module")
-def user(tmp_path_factory: pytest.TempPathFactory, conda_channel: Path, shared_cache: Path) -> User:
-    return make_user(tmp_path_factory.mktemp("user"), conda_channel, shared_cache)
+def user(module_path: Path, conda_channel: Path, shared_cache: Path) -> User:
+    return make_user(module_path / "user", conda_channel, shared_cache)
 
 
 @pytest.fixture(scope="module")

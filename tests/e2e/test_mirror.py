@@ -68,18 +68,16 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def mirror(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> Path:
+def mirror(module_path: Path, shared_cache: Path) -> Path:
     """A mirror of a tiny target, with what it was made from gone."""
-    folder = tmp_path_factory.mktemp("mirrored")
+    folder = module_path / "mirrored"
     return write_mirror(folder, write_project(folder / "ours"), shared_cache)
 
 
 @pytest.fixture(scope="module")
-def conda_mirror(
-    conda_channel: Path, tmp_path_factory: pytest.TempPathFactory, shared_cache: Path
-) -> Path:
+def conda_mirror(conda_channel: Path, module_path: Path, shared_cache: Path) -> Path:
     """A mirror of the same target with a conda toolchain, and a Python from there too."""
-    folder = tmp_path_factory.mktemp("mirrored-conda")
+    folder = module_path / "mirrored-conda"
     project = write_project(folder / "ours")
     mirrors = Mirrors.of({VARIABLE: conda_channel.as_uri()})
     tag = f"python{own_python().release.replace('.', '')}"

@@ -1,0 +1,322 @@
+"""How long builds take: the package's own build, fromager and cuwheel in one run.
+
+Run it with `nox -s bench -- builds`. Toolchain and packages are there before anything is timed.
+"""  # noqa: INP001 - a module of the benchmarks, which are no package
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.contenders import (
+    FROMAGER_LOCK,
+    build_raw,
+    build_with_fromager,
+    install_fromager,
+    prepare,
+)
+from bench.records import Row, Turn, build_rows, read_record, today, watched, write_record
+from bench.report import BUILD_WAYS, builds_section, write_section
+from cuwheel.cachechoice import FOLDER_VARIABLE
+from cuwheel.compilecache import choose_cache
+from cuwheel.console import Console
+from cuwheel.errors import CuwheelError, UsageError
+from cuwheel.files import remove_tree, sha256_of_file
+from cuwheel.lockfile import pinned_version
+from cuwheel.machine import usable_cores
+from cuwheel.paths import ROOT
+from cuwheel.rebuilds import Variation, rebuild
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+PAGE = ROOT / "docs" / "benchmarks.md"
+RESULTS = ROOT / "bench" / "results"
+
+_SHORT_TURNS = 3
+_SHORT = ("warm", "unchanged")
+_LONG = ("raw", "fromager", "cold")
+# What the others start from: the wheel or the compile cache of a cold build.
+_AFTER_COLD = ("warm", "unchanged", "second-python", "more-archs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is measured.
+
+    Attributes:
+        package: name of the recipe.
+        toolkit: its tag, `130`.
+        archs: for all ways but one.
+        more_archs: what that one has beside them.
+        python: a release or a path.
+        second_python: likewise.
+        jobs: compiles at once.
+        turns: of the long ways.
+        ways: names, in order.
+        folder: for everything that is built; emptied first.
+        source: in place of the recipe's; empty: the recipe's.
+    """
+
+    package: str
+    toolkit: str
+    archs: tuple[str, ...]
+    more_archs: tuple[str, ...]
+    python: str
+    second_python: str
+    jobs: int
+    turns: int
+    ways: tuple[str, ...]
+    folder: Path
+    source: str = ""
+
+    def command(self, python: str, archs: Sequence[str]) -> list[str]:
+        """The words behind `build`."""
+        words = [self.package, self.toolkit, "--python", python, "--jobs", str(self.jobs)]
+        words += [word for arch in archs for word in ("--arch", arch)]
+        return words + (["--source", self.source] if self.source else [])
+
+    @property
+    def schedule(self) -> list[str]:
+        """Each way as often as it is run; the long ones take turns."""
+        long = [way for way in _LONG if way in self.ways]
+        rest = [way for way in self.ways if way not in _LONG]
+        short = [way for way in rest for _ in range(_SHORT_TURNS if way in _SHORT else 1)]
+        return long * self.turns + short
+
+
+class Builds:
+    """The ways to build, each with folders of its own.
+
+    Args:
+        plan: what is measured.
+        console: shows how it goes.
+    """
+
+    def __init__(self, plan: Plan, console: Console) -> None:
+        self._plan = plan
+        self.console = console
+        self._compiles = plan.folder / "compiles"
+        self._asked = plan.command(plan.python, plan.archs)
+        self.prepared = prepare(self._asked, plan.folder, plan.jobs, console)
+        self.second_python = plan.second_python
+
+    def prepare_others(self) -> None:
+        """Download what the second Python needs, so that its build doesn't."""
+        plan = self._plan
+        if "second-python" in plan.ways:
+            asked = plan.command(plan.second_python, plan.archs)
+            second = prepare(asked, plan.folder, plan.jobs, self.console)
+            self.second_python = second.target.python
+        if "fromager" in plan.ways:
+            install_fromager(self.prepared)
+
+    def run(self, way: str) -> Turn:
+        """One turn of a way.
+
+        Raises:
+            CuwheelError: it failed.
+        """
+        ways: dict[str, Callable[[], Turn]] = {
+            "raw": lambda: build_raw(self.prepared, self._folder("raw")),
+            "fromager": lambda: build_with_fromager(self.prepared, self._folder("fromager")),
+            "cold": self._cold,
+            "no-cache": self._no_cache,
+            "warm": lambda: self._ours("warm", self._asked, self._compiles),
+            "unchanged": self._unchanged,
+            "second-python": self._second_python,
+            "more-archs": self._more_archs,
+        }
+        return ways[way]()
+
+    def _cold(self) -> Turn:
+        remove_tree(self._compiles)
+        return self._ours("cold", self._asked, self._compiles)
+
+    def _no_cache(self) -> Turn:
+        return self._ours("no-cache", [*self._asked, "--no-cache"], self._folder("no-compiles"))
+
+    def _second_python(self) -> Turn:
+        asked = self._plan.command(self._plan.second_python, self._plan.archs)
+        return self._ours("second-python", asked, self._copied("second-python"))
+
+    def _more_archs(self) -> Turn:
+        archs = (*self._plan.more_archs, *self._plan.archs)
+        asked = self._plan.command(self._plan.python, archs)
+        return self._ours("more-archs", asked, self._copied("more-archs"))
+
+    def _folder(self, name: str) -> Path:
+        return self._plan.folder / name
+
+    def _copied(self, name: str) -> Path:
+        """The compile cache as the cold build left it."""
+        copy = self._folder(f"compiles-{name}")
+        remove_tree(copy)
+        shutil.copytree(self._compiles, copy)
+        return copy
+
+    def _ours(self, name: str, asked: Sequence[str], compiles: Path) -> Turn:
+        """Build in an empty work folder."""
+        folder = self._folder(name)
+        remove_tree(folder)
+        turn, summary = self._measure(self._variation(name, compiles), asked)
+        [build] = [seconds for stage, seconds in summary["durations"] if stage == "build"]
+        return replace(turn, build=build, cache=summary["cache"])
+
+    def _unchanged(self) -> Turn:
+        """Ask for the cold build again, in its own folders."""
+        how = self._variation("cold", self._compiles)
+        [wheel] = how.dist.glob("*.whl")
+        before = wheel.stat().st_mtime_ns
+        turn, _ = self._measure(how, self._asked)
+        if wheel.stat().st_mtime_ns != before:
+            raise UsageError(
+                "the build that should have had nothing to do has built",
+                why="something of its key has changed meanwhile",
+                fix="see that nobody changes the sources while the benchmark runs",
+            )
+        return turn
+
+    def _variation(self, name: str, compiles: Path) -> Variation:
+        folder = self._folder(name)
+        return Variation(
+            name=name,
+            says=name,
+            work=folder / "work",
+            dist=folder / "dist",
+            variables={FOLDER_VARIABLE: str(compiles)},
+        )
+
+    def _measure(self, how: Variation, asked: Sequence[str]) -> tuple[Turn, dict[str, Any]]:
+        with watched() as found:
+            made = rebuild(asked, how, self.console)
+        [record] = (how.dist / ".cuwheel").glob("*.json")
+        summary: dict[str, Any] = json.loads(record.read_text())["summary"]
+        sha256 = sha256_of_file(made.wheel)
+        return Turn.of(found[0], build=0.0, sha256=sha256), summary
+
+
+def measure(plan: Plan, builds: Builds, keep: Callable[[Mapping[str, Row]], None]) -> None:
+    """Take all turns.
+
+    A way that fails is noted, and the ways that start from what it would have left are left out.
+
+    Args:
+        plan: what is measured.
+        builds: its ways.
+        keep: called with all rows after each turn.
+    """
+    rows: dict[str, Row] = {}
+    for way in plan.schedule:
+        row = rows.get(way, Row(name=way))
+        if row.failed or (way in _AFTER_COLD and not _has_turns(rows, "cold")):
+            continue
+        rows[way] = _with_turn(row, builds)
+        keep(rows)
+
+
+def _with_turn(row: Row, builds: Builds) -> Row:
+    try:
+        with builds.console.stage(row.name):
+            return replace(row, turns=(*row.turns, builds.run(row.name)))
+    except CuwheelError as error:
+        builds.console.terminal.print(str(error), markup=False)
+        return replace(row, failed=error.what)
+
+
+def _has_turns(rows: Mapping[str, Row], way: str) -> bool:
+    return way in rows and bool(rows[way].turns)
+
+
+def settings_of(plan: Plan, builds: Builds) -> dict[str, Any]:
+    """What a record says of how it was made."""
+    cache = choose_cache(os.environ)
+    return {
+        "package": plan.package,
+        "version": builds.prepared.target.recipe.version,
+        "toolkit": plan.toolkit,
+        "archs": plan.archs,
+        "all_archs": (*plan.more_archs, *plan.archs),
+        "python": builds.prepared.target.python,
+        "second_python": builds.second_python,
+        "jobs": plan.jobs,
+        "compiler": builds.prepared.machine.host_compiler_version,
+        "cache": f"{cache.name} {cache.version}".strip(),
+        "fromager": pinned_version(FROMAGER_LOCK, "fromager"),
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, keep JSON after each turn, and write the table at the end.
+
+    Returns:
+        0; 1 where something failed.
+    """
+    asked = _parser().parse_args(arguments)
+    console = Console()
+    try:
+        if not asked.table:
+            asked.table = asked.json or RESULTS / f"builds-{today()}.json"
+            _measure_all(_plan_of(asked), asked.table, console)
+        content = read_record(asked.table)
+        section = builds_section(content)
+        write_section(asked.page, "builds", section)
+    except CuwheelError as error:
+        console.terminal.print(str(error), markup=False)
+        return error.exit_code
+    console.terminal.print(section, markup=False, soft_wrap=True)
+    return int(any(row.failed for row in build_rows(content).values()))
+
+
+def _measure_all(plan: Plan, record: Path, console: Console) -> None:
+    remove_tree(plan.folder)
+    builds = Builds(plan, console)
+    builds.prepare_others()
+    settings = settings_of(plan, builds)
+    measure(plan, builds, lambda rows: write_record(record, settings, rows))
+
+
+def _plan_of(asked: argparse.Namespace) -> Plan:
+    return Plan(
+        package=asked.package,
+        toolkit=asked.toolkit,
+        archs=tuple(asked.arch),
+        more_archs=tuple(asked.more_arch),
+        python=asked.python,
+        second_python=asked.second_python,
+        jobs=asked.jobs,
+        turns=asked.turns,
+        ways=tuple(way for way in BUILD_WAYS if way in asked.ways),
+        folder=asked.work.absolute(),
+        source=asked.source,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="nox -s bench -- builds", description=__doc__)
+    add = parser.add_argument
+    add("--package", default="causal-conv1d", help="a recipe")
+    add("--toolkit", default="130", help="its tag")
+    add("--arch", nargs="+", default=["90"], help="compute capabilities without dot")
+    add("--more-arch", nargs="+", default=["80"], help="what one of the ways has beside them")
+    add("--python", default="3.12", help="a release, or a path")
+    add("--second-python", default="3.13", help="likewise")
+    add("--jobs", type=int, default=usable_cores(), help="compiles at once")
+    add("--turns", type=int, default=1, help="of raw, fromager and cold, which take turns")
+    add("--ways", nargs="+", choices=tuple(BUILD_WAYS), default=tuple(BUILD_WAYS))
+    add("--source", default="", help="build this folder instead of the recipe's source")
+    add("--work", type=Path, default=ROOT / "work" / "bench", help="emptied first; it stays")
+    add("--json", type=Path, help="the record; default: bench/results/builds-DATE.json")
+    add("--page", type=Path, default=PAGE, help="gets the table")
+    add("--table", type=Path, metavar="JSON", help="measure nothing, write this record's table")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,172 @@
+"""How often `explain` names the right cause, and how fast it reads.
+
+`nox -s bench -- explain score CASES…` reads lines of `{"id", "log", "cause"}`; `… speed LOG` makes
+a log of 500 MB out of one and reads it beside `grep` with the catalogue's own texts, and beside
+plain reading.
+"""  # noqa: INP001 - run by path, not a package
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.audit import take_turn
+from cuwheel.causes import causes, groups
+from cuwheel.explain import Explainer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from bench.audit import Turn
+
+_MB = 1_000_000  # bytes
+_HALF = 0.5  # points for a cause that is akin to the right one
+# What has to be done at least.
+_PLAIN = """
+import sys
+with open(sys.argv[1], "rb") as log:
+    while block := log.read(1 << 22):
+        block.count(b"\\n")
+"""
+# The catalogue's texts as fixed strings: what it costs a program that does nothing else.
+_GREP = """
+import os, subprocess, sys, tempfile
+from cuwheel.causes import causes
+texts = {text for cause in causes().values() for one in cause.patterns for text in one.texts}
+with tempfile.NamedTemporaryFile("w") as list_of_texts:
+    list_of_texts.write("\\n".join(sorted(texts)))
+    list_of_texts.flush()
+    words = ["grep", "-a", "-c", "-i", "-F", "-f", list_of_texts.name, sys.argv[1]]
+    subprocess.run(words, env={**os.environ, "LC_ALL": "C.UTF-8"})
+"""
+_CUWHEEL = """
+import sys
+from cuwheel.explain import Explainer
+with open(sys.argv[1], "rb") as log:
+    Explainer().explain(log)
+"""
+CONTENDERS = {"reading it": _PLAIN, "grep -i -F, C.UTF-8": _GREP, "cuwheel explain": _CUWHEEL}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What was said of one case.
+
+    Attributes:
+        case: its id.
+        cause: the right slug.
+        said: slugs, the likeliest first.
+    """
+
+    case: str
+    cause: str
+    said: tuple[str, ...]
+
+    @property
+    def points(self) -> float:
+        """1 for the right cause in the first place, a half for one that is akin to it."""
+        first = self.said[0] if self.said else ""
+        if first == self.cause:
+            return 1
+        known = causes()
+        return _HALF if first and self.cause in known and first in known[self.cause].akin else 0
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Score or measure."""
+    parser = argparse.ArgumentParser(prog="nox -s bench -- explain", description=__doc__)
+    kinds = parser.add_subparsers(required=True, dest="kind")
+    scoring = kinds.add_parser("score", help="say how often the right cause comes first")
+    scoring.add_argument("cases", nargs="+", type=Path)
+    scoring.add_argument("--wrong", action="store_true", help="list what was answered wrongly")
+    measuring = kinds.add_parser("speed", help="read a log of 500 MB")
+    measuring.add_argument("log", type=Path)
+    measuring.add_argument("--size", type=int, default=500, metavar="MB")
+    measuring.add_argument("--turns", type=int, default=3)
+    asked = parser.parse_args(arguments)
+    console = Console(width=110)
+    if asked.kind == "speed":
+        console.print(speed_table(asked.log, asked.size * _MB, asked.turns))
+        return
+    answers = list(answer(asked.cases))
+    console.print(score_table(answers))
+    for one in answers:
+        if asked.wrong and one.points < 1:
+            console.print(f"{one.case}: {one.cause}, said {', '.join(one.said) or 'nothing'}")
+
+
+def answer(files: Iterable[Path]) -> Iterable[Answer]:
+    """Ask for each case's cause."""
+    explainer = Explainer()
+    for path in files:
+        for line in path.read_text().splitlines():
+            case = json.loads(line)
+            found = explainer.explain(io.BytesIO(case["log"].encode("utf-8", "replace")))
+            said = tuple(one.cause.slug for one in found.causes)
+            yield Answer(case=case["id"], cause=case["cause"], said=said)
+
+
+def score_table(answers: Sequence[Answer]) -> Table:
+    """Points, right ones and silence, by the catalogue's groups."""
+    group_of = {cause.slug: one.title for one in groups() for cause in one.causes}
+    titles = [one.title for one in groups()]
+    sizes = Counter(group_of.get(one.cause, "no cause of the catalogue") for one in answers)
+    table = Table()
+    table.add_column("group", no_wrap=True)
+    for title in ("cases", "right", "akin", "silent", "score"):
+        table.add_column(title, justify="right")
+    for title in (*titles, "no cause of the catalogue"):
+        if sizes[title]:
+            of_group = [one for one in answers if group_of.get(one.cause, title) == title]
+            table.add_row(title, *_figures(of_group))
+    table.add_section()
+    table.add_row("all", *_figures(answers))
+    return table
+
+
+def _figures(answers: Sequence[Answer]) -> list[str]:
+    points = Counter(one.points for one in answers)
+    silent = sum(not one.said for one in answers)
+    score = sum(one.points for one in answers) / len(answers)
+    return [str(len(answers)), str(points[1]), str(points[_HALF]), str(silent), f"{score:.3f}"]
+
+
+def speed_table(log: Path, size: int, turns: int) -> Table:
+    """The best turn of each contender; they take turns, so that all meet the same machine."""
+    taken: dict[str, list[Turn]] = {name: [] for name in CONTENDERS}
+    with tempfile.TemporaryDirectory() as folder:
+        large = Path(folder, "large.log")
+        _repeat(log, large, size)
+        for _ in range(turns):
+            for name, script in CONTENDERS.items():
+                taken[name].append(take_turn(script, large))
+        read = large.stat().st_size
+    table = Table(title=f"{log.name}, repeated to {read / _MB:.0f} MB")
+    for title in ("contender", "s", "MB/s", "peak MiB"):
+        table.add_column(title, justify="left" if title == "contender" else "right")
+    for name, of_name in taken.items():
+        best = min(of_name, key=lambda turn: turn.seconds)
+        speed = f"{read / best.seconds / _MB:.0f}"
+        table.add_row(name, f"{best.seconds:.1f}", speed, str(best.peak_memory >> 20))
+    return table
+
+
+def _repeat(log: Path, large: Path, size: int) -> None:
+    content = log.read_bytes()
+    with large.open("wb") as stream:
+        while stream.tell() < size:
+            stream.write(content)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,97 @@
+"""What a compile cache did in one build, from what it left in the folder for logs and counts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CCACHE_LOG = "ccache.log"
+
+# Of ccache's statistics, those that say what came of a call, and those that something went wrong:
+# ccache's manual, "Cache statistics". The others say how it came about.
+_HITS = frozenset({"direct_cache_hit", "preprocessed_cache_hit"})
+_MISSES = frozenset({"cache_miss"})
+_FAULTS = frozenset(
+    (
+        *("compiler_check_failed", "could_not_find_compiler", "error_hashing_extra_file"),
+        *("internal_error", "missing_cache_file", "modified_input_file"),
+        *("remote_storage_error", "remote_storage_timeout"),
+    )
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """What a compile cache did in one build.
+
+    Attributes:
+        hits: compiles, or with sccache parts of compiles, that were not done.
+        misses: those that were done and kept.
+        uncached: calls that it left to the compiler.
+        errors: things that it couldn't do.
+    """
+
+    hits: int = 0
+    misses: int = 0
+    uncached: int = 0
+    errors: int = 0
+
+    @property
+    def calls(self) -> int:
+        """How often it was asked."""
+        return self.hits + self.misses + self.uncached
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            hits=self.hits + other.hits,
+            misses=self.misses + other.misses,
+            uncached=self.uncached + other.uncached,
+            errors=self.errors + other.errors,
+        )
+
+
+def read_tally(events: Path) -> Tally:
+    """What the compile cache did in a build; nothing where none ran.
+
+    Args:
+        events: the build's folder for logs and counts.
+    """
+    servers = (_sccache_tally(path) for path in sorted(events.glob("sccache-*.json")))
+    return sum(servers, _ccache_tally(events / CCACHE_LOG))
+
+
+def _ccache_tally(log: Path) -> Tally:
+    """Of a statistics log: for each call a line `# file`, then what happened, a word a line."""
+    if not log.exists():
+        return Tally()
+    calls = [set(call.split("\n")[1:]) for call in log.read_text(errors="replace").split("# ")[1:]]
+    hits = sum(bool(call & _HITS) for call in calls)
+    misses = sum(bool(call & _MISSES) for call in calls)
+    return Tally(
+        hits=hits,
+        misses=misses,
+        uncached=len(calls) - hits - misses,
+        errors=sum(len(call & _FAULTS) for call in calls),
+    )
+
+
+def _sccache_tally(path: Path) -> Tally:
+    try:
+        stats = json.loads(path.read_text())["stats"]
+    except (ValueError, KeyError):  # of a server that died while it answered
+        return Tally(errors=1)
+
+    def count(name: str) -> int:
+        value = stats.get(name, 0)
+        return sum(value["counts"].values()) if isinstance(value, dict) else int(value)
+
+    return Tally(
+        hits=count("cache_hits"),
+        misses=count("cache_misses"),
+        uncached=count("requests_not_cacheable"),
+        errors=count("cache_errors") + count("cache_write_errors") + count("cache_read_errors"),
+    )

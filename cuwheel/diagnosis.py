@@ -1,0 +1,164 @@
+"""What a diagnosis says: verdicts, each with cause, fix and its entry in TROUBLESHOOTING.md."""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# From good to bad; a level's place is the exit code.
+Level = Literal["ok", "warning", "broken"]
+LEVELS: tuple[Level, ...] = typing.get_args(Level)
+
+# Entries of the catalogue of failures: what breaks here is what people meet elsewhere.
+Known = Literal[
+    "bnb-native-lib-missing",
+    "built-without-cuda",
+    "cuda-math-lib-not-found",
+    "cudnn-version-mismatch",
+    "cxx11-abi-mismatch",
+    "docker-no-gpu-runtime",
+    "driver-library-mismatch",
+    "driver-too-old",
+    "glibc-too-old",
+    "glibcxx-too-old",
+    "host-compiler-too-new",
+    "libcuda-driver-missing",
+    "libcudart-not-found",
+    "libcudnn-not-found",
+    "libnvrtc-missing",
+    "malformed-cuda-home",
+    "nccl-shm-too-small",
+    "nccl-version-mismatch",
+    "no-cuda-device",
+    "no-kernel-image",
+    "numpy-abi-mismatch",
+    "nvjitlink-mismatch",
+    "permission-denied",
+    "ptx-unsupported-toolchain",
+    "python-not-found",
+    "python-version-unsupported",
+    "torch-abi-mismatch",
+    "torch-cuda-mismatch",
+    "torchvision-mismatch",
+    "triton-no-c-compiler",
+    "wrong-nvcc-picked",
+]
+# What only a diagnosis meets; `OWN_ENTRIES` has the text of each.
+Own = Literal[
+    "diagnose-damaged-installation",
+    "diagnose-import-failed",
+    "diagnose-mixed-cuda",
+    "diagnose-not-asked",
+    "diagnose-not-installed",
+    "diagnose-versions",
+]
+KNOWN: tuple[Known, ...] = typing.get_args(Known)
+Anchor = Known | Own
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """An entry of TROUBLESHOOTING.md: its heading, and a paragraph."""
+
+    title: str
+    text: str
+
+
+OWN_ENTRIES: dict[Own, Entry] = {
+    "diagnose-damaged-installation": Entry(
+        title="Damaged installation",
+        text="A package says that it has installed a file which isn't there or can't be read, or "
+        "its own metadata can't be read. Two packages with one file (the removal of one takes "
+        "it from the other), a full disk and an interrupted installation leave such things. "
+        "Install the package again: `pip install --force-reinstall --no-deps NAME==VERSION`.",
+    ),
+    "diagnose-import-failed": Entry(
+        title="Import failed",
+        text="Importing a package failed in a way that has no entry of its own. The line shown is "
+        "the last one of its traceback; `python -c 'import NAME'` shows all of it.",
+    ),
+    "diagnose-mixed-cuda": Entry(
+        title="Mixed CUDA releases",
+        text="Two packages of one environment were built for different major releases of CUDA. Each"
+        " needs a CUDA runtime of its own; memory and streams of one mean nothing to the "
+        "other, and libraries that come in one release only are missing for one of them. "
+        "Install both for the same release: that of the framework.",
+    ),
+    "diagnose-not-asked": Entry(
+        title="Not asked",
+        text="Something didn't answer within its time limit, or answered nonsense, so the report "
+        "goes on without it. The line says what and why. A hanging `nvidia-smi` most often "
+        "means that a GPU is lost: `dmesg | grep -i -e nvrm -e xid` tells, and a restart "
+        "helps.",
+    ),
+    "diagnose-not-installed": Entry(
+        title="Not installed",
+        text="A package was named that this environment doesn't have. The first line of the "
+        "report's environment says which environment was looked at and why; `--python` names "
+        "another.",
+    ),
+    "diagnose-versions": Entry(
+        title="Versions that don't agree",
+        text="A package requires another version of a package than the one installed. pip allows "
+        "that when the two are installed one after the other. `pip check` lists all of these; "
+        "installing both names in one command lets the resolver find versions that agree.",
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """One thing that was judged.
+
+    Attributes:
+        level: whether it works.
+        what: the fact, one line.
+        cause: why; empty where it works.
+        fix: what the reader can do.
+        anchor: of the entry in TROUBLESHOOTING.md; empty where it works.
+    """
+
+    level: Level
+    what: str
+    cause: str = ""
+    fix: str = ""
+    anchor: Anchor | Literal[""] = ""
+
+    @property
+    def more(self) -> str:
+        """Where to read on; empty where it works."""
+        return f"TROUBLESHOOTING.md#{self.anchor}" if self.anchor else ""
+
+
+def works(what: str) -> Verdict:
+    """A verdict about something that works."""
+    return Verdict(level="ok", what=what)
+
+
+def warns(anchor: Anchor, what: str, cause: str, fix: str) -> Verdict:
+    """A verdict about something that may not work, or works under a condition."""
+    return Verdict(level="warning", what=what, cause=cause, fix=fix, anchor=anchor)
+
+
+def broken(anchor: Anchor, what: str, cause: str, fix: str) -> Verdict:
+    """A verdict about something that doesn't work."""
+    return Verdict(level="broken", what=what, cause=cause, fix=fix, anchor=anchor)
+
+
+def not_asked(what: str, why: str) -> Verdict:
+    """A verdict about something of which nothing is known."""
+    return warns(
+        "diagnose-not-asked",
+        f"{what} couldn't be asked",
+        why,
+        "look at it by hand; all else in this report was found without it",
+    )
+
+
+def worst(verdicts: Iterable[Verdict]) -> Level:
+    """The worst level among verdicts."""
+    return max((one.level for one in verdicts), key=LEVELS.index, default="ok")

@@ -1,0 +1,209 @@
+"""The tables of an ELF file: 32 or 64 bits, either byte order, with or without section headers.
+
+Field by field from the System V ABI (gabi, chapters "Object Files" and "Program Loading and
+Dynamic Linking"). Only what is asked for is read, and never more than the file holds, so a damaged
+file costs no more memory than a sound one.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAGIC = b"\x7fELF"
+_IDENT = 16  # bytes before the fields that depend on the class
+_LOAD = 1  # PT_LOAD
+_DYNAMIC = 2  # PT_DYNAMIC
+_NO_BITS = 8  # SHT_NOBITS: it has no place in the file
+_NAME_MAX = 4096  # bytes
+_TABLE_MAX = 1 << 26  # bytes, of headers and dynamic tags; 64 MiB are a million sections
+_TAGS_MAX = 1 << 20  # bytes
+_IN_SECTION = 0xFFFF  # a number that is too large for its field stands in the first section
+_CHUNK = 1 << 20  # bytes
+
+_HEADER = ("type", "machine", "version", "entry", "phoff", "shoff", "flags", "ehsize")
+_COUNTS = ("phentsize", "phnum", "shentsize", "shnum", "shstrndx")
+
+
+class ElfFormatError(ValueError):
+    """A file begins like an ELF file and can't be read as one."""
+
+
+class Segment(NamedTuple):
+    """A program header: what the loader maps, and where."""
+
+    kind: int
+    flags: int
+    offset: int
+    address: int
+    size: int
+
+
+class SectionHeader(NamedTuple):
+    """A section header, in the order of its fields."""
+
+    name: int
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+
+    @property
+    def is_in_file(self) -> bool:
+        """Whether it has a place in the file."""
+        return self.kind not in (0, _NO_BITS)
+
+
+class ElfImage:
+    """An ELF file that is open.
+
+    Args:
+        stream: the file, seekable.
+
+    Raises:
+        ElfFormatError: it isn't ELF, or its headers are damaged.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._size = stream.seek(0, io.SEEK_END)
+        ident = self.read(0, _IDENT)
+        if not ident.startswith(MAGIC) or ident[4] not in (1, 2) or ident[5] not in (1, 2):
+            raise ElfFormatError("its first bytes are not those of an ELF file")
+        self.is_wide = ident[4] == 2  # noqa: PLR2004 - ELFCLASS64
+        self.abi = ident[8]
+        self._order = "<" if ident[5] == 1 else ">"
+        word = "Q" if self.is_wide else "I"
+        header = struct.Struct(f"{self._order}HHI3{word}I6H")
+        fields = header.unpack(self.read(_IDENT, header.size))
+        self._fields = dict(zip((*_HEADER, *_COUNTS), fields, strict=True))
+        self.kind, self.machine, self.flags = fields[0], fields[1], fields[6]
+        self.sections = self._sections()
+        self.segments = self._segments()
+
+    def read(self, place: int, size: int) -> bytes:
+        """Bytes of the file.
+
+        Raises:
+            ElfFormatError: the file is too short.
+        """
+        if place + size > self._size:
+            raise ElfFormatError(f"it ends before byte {place + size}")
+        self._stream.seek(place)
+        return self._stream.read(size)
+
+    def unpack(self, form: str, place: int) -> tuple[int, ...]:
+        """Integers at a place, in the file's byte order."""
+        record = struct.Struct(self._order + form)
+        return record.unpack(self.read(place, record.size))
+
+    def records(self, form: str, place: int, size: int) -> Iterator[tuple[int, ...]]:
+        """Records that lie behind one another in `size` bytes; a rest is left out."""
+        record = struct.Struct(self._order + form)
+        step = _CHUNK // record.size * record.size
+        end = place + size // record.size * record.size
+        for start in range(place, end, step):
+            yield from record.iter_unpack(self.read(start, min(step, end - start)))
+
+    def name(self, place: int) -> str:
+        """The text at a place, up to its zero.
+
+        Raises:
+            ElfFormatError: the place is behind the file's end.
+        """
+        if place >= self._size:
+            raise ElfFormatError(f"it ends before byte {place}")
+        text = self.read(place, min(_NAME_MAX, self._size - place))
+        return text.partition(b"\0")[0].decode("utf-8", "replace")
+
+    def offset_of(self, address: int) -> int:
+        """Where in the file lies what the loader maps to an address.
+
+        Raises:
+            ElfFormatError: nowhere.
+        """
+        for segment in self.segments:
+            past = address - segment.address
+            if segment.kind == _LOAD and 0 <= past < segment.size:
+                return segment.offset + past
+        raise ElfFormatError(f"nothing is mapped to address {address:#x}")
+
+    def linked(self, section: SectionHeader) -> SectionHeader:
+        """The section that another one refers to: a table's names, or its symbols.
+
+        Raises:
+            ElfFormatError: there is no such section.
+        """
+        if section.link >= len(self.sections):
+            raise ElfFormatError(f"it has no section {section.link}")
+        return self.sections[section.link]
+
+    def tags(self) -> Iterator[tuple[int, int]]:
+        """Tag and value of each dynamic entry; from the segment, as the loader reads it."""
+        form = "qQ" if self.is_wide else "iI"
+        for segment in self.segments:
+            if segment.kind == _DYNAMIC:
+                size = min(segment.size, _TAGS_MAX)
+                for tag, value in self.records(form, segment.offset, size):
+                    if tag == 0:
+                        return
+                    yield tag, value
+
+    def symbols(self, place: int, size: int) -> Iterator[tuple[int, ...]]:
+        """Of each symbol of a table: where its name lies in the names, and its section or 0."""
+        return self.records("I2xH16x" if self.is_wide else "I10xH", place, size)
+
+    def section_names(self) -> dict[int, str]:
+        """Each section's name, by where it lies in their table of names."""
+        index = self._fields["shstrndx"]
+        if index == _IN_SECTION and self.sections:
+            index = self.sections[0].link
+        if not 0 < index < len(self.sections):
+            return {}
+        table = self.sections[index]
+        text = self.read(table.offset, _bounded(table.size))
+        places = {section.name for section in self.sections}
+        return {
+            place: text[place : text.find(b"\0", place)].decode("utf-8", "replace")
+            for place in places
+        }
+
+    def _sections(self) -> tuple[SectionHeader, ...]:
+        place, count, step = (self._fields[name] for name in ("shoff", "shnum", "shentsize"))
+        form = "IIQQQQII" if self.is_wide else "8I"
+        if not place:
+            return ()
+        first = SectionHeader(*self.unpack(form, place))
+        rows = self._rows(form, place, count or first.size, step)
+        return tuple(SectionHeader(*row) for row in rows)
+
+    def _segments(self) -> tuple[Segment, ...]:
+        place, count, step = (self._fields[name] for name in ("phoff", "phnum", "phentsize"))
+        if count == _IN_SECTION and self.sections:
+            count = self.sections[0].info
+        if not self.is_wide:  # the same fields, in another order
+            rows = self._rows("7I", place, count, step)
+            return tuple(Segment(row[0], row[6], row[1], row[2], row[4]) for row in rows)
+        rows = self._rows("IIQQQQ", place, count, step)
+        return tuple(Segment(row[0], row[1], row[2], row[3], row[5]) for row in rows)
+
+    def _rows(self, form: str, place: int, count: int, step: int) -> list[tuple[int, ...]]:
+        """The rows of a table whose rows may be longer than what is known of them."""
+        record = struct.Struct(self._order + form)
+        if count and step < record.size:
+            raise ElfFormatError(f"a header of {step} bytes is too short")
+        data = self.read(place, _bounded(count * step)) if count else b""
+        return [record.unpack_from(data, row * step) for row in range(count)]
+
+
+def _bounded(size: int) -> int:
+    if size > _TABLE_MAX:
+        raise ElfFormatError(f"a table of {size} bytes is no table")
+    return size

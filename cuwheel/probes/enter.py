@@ -1,0 +1,232 @@
+"""Run a program in namespaces of its own, with a root that holds what it is given: namespaces(7).
+
+`python -I enter.py SPEC PROGRAM ARGUMENT...`. SPEC is JSON: `folder`, where the program starts, and
+`places`, a list of `[kind, source, target]` in the order in which they are placed: `read` and
+`write` bind a file or folder, `link` makes a symbolic link to `source`. The program sees these, a
+`/proc` and a host name of its own, and no network but a loopback. It dies with its starter, and
+everything that it started dies with it. Needs no privilege where the system grants user namespaces;
+ends with status 125 where it doesn't, and the program hasn't run then. Standard library only,
+Python 3.9 or newer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+from typing import Any
+
+REFUSED = 125  # exit status, as `env` and `timeout` have it for a failure of their own
+_NAME = b"cuwheel"
+
+# <linux/sched.h>, <linux/mount.h>, <linux/prctl.h>, <linux/if.h>, <linux/sockios.h>
+_NAMESPACES = 0x00020000 | 0x04000000 | 0x08000000 | 0x20000000 | 0x40000000  # mnt uts ipc pid net
+_CLONE_NEWUSER = 0x10000000
+_MS_RDONLY = 1
+_MS_NOSUID = 2
+_MS_NODEV = 4
+_MS_NOEXEC = 8
+_MS_REMOUNT = 32
+_MS_NOATIME = 1024
+_MS_NODIRATIME = 2048
+_MS_BIND = 4096
+_MS_REC = 16384
+_MS_PRIVATE = 1 << 18
+_MS_RELATIME = 1 << 21
+_MNT_DETACH = 2
+_PR_SET_PDEATHSIG = 1
+_IFF_UP = 1
+_SIOCGIFFLAGS = 0x8913
+_SIOCSIFFLAGS = 0x8914
+
+# statvfs(3) gives these of a mount; whoever has no right to take one off has to state it again.
+_KEPT = {
+    2: _MS_NOSUID,
+    4: _MS_NODEV,
+    8: _MS_NOEXEC,
+    1024: _MS_NOATIME,
+    2048: _MS_NODIRATIME,
+    4096: _MS_RELATIME,
+}
+
+# What ENOSPC says of unshare(2) and of mount(2); no disk is full.
+_LIMIT = "a limit is reached, of /proc/sys/user/max_*_namespaces or /proc/sys/fs/mount-max"
+
+_OLD = "/.old"  # where the machine's own root is, until all is placed
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def enter(user: int, group: int) -> None:
+    """Move into namespaces of one's own; the user stays who it is.
+
+    Raises:
+        OSError: the system refuses it.
+    """
+    try:
+        _check(_libc.unshare(_NAMESPACES))
+    except OSError:
+        _check(_libc.unshare(_CLONE_NEWUSER | _NAMESPACES))
+        # user_namespaces(7): without `deny`, an ordinary user may map no group.
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{user} {user} 1"),
+            ("gid_map", f"{group} {group} 1"),
+        ):
+            with open(f"/proc/self/{name}", "w", encoding="ascii") as stream:  # noqa: PTH123
+                stream.write(text)
+
+
+def furnish(places: list[list[str]]) -> None:
+    """Make an empty root, put everything into it, and leave the machine's.
+
+    To be called by the first process of the namespaces.
+
+    Raises:
+        OSError: the system refuses it, or something isn't there.
+    """
+    _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
+    # Any folder does as the mount point; pivot_root(2) uncovers it again.
+    _mount("none", "/tmp", "tmpfs", _MS_NOSUID | _MS_NODEV)  # noqa: S108
+    os.mkdir(f"/tmp{_OLD}")  # noqa: S108, PTH102
+    _check(_libc.pivot_root(b"/tmp", f"/tmp{_OLD}".encode()))  # noqa: S108
+    os.chdir("/")
+    for kind, source, target in places:
+        _place(kind, source, target)
+    _make_folder("/proc")
+    _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+    _check(_libc.umount2(_OLD.encode(), _MNT_DETACH))
+    os.rmdir(_OLD)  # noqa: PTH106
+    _check(_libc.sethostname(_NAME, len(_NAME)))
+    _raise_loopback()
+
+
+def _place(kind: str, source: str, target: str) -> None:
+    if kind == "link":
+        _make_folder(os.path.dirname(target))  # noqa: PTH120
+        os.symlink(source, target)  # noqa: PTH211
+    else:
+        _bind(f"{_OLD}{source}", target, read_only=kind == "read")
+
+
+def _bind(source: str, target: str, *, read_only: bool) -> None:
+    if os.path.isdir(source):  # noqa: PTH112
+        _make_folder(target)
+    else:
+        _make_folder(os.path.dirname(target))  # noqa: PTH120
+        if not os.path.lexists(target):
+            with open(target, "xb"):  # noqa: PTH123
+                pass
+    _mount(source, target, None, _MS_BIND | _MS_REC)
+    if read_only:
+        _forbid_writing(target)
+        for below in _mounts_below(target):
+            # One that nobody may look into can't be written to either.
+            with contextlib.suppress(PermissionError):
+                _forbid_writing(below)
+
+
+def _forbid_writing(target: str) -> None:
+    has = os.statvfs(target).f_flag
+    kept = sum(flag for stated, flag in _KEPT.items() if has & stated)
+    _mount(None, target, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept)
+
+
+def _mounts_below(target: str) -> list[str]:
+    """Disks that come along with a folder; each is a mount of its own (proc_pid_mountinfo(5))."""
+    with open(f"{_OLD}/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:  # noqa: PTH123
+        points = [line.split(" ")[4] for line in lines]
+    for code in ("040", "011", "012", "134"):
+        points = [point.replace(f"\\{code}", chr(int(code, 8))) for point in points]
+    return [point for point in points if point.startswith(f"{target}/")]
+
+
+def _make_folder(path: str) -> None:
+    with contextlib.suppress(FileExistsError):
+        os.makedirs(path, 0o755)  # noqa: PTH103
+
+
+def _raise_loopback() -> None:
+    """A new network namespace has a loopback that is down: netdevice(7)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        request = struct.pack("16sH14x", b"lo", 0)
+        flags = struct.unpack("16sH14x", fcntl.ioctl(asked, _SIOCGIFFLAGS, request))[1]
+        fcntl.ioctl(asked, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", flags | _IFF_UP))
+
+
+def _die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent dies, even by `kill -9`."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() not in {parent, 0}:  # 0: a parent outside of this process namespace
+        os._exit(REFUSED)
+
+
+def _mount(source: str | None, target: str, kind: str | None, flags: int) -> None:
+    words = [None if text is None else os.fsencode(text) for text in (source, target, kind)]
+    _check(_libc.mount(*words, ctypes.c_ulong(flags), None), target)
+
+
+def _check(result: int, path: str | None = None) -> None:
+    if result:
+        error = ctypes.get_errno()
+        raise OSError(error, _LIMIT if error == errno.ENOSPC else os.strerror(error), path)
+
+
+def _first_process(spec: dict[str, Any], command: list[str]) -> int:
+    """Furnish the root, start the program, and reap whatever it leaves behind."""
+    try:
+        furnish(spec["places"])
+        os.chdir(spec["folder"])
+    except OSError as problem:
+        # Flushed, since a forked process leaves without doing so.
+        print(f"there is no sandbox here: {problem}", flush=True)
+        return REFUSED
+    started = os.fork()
+    if not started:
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
+            signal.signal(number, signal.SIG_DFL)
+        try:
+            os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
+        except OSError as problem:
+            print(f"{command[0]}: {problem.strerror}", file=sys.stderr)
+            os._exit(127)
+    while True:
+        ended, status = os.wait()
+        if ended == started:
+            return _exit_status(status)
+
+
+def _exit_status(status: int) -> int:
+    """A process namespace's first process can't end by a signal, so as shells say it."""
+    number = os.waitstatus_to_exitcode(status)
+    return number if number >= 0 else 128 - number
+
+
+def main(arguments: list[str]) -> int:
+    """What the command line asks for; gives back the exit status."""
+    spec = json.loads(arguments[0])
+    # Ctrl-C reaches the program by itself; Python would tell of it at length.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _die_with(os.getppid())
+    try:
+        enter(os.getuid(), os.getgid())
+        own = os.getpid()
+        first = os.fork()
+    except OSError as problem:
+        print(f"there is no sandbox here: {problem}")
+        return REFUSED
+    if not first:
+        _die_with(own)
+        os._exit(_first_process(spec, arguments[1:]))
+    return _exit_status(os.waitpid(first, 0)[1])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

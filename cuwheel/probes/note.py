@@ -1,0 +1,50 @@
+"""The event log: one line of JSON for each compile and each of its programs.
+
+Part of the compiler launcher, docs/adr/0015, so written for a short start. Standard library only,
+Python 3.9 or newer.
+"""
+
+from __future__ import annotations
+
+import os
+
+_PLAIN = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')  # codes that JSON takes as they are
+
+
+def append(path: str, fields: dict[str, object]) -> None:
+    """Add a line, in one write, so that lines of two processes never mix.
+
+    A log that can't be written is no reason for a compile to fail.
+
+    Args:
+        path: of the log; empty for none.
+        fields: texts, numbers and tuples of texts, by name.
+    """
+    if not path:
+        return
+    line = ", ".join(f"{_quoted(name)}: {_json(value)}" for name, value in fields.items())
+    try:
+        log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        os.write(log, f"{{{line}}}\n".encode("ascii"))
+        os.close(log)
+    except OSError:
+        pass
+
+
+def _json(value: object) -> str:
+    """As json.dumps gives it; the module takes longer to import than all else here."""
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_json, value))}]"
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def _quoted(text: str) -> str:
+    """A string of JSON in ASCII; the bytes of a file name that are no text are there too."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    pairs = zip(units[::2], units[1::2])  # noqa: B905 - `strict` came with Python 3.10
+    plain = (
+        f"\\u{high:02x}{low:02x}" if high or low not in _PLAIN else chr(low) for high, low in pairs
+    )
+    return f'"{"".join(plain)}"'

@@ -1,0 +1,174 @@
+"""Zip archives whose bytes depend on names, modes, contents and one time alone: docs/adr/0019.
+
+Python's zipfile packs with the zlib that this Python happens to have, and which fields it writes
+has changed between Pythons. The form is the one of the .ZIP File Format Specification (PKWARE),
+whose sections the numbers below name.
+"""
+
+from __future__ import annotations
+
+import stat
+import struct
+import time
+from dataclasses import dataclass, replace
+from typing import IO, TYPE_CHECKING
+
+from zlib_ng import zlib_ng
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# zlib-ng's package is locked by hash: one release for all Pythons. From level 7 on its streams
+# don't depend on how the content was cut into pieces; 9 is up to 2 % smaller and takes up to 2.5
+# times as long.
+_LEVEL = 7
+COMPRESSOR = ("zlib-ng", str(zlib_ng.ZLIBNG_RUNTIME_VERSION))  # a number, its types say
+
+_SEE_ZIP64 = (1 << 32) - 1  # in a 32-bit field: the value is in the zip64 field, 4.4.8
+_LIMIT = _SEE_ZIP64  # from which on a value is there
+_COUNT_LIMIT = (1 << 16) - 1  # likewise of the number of entries, 4.4.22
+_GROWTH = 256  # what can't be compressed grows by less than one part in so many
+_EARLIEST, _LATEST = 315532800, 4354819198  # 1980-01-01, 2107-12-31: what a DOS time can say
+
+_LOCAL = struct.Struct("<4s5H3L2H")  # 4.3.7
+_CENTRAL = struct.Struct("<4s6H3L5H2L")  # 4.3.12
+_END64 = struct.Struct("<4sQ2H2L4Q")  # 4.3.14
+_LOCATOR64 = struct.Struct("<4sLQL")  # 4.3.15
+_END = struct.Struct("<4s4H2LH")  # 4.3.16
+_DEFLATED = 8  # 4.4.5
+_UNIX = 3  # "version made by", 4.4.2
+_PLAIN, _ZIP64 = 20, 45  # version needed to extract, 4.4.3
+_UTF8 = 1 << 11  # general purpose bit 11, 4.4.4
+_ZIP64_FIELD = 1  # 4.5.3
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Entry:
+    """What is known of a member; sizes and place in bytes.
+
+    Attributes:
+        is_large: its header in front has room for 64-bit sizes.
+    """
+
+    name: bytes
+    flags: int
+    mode: int
+    is_large: bool
+    size: int
+    place: int
+    checksum: int = 0
+    packed: int = 0
+
+
+class ZipWriter:
+    """Writes an archive, one member after the other, in bounded memory.
+
+    Args:
+        stream: the empty file to write; seekable.
+        epoch: the time that every member gets, seconds since 1970; from 1980 to 2107.
+    """
+
+    def __init__(self, stream: IO[bytes], *, epoch: int) -> None:
+        self._stream = stream
+        self._when = _dos_time(epoch)
+        self._entries: list[_Entry] = []
+
+    def add(self, name: str, pieces: Iterable[bytes], *, mode: int, size: int) -> None:
+        """Pack a member.
+
+        Args:
+            name: its path in the archive.
+            pieces: its content.
+            mode: its permissions.
+            size: bytes of its content.
+
+        Raises:
+            OSError: it can't be written, or the content has another size.
+        """
+        blank = _Entry(
+            name=name.encode(),
+            flags=0 if name.isascii() else _UTF8,
+            mode=mode,
+            is_large=size >= _LIMIT - _LIMIT // _GROWTH,
+            size=size,
+            place=self._stream.tell(),
+        )
+        self._stream.write(self._local_header(blank))
+        entry = self._pack(blank, pieces)
+        if entry.size != size:
+            raise OSError(f"{name} had {size} bytes and now has {entry.size}")
+        end = self._stream.tell()
+        self._stream.seek(entry.place)
+        self._stream.write(self._local_header(entry))
+        self._stream.seek(end)
+        self._entries.append(entry)
+
+    def finish(self) -> None:
+        """Write the directory, without which it is no archive.
+
+        Raises:
+            OSError: it can't be written.
+        """
+        place = self._stream.tell()
+        for entry in self._entries:
+            self._stream.write(self._central_header(entry))
+        end = self._stream.tell()
+        self._stream.write(_end_records(len(self._entries), place, end))
+
+    def _pack(self, entry: _Entry, pieces: Iterable[bytes]) -> _Entry:
+        """Write the content; gives the entry with what is known then."""
+        deflate = zlib_ng.compressobj(_LEVEL, zlib_ng.DEFLATED, -zlib_ng.MAX_WBITS)
+        checksum = size = packed = 0
+        for piece in pieces:
+            checksum = zlib_ng.crc32(piece, checksum)
+            size += len(piece)
+            packed += self._stream.write(deflate.compress(piece))
+        packed += self._stream.write(deflate.flush())
+        return replace(entry, checksum=checksum, packed=packed, size=size)
+
+    def _local_header(self, entry: _Entry) -> bytes:
+        """What stands in front of the content, and so before it is known how small that gets."""
+        needed, sizes, extra = _PLAIN, (entry.packed, entry.size), b""
+        if entry.is_large:
+            needed, sizes = _ZIP64, (_SEE_ZIP64, _SEE_ZIP64)
+            extra = _zip64_field(entry.size, entry.packed)
+        lengths = (len(entry.name), len(extra))
+        fields = (needed, entry.flags, _DEFLATED, *self._when, entry.checksum, *sizes, *lengths)
+        return _LOCAL.pack(b"PK\3\4", *fields) + entry.name + extra
+
+    def _central_header(self, entry: _Entry) -> bytes:
+        large = [value for value in (entry.size, entry.packed, entry.place) if value >= _LIMIT]
+        sizes = (_short(entry.packed), _short(entry.size))
+        extra = _zip64_field(*large) if large else b""
+        needed = _ZIP64 if large or entry.is_large else _PLAIN
+        start = (_UNIX << 8 | needed, needed, entry.flags, _DEFLATED, *self._when, entry.checksum)
+        # No comment, first disk, not a text as far as anybody knows.
+        rest = (len(entry.name), len(extra), 0, 0, 0, (stat.S_IFREG | entry.mode) << 16)
+        packed = _CENTRAL.pack(b"PK\1\2", *start, *sizes, *rest, _short(entry.place))
+        return packed + entry.name + extra
+
+
+def _short(value: int) -> int:
+    return value if value < _LIMIT else _SEE_ZIP64
+
+
+def _zip64_field(*values: int) -> bytes:
+    return struct.pack(f"<2H{len(values)}Q", _ZIP64_FIELD, 8 * len(values), *values)
+
+
+def _end_records(count: int, place: int, end: int) -> bytes:
+    """What comes behind a directory of so many entries, between these places."""
+    size, records = end - place, b""
+    if count >= _COUNT_LIMIT or max(size, place) >= _LIMIT:
+        rest = _END64.size - 12  # what follows the field with this number
+        made = (_UNIX << 8 | _ZIP64, _ZIP64, 0, 0, count, count, size, place)
+        records = _END64.pack(b"PK\6\6", rest, *made) + _LOCATOR64.pack(b"PK\6\7", 0, end, 1)
+    shown = (min(count, _COUNT_LIMIT), _short(size), _short(place))
+    return records + _END.pack(b"PK\5\6", 0, 0, shown[0], *shown, 0)
+
+
+def _dos_time(epoch: int) -> tuple[int, int]:
+    """Time and date as 4.4.6 has them, in UTC, down to the even second."""
+    when = time.gmtime(min(max(epoch, _EARLIEST), _LATEST))
+    clock = when.tm_hour << 11 | when.tm_min << 5 | when.tm_sec // 2
+    return clock, (when.tm_year - 1980) << 9 | when.tm_mon << 5 | when.tm_mday

@@ -1,0 +1,26 @@
+"""cutensornet-sample: tensor networks with cuTensorNet, an example of linking to its wheel."""
+
+from cuwheel import Folder, Link, Recipe, Setuptools, Smoke
+
+RECIPE = Recipe(
+    name="cutensornet-sample",
+    version="0.1.0",
+    license="Apache-2.0",
+    homepage="docs/how-to/link-to-nvidia-wheels.md",
+    maintainers=("cuwheel",),
+    source=Folder(path="samples/cutensornet"),
+    toolkits=("12.8", "13.0"),
+    archs=(),  # no device code: the host compiler is all that it needs
+    build=Setuptools(
+        env={"CUDA_INCLUDE_FLAGS": "{link_includes}", "CUDA_LINK_FLAGS": "{link_flags}"}
+    ),
+    # What the code calls. What cuTensorNet needs in turn, its own rpath finds.
+    link=Link("cudart", "cusolver", "cutensornet"),
+    # cuTensorNet plans a contraction without a GPU: 4 x 8 x 16 multiplications and as many sums.
+    smoke=Smoke(
+        imports=("cutensornet_sample",),
+        call="cutensornet_sample.count_flops('ab,bc->ac', (4, 8), (8, 16))",
+        expect="1024.0",
+    ),
+    max_wheel_size=1 << 20,
+)

@@ -1,0 +1,68 @@
+"""jax-finufft: the nonuniform FFT of FINUFFT and cuFINUFFT for JAX."""
+
+from cuwheel import CMake, External, Link, Patch, Recipe, Sdist, Smoke
+
+RECIPE = Recipe(
+    name="jax-finufft",
+    version="1.3.1",
+    # jax-finufft and FINUFFT; xsimd and nanobind; nanobind's hash table; FFTW, and GCC's OpenMP,
+    # which are copied into the wheel.
+    license="Apache-2.0 AND BSD-3-Clause AND MIT AND GPL-2.0-or-later AND "
+    "GPL-3.0-or-later WITH GCC-exception-3.1",
+    homepage="https://github.com/flatironinstitute/jax-finufft",
+    maintainers=("cuwheel",),
+    source=Sdist(
+        project="jax-finufft",
+        version="1.3.1",
+        sha256="821d981bf180916ba8c5076bd6e267a4d0e1cb0b01ea60c029859f78db5a55f1",
+    ),
+    toolkits=("12.2", "12.8", "13.0"),
+    archs=("80", "90"),
+    more_archs={
+        "12.2": ("70",),
+        "12.8": ("70", "100", "120"),
+        "13.0": ("75", "100", "120"),
+    },
+    # No PTX: the device link of separately compiled code leaves only machine code.
+    requires_python=">=3.11",
+    wheel_name="jax-finufft-cuda{cuda}x",
+    patches=(
+        Patch(file="0001-build-from-what-is-given.patch", why="its configure step downloads"),
+        Patch(file="0002-say-none-for-not-mapped.patch", why="vmap fails with new releases of jax"),
+    ),
+    # FFTW is copied into the wheel, as in upstream's own. xsimd is headers only, and comes with the
+    # build environment: Debian 12 has 8.1.0, FINUFFT 2.5 needs 14.
+    system=("libfftw3-dev",),
+    conda=("fftw",),
+    build=CMake(
+        define={
+            "JAX_FINUFFT_USE_CUDA": "ON",
+            # Plain x86-64, as upstream's own wheels: a platform tag can't ask for a newer CPU.
+            "FINUFFT_ARCH_FLAGS": "",
+            "XSIMD_INCLUDE_DIR": "{site_packages}/pythran",
+        },
+        env={
+            "SETUPTOOLS_SCM_PRETEND_VERSION": "{version}",  # a sdist has no git tags
+            # What FINUFFT installs for C++ programs: static libraries that double the wheel.
+            "SKBUILD_WHEEL_EXCLUDE": "jax_finufft/lib;jax_finufft/lib64;jax_finufft/include;"
+            "jax_finufft/share/finufft",
+        },
+    ),
+    # Behind upstream's own extras: `cuda13` brings JAX's CUDA and these, `cuda13-local` neither.
+    link=Link(
+        "cudart",
+        "cufft",
+        mode=External(extra="cuda{cuda}", local_extra="cuda{cuda}-local"),
+    ),
+    # With Debian 12's static one (it calls arc4random) the wheel would need glibc 2.36, not 2.34.
+    libstdcxx="shared",
+    # Without jax_finufft_gpu the package works too, on the CPU alone, and says nothing. Points at
+    # the origin: every mode is the sum of the strengths.
+    smoke=Smoke(
+        imports=("jax_finufft", "jax_finufft.jax_finufft_gpu", "jax.numpy"),
+        call="jax_finufft.nufft1(4, jax.numpy.ones(3, 'complex64'), jax.numpy.zeros(3, 'float32'))"
+        ".real.round().astype('int32').tolist()",
+        expect="[3, 3, 3, 3]",
+    ),
+    max_wheel_size=60 << 20,
+)

@@ -1,0 +1,67 @@
+"""docs/audit-examples.md against the wheels that it tells of: the smaller ones, 440 MB."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.console import Console
+from cuwheel.download import Wanted, download
+from cuwheel.findings import SEVERITIES
+from cuwheel.indexes import configured_indexes, find_wheels
+from cuwheel.paths import ROOT
+from cuwheel.recipe import GIB
+from cuwheel.stages.audit import audit_wheel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.judgement import Judgement
+
+pytestmark = pytest.mark.e2e
+
+# Project, release, SHA-256 as far as it is shown, size in MB, CUDA, archs, driver, and how many
+# findings of each severity.
+_ROW = re.compile(
+    r"^\| (\S+) (\S+) \| `([0-9a-f]{12})` \| ([\d.]+) \| (.*?) \| (.*?) \| (.*?) \|"
+    r" (\d+) \| (\d+) \| (\d+) \|$",
+    re.MULTILINE,
+)
+_LARGE = 70  # MB: larger ones aren't downloaded
+_ROWS = _ROW.findall((ROOT / "docs" / "audit-examples.md").read_text("utf-8"))
+_SMALL = [row for row in _ROWS if float(row[3]) < _LARGE]
+
+
+def fetch(project: str, digest: str, folder: Path) -> Path:
+    """The wheel on the index whose hash begins so."""
+    offered = find_wheels(project, indexes=configured_indexes(os.environ))
+    file = next(file for file in offered if file.sha256.startswith(digest))
+    wanted = Wanted(name=file.name, sha256=file.sha256, max_size=GIB)
+    download(wanted, folder / file.name, file.url, console=Console())
+    return folder / file.name
+
+
+def archs_of(found: Judgement) -> str:
+    names = (*found.archs, *(f"PTX {arch}" for arch in found.ptx_archs))
+    return " ".join(names) or "none"
+
+
+@pytest.mark.parametrize("row", _SMALL, ids=[row[0] for row in _SMALL])
+def test_audit_says_what_document_says(row: tuple[str, ...], tmp_path: Path) -> None:
+    project, _, digest, _, cuda, archs, driver, *counts = row
+
+    found = audit_wheel(fetch(project, digest, tmp_path))
+
+    made = Counter(finding.severity for finding in found.findings)
+    assert [made[severity] for severity in SEVERITIES] == [int(count) for count in counts]
+    assert (", ".join(map(str, found.majors)) or "none") == cuda
+    assert (", ".join(driver for _, driver in found.min_driver) or "none") == driver
+    assert archs_of(found) == archs
+
+
+def test_document_tells_of_enough_wheels() -> None:
+    assert len(_ROWS) >= 12

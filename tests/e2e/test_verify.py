@@ -1,0 +1,121 @@
+"""The sessions verify and profile on a tiny package: real builds, all of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.errors import NotReproducibleError
+from cuwheel.paths import ROOT
+from tests.engine import PACKAGES, Outcome
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.engine import Engine
+
+pytestmark = pytest.mark.e2e
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verifier:
+    """Runs the sessions on one source."""
+
+    engine: Engine
+    source: Path
+
+    def run(self, command: str, *options: str) -> Outcome:
+        words = ("--source", str(self.source), "--work", str(self.engine.work), *options)
+        done = subprocess.run(
+            [sys.executable, "-m", "cuwheel", command, "tiny-capi", "130", *words],
+            env=self.engine.environment(),
+            cwd=ROOT,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        return Outcome(status=done.returncode, output=done.stdout)
+
+
+@pytest.fixture
+def verifier(engine: Engine, tmp_path: Path) -> Verifier:
+    source = tmp_path / "source"
+    shutil.copytree(PACKAGES / "tiny_capi", source)
+    return Verifier(engine=engine, source=source)
+
+
+def change(file: Path, text: str, becomes: str) -> None:
+    content = file.read_text()
+    assert content.count(text) == 1
+    file.write_text(content.replace(text, becomes))
+
+
+def test_finds_the_same_bytes(verifier: Verifier) -> None:
+    done = verifier.run("verify-target")
+
+    assert done.status == 0, done.output
+    assert "2 of 2 compiles were there" in done.output
+    [wheel] = verifier.engine.work.glob("verify/*/usual/dist/*.whl")
+    equal = verifier.run("verify-target", "--against", str(wheel))
+    assert equal.status == 0, equal.output
+    assert "the same bytes: sha256" in equal.output
+
+
+def test_names_a_time_stamp_in_a_kernel(verifier: Verifier) -> None:
+    """The package asks the clock itself, so that SOURCE_DATE_EPOCH does nothing."""
+    change(
+        verifier.source / "setup.py",
+        'nvcc = [CUDA_HOME / "bin" / "nvcc", "-O2",',
+        'nvcc = [CUDA_HOME / "bin" / "nvcc", f\'-DAT="{time.ctime()}"\', "-O2",',
+    )
+    change(verifier.source / "setup.py", "import shlex\n", "import shlex\nimport time\n")
+    change(
+        verifier.source / "src" / "add.cu", '"%s:%d: negative count', 'AT " %s:%d: negative count'
+    )
+
+    done = verifier.run("verify-target")
+
+    assert done.status == NotReproducibleError.exit_code, done.output
+    assert "sm_90" in done.output
+    assert "the time of the build is in the file" in done.output
+    [kept] = verifier.engine.work.glob("verify/*/other/comparison.json")
+    assert "build-time" in json.loads(kept.read_text())["causes"]
+
+
+def test_names_other_level_of_optimisation_for_one_arch(verifier: Verifier) -> None:
+    done = verifier.run("verify-target", "--arch", "80", "--arch", "90")
+    assert done.status == 0, done.output
+    [wheel] = verifier.engine.work.glob("verify/*/usual/dist/*.whl")
+    setup = verifier.source / "setup.py"
+    change(setup, '"-Xcompiler", "-fPIC", *GENCODE]', '"-Xcompiler", "-fPIC", *GENCODE, LEVEL]')
+    change(
+        setup,
+        "GENCODE = shlex",
+        'LEVEL = "-Xptxas=-O1"\nGENCODE = shlex',
+    )
+
+    done = verifier.run("verify-target", "--against", str(wheel))
+
+    assert done.status == NotReproducibleError.exit_code, done.output
+    assert "add_one" in done.output
+    assert "noted other options" in done.output
+    assert "another material: source" in done.output
+
+
+def test_shows_where_the_time_went(verifier: Verifier) -> None:
+    dist = ("--dist", str(verifier.engine.dist))
+
+    done = verifier.run("profile", *dist)
+
+    assert done.status == 0, done.output
+    [page] = verifier.engine.work.glob("*/profile/*.html")
+    assert "add.cu" in page.read_text()
+    assert str(page) in done.output
+    assert "add.cu" in done.output

@@ -1,0 +1,1 @@
+"""Real failures, reproduced: the logs that `explain` is tested on, and what made them."""
