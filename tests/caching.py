@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import shutil
 import sys
 import tempfile
@@ -24,8 +25,9 @@ EPOCH = 1_700_000_000
 BESIDE = Path(sys.executable).parent  # where the engine's sccache is
 
 
-def _short_folder() -> Path:
-    """A folder for sockets, whose paths may have 107 bytes; pytest's own folders are too deep."""
+@functools.cache
+def _sockets_of(_: Path) -> Path:
+    """The folder for a bench's sockets, whose paths may have 107 bytes; pytest's are too deep."""
     folder = tempfile.mkdtemp(prefix="cw-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
@@ -42,7 +44,6 @@ class Bench:
         fingerprint: what the compilers are said to be.
         variables: come on top of the environment.
         with_remote: whether a relay listens.
-        sockets: folder of its sockets.
     """
 
     folder: Path
@@ -51,14 +52,13 @@ class Bench:
     fingerprint: str = "one"
     variables: dict[str, str] = field(default_factory=dict)
     with_remote: bool = False
-    sockets: Path = field(default_factory=_short_folder)
 
     @property
     def places(self) -> CachePlaces:
         return CachePlaces(
             compiles=self.folder / "compiles",
             program=self.folder / "program",
-            sockets=self.sockets,
+            sockets=_sockets_of(self.folder),
             events=self.folder / "events",
         )
 

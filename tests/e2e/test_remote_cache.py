@@ -95,7 +95,7 @@ def test_reaches_the_relay_from_a_sandbox_without_network(
     if choose_sandbox(kind) != kind:
         pytest.skip(f"this machine has no {kind}")
     source = bench.write()
-    folders = {tmp_path, bench.sockets, bench.home, bench.home.parents[1], *_of_python()}
+    folders = {tmp_path, bench.places.sockets, bench.home, bench.home.parents[1], *_of_python()}
     places = [Place(source=path, target=path, kind="write") for path in sorted(folders)]
     places += _program_of(bench)
 
