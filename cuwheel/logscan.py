@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
-from cuwheel.logtext import LINES_OF_MESSAGE, blocks, undecorated
+from cuwheel.logtext import LINES_OF_MESSAGE, blocks, undecorated, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -86,7 +86,7 @@ class Scanner:
             OSError: it can't be read.
         """
         run = _Run(self._owned, self._indexes)
-        for block in blocks(stream):
+        for block in unwrapped(blocks(stream)):
             lowered = block.text.lower()
             hits = self._search.find_matches_as_indexes(lowered, overlapping=True)
             run.look(block, lowered, hits)

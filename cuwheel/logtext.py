@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 LINES_OF_MESSAGE = 3  # that one message may take
 _BLOCK = 1 << 22  # bytes read at once
@@ -23,6 +23,9 @@ _MARKS = {
 }
 # Colours, cursor movements and links of terminals: ECMA-48, and OSC of xterm.
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+# Lines that may be a paragraph which CMake filled: cmDocumentationFormatter, 77 columns.
+_FILLED = re.compile(rb"\n((?:  (?! )[^\n]{55,75}\n)+  (?! )[^\n]+)")
+_WIDTH = 77
 # What those who run builds put in front of each line.
 _PREFIX = re.compile(
     r"""\s*(?:
@@ -60,18 +63,64 @@ class Block:
 
 def blocks(stream: IO[bytes]) -> Iterator[Block]:
     """Read a log; never holds more than a few megabytes of it."""
-    held, number = b"", 1
+    text, number = b"", 1
     for piece in _pieces(stream):
-        text = held + piece
-        fresh = _before_last_lines(text)
+        fresh = _before_last_lines(text) if len(text) > _LONGEST else 0
         if fresh:
             yield Block(text=text, fresh=fresh, number=number)
             number += text.count(b"\n", 0, fresh)
-            held = text[fresh:]
+        text = text[fresh:] + piece
+    if text:
+        yield Block(text=text, fresh=len(text), number=number)
+
+
+def unwrapped(given: Iterable[Block]) -> Iterator[Block]:
+    """The blocks, and behind each paragraph that CMake filled its lines as they were before that.
+
+    What a compiler said in a check of CMake's is torn apart so. What is found in the paragraph as
+    it stands is found as before.
+    """
+    for block in given:
+        start, number = 0, block.number
+        for found in _FILLED.finditer(b"\n" + block.text[: block.fresh]):
+            whole = _joined(found[1].split(b"\n"))
+            if not whole:
+                continue
+            at = number + block.text.count(b"\n", start, found.start())
+            end = min(found.end(), block.fresh)  # with the newline: one was put in front of all
+            yield _part(block, start, end, number)
+            yield Block(text=whole, fresh=len(whole), number=at)
+            start, number = end, at + whole.count(b"\n")
+        if start < block.fresh:
+            yield _part(block, start, block.fresh, number) if start else block
+
+
+def _part(block: Block, start: int, end: int, number: int) -> Block:
+    """Some lines of a block, with those behind them to look ahead at."""
+    ahead = end
+    for _ in range(LINES_OF_MESSAGE):
+        ahead = block.text.find(b"\n", ahead) + 1 or len(block.text)
+    return Block(text=block.text[start:ahead], fresh=end - start, number=number)
+
+
+def _joined(lines: list[bytes]) -> bytes:
+    """Those that were one as one, with empty ones behind it; nothing where none were."""
+    made = lines[:1]
+    width, empty = _columns(lines[0]), 0
+    for line in lines[1:]:
+        if width + 1 + _columns(line[2:].partition(b" ")[0]) > _WIDTH:  # it had no more room
+            made[-1 - empty] += b" " + line[2:]
+            empty += 1
+            made.append(b"")
         else:
-            held = text
-    if held:
-        yield Block(text=held, fresh=len(held), number=number)
+            made.append(line)
+            empty = 0
+        width = _columns(line)
+    return b"\n".join([*made, b""]) if b"" in made else b""
+
+
+def _columns(line: bytes) -> int:
+    return len(line.decode("utf-8", "replace"))
 
 
 def is_text(start: bytes) -> bool:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _AT_ONCE = 8  # servers and disks serve this many without slowing each other
+# Seconds between two looks at the work. Python's main thread can begin to wait just after a Ctrl-C
+# that it has not yet seen, and would see it at the end of the wait.
+_LOOK = 0.2
 
 
 class StoppedError(Exception):
@@ -85,7 +88,11 @@ def run_all(tasks: Sequence[Callable[[], Result]], stop: Stop) -> list[Result]:
     pool = ThreadPoolExecutor(_AT_ONCE)
     try:
         running = [pool.submit(task) for task in tasks]
-        wait(running, return_when=FIRST_EXCEPTION)
+        left = set(running)
+        while left:
+            ended, left = wait(running, timeout=_LOOK, return_when=FIRST_EXCEPTION)
+            if any(task.exception() for task in ended):
+                break
     finally:
         stop.ask()
         pool.shutdown(cancel_futures=True)

@@ -16,7 +16,7 @@ from cuwheel.errors import ToolchainError
 from cuwheel.paths import ROOT
 from cuwheel.toolkitview import ViewPlaces
 from tests.launchers import BASE_PYTHON
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 # Writes an object, equal everywhere; knows the two options that nvcc's help tells of.
 _EASY_NVCC = """#!/bin/sh
@@ -160,9 +160,13 @@ def test_interrupt_leaves_nothing(
     words = [sys.executable, "-c", _PROVE, str(easy_home), str(BASE_PYTHON), str(cache)]
     monkeypatch.chdir(ROOT)
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as running:
-        wait_for((easy_home / "calls").exists)
-        running.send_signal(signal.SIGINT)
-        assert running.wait(timeout=60) != 0
+        try:
+            wait_for((easy_home / "calls").exists)
+            running.send_signal(signal.SIGINT)
+            status = running.wait(PATIENCE)
+        finally:
+            running.kill()
 
+    assert status != 0
     assert list((cache / "canaries").iterdir()) == []
     assert calls_of(easy_home) <= 2, "of eight, those that were running then"

@@ -249,7 +249,9 @@ def test_keeps_the_paths_of_sockets_short(
 
 
 def test_passes_on_the_status_and_ends_the_server(sccache_bench: Bench) -> None:
-    done = sccache_bench.run(["sh", "-c", f"ls {sccache_bench.places.sockets}; exit 7"], check=False)
+    sockets = sccache_bench.places.sockets
+
+    done = sccache_bench.run(["sh", "-c", f"ls {sockets}; exit 7"], check=False)
 
     assert done.status == 7
     assert done.output == "sccache.sock\n"

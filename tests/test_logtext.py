@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.logtext import blocks, is_text, undecorated
+from cuwheel.logtext import blocks, is_text, undecorated, unwrapped
 
 
 def text_of(log: bytes) -> bytes:
@@ -96,3 +96,62 @@ def test_takes_encoded_text_for_text(encoding: str) -> None:
 @pytest.mark.parametrize("program", ["/proc/self/exe", "/bin/sh"])
 def test_takes_no_program_for_text(program: str) -> None:
     assert not is_text(Path(program).read_bytes()[:4096])
+
+
+# As CMake fills its messages; ends of lines that were there stay.
+_FILLED = b"""\
+  A check failed:
+  /usr/include/bits/mathcalls.h(71): error: identifier "_Float32" is
+  undefined; nvcc warning : the options of this compiler are others than
+  those, which are of another compiler that has 20 words of them
+  and one
+"""
+_WHOLE = (
+    b'  /usr/include/bits/mathcalls.h(71): error: identifier "_Float32" is undefined; '
+    b"nvcc warning : the options of this compiler are others than "
+    b"those, which are of another compiler that has 20 words of them\n\n\n  and one\n"
+)
+
+
+def test_shows_filled_lines_as_they_were() -> None:
+    log = b"one\n" + _FILLED + b"two\n"
+
+    plain, whole, rest = unwrapped(blocks(io.BytesIO(log)))
+
+    assert plain.text[: plain.fresh] + rest.text[: rest.fresh] == log
+    assert whole.text == _WHOLE
+    assert (plain.number, whole.number, rest.number) == (1, 3, 7)
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_numbers_filled_lines_at_the_end(end: bytes) -> None:
+    log = _FILLED.rstrip() + end
+
+    plain, whole = unwrapped(blocks(io.BytesIO(log)))
+
+    assert plain.text[: plain.fresh] == log
+    assert (whole.text, whole.number) == (_WHOLE, 2)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"  copying package/module.py -> build/lib/package\n",
+        b"  copying package/with/some/more/of/it.py -> build/lib/package/with/it\n  to\n",
+    ],
+)
+def test_leaves_other_indented_lines(lines: bytes) -> None:
+    log = lines * 1000
+
+    assert list(unwrapped(blocks(io.BytesIO(log)))) == list(blocks(io.BytesIO(log)))
+
+
+def test_gives_every_line_once_beside_filled_ones() -> None:
+    log = b"".join(b"line %d\n%s" % (number, _FILLED) for number in range(30_000))
+
+    found = list(unwrapped(blocks(io.BytesIO(log))))
+
+    made = [block.number for block in found if block.text == _WHOLE]
+    rest = [block.text[: block.fresh] for block in found if block.text != _WHOLE]
+    assert made == list(range(3, 6 * 30_000, 6))
+    assert b"".join(rest) == log
