@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # What code in NVIDIA's archives takes from the C library ("CUDA Compiler Driver NVCC", section
 # "Library Search and Static Linking": `-ldl -lrt -lpthread` beside `-lcudart_static`).
 _SYSTEM_LIBRARIES = ("-ldl", "-lrt", "-lpthread")
+# Archives in NVIDIA's wheels: what the toolchain of cuda-toolkit 13.0.2 holds.
+_IN_WHEELS = frozenset({"cudart_static", "cudadevrt", "nvptxcompiler_static"})
 _PLACEHOLDERS = ("{link_flags}", "{link_includes}")
 
 
@@ -64,11 +66,11 @@ def check_linkable(target: Target, space: Workspace) -> list[Problem]:
 
     Where the recipe asks for no flags, the package finds the libraries its own way.
     """
+    if isinstance(target.mode, Static):
+        return _check_archives(target, space)
     if not (space.has("toolchain") and space.has("environment")):
         return []
     home = space.load("toolchain", Toolchain).home
-    if isinstance(target.mode, Static):
-        return _check_archives(target, home)
     build = target.recipe.build
     texts = {**build.env, **getattr(build, "define", {})}.values()
     if not any(name in text for text in texts for name in _PLACEHOLDERS):
@@ -120,21 +122,29 @@ def _check_libraries(target: Target, home: Path, site_packages: Path) -> list[Pr
     ]
 
 
-def _check_archives(target: Target, home: Path) -> list[Problem]:
+def _check_archives(target: Target, space: Workspace) -> list[Problem]:
+    home = space.load("toolchain", Toolchain).home if space.has("toolchain") else None
     lacking = [
         component.name
         for component in cuda_components(target)
-        if not component.static
-        or not all((home / "lib64" / f"lib{name}.a").exists() for name in component.static)
+        if not component.static or not _has_archives(component, target.provider, home)
     ]
     if not lacking:
         return []
+    place = f"{home / 'lib64'}" if home else f"a toolchain of {target.provider}"
     return [
         Problem(
             what=f"{', '.join(lacking)} can't be linked statically",
-            why=f"{home / 'lib64'} holds no archive of it; NVIDIA's wheels have one of the CUDA "
+            why=f"{place} holds no archive of it; NVIDIA's wheels have one of the CUDA "
             "runtime only",
             fix="take another mode (`link` in the recipe, --link), or a toolchain that has the "
             "archives (-- --toolchain system)",
         )
     ]
+
+
+def _has_archives(component: Component, provider: str, home: Path | None) -> bool:
+    """Whether a toolchain has them; before it is made, only that of NVIDIA's wheels is known."""
+    if home is None:
+        return provider != "pypi" or _IN_WHEELS.issuperset(component.static)
+    return all((home / "lib64" / f"lib{name}.a").exists() for name in component.static)

@@ -104,5 +104,19 @@ def test_finds_component_without_archive(tmp_path: Path, cuda_home: Path) -> Non
     assert problem.what == "cufft can't be linked statically"
 
 
-def test_waits_for_toolchain(tmp_path: Path) -> None:
-    assert check_linkable(make_target(mode=Static()), make_space(tmp_path)) == []
+def test_knows_before_the_toolchain_what_wheels_lack(tmp_path: Path) -> None:
+    target = make_target(link=Link("cudart", "cufft"), mode=Static())
+
+    (problem,) = check_linkable(target, make_space(tmp_path))
+
+    assert problem.what == "cufft can't be linked statically"
+    assert problem.why.startswith("a toolchain of pypi holds no archive of it")
+
+
+@pytest.mark.parametrize(
+    ("names", "provider"), [(("cudart",), "pypi"), (("cudart", "cufft"), "conda")]
+)
+def test_waits_for_toolchain(tmp_path: Path, names: tuple[str, ...], provider: str) -> None:
+    target = make_target(link=Link(*names), mode=Static(), provider=provider)
+
+    assert check_linkable(target, make_space(tmp_path)) == []

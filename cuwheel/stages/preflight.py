@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from cuwheel import machine
 from cuwheel.artefacts import Environment, Preflight, SourceTree, Toolchain
 from cuwheel.cachechoice import check_compile_cache
+from cuwheel.components import component_by_name
 from cuwheel.errors import CuwheelError, PreflightError, SourceError
 from cuwheel.hostcompiler import check_host_compiler, host_compiler, is_pinned, unused_settings
 from cuwheel.linkflags import check_linkable
+from cuwheel.lockfile import pinned_version
 from cuwheel.locks import check_target_lock
 from cuwheel.process import run
 from cuwheel.pyproject import (
@@ -29,6 +31,7 @@ from cuwheel.readiness import (
     check_system_packages,
     problem_of,
 )
+from cuwheel.recipe import External
 from cuwheel.sandbox import choose_sandbox
 from cuwheel.toolkits import check_archs
 
@@ -63,6 +66,7 @@ def preflight(target: Target, space: Workspace) -> Preflight:
         _check_framework,
         _check_build_requirements,
         check_linkable,
+        _check_suppliers,
         _check_sandbox,
         check_compile_cache,
     ]
@@ -133,6 +137,35 @@ def _check_lock(target: Target, _: Workspace) -> list[Problem]:
     except CuwheelError as error:
         return [problem_of(error)]
     return []
+
+
+def _check_suppliers(target: Target, _: Workspace) -> list[Problem]:
+    """What the wheel will require is in the lock that it is tried with at the end."""
+    lock = target.smoke_lock
+    if not lock.is_file():
+        return []
+    linked = [
+        component_by_name(name, target.toolkit.major) for name in target.recipe.link.components
+    ]
+    required = [
+        component.distribution
+        for component in linked
+        if component.cuda is None or isinstance(target.mode, External)
+    ]
+    lacking = [name for name in dict.fromkeys(required) if pinned_version(lock, name) is None]
+    if not lacking:
+        return []
+    kind = lock.parent.name
+    return [
+        Problem(
+            what=f"{', '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not in the lock "
+            f"{kind}/{lock.name}",
+            why="the recipe's `link` makes the wheel require it, and the finished wheel is tried "
+            "with what this lock holds",
+            fix=f"add it to envs/{kind}/{lock.stem}.in, then "
+            f"`nox -s lock -- {kind}:{target.recipe.name}`",
+        )
+    ]
 
 
 def _check_given_source(target: Target, _: Workspace) -> list[Problem]:
