@@ -14,6 +14,7 @@ import rich.table
 import rich.text
 
 from cuwheel.findings import SEVERITIES
+from cuwheel.wheelscan import join_codes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from cuwheel.findings import Finding, Severity
     from cuwheel.judgement import Judgement
     from cuwheel.supply import Supply
-    from cuwheel.wheelscan import Library
+    from cuwheel.wheelscan import Library, WheelScan
 
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "dim"}
 # Kinds of findings that are shown of one rule; a package may have hundreds of libraries.
@@ -65,6 +66,10 @@ def as_data(judgement: Judgement) -> dict[str, Any]:
         "archs": list(judgement.archs),
         "ptx_archs": list(judgement.ptx_archs),
         "libraries": [_library_data(library) for library in case.scan.libraries],
+        "device_files": [
+            {"file": name, "archs": list(code.sass), "ptx_archs": list(code.ptx)}
+            for name, code in case.scan.device_files.items()
+        ],
         "supplies": [
             {
                 "library": supply.library,
@@ -116,16 +121,26 @@ def _facts(judgement: Judgement) -> rich.table.Table:
         ("libraries", str(len(case.host_libraries))),
         ("CUDA", majors),
         ("oldest driver", drivers),
-        ("archs", _archs(judgement)),
+        ("archs", _archs(judgement.archs, judgement.ptx_archs)),
+        ("device files", _device_files(case.scan)),
     ):
         if value:
             table.add_row(name, rich.markup.escape(value))
     return table
 
 
-def _archs(judgement: Judgement) -> str:
-    archs = [f"sm_{arch}" for arch in judgement.archs]
-    return " ".join(archs + [f"compute_{arch} (PTX)" for arch in judgement.ptx_archs])
+def _archs(archs: Iterable[str], ptx_archs: Iterable[str]) -> str:
+    machine = [f"sm_{arch}" for arch in archs]
+    return " ".join(machine + [f"compute_{arch} (PTX)" for arch in ptx_archs])
+
+
+def _device_files(scan: WheelScan) -> str:
+    """How many there are beside the libraries, and their archs."""
+    files = scan.device_files
+    if not files:
+        return ""
+    code = join_codes(files.values())
+    return f"{len(files)}: {_archs(code.sass, code.ptx)}"
 
 
 def _supply_table(supplies: Iterable[Supply]) -> rich.table.Table | None:

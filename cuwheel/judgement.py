@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.contract import Case
 from cuwheel.fatbin import sort_archs
 from cuwheel.findings import SEVERITIES, Finding, worst
-from cuwheel.libraryrules import library_findings
-from cuwheel.linkage import is_grafted
+from cuwheel.libraryrules import device_codes, library_findings
 from cuwheel.supply import Chain, Supply
 from cuwheel.supplyrules import supply_findings
 from cuwheel.toolkits import oldest_driver
@@ -54,12 +53,7 @@ def judge(case: Case) -> Judgement:
     """Hold a wheel to its contract, or to what any wheel has to keep."""
     chain = Chain(case=case)
     findings = [*wheel_findings(case), *library_findings(case), *supply_findings(chain)]
-    codes = [
-        library.device_code
-        for library in case.scan.libraries
-        # Copies that a recipe asked for have the archs that NVIDIA chose.
-        if library.device_code and not (case.contract and is_grafted(library.name))
-    ]
+    codes = [code for _, code in device_codes(case)]
     decided = {major for majors in case.majors.values() for major in majors}
     named = {case.named_cuda} if case.named_cuda else set()
     majors = tuple(sorted(decided or named))

@@ -13,6 +13,7 @@ from cuwheel.linkage import is_from_driver, is_grafted, resolve_entry
 from cuwheel.manylinux import MACHINES, first_with, lacks
 from cuwheel.toolkits import oldest_driver
 from cuwheel.wheelmeta import installed_path
+from cuwheel.wheelscan import join_codes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -158,21 +159,35 @@ def _order(release: str) -> tuple[int, int]:
 
 
 def _arch_findings(case: Case) -> Iterator[Finding]:
-    """Each library with device code serves every arch of the recipe, and no other."""
+    """What holds device code serves every arch of the recipe, and no other."""
     contract = case.contract
     if contract is None:
         return
-    codes = [
-        (library.name, code)
-        for library in case.scan.libraries
-        # What was copied in is NVIDIA's, with the archs that NVIDIA chose.
-        if (code := library.device_code) and not is_grafted(library.name)
-    ]
+    codes = device_codes(case)
     if not codes and (contract.archs or contract.ptx_archs):
         fact = f"no library holds device code, the target is for {_archs('sm', contract.archs)}"
         yield Finding(file=case.scan.file_name, rule="archs", fact=fact)
     for name, code in codes:
         yield from _faults_of_code(name, code, contract.archs, contract.ptx_archs)
+
+
+def device_codes(case: Case) -> list[tuple[str, DeviceCode]]:
+    """Each library with its device code; where none has any, all files with some as one.
+
+    Of those files there is often one for each arch. What a recipe has copied in is NVIDIA's, with
+    the archs that NVIDIA chose, and left out.
+    """
+    files = case.scan.device_files
+    found = [
+        (library.name, library.device_code)
+        for library in case.scan.libraries
+        if library.device_code
+        and library.name not in files
+        and not (case.contract and is_grafted(library.name))
+    ]
+    if found or not files:
+        return found
+    return [(case.scan.file_name, join_codes(files.values()))]
 
 
 def _faults_of_code(

@@ -124,6 +124,16 @@ class WheelScan:
     archive_faults: tuple[tuple[str, str], ...]
     device_parts: tuple[DevicePart, ...] = ()
 
+    @property
+    def device_files(self) -> dict[str, DeviceCode]:
+        """Members that hold device code and are no library, by name: cubins, fat binaries, PTX."""
+        hosts = {one.name for one in self.libraries if one.elf and not one.elf.is_cubin}
+        found: dict[str, list[DeviceCode]] = {}
+        for part in self.device_parts:
+            if part.name not in hosts:
+                found.setdefault(part.name, []).append(part.code)
+        return {name: join_codes(codes) for name, codes in found.items()}
+
 
 def scan_wheel(
     path: Path,
@@ -271,12 +281,13 @@ class _Reading:
         except (ElfFormatError, FatbinFormatError) as problem:
             return Library(name=name, elf=elf, device_code=None, damage=str(problem)), ()
         loaded = [part.code for part in parts if part.section != RELOCATABLE_SECTION]
-        return Library(name=name, elf=elf, device_code=_joined(loaded)), parts
+        code = join_codes(loaded) if loaded else None
+        return Library(name=name, elf=elf, device_code=code), parts
 
 
-def _joined(codes: list[DeviceCode]) -> DeviceCode | None:
-    if not codes:
-        return None
+def join_codes(codes: Iterable[DeviceCode]) -> DeviceCode:
+    """What several pieces of device code hold together."""
+    codes = tuple(codes)
     return DeviceCode(
         sass=sort_archs(arch for code in codes for arch in code.sass),
         ptx=sort_archs(arch for code in codes for arch in code.ptx),

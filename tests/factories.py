@@ -126,6 +126,14 @@ def compile_cuda(path: Path, home: Path, source: Path, *flags: str) -> Path:
     )
 
 
+def compile_device_file(path: Path, home: Path, source: Path, arch: str) -> Path:
+    """Compile a file of device code alone; its suffix says of what kind: cubin, fatbin, ptx."""
+    kind = f"-{path.suffix.removeprefix('.')}"
+    words = (home / "bin" / "nvcc", "-ccbin=g++", kind, f"-arch=sm_{arch}", source, "-o", path)
+    process.run(words, env={"PATH": os.environ["PATH"]})
+    return path
+
+
 def write_wheel(  # noqa: PLR0913 - the facts of a wheel, each with a default
     folder: Path,
     files: Mapping[str, bytes | Path],

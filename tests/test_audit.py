@@ -17,6 +17,7 @@ from cuwheel.wheelfile import pack, unpack
 from tests.factories import (
     EPOCH,
     compile_cuda,
+    compile_device_file,
     compile_library,
     make_space,
     make_target,
@@ -85,6 +86,12 @@ class _Plant:
         source = self.folder.parent / "code.c"
         source.write_text(code)
         compile_library(self.folder / member, "gcc", "-fPIC", source, *flags)
+
+    def compile_cubin(self, member: str, home: Path, arch: str) -> None:
+        """Add a file of machine code for one arch to the wheel."""
+        source = self.folder.parent / "kernel.cu"
+        source.write_text("__global__ void twice(int *p) { *p *= 2; }\n")
+        compile_device_file(self.folder / member, home, source, arch)
 
     def needing(self, member: str, soname: str) -> None:
         """Add a library that needs another."""
@@ -385,6 +392,20 @@ def test_finds_wheel_without_device_code(plant: _Plant) -> None:
 
     expected = "archs: no library holds device code, the target is for sm_90"
     assert plant.refused() == [f"{plant.name}: {expected}"]
+
+
+def test_holds_device_files_to_the_archs_where_no_library_has_code(
+    plant: _Plant, cuda_home: Path
+) -> None:
+    plant.compile(_LIBRARY)
+    for arch in ("80", "90"):
+        plant.compile_cubin(f"tiny_cuda/kernel.sm_{arch}.cubin", cuda_home, arch)
+
+    found = plant.audit(archs=("80", "90"))
+
+    assert found.archs == ("80", "90")
+    expected = f"{plant.name}: archs: it holds sm_80 sm_90, the target asks for sm_90"
+    assert plant.refused() == [expected]
 
 
 def test_finds_wheel_without_library(plant: _Plant) -> None:

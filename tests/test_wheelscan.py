@@ -11,7 +11,7 @@ from cuwheel import process
 from cuwheel.errors import UnsafeArchiveError
 from cuwheel.fatbin import DeviceCode
 from cuwheel.wheelscan import DevicePart, Leak, WheelScan, scan_wheel
-from tests.factories import compile_cuda, compile_library, write_wheel
+from tests.factories import compile_cuda, compile_device_file, compile_library, write_wheel
 
 _PRIVATE = "/private/work"
 _MIB = 1 << 20
@@ -143,6 +143,7 @@ def test_tells_code_of_each_section(tmp_path: Path, cuda_home: Path) -> None:
         DevicePart(name="pkg/lib.so", section=".nv_fatbin", code=sass),
         DevicePart(name="pkg/lib.so", section="__nv_relfatbin", code=both),
     }
+    assert scan.device_files == {}
 
 
 def test_tells_code_in_files_that_are_no_library(tmp_path: Path, cuda_home: Path) -> None:
@@ -150,14 +151,12 @@ def test_tells_code_in_files_that_are_no_library(tmp_path: Path, cuda_home: Path
     source.write_text(_KERNEL)
     files: dict[str, bytes | Path] = {}
     for kind in ("cubin", "fatbin", "ptx"):
-        made = tmp_path / f"twice.{kind}"
-        words = ("-ccbin=g++", f"-{kind}", "-arch=sm_90", source, "-o", made)
-        process.run([cuda_home / "bin" / "nvcc", *words], env={"PATH": os.environ["PATH"]})
-        files[f"pkg/twice.{kind}"] = made
+        made = compile_device_file(tmp_path / f"twice.{kind}", cuda_home, source, "90")
+        files[f"pkg/{made.name}"] = made
 
-    parts = scan_wheel(write_wheel(tmp_path / "wheel", files), private_paths=()).device_parts
+    scan = scan_wheel(write_wheel(tmp_path / "wheel", files), private_paths=())
 
-    assert {part.name: (part.code.sass, part.code.ptx) for part in parts} == {
+    assert {name: (code.sass, code.ptx) for name, code in scan.device_files.items()} == {
         "pkg/twice.cubin": (("90",), ()),
         "pkg/twice.fatbin": (("90",), ("90",)),
         "pkg/twice.ptx": ((), ("90",)),
