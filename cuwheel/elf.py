@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
-from cuwheel.elfimage import MAGIC, ElfFormatError, ElfImage
+from cuwheel.elfimage import MAGIC, ElfFormatError, ElfImage, search_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,8 +170,8 @@ def _read(image: ElfImage) -> Elf:
         is_dynamic=bool(tags),
         soname="".join(texts(_SONAME)[:1]),
         needed=needed,
-        rpath=_entries(texts(_RPATH)),
-        runpath=_entries(texts(_RUNPATH)),
+        rpath=search_entries(texts(_RPATH)),
+        runpath=search_entries(texts(_RUNPATH)),
         versions=tuple(_versions(image, tags, strings)),
         sections=tuple(_sections(image)),
         has_executable_stack=bool(tags) and _has_executable_stack(image),
@@ -190,11 +190,6 @@ def _has_executable_stack(image: ElfImage) -> bool:
 
 def _first(tags: defaultdict[int, list[int]], tag: int) -> int:
     return next(iter(tags[tag]), 0)
-
-
-def _entries(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """An empty entry, as in `/lib:`, stands for the folder in which the program was started."""
-    return tuple(entry for text in texts if text for entry in text.split(":"))
 
 
 def _relro(image: ElfImage, tags: defaultdict[int, list[int]]) -> Relro:

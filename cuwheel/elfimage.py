@@ -12,7 +12,7 @@ import struct
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 MAGIC = b"\x7fELF"
 _IDENT = 16  # bytes before the fields that depend on the class
@@ -27,6 +27,14 @@ _CHUNK = 1 << 20  # bytes
 
 _HEADER = ("type", "machine", "version", "entry", "phoff", "shoff", "flags", "ehsize")
 _COUNTS = ("phentsize", "phnum", "shentsize", "shnum", "shstrndx")
+
+
+def search_entries(texts: Iterable[str]) -> tuple[str, ...]:
+    """The folders of `DT_RPATH` or `DT_RUNPATH`.
+
+    An empty one, as in `/lib:`, stands for the folder in which the program was started.
+    """
+    return tuple(entry for text in texts if text for entry in text.split(":"))
 
 
 class ElfFormatError(ValueError):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from cuwheel.elf import symbols_size
-from cuwheel.elfimage import ElfFormatError, ElfImage
+from cuwheel.elfimage import ElfFormatError, ElfImage, search_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -62,8 +62,8 @@ class Symbols:
         return Links(
             soname="".join(self._texts(_SONAME)[:1]),
             needed=self._texts(_NEEDED),
-            rpath=_entries(self._texts(_RPATH)),
-            runpath=_entries(self._texts(_RUNPATH)),
+            rpath=search_entries(self._texts(_RPATH)),
+            runpath=search_entries(self._texts(_RUNPATH)),
         )
 
     @property
@@ -167,7 +167,3 @@ def _hash(name: str) -> int:
     for byte in name.encode():
         value = value * 33 + byte & 0xFFFFFFFF
     return value
-
-
-def _entries(texts: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(entry for text in texts for entry in text.split(":") if entry)

@@ -153,9 +153,12 @@ class Loader:
 
 
 def _resolved(library: Path, entries: tuple[str, ...]) -> Iterator[Path]:
+    """Without those that count from the folder in which a program is started, which may be any."""
     origin = str(library.parent)
     for entry in entries:
-        yield Path(os.path.normpath(_ORIGIN.sub(lambda _: origin, entry)))
+        place = Path(os.path.normpath(_ORIGIN.sub(lambda _: origin, entry)))
+        if place.is_absolute():
+            yield place
 
 
 def read_loader_cache() -> dict[str, Path]:

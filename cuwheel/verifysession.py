@@ -251,7 +251,10 @@ def _check_statement(found: Published) -> None:
         value = found.parameters.get(name, "")
         if not isinstance(value, str) or value.startswith("-") or "/" in value:
             raise ValueError(f"its {name} is {value!r}")
-    for arch in found.parameters.get("archs", []):
+    archs = found.parameters.get("archs", [])
+    if not isinstance(archs, list):
+        raise TypeError(f"its archs are {archs!r}")
+    for arch in archs:
         if not re.fullmatch(r"[0-9]+[af]?", arch):
             raise ValueError(f"one of its archs is {arch!r}")
     _ = found.materials

