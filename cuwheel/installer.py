@@ -87,7 +87,8 @@ _FIXES = (
     _Fix(
         says=r"Failed to fetch|error sending request|Failed to download",
         do="see that the package index can be reached; uv's settings apply (UV_DEFAULT_INDEX, "
-        "HTTPS_PROXY, SSL_CERT_FILE, ~/.config/uv/uv.toml), pip's don't",
+        "HTTPS_PROXY, SSL_CERT_FILE, ~/.config/uv/uv.toml), pip's don't; without internet, "
+        "docs/how-to/offline.md",
     ),
     _Fix(
         says=r"not found in the provided package locations|indexes were not|--find-links",

@@ -210,7 +210,7 @@ def unreachable(url: str, problem: BaseException, *, fix: str) -> DownloadError:
         f"{shown(url)} can't be downloaded",
         why=f"{host}: {cause_of(problem).replace(url, shown(url))}",
         fix=f"{fix}; behind a proxy set HTTPS_PROXY, with a certificate authority of your own "
-        "SSL_CERT_FILE",
+        "SSL_CERT_FILE; without internet, docs/how-to/offline.md",
     )
 
 
