@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from typing import TYPE_CHECKING, Any
@@ -16,18 +17,51 @@ else:
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_WITH_NEWLINE = {codes.CATEGORY_SPACE, codes.CATEGORY_NOT_WORD, codes.CATEGORY_NOT_DIGIT}
 _MOST = 24  # alternatives; more of them are no longer a fast search
+_LONG = 8  # characters of a text that is rare enough
+_NEWLINE = ord("\n")
 
 
 def required_texts(pattern: re.Pattern[str]) -> tuple[tuple[str, ...], ...]:
     """Sets of texts in lower case; of each set one at least stands in every match.
 
-    The first is the set whose shortest text is the longest; of equals the one that comes first in a
-    match, which begins in a line that is looked for. Empty: there is no such set.
+    The first is the one to look for: a set of rare texts in the line that a match begins in, where
+    the pattern may go on in the next, else the set whose shortest text is the longest. Empty: there
+    is no such set.
     """
-    parsed: Any = parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE)
+    parsed: Any = list(parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE))
     found = sorted(dict.fromkeys(_usable(_choices(parsed))), key=_worth, reverse=True)
+    first_line = list(itertools.takewhile(lambda item: not _may_break(*item), parsed))
+    begun = _best(_choices(first_line))
+    if begun and len(first_line) < len(parsed) and _worth(begun)[0] >= _LONG:
+        found = [begun, *(one for one in found if one != begun)]
     return tuple(tuple(sorted(one)) for one in found)
+
+
+def _may_break(code: Any, argument: Any) -> bool:
+    """Whether a part of a pattern may match the end of a line."""
+    if code in {codes.ASSERT, codes.ASSERT_NOT, codes.AT, codes.ANY}:
+        return False
+    if code is codes.SUBPATTERN:
+        return any(_may_break(*item) for item in argument[-1])
+    if code in {codes.MAX_REPEAT, codes.MIN_REPEAT}:
+        return any(_may_break(*item) for item in argument[2])
+    if code is codes.BRANCH:
+        return any(_may_break(*item) for branch in argument[1] for item in branch)
+    if code is codes.IN:
+        is_negated = argument[0][0] is codes.NEGATE
+        return is_negated != any(_is_newline(*item) for item in argument)
+    return (code is codes.LITERAL) == (argument == _NEWLINE)
+
+
+def _is_newline(code: Any, argument: Any) -> bool:
+    """Whether a member of a set of characters is, or holds, the newline."""
+    if code is codes.CATEGORY:
+        return argument in _WITH_NEWLINE
+    if code is codes.RANGE:
+        return argument[0] <= _NEWLINE <= argument[1]
+    return code is codes.LITERAL and argument == _NEWLINE
 
 
 def _choices(parsed: Iterable[tuple[Any, Any]]) -> list[frozenset[str]]:
