@@ -13,6 +13,7 @@ from cuwheel.explain import Explainer
 from cuwheel.findings import RULES
 from cuwheel.logtext import blocks, undecorated
 from cuwheel.troubleshooting import error_classes
+from tests.logs.reproduce import RAW
 
 CAUSES = tuple(causes().values())
 STAGES = {
@@ -49,6 +50,24 @@ def test_each_pattern_has_a_sample(cause: Cause) -> None:
     ]
 
     assert not unmet
+
+
+@pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.slug)
+def test_looks_for_what_healthy_logs_seldom_hold(cause: Cause, healthy: list[str]) -> None:
+    """Each line with such a text costs a closer look, and with many of them the log is slow."""
+    common = [
+        one.texts
+        for one in cause.patterns
+        if sum(any(text in line for text in one.texts) for line in healthy) > len(healthy) / 20
+    ]
+
+    assert not common
+
+
+@pytest.fixture(scope="module")
+def healthy() -> list[str]:
+    """The lines of a long build that went well, as they are searched."""
+    return (RAW / "ok--ninja-long.log").read_text(errors="replace").lower().splitlines()
 
 
 def windows(log: str) -> list[str]:
