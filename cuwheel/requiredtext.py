@@ -30,7 +30,7 @@ def required_texts(pattern: re.Pattern[str]) -> tuple[tuple[str, ...], ...]:
     the pattern may go on in the next, else the set whose shortest text is the longest. Empty: there
     is no such set.
     """
-    parsed: Any = list(parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE))
+    parsed: Any = parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE)
     found = sorted(dict.fromkeys(_usable(_choices(parsed))), key=_worth, reverse=True)
     first_line = list(itertools.takewhile(lambda item: not _may_break(*item), parsed))
     begun = _best(_choices(first_line))
@@ -52,7 +52,8 @@ def _may_break(code: Any, argument: Any) -> bool:
     if code is codes.IN:
         is_negated = argument[0][0] is codes.NEGATE
         return is_negated != any(_is_newline(*item) for item in argument)
-    return (code is codes.LITERAL) == (argument == _NEWLINE)
+    # A newline itself, or any character but another one.
+    return bool((code is codes.LITERAL) == (argument == _NEWLINE))
 
 
 def _is_newline(code: Any, argument: Any) -> bool:
@@ -60,8 +61,8 @@ def _is_newline(code: Any, argument: Any) -> bool:
     if code is codes.CATEGORY:
         return argument in _WITH_NEWLINE
     if code is codes.RANGE:
-        return argument[0] <= _NEWLINE <= argument[1]
-    return code is codes.LITERAL and argument == _NEWLINE
+        return bool(argument[0] <= _NEWLINE <= argument[1])
+    return bool(code is codes.LITERAL and argument == _NEWLINE)
 
 
 def _choices(parsed: Iterable[tuple[Any, Any]]) -> list[frozenset[str]]:
