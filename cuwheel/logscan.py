@@ -161,7 +161,7 @@ class _Run:
         owned = self._owned[index]
         if owned.kind == "failure" and self.found.failure:
             return
-        if not all(any(text in lines.near for text in texts) for texts in owned.others):
+        if not _holds_each(owned.others, lines.near):
             return  # as for nearly all lines that hold a common word
         match = owned.pattern.regex.search(lines.window)
         if not match or match.start() > lines.length:
@@ -213,6 +213,17 @@ class _Run:
         self._times = [0] * len(self._owned)
         for live, of_text in zip(self._live, self._of_text, strict=True):
             live.extend(index for index in of_text if index in ended)
+
+
+def _holds_each(sets: tuple[tuple[bytes, ...], ...], line: bytes) -> bool:
+    """Whether a text of each set stands in a line; in loops, as `any` takes three times as long."""
+    for texts in sets:
+        for text in texts:
+            if text in line:
+                break
+        else:
+            return False
+    return True
 
 
 class _Lines:
