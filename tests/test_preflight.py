@@ -14,7 +14,7 @@ from cuwheel.artefacts import Environment, SourceTree, Toolchain
 from cuwheel.condalock import read_conda_lock
 from cuwheel.errors import LockError, PreflightError, SourceError, UnsupportedArchError
 from cuwheel.paths import ROOT
-from cuwheel.recipe import GIB, Bundled, Framework, Link, Static
+from cuwheel.recipe import GIB, Bundled, External, Framework, Link, Static
 from cuwheel.stages.preflight import preflight
 from tests.factories import heard, make_space, make_target, write_compiler
 
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 
 def locked_target(**changes: Any) -> Target:
-    """A target whose lock is there and sound; it links nothing, so any toolkit goes with that."""
-    given = {"link": Link(), **changes}
-    return make_target(root=ROOT / "tests" / "project", name="tiny-skbuild", **given)
+    """A target whose lock is there and sound."""
+    return make_target(root=ROOT / "tests" / "project", name="tiny-skbuild", **changes)
 
 
 @pytest.fixture
@@ -119,18 +118,20 @@ def test_finds_stale_lock_before_anything_is_downloaded(space: Workspace, tmp_pa
     assert caught.value.fix == "nox -s lock -- build:tiny-cuda"
 
 
-def test_finds_library_that_the_lock_does_not_supply(space: Workspace) -> None:
-    said = _refusal(locked_target(link=Link("cudart", "cutensornet")), space)
+def test_warns_of_library_that_the_lock_does_not_supply(space: Workspace) -> None:
+    preflight(locked_target(link=Link("cudart", "cutensornet")), space)
 
-    assert "cutensornet-cu13 is not in the lock build/tiny_skbuild.lock" in said
-    assert "add it to envs/build/tiny_skbuild.in" in said
+    assert "require cutensornet-cu13, and build/tiny_skbuild.lock holds none" in heard(space)
+    assert "add it to envs/build/tiny_skbuild.in" in heard(space)
 
 
-@pytest.mark.parametrize("mode", [Bundled(), Static()])
-def test_wants_no_supplier_of_what_the_wheel_holds(space: Workspace, mode: Mode) -> None:
-    target = locked_target(link=Link("cudart"), mode=mode, wheel_name="other")
+@pytest.mark.parametrize("mode", [Bundled(), Static(), External()])
+def test_says_nothing_of_what_is_supplied_or_held(space: Workspace, mode: Mode) -> None:
+    link = "cutensornet" if isinstance(mode, Bundled) else "cudart"
 
-    assert preflight(target, space).jobs
+    preflight(locked_target(link=Link(link), mode=mode), space)
+
+    assert "smoke test" not in heard(space)
 
 
 def test_refuses_python_outside_recipes_range(space: Workspace) -> None:

@@ -66,7 +66,6 @@ def preflight(target: Target, space: Workspace) -> Preflight:
         _check_framework,
         _check_build_requirements,
         check_linkable,
-        _check_suppliers,
         _check_sandbox,
         check_compile_cache,
     ]
@@ -79,6 +78,7 @@ def preflight(target: Target, space: Workspace) -> Preflight:
             why="\n".join(f"{n}. {p.what}: {p.why}" for n, p in enumerate(problems, 1)),
             fix="\n".join(f"{n}. {p.fix}" for n, p in enumerate(problems, 1)),
         )
+    _warn_of_suppliers(target, space)
     compiler = host_compiler(target, space)
     if choose_sandbox(space.sandbox) == "none" and space.sandbox != "none":
         space.console.warn(_NO_SANDBOX)
@@ -139,11 +139,12 @@ def _check_lock(target: Target, _: Workspace) -> list[Problem]:
     return []
 
 
-def _check_suppliers(target: Target, _: Workspace) -> list[Problem]:
-    """What the wheel will require is in the lock that it is tried with at the end."""
+def _warn_of_suppliers(target: Target, space: Workspace) -> None:
+    """What the wheel will require should be in the lock that it is tried with at the end.
+
+    A warning, as what the recipe declares and no library needs is not required.
+    """
     lock = target.smoke_lock
-    if not lock.is_file():
-        return []
     linked = [
         component_by_name(name, target.toolkit.major) for name in target.recipe.link.components
     ]
@@ -153,19 +154,13 @@ def _check_suppliers(target: Target, _: Workspace) -> list[Problem]:
         if component.cuda is None or isinstance(target.mode, External)
     ]
     lacking = [name for name in dict.fromkeys(required) if pinned_version(lock, name) is None]
-    if not lacking:
-        return []
-    kind = lock.parent.name
-    return [
-        Problem(
-            what=f"{', '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not in the lock "
-            f"{kind}/{lock.name}",
-            why="the recipe's `link` makes the wheel require it, and the finished wheel is tried "
-            "with what this lock holds",
-            fix=f"add it to envs/{kind}/{lock.stem}.in, then "
-            f"`nox -s lock -- {kind}:{target.recipe.name}`",
+    if lacking:
+        kind = lock.parent.name
+        space.console.warn(
+            f"the finished wheel may fail its smoke test: the recipe's `link` can make it require "
+            f"{', '.join(lacking)}, and {kind}/{lock.name} holds none; add it to "
+            f"envs/{kind}/{lock.stem}.in, then `nox -s lock -- {kind}:{target.recipe.name}`"
         )
-    ]
 
 
 def _check_given_source(target: Target, _: Workspace) -> list[Problem]:
