@@ -19,7 +19,6 @@ from cuwheel.stages.preflight import preflight
 from tests.factories import heard, make_space, make_target, write_compiler
 
 if TYPE_CHECKING:
-    from cuwheel.recipe import Mode
     from cuwheel.target import Target
     from cuwheel.workspace import Workspace
 
@@ -125,11 +124,19 @@ def test_warns_of_library_that_the_lock_does_not_supply(space: Workspace) -> Non
     assert "add it to envs/build/tiny_skbuild.in" in heard(space)
 
 
-@pytest.mark.parametrize("mode", [Bundled(), Static(), External()])
-def test_says_nothing_of_what_is_supplied_or_held(space: Workspace, mode: Mode) -> None:
-    link = "cutensornet" if isinstance(mode, Bundled) else "cudart"
-
-    preflight(locked_target(link=Link(link), mode=mode), space)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"link": Link("cudart"), "mode": External()},
+        {"link": Link("cutensornet"), "mode": Bundled()},
+        {"link": Link("cufft"), "mode": Static(), "toolkit": "12.2", "provider": "conda"},
+    ],
+    ids=["external", "bundled", "static"],
+)
+def test_says_nothing_of_what_is_supplied_or_held(
+    space: Workspace, changes: dict[str, Any]
+) -> None:
+    preflight(locked_target(**changes), space)
 
     assert "smoke test" not in heard(space)
 
