@@ -171,6 +171,7 @@ class Console:
     def __init__(self, terminal: rich.console.Console | None = None) -> None:
         self.terminal = terminal or _terminal(stderr=True)
         self.durations: dict[str, float] = {}
+        self._warnings: set[str] = set()
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -239,7 +240,13 @@ class Console:
         self.terminal.print(f"  {rich.markup.escape(text)}")
 
     def warn(self, text: str) -> None:
-        """Say something that the reader should look at, though it stops nothing."""
+        """Say something that the reader should look at, though it stops nothing; once.
+
+        Preflight, for one, is asked twice in a build.
+        """
+        if text in self._warnings:
+            return
+        self._warnings.add(text)
         self.terminal.print(f"  [yellow]warning[/] {rich.markup.escape(text)}")
 
 
