@@ -10,13 +10,8 @@ import nox
 ROOT = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs start-up
 sys.path.insert(0, ROOT)  # nox doesn't
 
-from cuwheel.catalogue import (  # noqa: E402
-    asked_sessions,
-    load_catalogue,
-    missing_roots,
-    sessions_of,
-    suggest_sessions,
-)
+from cuwheel.model.catalogue import load_catalogue, missing_roots  # noqa: E402
+from cuwheel.model.nox_sessions import asked_sessions, sessions_of, suggest_sessions  # noqa: E402
 from cuwheel.paths import project_roots  # noqa: E402
 
 nox.needs_version = ">=2024.4.15"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from cuwheel import process
+from cuwheel.system import process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

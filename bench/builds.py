@@ -23,15 +23,15 @@ from bench.contenders import (
 )
 from bench.records import Row, Turn, build_rows, read_record, today, watched, write_record
 from bench.report import BUILD_WAYS, builds_section, write_section
-from cuwheel.cachechoice import FOLDER_VARIABLE
-from cuwheel.compilecache import choose_cache
-from cuwheel.console import Console
+from cuwheel.build.compile_cache.backends import choose_cache
+from cuwheel.build.compile_cache.choice import FOLDER_VARIABLE
 from cuwheel.errors import CuwheelError, UsageError
-from cuwheel.files import remove_tree, sha256_of_file
-from cuwheel.lockfile import pinned_version
-from cuwheel.machine import usable_cores
 from cuwheel.paths import ROOT
-from cuwheel.rebuilds import Variation, rebuild
+from cuwheel.pypi.lock_file import pinned_version
+from cuwheel.system.console import Console
+from cuwheel.system.files import remove_tree, sha256_of_file
+from cuwheel.system.machine import usable_cores
+from cuwheel.verify.rebuilds import Variation, rebuild
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

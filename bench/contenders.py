@@ -14,32 +14,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.records import Turn, watched
-from cuwheel import options
-from cuwheel.artefacts import Environment, Preflight, SourceTree, Toolchain
-from cuwheel.buildenv import BuildInputs, variables
-from cuwheel.buildplaces import prefix_of
-from cuwheel.canary import prove
-from cuwheel.catalogue import find_recipe, load_catalogue
-from cuwheel.compilers import SYSTEM_PATH
+from cuwheel.build.environment import BuildInputs, variables
+from cuwheel.build.launcher.canary import prove
+from cuwheel.build.launcher.toolkit_view import ViewPlaces, fingerprint_of
+from cuwheel.build.paths import prefix_of
+from cuwheel.cli.options import build
+from cuwheel.cli.target_choice import choose_target
 from cuwheel.errors import StageOrderError, UsageError
-from cuwheel.files import remove_tree
-from cuwheel.indexes import configured_indexes
-from cuwheel.installer import install, make_environment
+from cuwheel.model.catalogue import find_recipe, load_catalogue
+from cuwheel.model.recipe import CMake
 from cuwheel.paths import default_cache, project_roots
 from cuwheel.pipeline import STAGES, make_stage
-from cuwheel.process import run
-from cuwheel.recipe import CMake
-from cuwheel.targetchoice import choose_target
-from cuwheel.toolbox import make_toolbox
-from cuwheel.toolkitview import ViewPlaces, fingerprint_of
-from cuwheel.workspace import Workspace
+from cuwheel.pypi.indexes import configured_indexes
+from cuwheel.pypi.uv import install, make_environment
+from cuwheel.system.files import remove_tree
+from cuwheel.system.process import run
+from cuwheel.toolchains.compilers import SYSTEM_PATH
+from cuwheel.toolchains.system_programs import make_toolbox
+from cuwheel.workspace.records import Environment, Preflight, SourceTree, Toolchain
+from cuwheel.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.console import Console
-    from cuwheel.process import Finished
-    from cuwheel.target import Target
+    from cuwheel.model.target import Target
+    from cuwheel.system.console import Console
+    from cuwheel.system.process import Finished
 
 FROMAGER_LOCK = Path(__file__).parent / "fromager.lock"
 
@@ -113,7 +113,7 @@ def prepare(command: Sequence[str], folder: Path, jobs: int, console: Console) -
         CuwheelError: of the stage that failed.
     """
     name, tag, *rest = command
-    given = options.parse_build("bench", tuple(STAGES), rest)
+    given = build.parse_build("bench", tuple(STAGES), rest)
     [python] = given.python
     target = choose_target(find_recipe(name, load_catalogue(project_roots())), tag, python, given)
     space = Workspace(

@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.audit import take_turn
-from cuwheel.causes import causes, groups
-from cuwheel.explain import Explainer
+from cuwheel.explain.catalogue import causes, groups
+from cuwheel.explain.explanation import Explainer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

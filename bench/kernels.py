@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.contenders import prepare
-from cuwheel.archives import unpack
-from cuwheel.compilers import SYSTEM_PATH
 from cuwheel.errors import UsageError
-from cuwheel.machine import usable_cores
-from cuwheel.process import run, which
-from cuwheel.recipe import Sdist
-from cuwheel.sources import fetch_pinned
-from cuwheel.workspace import bare_workspace
+from cuwheel.model.recipe import Sdist
+from cuwheel.sources.archives import unpack
+from cuwheel.sources.pinned import fetch_pinned
+from cuwheel.system.machine import usable_cores
+from cuwheel.system.process import run, which
+from cuwheel.toolchains.compilers import SYSTEM_PATH
+from cuwheel.workspace.workspace import bare_workspace
 
 if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
     from bench.contenders import Prepared
-    from cuwheel.console import Console
+    from cuwheel.system.console import Console
 
 FLASH_ATTN = Sdist(
     project="flash-attn",

@@ -17,20 +17,20 @@ from bench.cgroup import limited
 from bench.kernels import FILES, Plan, default_jobs, plan_of
 from bench.records import Watch, read_record, today, write_record
 from bench.report import memory_section, write_section
-from cuwheel.compilelog import read_events
-from cuwheel.compilers import SYSTEM_PATH
-from cuwheel.console import Console
+from cuwheel.build.launcher.events import read_events
+from cuwheel.build.launcher.toolkit_view import launcher_settings, make_launcher, make_view
 from cuwheel.errors import CuwheelError, UsageError
-from cuwheel.files import remove_tree, write_atomically
 from cuwheel.paths import ROOT
-from cuwheel.process import run
-from cuwheel.toolkitview import launcher_settings, make_launcher, make_view
+from cuwheel.system.console import Console
+from cuwheel.system.files import remove_tree, write_atomically
+from cuwheel.system.process import run
+from cuwheel.toolchains.compilers import SYSTEM_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bench.cgroup import Cgroup
-    from cuwheel.compilelog import Tool
+    from cuwheel.build.launcher.events import Tool
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 RESULTS = ROOT / "bench" / "results"

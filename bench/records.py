@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from cuwheel.files import write_atomically
-from cuwheel.machine import usable_cores
-from cuwheel.workspace import rebuild
+from cuwheel.system.files import write_atomically
+from cuwheel.system.machine import usable_cores
+from cuwheel.workspace.serialization import rebuild
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.records import Goal, build_rows
 from cuwheel.errors import UsageError
-from cuwheel.files import write_atomically
+from cuwheel.system.files import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

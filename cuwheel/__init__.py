@@ -3,7 +3,7 @@
 The names exported here are the declarations that a recipe is made of.
 """
 
-from cuwheel.recipe import (
+from cuwheel.model.recipe import (
     Archive,
     Bundled,
     CMake,
@@ -21,6 +21,7 @@ from cuwheel.recipe import (
     Static,
     TorchExtension,
 )
+from cuwheel.version import __version__
 
 __all__ = [
     "Archive",
@@ -39,6 +40,5 @@ __all__ = [
     "Smoke",
     "Static",
     "TorchExtension",
+    "__version__",
 ]
-
-__version__ = "0.1.0"

@@ -11,16 +11,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from cuwheel.catalogue import missing_roots
-from cuwheel.commands import COMMANDS, unknown
-from cuwheel.console import Console
+from cuwheel.cli.commands import COMMANDS, unknown
 from cuwheel.errors import CommandFailedError, CuwheelError, UsageError, of_system_error
-from cuwheel.explainsession import explained
-from cuwheel.files import disk_full
+from cuwheel.explain.session import explained
+from cuwheel.model.catalogue import missing_roots
 from cuwheel.paths import default_cache, project_roots
+from cuwheel.system.console import Console
+from cuwheel.system.files import disk_full
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _INTERRUPTED = 130  # what shells use for a program ended by Ctrl-C

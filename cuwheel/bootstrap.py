@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from cuwheel.errors import CuwheelError, InstallError, LockError, of_system_error
-from cuwheel.mirrors import MANIFEST, SIMPLE, Mirrors
+from cuwheel.fetch.mirrors import MANIFEST, SIMPLE, Mirrors
 from cuwheel.paths import ROOT, default_cache
 
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import TextIO
+
 
 _TAIL = 15  # lines of pip's output that a failure shows
 _BROKEN = "connection broken by "  # in pip's warnings

@@ -38,3 +38,9 @@ def find_python_lock(release: str) -> Path | None:
 def find_lock(name: str, roots: tuple[Path, ...]) -> Path | None:
     """The first file `envs/<name>` in the project folders; None where there is none."""
     return next((root / "envs" / name for root in roots if (root / "envs" / name).is_file()), None)
+
+
+def given_path(text: str) -> Path:
+    """A path from the command line, relative to where nox was started (nox changes the folder)."""
+    start = Path(os.environ.get("CUWHEEL_INVOKED_FROM", Path.cwd()))
+    return (start / Path(text).expanduser()).absolute()

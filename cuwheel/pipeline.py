@@ -6,9 +6,8 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.artefacts import Audit, BuiltWheel, Published, RepairedWheel
-from cuwheel.files import lock, naming_full_disk, remove_tree, sha256_of_file, write_atomically
-from cuwheel.key import changes, digest_of, key_of
+from cuwheel.build.rebuild_key import changes, digest_of, key_of
+from cuwheel.build.summary import Summary
 from cuwheel.stages.audit import audit
 from cuwheel.stages.build import build
 from cuwheel.stages.environment import environment
@@ -20,16 +19,23 @@ from cuwheel.stages.repair import repair
 from cuwheel.stages.smoke import smoke
 from cuwheel.stages.source import source
 from cuwheel.stages.toolchain import toolchain
-from cuwheel.summary import Summary
-from cuwheel.workspace import rebuild
+from cuwheel.system.files import (
+    lock,
+    naming_full_disk,
+    remove_tree,
+    sha256_of_file,
+    write_atomically,
+)
+from cuwheel.workspace.records import Audit, BuiltWheel, Published, RepairedWheel
+from cuwheel.workspace.serialization import rebuild
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from cuwheel.artefacts import Toolchain
-    from cuwheel.target import Target
-    from cuwheel.workspace import Workspace
+    from cuwheel.model.target import Target
+    from cuwheel.workspace.records import Toolchain
+    from cuwheel.workspace.workspace import Workspace
 
 
 def _toolchain(target: Target, space: Workspace) -> Toolchain:

@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.condalock import write_conda_lock
-from cuwheel.condasolve import solve
-from cuwheel.condasource import read_source
-from cuwheel.console import Console
-from cuwheel.files import remove_tree
-from cuwheel.mirrors import VARIABLE, Mirrors
+from cuwheel.conda.environment_file import read_source
+from cuwheel.conda.lock_file import write_conda_lock
+from cuwheel.conda.solve import solve
+from cuwheel.cuda.toolkits import toolkit_by_release
+from cuwheel.fetch.mirrors import VARIABLE, Mirrors
 from cuwheel.paths import ROOT, default_cache
 from cuwheel.stages.toolchain import toolchain
-from cuwheel.toolkits import toolkit_by_release
-from cuwheel.workspace import Workspace
-from tests.channel import write_source
-from tests.engine import Engine
-from tests.factories import make_space
-from tests.toolchain_channel import make_channel, toolchain_specs
+from cuwheel.system.console import Console
+from cuwheel.system.files import remove_tree
+from cuwheel.workspace.workspace import Workspace
+from tests.support.channel import write_source
+from tests.support.engine import Engine
+from tests.support.factories import make_space
+from tests.support.toolchain_channel import make_channel, toolchain_specs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cuwheel.artefacts import Toolchain
+    from cuwheel.workspace.records import Toolchain
 
 
 @pytest.fixture(scope="session")

@@ -19,10 +19,10 @@ from bench.report import (
     peaks_of_files,
     write_section,
 )
+from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.errors import UsageError
 from cuwheel.paths import ROOT
-from cuwheel.process import run
-from cuwheel.sandbox import choose_sandbox
+from cuwheel.system.process import run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from cuwheel.errors import FileAccessError, InstallError, LockError, UsageError
-from cuwheel.files import sha256_of_file
 from cuwheel.paths import ROOT
-from cuwheel.wheelindex import write_index
-from tests.factories import write_wheel
-from tests.server import Site, serving
+from cuwheel.system.files import sha256_of_file
+from cuwheel.wheel.index import write_index
+from tests.support.factories import write_wheel
+from tests.support.server import Site, serving
 
 _MAKING = "making its own environment from envs/tiny.lock (once)"
 _WHERE = "import tiny_cuda; print(tiny_cuda.__file__)"

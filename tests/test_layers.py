@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import ast
 import os
-import re
 import shutil
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import pytest
 import tomli
 
 from cuwheel.paths import ROOT
-from cuwheel.process import Finished, run
+from cuwheel.system.process import Finished, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 _LINT = "from importlinter import cli; cli.lint_imports_command()"
 
 _BREACHES = [
-    pytest.param("floors", "toolkits", "import cuwheel.process", id="upward"),
-    pytest.param("floors", "catalogue", "import cuwheel.key", id="adapter to shared"),
-    pytest.param("cycles", "process", "import cuwheel.pythons", id="cycle"),
+    pytest.param("floors", "cuda/toolkits", "import cuwheel.system.process", id="sideways"),
+    pytest.param("floors", "model/catalogue", "import cuwheel.build.rebuild_key", id="upward"),
+    pytest.param("cycles", "system/process", "import cuwheel.system.machine", id="cycle"),
     pytest.param("stages", "stages/build", "import cuwheel.stages.toolchain", id="stages"),
-    pytest.param("adapters", "process", "from cuwheel.target import Target", id="target"),
-    pytest.param("adapters", "elf", "import cuwheel.recipe", id="recipe"),
-    pytest.param("subprocess", "files", "import subprocess", id="subprocess"),
+    pytest.param("world", "system/process", "from cuwheel.model.target import Target", id="target"),
+    pytest.param("world", "binaries/elf", "import cuwheel.model.recipe", id="recipe"),
+    pytest.param("subprocess", "system/files", "import subprocess", id="subprocess"),
 ]
 
 
@@ -81,20 +81,25 @@ def test_breaches_every_contract() -> None:
     assert {breach.values[0] for breach in _BREACHES} == set(read_contracts())
 
 
-def test_contract_names_every_adapter() -> None:
-    contracts = read_contracts()
-    [floor] = [text for text in contracts["floors"]["layers"] if "catalogue" in text]
-    adapters = {f"cuwheel.{name}" for name in re.findall(r"\w+", floor)} - {"cuwheel.catalogue"}
-
-    assert set(contracts["adapters"]["source_modules"]) == {
-        name for name in adapters if (ROOT / f"{name.replace('.', '/')}.py").is_file()
-    }
-
-
-def test_architecture_names_every_module_that_stages_share() -> None:
-    layers = next(one for one in read_contracts().values() if one["type"] == "layers")["layers"]
-    (shared,) = (layer.split(" : ") for layer in layers if " artefacts " in layer)
+def test_architecture_names_every_room() -> None:
+    rooms = [path.parent.name for path in (ROOT / "cuwheel").glob("*/__init__.py")]
 
     page = (ROOT / "docs" / "architecture.md").read_text()
 
-    assert [name for name in shared if f"`{name}`" not in page] == []
+    assert [name for name in rooms if f"`{name}/`" not in page] == []
+
+
+def test_every_room_says_what_it_is_for() -> None:
+    rooms = (ROOT / "cuwheel").glob("*/__init__.py")
+
+    for room in rooms:
+        said = ast.get_docstring(ast.parse(room.read_text())) or ""
+        assert "Called by" in said, room
+        assert "Face: " in said, room
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(path.parent for path in (ROOT / "cuwheel").rglob("__init__.py"))
+)
+def test_no_folder_has_more_than_15_modules(folder: Path) -> None:
+    assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= 15

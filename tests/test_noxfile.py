@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.catalogue import load_catalogue, sessions_of
+from cuwheel.model.catalogue import load_catalogue
+from cuwheel.model.nox_sessions import sessions_of
 from cuwheel.paths import ROOT
-from cuwheel.process import Finished, run
+from cuwheel.system.process import Finished, run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from cuwheel.files import remove_tree, sha256_of_file
 from cuwheel.paths import ROOT
 from cuwheel.pipeline import STAGES
-from tests.engine import PACKAGES, Engine, finish
+from cuwheel.system.files import remove_tree, sha256_of_file
+from tests.support.engine import PACKAGES, Engine, finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
-
-from cuwheel.artefacts import Audit, BuiltWheel, RepairedWheel
-from cuwheel.contract import Case, Contract
+from cuwheel.audit.verdict import audit_wheel
 from cuwheel.errors import AuditError, UnsafeArchiveError
-from cuwheel.fatbin import sort_archs
-from cuwheel.judgement import Judgement, judge
-from cuwheel.recipe import mode_name
-from cuwheel.wheelscan import scan_wheel
+from cuwheel.workspace.records import Audit, BuiltWheel, RepairedWheel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
-    from cuwheel.target import Target
-    from cuwheel.workspace import Workspace
+    from cuwheel.model.target import Target
+    from cuwheel.workspace.workspace import Workspace
 
 
 def audit(target: Target, space: Workspace) -> Audit:
@@ -49,47 +42,6 @@ def audit(target: Target, space: Workspace) -> Audit:
             (supply.library, supply.soname, supply.supplier) for supply in found.supplies
         ),
         warnings=tuple(str(finding) for finding in found.findings),
-    )
-
-
-def audit_wheel(
-    path: Path,
-    *,
-    target: Target | None = None,
-    excludes: tuple[str, ...] = (),
-    private_paths: tuple[str, ...] = (),
-) -> Judgement:
-    """Read a wheel, whoever made it, and judge it.
-
-    Args:
-        path: the wheel.
-        target: whose contract it is held to; None: to what any wheel has to keep.
-        excludes: patterns that its maker gave to auditwheel.
-        private_paths: folders of the build machine whose names must not be in it.
-
-    Raises:
-        UnsafeArchiveError: it isn't a wheel, or is damaged.
-        OSError: it can't be read.
-    """
-    scan = scan_wheel(path, private_paths=private_paths)
-    contract = _contract(target) if target else None
-    return judge(Case(scan=scan, contract=contract, excludes=excludes))
-
-
-def _contract(target: Target) -> Contract:
-    recipe = target.recipe
-    return Contract(
-        project=canonicalize_name(target.project),
-        release=None if target.source_override else recipe.version,
-        local_version=target.local_version,
-        cuda=target.toolkit.major,
-        python=target.python if recipe.python == "each" else None,
-        links=recipe.link.components,
-        mode=mode_name(target.mode),
-        extra=target.extra,
-        archs=sort_archs(target.archs),
-        ptx_archs=sort_archs(target.ptx_archs),
-        max_size=target.max_wheel_size,
     )
 
 

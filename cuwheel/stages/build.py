@@ -9,37 +9,38 @@ import shutil
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel import machine
-from cuwheel.artefacts import BuiltWheel, Environment, Preflight, SourceTree, Toolchain
-from cuwheel.buildenv import EVENTS, BuildInputs, variables
-from cuwheel.buildplaces import build_places, private_paths
-from cuwheel.cachechoice import beside, choose_compile_cache
-from cuwheel.cachetally import read_tally
-from cuwheel.compilecache import socket_folder
-from cuwheel.compilelog import hit_counts, read_events
-from cuwheel.compilers import read_compiler
+from cuwheel.build.compile_cache.backends import socket_folder
+from cuwheel.build.compile_cache.choice import beside, choose_compile_cache
+from cuwheel.build.compile_cache.statistics import read_tally
+from cuwheel.build.environment import EVENTS, BuildInputs, variables
+from cuwheel.build.launcher.events import hit_counts, read_events
+from cuwheel.build.launcher_setup import furnish_launcher
+from cuwheel.build.paths import build_places, private_paths
+from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.errors import BuildFailedError
-from cuwheel.files import disk_full, naming_full_disk, remove_tree, says_disk_full
-from cuwheel.launching import furnish_launcher
-from cuwheel.process import run
-from cuwheel.recipe import CMake
-from cuwheel.sandbox import choose_sandbox
-from cuwheel.toolbox import make_toolbox
-from cuwheel.workspace import EVENTS_LOG
+from cuwheel.model.recipe import CMake
+from cuwheel.system import machine
+from cuwheel.system.files import disk_full, naming_full_disk, remove_tree, says_disk_full
+from cuwheel.system.process import run
+from cuwheel.toolchains.compilers import read_compiler
+from cuwheel.toolchains.system_programs import make_toolbox
+from cuwheel.workspace.records import BuiltWheel, Environment, Preflight, SourceTree, Toolchain
+from cuwheel.workspace.workspace import EVENTS_LOG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from cuwheel.cachechoice import CacheChoice
-    from cuwheel.canary import Canary
-    from cuwheel.compilelog import Events
-    from cuwheel.console import Live
-    from cuwheel.launching import Launcher
-    from cuwheel.places import Places
-    from cuwheel.process import Finished
-    from cuwheel.target import Target
-    from cuwheel.workspace import Workspace
+    from cuwheel.build.compile_cache.choice import CacheChoice
+    from cuwheel.build.launcher.canary import Canary
+    from cuwheel.build.launcher.events import Events
+    from cuwheel.build.launcher_setup import Launcher
+    from cuwheel.build.sandbox.path_map import Places
+    from cuwheel.model.target import Target
+    from cuwheel.system.console import Live
+    from cuwheel.system.process import Finished
+    from cuwheel.workspace.workspace import Workspace
+
 
 _STEP = re.compile(r"\[(\d+)/(\d+)\]")  # ninja's default status, `[3/47] Building …`
 _MIB = 1 << 20

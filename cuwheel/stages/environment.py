@@ -8,19 +8,20 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from cuwheel.artefacts import Environment
 from cuwheel.errors import InstallError
-from cuwheel.files import list_tree, lock, naming_full_disk, remove_tree, write_atomically
-from cuwheel.installer import install, make_environment
-from cuwheel.locks import check_target_lock
-from cuwheel.process import run
-from cuwheel.pythons import Interpreter, find_python
+from cuwheel.locks.jobs import check_target_lock
+from cuwheel.pypi.uv import install, make_environment
+from cuwheel.system.files import list_tree, lock, naming_full_disk, remove_tree, write_atomically
+from cuwheel.system.process import run
+from cuwheel.toolchains.pythons import Interpreter, find_python
+from cuwheel.workspace.records import Environment
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.target import Target
-    from cuwheel.workspace import Workspace
+    from cuwheel.model.target import Target
+    from cuwheel.workspace.workspace import Workspace
+
 
 _LAYOUT = 2  # raise it when an environment made by an older cuwheel must not be reused
 _MARKER = "cuwheel.json"  # written last: an environment without it is not complete

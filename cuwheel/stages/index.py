@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import parse_wheel_filename
 
-from cuwheel.artefacts import Audit, Published, RepairedWheel
 from cuwheel.errors import StageOrderError, WheelIndexError
-from cuwheel.files import lock, naming_full_disk, sha256_of_file, write_atomically
-from cuwheel.wheelindex import write_index
+from cuwheel.system.files import lock, naming_full_disk, sha256_of_file, write_atomically
+from cuwheel.wheel.index import write_index
+from cuwheel.workspace.records import Audit, Published, RepairedWheel
 
 if TYPE_CHECKING:
-    from cuwheel.target import Target
-    from cuwheel.workspace import Workspace
+    from cuwheel.model.target import Target
+    from cuwheel.workspace.workspace import Workspace
+
 
 _PROVENANCE = "provenance.json"  # in the work folder; what makes the statement leaves it there
 _PART = ".part"  # suffix of a copy that isn't complete

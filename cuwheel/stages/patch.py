@@ -7,17 +7,18 @@ import hashlib
 import shutil
 from typing import TYPE_CHECKING
 
-from cuwheel.artefacts import SourceTree
 from cuwheel.errors import PatchError
-from cuwheel.files import naming_full_disk, new_folder, remove_leftovers
-from cuwheel.patches import try_patch
-from cuwheel.tree import settle
+from cuwheel.sources.patches import try_patch
+from cuwheel.sources.tree import settle
+from cuwheel.system.files import naming_full_disk, new_folder, remove_leftovers
+from cuwheel.workspace.records import SourceTree
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.target import Target
-    from cuwheel.workspace import Workspace
+    from cuwheel.model.target import Target
+    from cuwheel.workspace.workspace import Workspace
+
 
 _FOLDER = "patched"  # of the work folder
 _SUFFIXES = (".patch", ".diff")

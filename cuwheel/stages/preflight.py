@@ -5,41 +5,45 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from cuwheel import machine
-from cuwheel.artefacts import Environment, Preflight, SourceTree, Toolchain
-from cuwheel.cachechoice import check_compile_cache
-from cuwheel.components import component_by_name
-from cuwheel.errors import CuwheelError, PreflightError, SourceError
-from cuwheel.hostcompiler import check_host_compiler, host_compiler, is_pinned, unused_settings
-from cuwheel.linkflags import check_linkable
-from cuwheel.lockfile import pinned_version
-from cuwheel.locks import check_target_lock
-from cuwheel.process import run
-from cuwheel.pyproject import (
-    BuildSystem,
-    framework_cuda,
-    read_build_system,
-    unmet_requirements,
-)
-from cuwheel.readiness import (
-    Problem,
+from cuwheel.build.checks import (
     check_dist,
     check_driver,
     check_folder_names,
     check_python,
     check_room,
     check_system_packages,
-    problem_of,
 )
-from cuwheel.recipe import External
-from cuwheel.sandbox import choose_sandbox
-from cuwheel.toolkits import check_archs
+from cuwheel.build.compile_cache.choice import check_compile_cache
+from cuwheel.build.link_flags import check_linkable
+from cuwheel.build.sandbox.backends import choose_sandbox
+from cuwheel.cuda.components import component_by_name
+from cuwheel.cuda.toolkits import check_archs
+from cuwheel.errors import CuwheelError, PreflightError, SourceError
+from cuwheel.locks.jobs import check_target_lock
+from cuwheel.model.recipe import External
+from cuwheel.pypi.build_requirements import (
+    BuildSystem,
+    framework_cuda,
+    read_build_system,
+    unmet_requirements,
+)
+from cuwheel.pypi.lock_file import pinned_version
+from cuwheel.system import machine
+from cuwheel.system.process import run
+from cuwheel.toolchains.host_compiler import (
+    check_host_compiler,
+    host_compiler,
+    is_pinned,
+    unused_settings,
+)
+from cuwheel.workspace.problems import Problem, problem_of
+from cuwheel.workspace.records import Environment, Preflight, SourceTree, Toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cuwheel.target import Target
-    from cuwheel.workspace import Workspace
+    from cuwheel.model.target import Target
+    from cuwheel.workspace.workspace import Workspace
 
 
 def preflight(target: Target, space: Workspace) -> Preflight:
@@ -117,7 +121,7 @@ def _check_archs(target: Target, space: Workspace) -> list[Problem]:
                 Problem(
                     what=f"nvcc itself doesn't know {', '.join(unknown)}",
                     why=f"it lists {' '.join(said.split())}",
-                    fix="take these out of `archs`, and correct cuwheel/toolkits.py",
+                    fix="take these out of `archs`, and correct cuwheel/cuda/toolkits.py",
                 )
             )
     return problems

@@ -6,8 +6,13 @@ import importlib.metadata
 import time
 from typing import TYPE_CHECKING
 
-from cuwheel import __version__
-from cuwheel.artefacts import (
+from cuwheel.locks.jobs import toolchain_lock
+from cuwheel.model.recipe import Folder, mode_name
+from cuwheel.paths import ROOT
+from cuwheel.system.files import sha256_of_file, write_atomically
+from cuwheel.version import __version__
+from cuwheel.wheel.provenance import BuildRecord, Material, statement
+from cuwheel.workspace.records import (
     BuiltWheel,
     Environment,
     Preflight,
@@ -16,17 +21,12 @@ from cuwheel.artefacts import (
     SourceTree,
     Toolchain,
 )
-from cuwheel.files import sha256_of_file, write_atomically
-from cuwheel.locks import toolchain_lock
-from cuwheel.paths import ROOT
-from cuwheel.provenance import BuildRecord, Material, statement
-from cuwheel.recipe import Folder, mode_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.target import Target
-    from cuwheel.workspace import Workspace
+    from cuwheel.model.target import Target
+    from cuwheel.workspace.workspace import Workspace
 
 
 def provenance(target: Target, space: Workspace) -> Provenance:

@@ -5,23 +5,23 @@ from __future__ import annotations
 import platform
 from typing import TYPE_CHECKING
 
-from cuwheel.artefacts import BuiltWheel, Environment, RepairedWheel, SourceTree, Toolchain
-from cuwheel.files import naming_full_disk, remove_tree, sha256_of_file
-from cuwheel.linkflags import cuda_components
-from cuwheel.recipe import External, mode_name
-from cuwheel.repairtools import RepairTools
-from cuwheel.wheelclaims import add_sbom, copied_in, rewrite_metadata
-from cuwheel.wheelfile import pack, unpack
-from cuwheel.wheellinks import find_links, read_libraries, rpath_entries, unused_components
-from cuwheel.wheelmeta import dist_info_of, file_name, header, set_tags
+from cuwheel.build.link_flags import cuda_components
+from cuwheel.model.recipe import External, mode_name
+from cuwheel.repair.links import find_links, read_libraries, rpath_entries, unused_components
+from cuwheel.repair.metadata import add_sbom, copied_in, rewrite_metadata
+from cuwheel.repair.tools import RepairTools
+from cuwheel.system.files import naming_full_disk, remove_tree, sha256_of_file
+from cuwheel.wheel.archive import pack, unpack
+from cuwheel.wheel.metadata import dist_info_of, file_name, header, set_tags
+from cuwheel.workspace.records import BuiltWheel, Environment, RepairedWheel, SourceTree, Toolchain
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.recipe import Mode
-    from cuwheel.target import Target
-    from cuwheel.wheellinks import Links
-    from cuwheel.workspace import Workspace
+    from cuwheel.model.recipe import Mode
+    from cuwheel.model.target import Target
+    from cuwheel.repair.links import Links
+    from cuwheel.workspace.workspace import Workspace
 
 
 def repair(target: Target, space: Workspace) -> RepairedWheel:

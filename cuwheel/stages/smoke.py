@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cuwheel.artefacts import RepairedWheel, Smoke
-from cuwheel.cleanroom import prepare_room
+from cuwheel.cuda.suppliers import component_of, is_cuda_library, is_from_driver
 from cuwheel.errors import SmokeError, StageOrderError
-from cuwheel.files import naming_full_disk, remove_tree
-from cuwheel.hiding import supplier_among
-from cuwheel.linkage import component_of, is_cuda_library, is_from_driver
-from cuwheel.loads import cuda_releases, merge, show
+from cuwheel.smoke.environment import prepare_room
+from cuwheel.smoke.hide_cuda import supplier_among
+from cuwheel.smoke.loaded_libraries import cuda_releases, merge, show
+from cuwheel.system.files import naming_full_disk, remove_tree
+from cuwheel.workspace.records import RepairedWheel, Smoke
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.cleanroom import CleanRoom
-    from cuwheel.smokeprobe import Answer
-    from cuwheel.target import Target
-    from cuwheel.workspace import Workspace
+    from cuwheel.model.target import Target
+    from cuwheel.smoke.environment import CleanRoom
+    from cuwheel.smoke.probe import Answer
+    from cuwheel.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,11 +6,13 @@ import dataclasses
 import shutil
 from typing import TYPE_CHECKING
 
-from cuwheel.archives import unpack
-from cuwheel.artefacts import SourceTree
-from cuwheel.download import FIX
 from cuwheel.errors import SourceError
-from cuwheel.files import (
+from cuwheel.fetch.download import FIX
+from cuwheel.model.recipe import Folder
+from cuwheel.sources.archives import unpack
+from cuwheel.sources.pinned import folder_of, open_pinned
+from cuwheel.sources.tree import copy_source, epoch_of, fit_for_zip, settle
+from cuwheel.system.files import (
     naming_full_disk,
     new_folder,
     remove_leftovers,
@@ -18,16 +20,15 @@ from cuwheel.files import (
     sha256_of_file,
     sha256_of_tree,
 )
-from cuwheel.recipe import Folder
-from cuwheel.sources import folder_of, open_pinned
-from cuwheel.tree import copy_source, epoch_of, fit_for_zip, settle
+from cuwheel.workspace.records import SourceTree
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.recipe import Resource
-    from cuwheel.target import Target
-    from cuwheel.workspace import Workspace
+    from cuwheel.model.recipe import Resource
+    from cuwheel.model.target import Target
+    from cuwheel.workspace.workspace import Workspace
+
 
 _FOLDER = "source"  # of the work folder
 _RESOURCES = "resources"  # likewise; `{resources}` in recipes

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from cuwheel.artefacts import Toolchain
-from cuwheel.condatoolchain import conda_toolchain
-from cuwheel.cudahome import check_version, find_system_home, identify_home
 from cuwheel.errors import ToolchainError
-from cuwheel.pypitoolchain import pypi_toolchain
+from cuwheel.toolchains.conda import conda_toolchain
+from cuwheel.toolchains.cuda_home import check_version, find_system_home, identify_home
+from cuwheel.toolchains.pypi import pypi_toolchain
+from cuwheel.workspace.records import Toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cuwheel.toolkits import Toolkit
-    from cuwheel.workspace import Workspace
+    from cuwheel.cuda.toolkits import Toolkit
+    from cuwheel.workspace.workspace import Workspace
 
 
 def toolchain(

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.console import Console
-from cuwheel.download import Wanted, download
-from cuwheel.findings import SEVERITIES
-from cuwheel.indexes import configured_indexes, find_wheels
+from cuwheel.audit.findings import SEVERITIES
+from cuwheel.audit.verdict import audit_wheel
+from cuwheel.fetch.download import Wanted, download
+from cuwheel.model.recipe import GIB
 from cuwheel.paths import ROOT
-from cuwheel.recipe import GIB
-from cuwheel.stages.audit import audit_wheel
+from cuwheel.pypi.indexes import configured_indexes, find_wheels
+from cuwheel.system.console import Console
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.judgement import Judgement
+    from cuwheel.audit.verdict import Judgement
 
 pytestmark = pytest.mark.e2e
 

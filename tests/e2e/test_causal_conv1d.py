@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.files import sha256_of_file
 from cuwheel.paths import ROOT
+from cuwheel.system.files import sha256_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.compilecache import CompileCache
+from cuwheel.build.compile_cache.backends import CompileCache
 from cuwheel.errors import CommandFailedError
-from cuwheel.process import run
-from tests.caching import cache_of, processes_of
-from tests.launched import LaunchedBench, new_launched, stripped
+from cuwheel.system.process import run
+from tests.support.caching import cache_of, processes_of
+from tests.support.launched import LaunchedBench, new_launched, stripped
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.process import Finished
+    from cuwheel.system.process import Finished
 
 pytestmark = pytest.mark.e2e
 

@@ -12,15 +12,15 @@ import pytest
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
-from cuwheel.components import COMPONENTS
-from cuwheel.console import Console
-from cuwheel.download import Wanted, download
-from cuwheel.indexes import configured_indexes, find_wheels
-from cuwheel.recipe import GIB
-from tests.component_facts import faults_of, unnamed_in, unrequired_by
+from cuwheel.cuda.components import COMPONENTS
+from cuwheel.fetch.download import Wanted, download
+from cuwheel.model.recipe import GIB
+from cuwheel.pypi.indexes import configured_indexes, find_wheels
+from cuwheel.system.console import Console
+from tests.support.component_facts import faults_of, unnamed_in, unrequired_by
 
 if TYPE_CHECKING:
-    from cuwheel.indexes import IndexFile
+    from cuwheel.pypi.indexes import IndexFile
 
 pytestmark = pytest.mark.facts
 

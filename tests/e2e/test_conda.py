@@ -1,6 +1,6 @@
 """Conda toolchains as a user has them: lock, install, build, repair, audit, import, all for real.
 
-The channel is a folder on this machine, laid out as conda-forge's (tests/toolchain_channel.py).
+The channel is a folder on this machine, laid out as conda-forge's (support/toolchain_channel.py).
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.condahome import compilers_of, sysroot_of
-from cuwheel.condalock import read_conda_lock
-from cuwheel.elf import read_elf
+from cuwheel.binaries.elf import read_elf
+from cuwheel.conda.lock_file import read_conda_lock
 from cuwheel.errors import BuildFailedError
-from cuwheel.process import run
-from tests.conda_user import User, make_user
-from tests.cuda_packages import TRIPLET
-from tests.engine import PACKAGES, Engine
-from tests.test_jaxmg import SOLVERS, write_project
-from tests.test_jaxmg import STANDIN as JAXMG
+from cuwheel.system.process import run
+from cuwheel.toolchains.conda_layout import compilers_of, sysroot_of
+from tests.recipes.test_jaxmg import SOLVERS, write_project
+from tests.recipes.test_jaxmg import STANDIN as JAXMG
+from tests.support.conda_user import User, make_user
+from tests.support.cuda_packages import TRIPLET
+from tests.support.engine import PACKAGES, Engine
 
 if TYPE_CHECKING:
-    from cuwheel.elf import Elf
+    from cuwheel.binaries.elf import Elf
 
 pytestmark = pytest.mark.e2e
 

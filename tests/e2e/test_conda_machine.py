@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import DownloadError, InterpreterNotFoundError
-from cuwheel.files import sha256_of_file
-from cuwheel.mirrors import VARIABLE
-from cuwheel.process import run
-from cuwheel.pythons import find_python, own_python
-from tests.conda_user import User, make_user
-from tests.server import Site, serving
+from cuwheel.fetch.mirrors import VARIABLE
+from cuwheel.system.files import sha256_of_file
+from cuwheel.system.process import run
+from cuwheel.toolchains.pythons import find_python, own_python
+from tests.support.conda_user import User, make_user
+from tests.support.server import Site, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.pythons import Interpreter
+    from cuwheel.toolchains.pythons import Interpreter
 
 pytestmark = pytest.mark.e2e
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.compilers import newest_gcc_for
-from cuwheel.console import Console
-from cuwheel.installer import install_into
-from cuwheel.process import run
-from cuwheel.toolkits import toolkit_by_release
+from cuwheel.cuda.toolkits import toolkit_by_release
+from cuwheel.pypi.uv import install_into
+from cuwheel.system.console import Console
+from cuwheel.system.process import run
+from cuwheel.toolchains.compilers import newest_gcc_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cuwheel.toolkits import Toolkit
+    from cuwheel.cuda.toolkits import Toolkit
 
 pytestmark = pytest.mark.e2e
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 
-from cuwheel.indexes import configured_indexes, find_wheels
+from cuwheel.pypi.indexes import configured_indexes, find_wheels
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.files import sha256_of_file
 from cuwheel.paths import ROOT
-from cuwheel.process import run
-from tests.factories import compile_cuda, write_wheel
+from cuwheel.system.files import sha256_of_file
+from cuwheel.system.process import run
+from tests.support.factories import compile_cuda, write_wheel
 
 if TYPE_CHECKING:
     from pathlib import Path

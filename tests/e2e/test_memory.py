@@ -13,9 +13,9 @@ import pytest
 
 from bench.cgroup import limited
 from cuwheel.errors import UsageError
-from cuwheel.process import run, which
-from tests.gated import MIB, PROBES, PYTHON, Gated
-from tests.waiting import wait_for
+from cuwheel.system.process import run, which
+from tests.support.gated import MIB, PROBES, PYTHON, Gated
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.condalock import write_conda_lock
-from cuwheel.condasolve import solve
-from cuwheel.condasource import read_source
-from cuwheel.files import sha256_of_file
-from cuwheel.lockfile import read_pins
-from cuwheel.mirrors import VARIABLE, Mirrors
+from cuwheel.conda.environment_file import read_source
+from cuwheel.conda.lock_file import write_conda_lock
+from cuwheel.conda.solve import solve
+from cuwheel.fetch.mirrors import VARIABLE, Mirrors
 from cuwheel.paths import ROOT
-from cuwheel.pythons import own_python
-from tests.channel import write_source
-from tests.engine import PACKAGES
-from tests.toolchain_channel import toolchain_specs
+from cuwheel.pypi.lock_file import read_pins
+from cuwheel.system.files import sha256_of_file
+from cuwheel.toolchains.pythons import own_python
+from tests.support.channel import write_source
+from tests.support.engine import PACKAGES
+from tests.support.toolchain_channel import toolchain_specs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

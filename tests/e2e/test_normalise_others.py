@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 import uv
 
-from cuwheel.console import Console
-from cuwheel.download import Wanted, download
-from cuwheel.indexes import configured_indexes, find_wheels
-from cuwheel.process import run
-from cuwheel.recipe import MIB
-from cuwheel.wheelfile import normalise, pack, unpack
-from cuwheel.wheelscan import scan_wheel
-from tests.factories import EPOCH
+from cuwheel.audit.scan import scan_wheel
+from cuwheel.fetch.download import Wanted, download
+from cuwheel.model.recipe import MIB
+from cuwheel.pypi.indexes import configured_indexes, find_wheels
+from cuwheel.system.console import Console
+from cuwheel.system.process import run
+from cuwheel.wheel.archive import normalise, pack, unpack
+from tests.support.factories import EPOCH
 
 if TYPE_CHECKING:
     from pathlib import Path

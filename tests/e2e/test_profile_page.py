@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.compilelog import read_events
-from cuwheel.profile import write_profile
-from tests.browser import Page, open_browser
-from tests.eventlines import SOURCE, compile_line, large_log, tool_line, write_log
+from cuwheel.build.launcher.events import read_events
+from cuwheel.build.profile.report import write_profile
+from tests.support.browser import Page, open_browser
+from tests.support.eventlines import SOURCE, compile_line, large_log, tool_line, write_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

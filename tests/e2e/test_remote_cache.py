@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.cacherelay import Traffic, relaying
-from cuwheel.compilecache import RELAY_SOCKET
-from cuwheel.remotecache import remote_from
-from cuwheel.remotestorage import open_storage
-from cuwheel.sandbox import Place, choose_sandbox, sandboxed
-from tests.blob_server import Blobs, keeping
-from tests.caching import cache_of
-from tests.launched import LaunchedBench, new_launched, stripped
-from tests.redis_server import redis_server
+from cuwheel.build.compile_cache.backends import RELAY_SOCKET
+from cuwheel.build.compile_cache.relay import Traffic, relaying
+from cuwheel.build.compile_cache.remote import remote_from
+from cuwheel.build.compile_cache.storage import open_storage
+from cuwheel.build.sandbox.backends import Place, choose_sandbox, sandboxed
+from tests.support.blob_server import Blobs, keeping
+from tests.support.caching import cache_of
+from tests.support.launched import LaunchedBench, new_launched, stripped
+from tests.support.redis_server import redis_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

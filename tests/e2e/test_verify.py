@@ -13,12 +13,12 @@ import pytest
 
 from cuwheel.errors import NotReproducibleError
 from cuwheel.paths import ROOT
-from tests.engine import PACKAGES, Outcome
+from tests.support.engine import PACKAGES, Outcome
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.engine import Engine
+    from tests.support.engine import Engine
 
 pytestmark = pytest.mark.e2e
 

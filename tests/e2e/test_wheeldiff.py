@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 import uv
 
-from cuwheel import process
-from cuwheel.console import Console
-from cuwheel.diffoscope import keep_diffoscope
-from cuwheel.download import Wanted, download
-from cuwheel.indexes import configured_indexes, find_wheels
-from cuwheel.recipe import GIB
-from cuwheel.wheeldiff import compare
-from tests.factories import write_wheel
+from cuwheel.fetch.download import Wanted, download
+from cuwheel.model.recipe import GIB
+from cuwheel.pypi.indexes import configured_indexes, find_wheels
+from cuwheel.system import process
+from cuwheel.system.console import Console
+from cuwheel.verify.compare.diffoscope import keep_diffoscope
+from cuwheel.verify.compare.wheel import compare
+from tests.support.factories import write_wheel
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -26,12 +26,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from cuwheel.diagnosereport import as_text, print_report  # noqa: E402
-from cuwheel.diagnosesession import (  # noqa: E402
-    DiagnoseOptions,
-    callers_environment,
-    diagnose,
-)
+from cuwheel.diagnose.report import as_text, print_report  # noqa: E402
+from cuwheel.diagnose.session import DiagnoseOptions, callers_environment, diagnose  # noqa: E402
 
 PATIENCE = 300  # seconds
 KERNEL = """

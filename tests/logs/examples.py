@@ -5,8 +5,8 @@ python -m tests.logs.examples
 
 from __future__ import annotations
 
-from cuwheel.explain import Explainer
-from cuwheel.explainreport import as_text
+from cuwheel.explain.explanation import Explainer
+from cuwheel.explain.report import as_text
 from cuwheel.paths import ROOT
 from tests.logs.reproduce import RAW
 

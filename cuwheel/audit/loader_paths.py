@@ -1,0 +1,114 @@
+"""Which folders the libraries of a wheel lead the loader to, and what hangs on each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from cuwheel.cuda.suppliers import resolve_entry
+from cuwheel.wheel.metadata import installed_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cuwheel.audit.case import Case
+    from cuwheel.audit.scan import Library
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """The libraries of a wheel, as the loader goes from one to the next (ld.so(8)).
+
+    Attributes:
+        case: the wheel.
+    """
+
+    case: Case
+
+    def finds(self, library: Library, soname: str, folders: Iterable[object]) -> bool:
+        """Whether a library finds another in one of these folders, or whoever loads it does.
+
+        The loader takes what a file itself needs before what those need in turn, and hands its
+        `DT_RPATH` (not `DT_RUNPATH`) down to all that it loads.
+
+        Args:
+            library: of the wheel.
+            soname: what it needs.
+            folders: below site-packages.
+        """
+        wanted = frozenset(map(str, folders))
+        inherits = library.elf is not None and not library.elf.runpath
+        return _leads(library, wanted) or self._is_served(library, soname, wanted, inherits, ())
+
+    def is_vital(self, sonames: Iterable[str]) -> bool:
+        """Whether nothing in the wheel can be loaded where these libraries are missing."""
+        missing = frozenset(sonames)
+        return not any(missing.isdisjoint(closure) for closure in self._closures)
+
+    def _is_served(
+        self,
+        library: Library,
+        soname: str,
+        wanted: frozenset[str],
+        inherits: bool,  # noqa: FBT001 - private
+        seen: tuple[Library, ...],
+    ) -> bool:
+        """Whether all that need a library bring the other along, or hand a way to it down."""
+        parents = [one for one in self._parents(library) if one not in seen]
+        return bool(parents) and all(
+            (_leads(parent, wanted) and _helps(parent, soname, inherits))
+            or self._is_served(parent, soname, wanted, inherits, (*seen, library))
+            for parent in parents
+        )
+
+    def _parents(self, library: Library) -> list[Library]:
+        names = _names(library)
+        return [
+            parent
+            for parent, elf in self.case.host_libraries
+            if parent is not library and not names.isdisjoint(elf.needed)
+        ]
+
+    @cached_property
+    def _closures(self) -> tuple[frozenset[str], ...]:
+        """What each library needs that no other one of the wheel needs: those that Python loads."""
+        return tuple(
+            self._closure(library)
+            for library, _ in self.case.host_libraries
+            if ".so" in PurePosixPath(library.name).name and not self._parents(library)
+        )
+
+    def _closure(self, library: Library) -> frozenset[str]:
+        """Every soname that a library needs, through others of the wheel too."""
+        queue, found = [library], frozenset[str]()
+        for one in queue:
+            new = _needed(one) - found
+            found |= new
+            queue += [own for own, _ in self.case.host_libraries if not new.isdisjoint(_names(own))]
+        return found
+
+
+def _needed(library: Library) -> frozenset[str]:
+    return frozenset(library.elf.needed) if library.elf else frozenset()
+
+
+def _names(library: Library) -> frozenset[str]:
+    """Its file name and its soname."""
+    soname = library.elf.soname if library.elf else ""
+    return frozenset({PurePosixPath(library.name).name, soname} - {""})
+
+
+def _helps(parent: Library, soname: str, inherits: bool) -> bool:  # noqa: FBT001 - private
+    """Whether what a library finds is found by what it loads too."""
+    hands_down = parent.elf is not None and not parent.elf.runpath
+    return soname in _needed(parent) or (inherits and hands_down)
+
+
+def _leads(library: Library, wanted: frozenset[str]) -> bool:
+    place = installed_path(library.name)
+    if place is None or library.elf is None:
+        return False
+    ways = {str(resolve_entry(place, entry)) for entry in library.elf.search_path}
+    return not ways.isdisjoint(wanted)

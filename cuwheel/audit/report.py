@@ -1,0 +1,221 @@
+"""A judgement as text for people and as data for machines."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import rich.console
+import rich.filesize
+import rich.markup
+import rich.padding
+import rich.table
+import rich.text
+
+from cuwheel.audit.findings import SEVERITIES
+from cuwheel.audit.scan import join_codes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cuwheel.audit.findings import Finding, Severity
+    from cuwheel.audit.scan import Library, WheelScan
+    from cuwheel.audit.supply import Supply
+    from cuwheel.audit.verdict import Judgement
+
+
+_STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "dim"}
+# Kinds of findings that are shown of one rule; a package may have hundreds of libraries.
+_SHOWN: dict[Severity, int] = {"error": 20, "warning": 20, "note": 4}
+# What differs between facts of one kind: versions and build numbers, in names and in paths.
+_NUMBER = re.compile(r"sha256=[\w-]+|\d+(\.\d+)*")
+
+
+def print_judgement(judgement: Judgement, terminal: rich.console.Console) -> None:
+    """Print a wheel's facts, who supplies what, and the findings, the worst first."""
+    scan = judgement.case.scan
+    terminal.rule(f"[bold]{rich.markup.escape(scan.file_name)}[/]", align="left")
+    if scan.dist_info:  # else it can't be read, and there is nothing to tell
+        terminal.print(_facts(judgement))
+    if table := _supply_table(judgement.supplies):
+        terminal.print()
+        terminal.print(table)
+    _print_findings(judgement.findings, terminal)
+    terminal.print()
+    terminal.print(_verdict(judgement), markup=False, soft_wrap=True)
+
+
+def print_verdicts(judgements: Iterable[Judgement], terminal: rich.console.Console) -> None:
+    """Print one line for each wheel, for those who named many."""
+    terminal.rule("[bold]all wheels[/]", align="left")
+    for judgement in judgements:
+        terminal.print(_verdict(judgement), markup=False, soft_wrap=True)
+
+
+def as_data(judgement: Judgement) -> dict[str, Any]:
+    """A judgement for machines: texts, numbers, lists; the keys stay what they are."""
+    case = judgement.case
+    return {
+        "wheel": case.scan.file_name,
+        "sha256": case.scan.sha256,
+        "size": case.scan.size,
+        "verdict": judgement.verdict or "ok",
+        "recipe": case.contract.project if case.contract else None,
+        "cuda": list(judgement.majors),
+        "min_driver": {str(major): driver for major, driver in judgement.min_driver},
+        "archs": list(judgement.archs),
+        "ptx_archs": list(judgement.ptx_archs),
+        "libraries": [_library_data(library) for library in case.scan.libraries],
+        "device_files": [
+            {"file": name, "archs": list(code.sass), "ptx_archs": list(code.ptx)}
+            for name, code in case.scan.device_files.items()
+        ],
+        "supplies": [
+            {
+                "library": supply.library,
+                "needs": supply.soname,
+                "supplier": supply.supplier,
+                "condition": supply.condition,
+            }
+            for supply in judgement.supplies
+        ],
+        "findings": [
+            {
+                "severity": finding.severity,
+                "rule": finding.rule,
+                "file": finding.file,
+                "fact": finding.fact,
+                "anchor": f"TROUBLESHOOTING.md#{finding.anchor}",
+            }
+            for finding in judgement.findings
+        ],
+    }
+
+
+def _library_data(library: Library) -> dict[str, Any]:
+    code, elf = library.device_code, library.elf
+    return {
+        "file": library.name,
+        "archs": list(code.sass) if code else [],
+        "ptx_archs": list(code.ptx) if code else [],
+        "needs": list(elf.needed) if elf else [],
+        "rpath": list(elf.rpath) if elf else [],
+        "runpath": list(elf.runpath) if elf else [],
+    }
+
+
+def _facts(judgement: Judgement) -> rich.table.Table:
+    case = judgement.case
+    majors = ", ".join(map(str, judgement.majors)) or "none needed"
+    drivers = ", ".join(f"{driver} (CUDA {major})" for major, driver in judgement.min_driver)
+    held = (
+        f"the recipe of {case.contract.project}" if case.contract else "what any wheel has to keep"
+    )
+    table = rich.table.Table(show_header=False, box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in (
+        ("held to", held),
+        ("size", rich.filesize.decimal(case.scan.size)),
+        ("sha256", case.scan.sha256),
+        ("libraries", str(len(case.host_libraries))),
+        ("CUDA", majors),
+        ("oldest driver", drivers),
+        ("archs", _archs(judgement.archs, judgement.ptx_archs)),
+        ("device files", _device_files(case.scan)),
+    ):
+        if value:
+            table.add_row(name, rich.markup.escape(value))
+    return table
+
+
+def _archs(archs: Iterable[str], ptx_archs: Iterable[str]) -> str:
+    machine = [f"sm_{arch}" for arch in archs]
+    return " ".join(machine + [f"compute_{arch} (PTX)" for arch in ptx_archs])
+
+
+def _device_files(scan: WheelScan) -> str:
+    """How many there are beside the libraries, and their archs."""
+    files = scan.device_files
+    if not files:
+        return ""
+    code = join_codes(files.values())
+    return f"{len(files)}: {_archs(code.sass, code.ptx)}"
+
+
+def _supply_table(supplies: Iterable[Supply]) -> rich.table.Table | None:
+    """What comes from other wheels; the findings tell of what nobody supplies."""
+    rows: dict[str, list[Supply]] = {}
+    for supply in supplies:
+        if supply.supplier not in ("", "system", "wheel"):
+            rows.setdefault(supply.supplier, []).append(supply)
+    if not rows:
+        return None
+    table = rich.table.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in ("supplied by", "needed", "when"):
+        table.add_column(heading, overflow="fold")
+    for supplier, same in sorted(rows.items()):
+        sonames = " ".join(sorted({supply.soname for supply in same}))
+        when = "; ".join(sorted({supply.condition for supply in same if supply.condition}))
+        table.add_row(*map(rich.markup.escape, (supplier, sonames, when)))
+    return table
+
+
+def _print_findings(findings: Iterable[Finding], terminal: rich.console.Console) -> None:
+    """Findings of one rule stand together, and so do files of which the same is true."""
+    groups: dict[tuple[Severity, str], dict[str, list[Finding]]] = {}
+    for finding in findings:
+        facts = groups.setdefault((finding.severity, finding.rule), {})
+        facts.setdefault(finding.fact, []).append(finding)
+    for (severity, rule), facts in groups.items():
+        terminal.print()
+        terminal.print(rich.text.Text(f"{severity}: {rule}", style=_STYLES[severity]))
+        kinds = _kinds(facts)
+        for kind in kinds[: _SHOWN[severity]]:
+            _print_line(f"{_place(facts[kind[0]])}: {kind[0]}{_others(kind)}", terminal)
+        if left := sum(map(len, kinds[_SHOWN[severity] :])):
+            _print_line(
+                f"and {_count(left, severity)} more like these: -- --json has all", terminal
+            )
+        anchor = next(iter(facts.values()))[0].anchor
+        _print_line(f"more  TROUBLESHOOTING.md#{anchor}", terminal)
+
+
+def _kinds(facts: Iterable[str]) -> list[list[str]]:
+    """Facts that differ in numbers only, together."""
+    kinds: dict[str, list[str]] = {}
+    for fact in facts:
+        kinds.setdefault(_NUMBER.sub("0", fact), []).append(fact)
+    return list(kinds.values())
+
+
+def _others(kind: list[str]) -> str:
+    rest = len(kind) - 1
+    return f" (and {rest} more that differ in numbers only: -- --json has all)" if rest else ""
+
+
+def _place(findings: list[Finding]) -> str:
+    rest = len(findings) - 1
+    return f"{findings[0].file} and {rest} more" if rest else findings[0].file
+
+
+def _print_line(text: str, terminal: rich.console.Console) -> None:
+    """On a terminal wrapped, and indented where it goes on; a line of a log stays a line."""
+    if terminal.is_terminal:
+        first, *rest = rich.text.Text(text).wrap(terminal, max(terminal.width - 4, 20))
+        terminal.print(rich.padding.Padding(first, (0, 0, 0, 2)))
+        for line in rest:
+            terminal.print(rich.padding.Padding(line, (0, 0, 0, 4)))
+    else:
+        terminal.print(f"  {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _verdict(judgement: Judgement) -> str:
+    counts = Counter(finding.severity for finding in judgement.findings)
+    words = [_count(counts[severity], severity) for severity in SEVERITIES if counts[severity]]
+    return f"{judgement.case.scan.file_name}: {', '.join(words) or 'nothing found'}"
+
+
+def _count(number: int, severity: Severity) -> str:
+    return f"{number} {severity}{'s'[: number > 1]}"

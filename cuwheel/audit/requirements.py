@@ -1,0 +1,160 @@
+"""Under which terms a wheel gets a component: required, by an extra, loaded before by another."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from cuwheel.audit.loader_paths import Reach
+from cuwheel.cuda.frameworks import preloads
+from cuwheel.cuda.suppliers import components_of, is_other_accelerator
+from cuwheel.wheel.metadata import project_of
+
+if TYPE_CHECKING:
+    from cuwheel.audit.case import Case
+    from cuwheel.audit.findings import Severity
+    from cuwheel.audit.scan import Library
+    from cuwheel.cuda.components import Component
+
+
+# Loads NVIDIA's libraries by name, wherever they are (its README), and the builtins of NVRTC with
+# it (`load_dl_linux.py`, 1.9.0): who requires it leaves finding them to it.
+_FINDER = "cuda-pathfinder"
+_CUDA_SUFFIX = re.compile(r"-cu(da)?[0-9]+x?$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What a wheel's requirements bring, and who loads what.
+
+    Attributes:
+        case: the wheel.
+    """
+
+    case: Case
+
+    @cached_property
+    def reach(self) -> Reach:
+        """Which of its libraries find which."""
+        return Reach(case=self.case)
+
+    @cached_property
+    def has_alternatives(self) -> bool:
+        """Whether it holds libraries for several kinds of GPU or CUDA, of which one gets loaded."""
+        decided = {next(iter(one)) for one in self.case.majors.values() if len(one) == 1}
+        others = any(is_other_accelerator(soname) for soname in self.case.needed)
+        return len(decided) > 1 or (bool(decided) and others)
+
+    def majors_of(self, name: str) -> frozenset[int]:
+        """The CUDA majors that decide an ambiguous soname of a library."""
+        named = self.case.named_cuda
+        return self.case.majors[name] or (frozenset({named}) if named else frozenset())
+
+    def component(self, name: str, soname: str) -> Component | None:
+        """The component that a library takes a soname from."""
+        found = self.case.candidates(soname, self.majors_of(name))
+        return found[0] if found else None
+
+    def condition(self, component: Component, soname: str) -> tuple[str, Severity | None]:
+        """Under which condition a component's wheel is installed; a severity where nothing says."""
+        name, contract = canonicalize_name(component.distribution), self.case.contract
+        if name in self.case.required:
+            return "", None
+        if contract and name in self._in_extra(contract.extra):
+            return f"with the extra {contract.extra}", None
+        if contract:
+            return "", "error"
+        found = [one for one in self.case.brought if canonicalize_name(one.distribution) == name]
+        if name in self.case.assumed or not found:
+            return "", self._severity_of_missing(component, soname)
+        if any(not one.extra for one in found):
+            return f"with {next(one.by for one in found if not one.extra)}", None
+        extras = sorted({one.extra for one in found})
+        return f"with the extra {' or '.join(extras)}", None
+
+    def installed(self) -> frozenset[str]:
+        """Projects that are there when the wheel is installed as it should be."""
+        contract = self.case.contract
+        extras = {"", contract.extra if contract else ""}
+        return frozenset(
+            canonicalize_name(one.distribution) for one in self.case.brought if one.extra in extras
+        )
+
+    def loader_of(self, soname: str, component: Component) -> str:
+        """Who has loaded a library before; empty where nobody is known to."""
+        name = canonicalize_name(component.distribution)
+        for one in self.case.brought:
+            if canonicalize_name(one.distribution) == name and preloads(one.by, soname):
+                return f"{one.by} loads it before"
+        return f"{_FINDER} loads it before" if _FINDER in self.case.required else ""
+
+    def is_loaded(self, pattern: str) -> bool:
+        """Whether the wheel itself, a framework or the finder loads a library that is opened."""
+        loaders = {self.case.project, *(one.by for one in self.case.brought)}
+        return (
+            any(fnmatchcase(own, pattern) for own in self.case.needed)
+            or any(preloads(loader, pattern) for loader in loaders)
+            or _FINDER in self.case.required
+        )
+
+    def asked_of(self, component: Component) -> list[SpecifierSet]:
+        """What the wheel's requirements say of a component's releases; of any where they don't.
+
+        The parts of a toolkit bear its release; cuda-toolkit brings those of its own.
+        """
+        names = {component.distribution}
+        if "{release}" in component.requirement:
+            names.add("cuda-toolkit")
+        asked = [text for text in self.case.requires if project_of(text) in names]
+        return [Requirement(text).specifier for text in asked] or [SpecifierSet()]
+
+    def namesake(self, soname: str) -> str:
+        """The requirement that bears a library's name: `librmm-cu13` for `librmm.so`."""
+        words = _words(soname.partition(".so")[0])
+        for name in dict.fromkeys(map(project_of, self.case.requires)):
+            own = _words(_CUDA_SUFFIX.sub("", name))
+            if own and (f"-{words}-" in f"-{own}-" or f"{words}-".startswith(f"{own}-")):
+                return name
+        return ""
+
+    def namesakes(self, library: Library) -> list[str]:
+        """Requirements that seem to supply something else of what a library needs."""
+        needed = library.elf.needed if library.elf else ()
+        known = (*self.case.system, *self.case.files)
+        unknown = [one for one in needed if one not in known and not components_of(one)]
+        return [name for one in unknown if (name := self.namesake(one))]
+
+    def _severity_of_missing(self, component: Component, soname: str) -> Severity:
+        """Of a component that nothing brings, in a wheel of others.
+
+        A part of a wheel may well be for those who have more than it requires. NVIDIA's wheels
+        leave it to whoever requires them which release of CUDA they go with.
+        """
+        if self.has_alternatives:
+            return "note"
+        if _FINDER in self.case.required or self.case.is_supplier:
+            return "warning"
+        missing = {
+            one
+            for one in self.case.needed
+            if any(other.distribution == component.distribution for other in components_of(one))
+        }
+        return "error" if self.reach.is_vital({soname, *missing}) else "warning"
+
+    def _in_extra(self, extra: str) -> frozenset[str]:
+        """Projects that an extra brings in by itself."""
+        wanted = f'extra == "{extra}"'
+        return frozenset(project_of(text) for text in self.case.requires if wanted in text)
+
+
+def _words(name: str) -> str:
+    """`rapids-logger` of `librapids_logger` and `rapids-logger`: lower case, without `lib`."""
+    words = re.split(r"[-_.]+", name.lower())
+    return "-".join(word.removeprefix("lib") for word in words)

@@ -1,0 +1,204 @@
+"""Rules for single libraries: machine, symbols, hardening, rpath entries, device code, driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from cuwheel.audit.driver_functions import release_of_function
+from cuwheel.audit.findings import Finding
+from cuwheel.audit.manylinux import MACHINES, first_with, lacks
+from cuwheel.audit.scan import join_codes
+from cuwheel.cuda.components import COMPONENTS
+from cuwheel.cuda.suppliers import is_from_driver, is_grafted, resolve_entry
+from cuwheel.cuda.toolkits import oldest_driver
+from cuwheel.wheel.metadata import installed_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import PurePosixPath
+
+    from cuwheel.audit.case import Case
+    from cuwheel.binaries.archs import DeviceCode
+    from cuwheel.binaries.elf import Elf
+
+
+_SITE_FOLDERS = frozenset(component.site_folder for component in COMPONENTS)
+_ORIGINS = ("$ORIGIN", "${ORIGIN}")
+_SHOWN = 3  # names in one finding; a library may ask for hundreds
+
+
+def library_findings(case: Case) -> Iterator[Finding]:
+    """Breaches of single libraries, in the wheel's order."""
+    if not case.scan.libraries and case.contract:
+        yield Finding(file=case.scan.file_name, rule="library", fact="it holds no compiled library")
+    for library in case.scan.libraries:
+        if library.damage:
+            yield Finding(file=library.name, rule="library", fact=library.damage)
+    for library, elf in case.host_libraries:
+        yield from _machine_findings(library.name, elf, case)
+        yield from _symbol_findings(library.name, elf, case)
+        yield from _hardening_findings(library.name, elf)
+        yield from _rpath_findings(library.name, elf, case)
+        yield from _driver_findings(library.name, elf, case)
+    yield from _arch_findings(case)
+
+
+def _machine_findings(name: str, elf: Elf, case: Case) -> Iterator[Finding]:
+    promised = {
+        machine for tag, machine in MACHINES.items() if any(p.endswith(tag) for p in case.platforms)
+    }
+    if promised and elf.machine not in promised:
+        fact = f"it is for {elf.machine}, the tag says {', '.join(case.platforms)}"
+        yield Finding(file=name, rule="platform tag", fact=fact)
+
+
+def _symbol_findings(name: str, elf: Elf, case: Case) -> Iterator[Finding]:
+    """Symbol versions that the oldest systems which the tag promises to run on don't have."""
+    for policy in case.policies:
+        missing = [
+            (supplier, symbol)
+            for supplier, symbol in elf.versions
+            if supplier not in case.own and lacks(policy, symbol)
+        ]
+        better = first_with((symbol for _, symbol in missing), policy.name.split("_", 3)[-1])
+        has = f"; {better} has" if better else ""
+        for supplier, symbol in _newest(missing):
+            fact = f"it needs {symbol} of {supplier}, which {policy.name} doesn't have{has}"
+            yield Finding(file=name, rule="platform tag", fact=fact)
+        if missing:
+            return
+
+
+def _newest(symbols: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Of each library and family of versions (`GLIBC`) the newest."""
+    found: dict[tuple[str, str], str] = {}
+    for supplier, symbol in symbols:
+        family, _, version = symbol.partition("_")
+        best = found.get((supplier, family))
+        if best is None or Version(version) > Version(best):
+            found[supplier, family] = version
+    return [(supplier, f"{family}_{version}") for (supplier, family), version in found.items()]
+
+
+def _hardening_findings(name: str, elf: Elf) -> Iterator[Finding]:
+    # glibc 2.41 and later refuse to load such a library (its NEWS, "dlopen ... executable stack").
+    if elf.has_executable_stack:
+        yield Finding(file=name, rule="executable stack", fact="it asks for one")
+    if elf.has_text_relocations:
+        yield Finding(file=name, rule="text relocations", fact="the loader has to write its code")
+    if elf.is_dynamic and elf.relro == "none":
+        fact = "its relocated data stays writable (no PT_GNU_RELRO)"
+        yield Finding(file=name, rule="relro", fact=fact, severity="warning")
+
+
+def _rpath_findings(name: str, elf: Elf, case: Case) -> Iterator[Finding]:
+    """Entries that depend on the machine, and entries that lead to no folder with libraries.
+
+    The latter do no harm to a wheel of others: what it needs has to be found on another way, and
+    that is looked at by itself.
+    """
+    place = installed_path(name)
+    for entry in dict.fromkeys((*elf.rpath, *elf.runpath)):
+        folder = resolve_entry(place, entry) if place else None
+        if folder is None:
+            named = entry or '"", the folder in which the program was started,'
+            fact = f"the entry {named} doesn't lead to a folder below site-packages"
+            severity = case.severity("note" if entry.startswith(_ORIGINS) else "warning")
+            yield Finding(file=name, rule="rpath", fact=fact, severity=severity)
+        elif not _leads_to_libraries(folder, case):
+            fact = f"the entry {entry} leads to nothing"
+            severity = case.severity("note")
+            yield Finding(file=name, rule="rpath", fact=fact, severity=severity)
+
+
+def _leads_to_libraries(folder: PurePosixPath, case: Case) -> bool:
+    """Whether the wheel has libraries there, or another whose libraries it needs.
+
+    Wheels of others may reach for any folder that one of NVIDIA's wheels has: what they load by
+    name while they run isn't known.
+    """
+    if any(folder in folders for folders in case.own.values()):
+        return True
+    if case.contract is None:
+        return str(folder) in _SITE_FOLDERS
+    majors = frozenset({case.contract.cuda})
+    found = (one for soname in case.needed for one in case.candidates(soname, majors))
+    return any(one.site_folder == str(folder) for one in found)
+
+
+def _driver_findings(name: str, elf: Elf, case: Case) -> Iterator[Finding]:
+    """Functions of the driver that the oldest one of this CUDA major doesn't have."""
+    if not any(is_from_driver(soname) for soname in elf.needed):
+        return
+    cuda = case.named_cuda or min(case.majors[name], default=None)
+    newer: dict[str, list[str]] = {}
+    for function in elf.driver_functions:
+        release = release_of_function(function)
+        if release and _order(release) > (cuda or 0, 0):
+            newer.setdefault(release, []).append(function)
+    if not newer:
+        return
+    newest = max(newer, key=_order)
+    functions = [one for release in sorted(newer, key=_order) for one in newer[release]]
+    shown = ", ".join(functions[-_SHOWN:]) + ", …" * (len(functions) > _SHOWN)
+    least = oldest_driver(cuda)
+    fact = (
+        f"it needs the driver of CUDA {newest} ({shown}), and says it runs with CUDA {cuda}'s "
+        f"oldest, {least}"
+        if least
+        else f"it needs the driver of CUDA {newest} ({shown})"
+    )
+    severity = case.severity("warning" if least else "note")
+    yield Finding(file=name, rule="driver", fact=fact, severity=severity)
+
+
+def _order(release: str) -> tuple[int, int]:
+    major, minor = release.split(".")
+    return int(major), int(minor)
+
+
+def _arch_findings(case: Case) -> Iterator[Finding]:
+    """What holds device code serves every arch of the recipe, and no other."""
+    contract = case.contract
+    if contract is None:
+        return
+    codes = device_codes(case)
+    if not codes and (contract.archs or contract.ptx_archs):
+        fact = f"no library holds device code, the target is for {_archs('sm', contract.archs)}"
+        yield Finding(file=case.scan.file_name, rule="archs", fact=fact)
+    for name, code in codes:
+        yield from _faults_of_code(name, code, contract.archs, contract.ptx_archs)
+
+
+def device_codes(case: Case) -> list[tuple[str, DeviceCode]]:
+    """Each library with its device code; where none has any, all files with some as one.
+
+    Of those files there is often one for each arch. What a recipe has copied in is NVIDIA's, with
+    the archs that NVIDIA chose, and left out.
+    """
+    files = case.scan.device_files
+    found = [
+        (library.name, library.device_code)
+        for library in case.scan.libraries
+        if library.device_code
+        and library.name not in files
+        and not (case.contract and is_grafted(library.name))
+    ]
+    if found or not files:
+        return found
+    return [(case.scan.file_name, join_codes(files.values()))]
+
+
+def _faults_of_code(
+    name: str, code: DeviceCode, archs: tuple[str, ...], ptx_archs: tuple[str, ...]
+) -> Iterator[Finding]:
+    for kind, held, wanted in (("sm", code.sass, archs), ("compute", code.ptx, ptx_archs)):
+        if held != wanted:
+            fact = f"it holds {_archs(kind, held)}, the target asks for {_archs(kind, wanted)}"
+            yield Finding(file=name, rule="archs", fact=fact)
+
+
+def _archs(kind: str, archs: tuple[str, ...]) -> str:
+    return " ".join(f"{kind}_{arch}" for arch in archs) or f"no {kind}"

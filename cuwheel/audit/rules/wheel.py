@@ -1,0 +1,248 @@
+"""Rules for the wheel as a whole: names, tags, metadata, archive, size, paths, copied libraries."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from packaging.errors import ExceptionGroup
+from packaging.metadata import Metadata
+from packaging.tags import parse_tag
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from cuwheel.audit.findings import Finding
+from cuwheel.audit.manylinux import policy_of
+from cuwheel.cuda.components import COMPONENTS
+from cuwheel.cuda.frameworks import preloads
+from cuwheel.cuda.suppliers import component_of, is_from_driver, is_grafted, name_before_graft
+from cuwheel.wheel.metadata import header
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from packaging.tags import Tag
+
+    from cuwheel.audit.case import Case
+    from cuwheel.audit.contract import Contract
+    from cuwheel.cuda.components import Component
+
+
+_MIB = 1 << 20
+# Setuptools wrote it long before metadata 2.4 had it; twine lets it pass (7.0.0, `package.py`).
+_EARLY_FIELD = "license-file introduced in metadata version"
+_GLIBC = re.compile(r"^manylinux(_\d+_\d+|\d+)")
+_PYTHON_SUFFIX = re.compile(r"\.cpython-3(\d+)[-\w]*\.so$")
+
+
+def wheel_findings(case: Case) -> Iterator[Finding]:
+    """Breaches of the wheel as a whole."""
+    yield from _name_findings(case)
+    yield from _metadata_findings(case)
+    yield from _tag_findings(case)
+    for file, fact in case.scan.archive_faults:
+        yield Finding(file=file, rule="archive", fact=fact)
+    yield from _size_findings(case)
+    yield from _leak_findings(case)
+    yield from _graft_findings(case)
+
+
+def _name_findings(case: Case) -> Iterator[Finding]:
+    """File name, METADATA and `.dist-info` say the same project and version, the target's."""
+    scan = case.scan
+    name = next(iter(header(scan.metadata, "name")), "")
+    written = next(iter(header(scan.metadata, "version")), "")
+    try:
+        project, version, _, _ = parse_wheel_filename(scan.file_name)
+        in_metadata = Version(written)
+    except (InvalidWheelFilename, InvalidVersion) as problem:
+        yield Finding(file=scan.file_name, rule="name", fact=str(problem))
+        return
+    if (canonicalize_name(name), in_metadata) != (project, version):
+        fact = f"the file is called {project} {version}, METADATA says {name} {written}"
+        yield Finding(file=scan.file_name, rule="name", fact=fact)
+    if not _is_own_dist_info(scan.dist_info, project, version):
+        yield Finding(file=scan.dist_info, rule="name", fact="the file name asks for another")
+    if case.contract:
+        yield from _identity_findings(scan.file_name, project, version, case.contract)
+
+
+def _is_own_dist_info(folder: str, project: str, version: Version) -> bool:
+    """Backends don't agree on case and on `-`, `_` and `.`; installers compare normal forms."""
+    stem, _, written = folder.removesuffix(".dist-info").rpartition("-")
+    try:
+        return canonicalize_name(stem) == project and Version(written) == version
+    except InvalidVersion:
+        return False
+
+
+def _identity_findings(
+    file: str, project: str, version: Version, contract: Contract
+) -> Iterator[Finding]:
+    if project != contract.project:
+        fact = f"the project is {project}, the recipe's is {contract.project}"
+        yield Finding(file=file, rule="name", fact=fact)
+    public = contract.release or version.public
+    wanted = Version(f"{public}+{contract.local_version}" if contract.local_version else public)
+    if version != wanted:
+        fact = f"the version is {version}, the target's is {wanted}"
+        yield Finding(file=file, rule="version", fact=fact)
+
+
+def _metadata_findings(case: Case) -> Iterator[Finding]:
+    """What the core metadata specification forbids; upstream's faults are no breach of ours."""
+    try:
+        Metadata.from_email(case.scan.metadata, validate=True)
+    except ExceptionGroup as problems:
+        for problem in problems.exceptions:
+            fact = " ".join(str(problem).split())
+            if fact.startswith(_EARLY_FIELD):
+                continue
+            yield Finding(file="METADATA", rule="metadata", fact=fact, severity="warning")
+
+
+def _tag_findings(case: Case) -> Iterator[Finding]:
+    """File name and WHEEL say the same tags, and they fit the target and the content."""
+    scan = case.scan
+    written = {tag for text in header(scan.tags_text, "tag") for tag in parse_tag(text)}
+    if case.tags and case.tags != written:
+        fact = f"the file name says {_list(case.tags)}, WHEEL says {_list(written)}"
+        severity = case.severity("note" if _is_as_open(written, case.tags) else "error")
+        yield Finding(file="WHEEL", rule="tag", fact=fact, severity=severity)
+    if case.host_libraries and header(scan.tags_text, "root-is-purelib") != ("false",):
+        fact = (
+            "Root-Is-Purelib isn't false: where Python has two folders, libraries go to the one "
+            "for pure code, and rpath entries don't lead from one to the other"
+        )
+        yield Finding(file="WHEEL", rule="tag", fact=fact, severity=case.severity("note"))
+    for tag in sorted(case.tags, key=str):
+        if case.contract and not _fits_python(tag, case.contract.python):
+            fact = f"{tag} is not a tag for {case.contract.python or 'every Python 3'}"
+            yield Finding(file=scan.file_name, rule="tag", fact=fact)
+        if case.host_libraries and policy_of(tag.platform) is None:
+            fact = f"{tag.platform} is not a manylinux tag that auditwheel knows"
+            severity = case.severity("warning")
+            yield Finding(file=scan.file_name, rule="platform tag", fact=fact, severity=severity)
+    yield from _module_findings(case)
+
+
+def _is_as_open(written: Iterable[Tag], named: Iterable[Tag]) -> bool:
+    """Whether WHEEL says plain `linux` where the file name says more, and else the same.
+
+    Installers choose by the file name. `pip check` looks at WHEEL, and finds nothing either.
+    """
+    plain = {(tag.interpreter, tag.abi, _GLIBC.sub("linux", tag.platform)) for tag in named}
+    return plain == {(tag.interpreter, tag.abi, tag.platform) for tag in written}
+
+
+def _module_findings(case: Case) -> Iterator[Finding]:
+    """Extension modules that can be imported by one Python, in a wheel whose tags promise others.
+
+    Where there is one for each of several Pythons, `Requires-Python` decides.
+    """
+    modules: dict[str, dict[int, str]] = {}
+    for library, elf in case.host_libraries:
+        found = _PYTHON_SUFFIX.search(library.name)
+        if found and elf.python_modules:
+            stem = library.name[: found.start()]
+            modules.setdefault(stem, {})[int(found[1])] = library.name
+    for names in modules.values():
+        minors = set(names)
+        wanted = [_minor_of(tag) for tag in case.tags]
+        if len(minors) == 1 and not all(minor in minors for minor in wanted):
+            fact = f"Python 3.{minors.pop()} alone can import it, and the tag is {_list(case.tags)}"
+            severity = case.severity("warning")
+            yield Finding(file=next(iter(names.values())), rule="tag", fact=fact, severity=severity)
+
+
+def _minor_of(tag: Tag) -> int | None:
+    """12 of `cp312-cp312`; None where a tag promises more than one Python."""
+    minor = tag.interpreter.removeprefix("cp3")
+    return int(minor) if minor.isdigit() and tag.abi.startswith(tag.interpreter) else None
+
+
+def _fits_python(tag: Tag, python: str | None) -> bool:
+    if python is None:
+        return (tag.interpreter, tag.abi) == ("py3", "none")
+    own = f"cp{python.replace('.', '')}"
+    if tag.abi != "abi3":
+        return (tag.interpreter, tag.abi) == (own, own)
+    # The stable ABI runs on later Pythons; behind "cp3" stands the minor version.
+    minor = tag.interpreter.removeprefix("cp3")
+    return minor.isdigit() and int(minor) <= int(own.removeprefix("cp3"))
+
+
+def _size_findings(case: Case) -> Iterator[Finding]:
+    scan, contract = case.scan, case.contract
+    if contract and scan.size > contract.max_size:
+        allowed = f"the recipe allows {contract.max_size / _MIB:.1f} MiB"
+        fact = f"{scan.size / _MIB:.1f} MiB, {allowed}"
+        yield Finding(file=scan.file_name, rule="size", fact=fact)
+
+
+def _leak_findings(case: Case) -> Iterator[Finding]:
+    for leak in case.scan.leaks:
+        times = f"; {leak.count} paths of that folder" if leak.count > 1 else ""
+        # What a copy of NVIDIA's library holds is of NVIDIA's machines.
+        severity = "note" if is_grafted(leak.name) else case.severity("note")
+        fact = f"it holds {leak.text}{times}"
+        yield Finding(file=leak.name, rule="build path", fact=fact, severity=severity)
+
+
+def _graft_findings(case: Case) -> Iterator[Finding]:
+    for name in case.scan.names:
+        file = name_before_graft(PurePosixPath(name).name)
+        if is_from_driver(file):
+            fact = "it belongs to the GPU's driver, and has to fit the machine's"
+            yield Finding(file=name, rule="grafted library", fact=fact)
+        elif is_grafted(name) and not case.is_supplier and not _is_meant(file, case.contract):
+            fact = "a library that belongs to another wheel is copied in"
+            severity = case.severity("warning" if _is_second(name, file, case) else "note")
+            yield Finding(file=name, rule="grafted library", fact=fact, severity=severity)
+        yield from _torn_findings(name, file, case)
+
+
+def _is_second(name: str, file: str, case: Case) -> bool:
+    """Whether a repair tool copied a library, or a requirement brings the same one.
+
+    A package that puts a library of NVIDIA's among its own files has made up its mind.
+    """
+    component = _component_of(file)
+    brought = {one.distribution for one in case.brought if not one.extra}
+    is_brought = component is not None and component.distribution in brought
+    return is_brought or PurePosixPath(name).parts[0].endswith(".libs")
+
+
+def _torn_findings(name: str, file: str, case: Case) -> Iterator[Finding]:
+    """A copy that opens others by name: under the names that repair tools give it finds none."""
+    component = _component_of(file)
+    if component is None or file == PurePosixPath(name).name:
+        return
+    files = {one for one in case.files if name_before_graft(one) == one}
+    for pattern in component.opens:
+        is_loaded = any(preloads(one.by, pattern) for one in case.brought)
+        if not is_loaded and not any(fnmatchcase(one, pattern) for one in files):
+            fact = f"it opens {pattern} by name, and no file of the wheel is called so"
+            yield Finding(file=name, rule="grafted library", fact=fact)
+
+
+def _component_of(file: str) -> Component | None:
+    """By a file's full name too: `libnvrtc.so.12.6.85` has the soname `libnvrtc.so.12`."""
+    found = component_of(file)
+    while found is None and ".so." in file:
+        file = file.rpartition(".")[0]
+        found = component_of(file)
+    return found
+
+
+def _is_meant(file: str, contract: Contract | None) -> bool:
+    """Whether the recipe asked for copies; a framework's libraries are never copied."""
+    frameworks = [pattern for one in COMPONENTS if one.cuda is None for pattern in one.sonames]
+    is_framework = any(PurePosixPath(file).match(pattern) for pattern in frameworks)
+    return contract is not None and contract.mode == "bundled" and not is_framework
+
+
+def _list(tags: Iterable[Tag]) -> str:
+    return ", ".join(sorted(map(str, tags))) or "none"

@@ -1,0 +1,308 @@
+"""Everything the audit wants to know of a wheel, from one reading of it in bounded memory.
+
+One thread unpacks, one searches and hashes what was unpacked, a third hashes the wheel itself: zlib
+and hashlib let go of Python's lock. Nothing is written: an ELF file's tables are read by unpacking
+anew the few MiB around them. What is in memory at one time does not depend on the wheel's size,
+but for 6 MB for each GiB of a member: docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from cuwheel.audit.leaked_paths import LeakFinder, LeakKind, LeakRules
+from cuwheel.binaries.archs import DeviceCode, sort_archs
+from cuwheel.binaries.elf import Elf, ElfFormatError, read_elf
+from cuwheel.binaries.elf_image import MAGIC
+from cuwheel.binaries.fatbin import (
+    RELOCATABLE_SECTION,
+    Fatbin,
+    FatbinFinder,
+    FatbinFormatError,
+    code_of,
+    code_of_cubin,
+    code_of_ptx,
+    fatbins_of,
+)
+from cuwheel.binaries.windows import Windows
+from cuwheel.system.files import sha256_of_file
+from cuwheel.wheel.archive import Content, ContentHash, member_faults, open_wheel, record_faults
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator
+    from pathlib import Path
+
+    from cuwheel.binaries.windows import Window
+    from cuwheel.wheel.zip_reader import Member
+
+
+_BATCH = 1 << 20  # bytes that go from one thread to the other at once; less costs switches
+_AHEAD = 4  # batches that wait at most, each of up to `_BATCH` and a piece
+_ARCHIVE = b"!<arch>\n"  # a static library
+_Batch = list[tuple["Member", bytes]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicePart:
+    """Device code in one place of a wheel.
+
+    Attributes:
+        name: of the member.
+        section: of the ELF file that it lies in; empty for a bare cubin, a file that isn't ELF and
+            a place outside of all sections.
+        code: its archs.
+    """
+
+    name: str
+    section: str
+    code: DeviceCode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library:
+    """An ELF file in a wheel.
+
+    Attributes:
+        name: of the member.
+        elf: what it says; None where it is damaged.
+        device_code: archs of the device code that a GPU can be given, in whatever section; None
+            where it has none.
+        damage: why it, or its device code, can't be read; empty for a sound one.
+    """
+
+    name: str
+    elf: Elf | None
+    device_code: DeviceCode | None
+    damage: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leak:
+    """A path of the build machine in a member, and how many paths of its folder there are.
+
+    `kind` says whose folder: one that the caller named, somebody's home, or a build service's.
+    """
+
+    name: str
+    text: str
+    count: int
+    kind: LeakKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelScan:
+    """A wheel that was read from end to end.
+
+    Attributes:
+        file_name: of the wheel.
+        sha256: of the wheel.
+        size: of the wheel, bytes.
+        dist_info: name of its `.dist-info` folder.
+        names: its members.
+        metadata: text of METADATA.
+        tags_text: text of WHEEL.
+        libraries: its ELF files.
+        leaks: paths of the build machine.
+        archive_faults: member and fact: unsafe names, and where RECORD is wrong.
+        device_parts: all device code, section by section, in ELF files and others.
+    """
+
+    file_name: str
+    sha256: str
+    size: int
+    dist_info: str
+    names: tuple[str, ...]
+    metadata: str
+    tags_text: str
+    libraries: tuple[Library, ...]
+    leaks: tuple[Leak, ...]
+    archive_faults: tuple[tuple[str, str], ...]
+    device_parts: tuple[DevicePart, ...] = ()
+
+    @property
+    def device_files(self) -> dict[str, DeviceCode]:
+        """Members that hold device code and are no library, by name: cubins, fat binaries, PTX."""
+        hosts = {one.name for one in self.libraries if one.elf and not one.elf.is_cubin}
+        found: dict[str, list[DeviceCode]] = {}
+        for part in self.device_parts:
+            if part.name not in hosts:
+                found.setdefault(part.name, []).append(part.code)
+        return {name: join_codes(codes) for name, codes in found.items()}
+
+
+def scan_wheel(
+    path: Path,
+    *,
+    private_paths: tuple[str, ...],
+) -> WheelScan:
+    """Read a wheel once: hashes, libraries, device code, leaked paths.
+
+    Args:
+        path: the wheel.
+        private_paths: folders of the build machine whose names must not be in it.
+
+    Raises:
+        UnsafeArchiveError: it isn't a wheel, or is damaged.
+    """
+    rules = LeakRules(private_paths)
+    with ThreadPoolExecutor(1) as other, open_wheel(path) as wheel, path.open("rb") as archive:
+        digest = other.submit(sha256_of_file, path)
+        learnt = tuple(_read(wheel.members(archive.fileno()), rules))
+        contents = {one.name: one.content for one in learnt}
+        return WheelScan(
+            file_name=path.name,
+            sha256=digest.result(),
+            size=path.stat().st_size,
+            dist_info=wheel.dist_info,
+            names=wheel.names,
+            metadata=wheel.read_text("METADATA"),
+            tags_text=wheel.read_text("WHEEL"),
+            libraries=tuple(one.library for one in learnt if one.library),
+            device_parts=tuple(chain.from_iterable(one.parts for one in learnt)),
+            leaks=tuple(chain.from_iterable(one.leaks for one in learnt)),
+            archive_faults=(*member_faults(wheel), *record_faults(wheel, contents)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Learnt:
+    """What reading a member told."""
+
+    name: str
+    content: Content
+    leaks: tuple[Leak, ...]
+    parts: tuple[DevicePart, ...]
+    library: Library | None
+
+
+def _read(members: Iterable[Member], rules: LeakRules) -> Iterator[_Learnt]:
+    """Read members one after another."""
+    reading = None
+    with contextlib.closing(_ahead(_batches(members))) as batches:
+        for member, piece in chain.from_iterable(batches):
+            reading = reading or _Reading(member, rules)
+            if piece:
+                reading.feed(piece)
+            else:
+                yield reading.finish()
+                reading = None
+
+
+def _batches(members: Iterable[Member]) -> Iterator[_Batch]:
+    """The pieces of all members; an empty one stands behind each member's last."""
+    batch: _Batch = []
+    size = 0
+    for member in members:
+        for piece in chain(member.pieces(), (b"",)):
+            batch.append((member, piece))
+            size += len(piece)
+            if size >= _BATCH:
+                yield batch
+                batch, size = [], 0
+    yield batch
+
+
+def _ahead(batches: Iterator[_Batch]) -> Generator[_Batch, None, None]:
+    """The same, made in a thread of its own a little ahead of who takes them."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = deque(pool.submit(next, batches, None) for _ in range(_AHEAD))
+        try:
+            while (batch := waiting.popleft().result()) is not None:
+                waiting.append(pool.submit(next, batches, None))
+                yield batch
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _Reading:
+    """Learns all of a member while its pieces go by."""
+
+    def __init__(self, member: Member, rules: LeakRules) -> None:
+        self._member = member
+        self._rules = rules
+        self._hash = ContentHash()
+        self._windows = Windows()
+        self._fatbins = FatbinFinder(member.size)
+        self._start = b""
+        self._leaks = LeakFinder(rules, is_library=False)
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next piece."""
+        self._hash.update(piece)
+        for window in self._windows.feed(piece):
+            self._search(window)
+
+    def finish(self) -> _Learnt:
+        """All that there is to know, after the last piece."""
+        self._search(self._windows.finish())
+        name = self._member.name
+        library, parts = self._read_library() if self._is_elf() else (None, self._other_parts())
+        return _Learnt(
+            name=name,
+            content=self._hash.content(),
+            leaks=tuple(
+                Leak(name=name, text=found.text, count=found.count, kind=found.kind)
+                for found in self._leaks.found
+            ),
+            parts=tuple(parts),
+            library=library,
+        )
+
+    def _search(self, window: Window) -> None:
+        if not self._start:
+            self._start = window.data[1:]
+            is_library = self._start.startswith((MAGIC, _ARCHIVE))
+            self._leaks = LeakFinder(self._rules, is_library=is_library)
+        self._leaks.search(window)
+        self._fatbins.search(window)
+
+    def _is_elf(self) -> bool:
+        return self._start.startswith(MAGIC)
+
+    def _other_parts(self) -> Iterator[DevicePart]:
+        """Device code in a file that isn't ELF."""
+        name = self._member.name
+        if self._fatbins.found:
+            yield DevicePart(name=name, section="", code=code_of(self._fatbins.found))
+        elif name.endswith(".ptx"):
+            yield DevicePart(name=name, section="", code=code_of_ptx(self._start))
+
+    def _read_library(self) -> tuple[Library, tuple[DevicePart, ...]]:
+        name, elf = self._member.name, None
+        try:
+            with self._member.open() as stream:
+                elf = read_elf(stream)
+            parts = tuple(_device_parts(name, elf, self._fatbins.found))
+        except (ElfFormatError, FatbinFormatError) as problem:
+            return Library(name=name, elf=elf, device_code=None, damage=str(problem)), ()
+        loaded = [part.code for part in parts if part.section != RELOCATABLE_SECTION]
+        code = join_codes(loaded) if loaded else None
+        return Library(name=name, elf=elf, device_code=code), parts
+
+
+def join_codes(codes: Iterable[DeviceCode]) -> DeviceCode:
+    """What several pieces of device code hold together."""
+    codes = tuple(codes)
+    return DeviceCode(
+        sass=sort_archs(arch for code in codes for arch in code.sass),
+        ptx=sort_archs(arch for code in codes for arch in code.ptx),
+        lto=sort_archs(arch for code in codes for arch in code.lto),
+    )
+
+
+def _device_parts(name: str, elf: Elf, fatbins: tuple[Fatbin, ...]) -> Iterator[DevicePart]:
+    if elf.is_cubin:
+        yield DevicePart(name=name, section="", code=code_of_cubin(elf.abi, elf.flags))
+    rest = set(fatbins)
+    for section in elf.sections:
+        own = fatbins_of(section, fatbins)
+        rest.difference_update(own)
+        if any(fatbin.elements for fatbin in own):
+            yield DevicePart(name=name, section=section.name, code=code_of(own))
+    if any(fatbin.elements for fatbin in rest):
+        yield DevicePart(name=name, section="", code=code_of(rest))

@@ -1,0 +1,170 @@
+"""The session `audit`: wheels of this project and of others, read and judged."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from cuwheel.audit.findings import SEVERITIES
+from cuwheel.audit.report import as_data, print_judgement, print_verdicts
+from cuwheel.audit.verdict import audit_wheel, unreadable
+from cuwheel.cuda.toolkits import TOOLKITS
+from cuwheel.errors import AuditError, AuditWarningError, UnsafeArchiveError, UsageError
+from cuwheel.model.recipe import MODES, mode_name
+from cuwheel.model.target import Target
+from cuwheel.system.console import report_terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from packaging.tags import Tag
+
+    from cuwheel.audit.verdict import Judgement
+    from cuwheel.cuda.toolkits import Toolkit
+    from cuwheel.model.catalogue import Entry
+    from cuwheel.model.recipe import Recipe
+    from cuwheel.system.console import Console
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions:
+    """How wheels are audited.
+
+    Attributes:
+        archs: what the device code has to be for; empty: the recipe's list.
+        excludes: patterns that the wheels' maker gave to auditwheel.
+        ignores_recipes: judge every wheel as one of others.
+        fails_on: the least severity that makes the session fail; `never`: none does.
+        as_json: print data instead of text.
+    """
+
+    archs: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    ignores_recipes: bool = False
+    fails_on: str = "warning"
+    as_json: bool = False
+
+
+def audit_session(
+    paths: Sequence[Path], entries: tuple[Entry, ...], console: Console, asked: AuditOptions
+) -> None:
+    """Audit wheels and print what was found.
+
+    Args:
+        paths: wheels, or folders of wheels.
+        entries: the catalogue; a wheel with the name and version of a recipe is held to that.
+        console: for the progress; what was found goes to standard output.
+        asked: how.
+
+    Raises:
+        AuditError: a wheel has errors.
+        AuditWarningError: none has errors, one has warnings.
+        UsageError: a path is no wheel, or a folder without wheels.
+    """
+    wheels = _wheels(paths)
+    made, terminal = [], report_terminal()
+    for wheel in wheels:
+        target = None if asked.ignores_recipes else _target_of(wheel, entries, asked.archs)
+        with console.live(f"reading {wheel.name}"):
+            found = _audit(wheel, target, asked.excludes)
+        made.append(found)
+        if not asked.as_json:
+            print_judgement(found, terminal)
+    if asked.as_json:
+        terminal.out(json.dumps([as_data(one) for one in made], indent=2), highlight=False)
+    elif len(made) > 1:
+        print_verdicts(made, terminal)
+    _end(made, asked.fails_on)
+
+
+def _wheels(paths: Iterable[Path]) -> list[Path]:
+    wheels, problems = [], []
+    for path in paths:
+        if path.is_dir():
+            found = [one for one in sorted(path.glob("*.whl")) if one.is_file()]
+            problems += [] if found else [f"{path} is a folder without one"]
+            wheels += found
+        elif path.is_file():
+            wheels.append(path)
+        else:
+            problems.append(f"{path}: there is no such file")
+    if problems:
+        raise UsageError(
+            "what was named is no wheel and no folder with wheels",
+            why="\n".join(problems),
+            fix="name .whl files or a folder, as seen from where nox was started",
+        )
+    return wheels
+
+
+def _audit(wheel: Path, target: Target | None, excludes: tuple[str, ...]) -> Judgement:
+    """One file that can't be read doesn't keep the others from being read."""
+    try:
+        return audit_wheel(wheel, target=target, excludes=excludes)
+    except UnsafeArchiveError as problem:
+        return unreadable(wheel, problem.why)
+    except OSError as problem:
+        return unreadable(wheel, problem.strerror or str(problem))
+
+
+def _target_of(wheel: Path, entries: Iterable[Entry], archs: tuple[str, ...]) -> Target | None:
+    """The target that a wheel says it is of: project, CUDA release and framework in its name."""
+    try:
+        project, version, _, tags = parse_wheel_filename(wheel.name)
+    except InvalidWheelFilename:
+        return None
+    for entry in entries:
+        recipe = entry.recipe
+        for toolkit in TOOLKITS if recipe else ():
+            if recipe and toolkit.release in recipe.toolkits:
+                for target in _possible_targets(entry, recipe, toolkit, _python_of(tags), archs):
+                    release = Version(recipe.version).public, target.local_version
+                    named = canonicalize_name(target.project), *release
+                    if (project, version.public, version.local or "") == named:
+                        return target
+    return None
+
+
+def _possible_targets(
+    entry: Entry, recipe: Recipe, toolkit: Toolkit, python: str, archs: tuple[str, ...]
+) -> Iterator[Target]:
+    """One for each mode of linking; the recipe's own framework."""
+    own = recipe.link.mode
+    modes = [own, *(kind() for name, kind in MODES.items() if name != mode_name(own))]
+    for mode in modes:
+        yield Target(
+            recipe=recipe,
+            toolkit=toolkit,
+            python=python,
+            framework=recipe.framework,
+            archs=archs or recipe.archs_for(toolkit.release),
+            provider=toolkit.provider,
+            root=entry.root,
+            mode=mode,
+        )
+
+
+def _python_of(tags: Iterable[Tag]) -> str:
+    """`3.12` of cp312; the stable ABI and wheels for every Python say the oldest."""
+    minors = [tag.interpreter.removeprefix("cp3") for tag in tags]
+    return f"3.{next((minor for minor in sorted(minors) if minor.isdigit()), '0')}"
+
+
+def _end(made: list[Judgement], fails_on: str) -> None:
+    for severity, kind in (("error", AuditError), ("warning", AuditWarningError)):
+        bad = [one for one in made if one.verdict == severity]
+        if bad and fails_on in SEVERITIES[SEVERITIES.index(severity) :]:
+            findings = [item for one in bad for item in one.findings if item.severity == severity]
+            raise kind(
+                f"{len(bad)} of {len(made)} wheel{'s'[: len(made) > 1]} "
+                f"{'have' if len(bad) > 1 else 'has'} {len(findings)} {severity}"
+                f"{'s'[: len(findings) > 1]}",
+                why=f"{', '.join(dict.fromkeys(item.rule for item in findings))}: listed above",
+                fix="the entries behind `more` say what to do"
+                + "; -- --fail-on error lets warnings pass" * (severity == "warning"),
+            )

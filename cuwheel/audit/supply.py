@@ -1,0 +1,268 @@
+"""Who supplies what a wheel's libraries need, transitively through NVIDIA's wheels.
+
+A library finds another in three ways: an rpath entry leads to its folder, something loaded it
+before (the loader compares sonames), or the system has it. The first can be read from the file, the
+last from the platform tag; for the second one has to know who loads what.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from packaging.utils import canonicalize_name
+
+from cuwheel.audit.requirements import Terms
+from cuwheel.cuda.frameworks import has_common_release, preloads
+from cuwheel.cuda.suppliers import is_cuda_library, is_from_driver, is_other_accelerator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.audit.case import Case
+    from cuwheel.audit.findings import Severity
+    from cuwheel.audit.scan import Library
+    from cuwheel.cuda.components import Component
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """What is wrong with a supply.
+
+    Attributes:
+        severity: how bad it is.
+        fact: about one library, for which `{}` stands.
+        facts: the same about several.
+    """
+
+    severity: Severity
+    fact: str
+    facts: str
+
+
+def _fault(severity: Severity, one: str, several: str, rest: str) -> Fault:
+    """`{}`, then a verb for one or for several, then what is the same of both."""
+    return Fault(severity=severity, fact=f"{{}} {one} {rest}", facts=f"{{}} {several} {rest}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supply:
+    """Who supplies what a library needs.
+
+    Attributes:
+        library: in the wheel; or a soname, for what NVIDIA's own libraries need.
+        soname: that it needs.
+        supplier: `wheel`, `system`, `driver`, or a project and its folder in site-packages; empty
+            where nobody is known.
+        condition: under which it is found, where there is one: an extra, a library loaded before.
+        faults: what is wrong.
+    """
+
+    library: str
+    soname: str
+    supplier: str = ""
+    condition: str = ""
+    faults: tuple[Fault, ...] = ()
+
+
+class _Need(NamedTuple):
+    """A component's library that is asked for, and what the wheel itself needs that leads to it."""
+
+    soname: str
+    component: Component
+    majors: frozenset[int]
+    origin: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chain:
+    """The supplies of a wheel, worked out once.
+
+    Attributes:
+        case: the wheel.
+    """
+
+    case: Case
+
+    @cached_property
+    def terms(self) -> Terms:
+        """What brings and loads what."""
+        return Terms(case=self.case)
+
+    @cached_property
+    def supplies(self) -> tuple[Supply, ...]:
+        """For each library and each soname that it needs, then for what NVIDIA's libraries need."""
+        direct = [
+            self._supply(library, soname)
+            for library, elf in self.case.host_libraries
+            for soname in elf.needed
+        ]
+        return (*direct, *self._transitive())
+
+    def _supply(self, library: Library, soname: str) -> Supply:
+        case = self.case
+        if soname in case.files:
+            return self._from_wheel(library, soname)
+        if soname in case.system or soname.startswith("ld-linux"):
+            return Supply(library=library.name, soname=soname, supplier="system")
+        if is_from_driver(soname):
+            return Supply(library=library.name, soname=soname, supplier="driver")
+        if component := self.terms.component(library.name, soname):
+            return self._from_component(library, soname, component)
+        if soname in case.own:
+            return self._from_wheel(library, soname)
+        return self._from_nowhere(library, soname)
+
+    def _from_wheel(self, library: Library, soname: str) -> Supply:
+        fault = Fault(
+            severity=self._severity("warning"),
+            fact="{} is in the wheel and no rpath entry leads to it",
+            facts="{} are in the wheel and no rpath entry leads to them",
+        )
+        is_found = self.terms.reach.finds(library, soname, self.case.files.get(soname, ()))
+        return Supply(
+            library=library.name,
+            soname=soname,
+            supplier="wheel",
+            faults=() if is_found else (fault,),
+        )
+
+    def _from_component(self, library: Library, soname: str, component: Component) -> Supply:
+        contract = self.case.contract
+        faults = []
+        if contract and component.name not in contract.links:
+            rest = f'from "{component.name}", which the recipe doesn\'t declare'
+            faults.append(_fault("error", "comes", "come", rest))
+        condition, severity = self.terms.condition(component, soname)
+        if severity:
+            rest = f"from {component.distribution}, which isn't in Requires-Dist"
+            faults.append(_fault(severity, "comes", "come", rest))
+        if not self.terms.reach.finds(library, soname, (component.site_folder,)):
+            loader = self.terms.loader_of(soname, component)
+            condition = ", ".join(part for part in (condition, loader) if part)
+            rest = f"in {component.site_folder} and no rpath entry leads there"
+            if not loader or contract:
+                faults.append(_fault(self._severity("warning"), "is", "are", rest))
+        return Supply(
+            library=library.name,
+            soname=soname,
+            supplier=f"{component.distribution} ({component.site_folder})",
+            condition=condition,
+            faults=tuple(faults),
+        )
+
+    def _from_nowhere(self, library: Library, soname: str) -> Supply:
+        loaders = sorted({one.by for one in self.case.brought if preloads(one.by, soname)})
+        namesake = self.terms.namesake(soname)
+        supplier, condition, fault = "", "", None
+        if is_other_accelerator(soname):
+            supplier = "another accelerator's software"
+        elif self.case.contract:
+            fault = self._missing(soname)
+        elif loaders and not is_cuda_library(soname):
+            supplier, condition = loaders[0], f"{loaders[0]} loads it before"
+            rest = f"in the wheel, nor on every system; {condition}"
+            fault = _fault("note", "is neither", "are neither", rest)
+        elif namesake:
+            supplier, condition = namesake, "going by its name"
+            rest = f"to come from {namesake}, of whose wheel nothing is known here"
+            fault = _fault("note", "seems", "seem", rest)
+        elif others := self.terms.namesakes(library):
+            rest = f"in the wheel; what {others[0]} requires isn't known here"
+            fault = _fault("note", "isn't", "aren't", rest)
+        else:
+            fault = self._missing(soname)
+        return Supply(
+            library=library.name,
+            soname=soname,
+            supplier=supplier,
+            condition=condition,
+            faults=(fault,) if fault else (),
+        )
+
+    def _missing(self, soname: str) -> Fault:
+        is_cuda = is_cuda_library(soname)
+        severity: Severity = "error" if self.terms.reach.is_vital((soname,)) else "warning"
+        if self.case.contract:
+            severity = "error"
+        elif self.terms.has_alternatives:
+            severity = "note" if is_cuda else "warning"
+        if is_cuda:
+            rest = "that no component supplies"
+            return _fault(severity, "is a CUDA library", "are CUDA libraries", rest)
+        rest = "in the wheel, nor on every system that its tag promises"
+        return _fault(severity, "is neither", "are neither", rest)
+
+    def _transitive(self) -> Iterator[Supply]:
+        """What NVIDIA's own libraries need, until nothing new is found."""
+        queue = [
+            _Need(soname, component, self.terms.majors_of(library.name), soname)
+            for library, elf in self.case.host_libraries
+            for soname in elf.needed
+            if soname not in self.case.files
+            and (component := self.terms.component(library.name, soname)) is not None
+        ]
+        seen: set[tuple[str, str]] = set()
+        for asked in queue:
+            soname, component, majors, origin = asked
+            for needed in component.needs:
+                key = (component.distribution, needed)
+                if key in seen or component.cuda is None:
+                    continue
+                seen.add(key)
+                own = majors or frozenset({component.cuda})
+                found = self.case.candidates(needed, own)
+                if found:
+                    queue.append(_Need(needed, found[0], own, origin))
+                yield self._transitive_supply(asked, needed, found)
+            if (soname, "") not in seen:
+                seen.add((soname, ""))
+                yield from self._lost(soname, component)
+
+    def _lost(self, soname: str, component: Component) -> Iterator[Supply]:
+        """What some releases of NVIDIA's library don't reach by their own rpath."""
+        for pattern, releases in component.lost:
+            is_asked_for = pattern in (*component.needs, *component.opens)
+            if not is_asked_for or self.terms.is_loaded(pattern):
+                continue
+            if any(has_common_release(releases, one) for one in self.terms.asked_of(component)):
+                rest = (
+                    f"not reached by the rpath of {component.distribution}{releases}: something "
+                    "has to load it first"
+                )
+                yield Supply(
+                    library=f"{soname} of {component.distribution}",
+                    soname=pattern,
+                    supplier="something loaded before",
+                    faults=(_fault("warning", "is", "are", rest),),
+                )
+
+    def _transitive_supply(self, asked: _Need, needed: str, found: tuple[Component, ...]) -> Supply:
+        component = asked.component
+        label = f"{asked.soname} of {component.distribution}"
+        if not found:
+            return Supply(library=label, soname=needed, supplier="unknown")
+        supplier = found[0]
+        name = canonicalize_name(supplier.distribution)
+        condition, severity = "", None
+        if name not in {
+            canonicalize_name(component.distribution),
+            *map(canonicalize_name, component.brings),
+            *self.terms.installed(),
+        }:
+            condition, severity = self.terms.condition(supplier, asked.origin)
+        rest = (
+            f"from {supplier.distribution}, which neither {component.distribution} nor this wheel "
+            "requires"
+        )
+        return Supply(
+            library=label,
+            soname=needed,
+            supplier=f"{supplier.distribution} ({supplier.site_folder})",
+            condition=condition,
+            faults=(_fault(severity, "comes", "come", rest),) if severity else (),
+        )
+
+    def _severity(self, otherwise: Severity) -> Severity:
+        return self.case.severity("note" if self.terms.has_alternatives else otherwise)

@@ -1,0 +1,144 @@
+"""A wheel judged: every finding, and what the reader of a report wants to know beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from cuwheel.audit.case import Case
+from cuwheel.audit.contract import Contract
+from cuwheel.audit.findings import SEVERITIES, Finding, worst
+from cuwheel.audit.rules.library import device_codes, library_findings
+from cuwheel.audit.rules.supply import supply_findings
+from cuwheel.audit.rules.wheel import wheel_findings
+from cuwheel.audit.scan import WheelScan, scan_wheel
+from cuwheel.audit.supply import Chain, Supply
+from cuwheel.binaries.archs import sort_archs
+from cuwheel.cuda.toolkits import oldest_driver
+from cuwheel.model.recipe import mode_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.audit.findings import Severity
+    from cuwheel.model.target import Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """What the audit says of a wheel.
+
+    Attributes:
+        case: the wheel and what it was held to.
+        findings: the worst first, else in the wheel's order.
+        supplies: who supplies what.
+        majors: the CUDA majors that its libraries work with.
+        archs: compute capabilities of the machine code in it.
+        ptx_archs: compute capabilities of the PTX in it.
+        min_driver: the oldest Linux driver for each of `majors`, as far as it is known.
+    """
+
+    case: Case
+    findings: tuple[Finding, ...]
+    supplies: tuple[Supply, ...]
+    majors: tuple[int, ...]
+    archs: tuple[str, ...]
+    ptx_archs: tuple[str, ...]
+    min_driver: tuple[tuple[int, str], ...]
+
+    @property
+    def verdict(self) -> Severity | None:
+        """The severity of the worst finding; None where there is none."""
+        return worst(self.findings)
+
+
+def judge(case: Case) -> Judgement:
+    """Hold a wheel to its contract, or to what any wheel has to keep."""
+    chain = Chain(case=case)
+    findings = [*wheel_findings(case), *library_findings(case), *supply_findings(chain)]
+    codes = [code for _, code in device_codes(case)]
+    decided = {major for majors in case.majors.values() for major in majors}
+    named = {case.named_cuda} if case.named_cuda else set()
+    majors = tuple(sorted(decided or named))
+    return Judgement(
+        case=case,
+        findings=tuple(sorted(dict.fromkeys(findings), key=_rank)),
+        supplies=chain.supplies,
+        majors=majors,
+        archs=sort_archs(arch for code in codes for arch in code.sass),
+        ptx_archs=sort_archs(arch for code in codes for arch in code.ptx),
+        min_driver=tuple((major, driver) for major in majors if (driver := oldest_driver(major))),
+    )
+
+
+def unreadable(path: Path, why: str) -> Judgement:
+    """What is said of a file that can't be read as a wheel."""
+    scan = WheelScan(
+        file_name=path.name,
+        sha256="",
+        size=path.stat().st_size if path.exists() else 0,
+        dist_info="",
+        names=(),
+        metadata="",
+        tags_text="",
+        libraries=(),
+        leaks=(),
+        archive_faults=(),
+    )
+    fact = f"it can't be read as a wheel: {why}"
+    return Judgement(
+        case=Case(scan=scan, contract=None),
+        findings=(Finding(file=path.name, rule="archive", fact=fact),),
+        supplies=(),
+        majors=(),
+        archs=(),
+        ptx_archs=(),
+        min_driver=(),
+    )
+
+
+def _rank(finding: Finding) -> int:
+    return SEVERITIES.index(finding.severity)
+
+
+def audit_wheel(
+    path: Path,
+    *,
+    target: Target | None = None,
+    excludes: tuple[str, ...] = (),
+    private_paths: tuple[str, ...] = (),
+) -> Judgement:
+    """Read a wheel, whoever made it, and judge it.
+
+    Args:
+        path: the wheel.
+        target: whose contract it is held to; None: to what any wheel has to keep.
+        excludes: patterns that its maker gave to auditwheel.
+        private_paths: folders of the build machine whose names must not be in it.
+
+    Raises:
+        UnsafeArchiveError: it isn't a wheel, or is damaged.
+        OSError: it can't be read.
+    """
+    scan = scan_wheel(path, private_paths=private_paths)
+    contract = _contract(target) if target else None
+    return judge(Case(scan=scan, contract=contract, excludes=excludes))
+
+
+def _contract(target: Target) -> Contract:
+    recipe = target.recipe
+    return Contract(
+        project=canonicalize_name(target.project),
+        release=None if target.source_override else recipe.version,
+        local_version=target.local_version,
+        cuda=target.toolkit.major,
+        python=target.python if recipe.python == "each" else None,
+        links=recipe.link.components,
+        mode=mode_name(target.mode),
+        extra=target.extra,
+        archs=sort_archs(target.archs),
+        ptx_archs=sort_archs(target.ptx_archs),
+        max_size=target.max_wheel_size,
+    )

@@ -1,0 +1,84 @@
+"""Which GPUs take which device code."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def runs_on(code: DeviceCode, capability: str) -> str:
+    """How code gets onto a GPU: `SASS`, `PTX`; empty: not at all.
+
+    Machine code runs on its own major release from its own minor on, that of `90a` there only,
+    that of `100f` on its family; PTX on anything newer ("CUDA C++ Programming Guide", chapter
+    "Compute Capabilities"; "NVCC", chapter "GPU Compilation").
+
+    Args:
+        code: archs, `90`, `90a`.
+        capability: of the GPU, `90`.
+    """
+    if any(_takes(arch, capability) for arch in code.sass):
+        return "SASS"
+    plain = [arch for arch in code.ptx if arch.isdigit()]
+    exact = [arch for arch in code.ptx if arch.rstrip("af") == capability]
+    return "PTX" if exact or any(int(arch) <= int(capability) for arch in plain) else ""
+
+
+def _takes(arch: str, capability: str) -> bool:
+    number = arch.rstrip("af")
+    if arch.endswith("a"):
+        return number == capability
+    return number[:-1] == capability[:-1] and int(number) <= int(capability)
+
+
+def describe_code(code: DeviceCode) -> str:
+    """`sm_80 sm_90 compute_90 (PTX)`."""
+    names = [f"sm_{arch}" for arch in code.sass]
+    return " ".join(names + [f"compute_{arch} (PTX)" for arch in code.ptx])
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceCode:
+    """Archs of device code, sorted: `("80", "90", "90a")`.
+
+    Attributes:
+        sass: those with machine code.
+        ptx: those with PTX, which newer GPUs can compile for themselves.
+        lto: those with code for a link at run time (`-code=lto_80`).
+    """
+
+    sass: tuple[str, ...] = ()
+    ptx: tuple[str, ...] = ()
+    lto: tuple[str, ...] = ()
+
+
+def sort_archs(archs: Iterable[str]) -> tuple[str, ...]:
+    """Archs without repetition, oldest GPU first: `90` before `90a` before `100`."""
+    return tuple(sorted(set(archs), key=lambda arch: (int(arch.rstrip("af")), arch)))
+
+
+def arch_suffix(flags: int) -> str:
+    """What the flags of an element put behind its arch: `a` of sm_90a, `f` of sm_100f."""
+    if flags & _FLAG_ARCH_SPECIFIC:
+        return "a"
+    return "f" if flags & _FLAG_FAMILY_SPECIFIC else ""
+
+
+def is_arch(text: str) -> bool:
+    """Whether a text has the form of a compute capability: `90`, `90a`."""
+    return re.fullmatch("[0-9]+[af]?", text) is not None
+
+
+def sorted_archs(given: Sequence[str]) -> tuple[str, ...]:
+    """In order; what isn't written as an arch is preflight's to report."""
+    if all(map(is_arch, given)):
+        return sort_archs(given)
+    return tuple(given)
+
+
+_FLAG_ARCH_SPECIFIC = 1 << 20  # sm_90a
+_FLAG_FAMILY_SPECIFIC = 1 << 21  # sm_100f

@@ -1,0 +1,182 @@
+"""Device code taken out of a file: every element of its fat binaries, unpacked.
+
+The format is not documented by NVIDIA. `fatbin` has what is known of containers; the fields of an
+element beyond that were read off files that nvcc 13.0.88 made with every `--compress-mode`, with
+`-lineinfo` and with `-Xptxas`, and hold for the libraries of bitsandbytes 0.49.1, which come from
+CUDA 11.8 to 13.0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+from typing import IO, TYPE_CHECKING, Literal, NamedTuple
+
+import zstandard
+from lz4.block import LZ4BlockError as _Lz4Error  # type: ignore[attr-defined]
+from lz4.block import decompress as _unpack_lz4  # type: ignore[attr-defined]
+
+from cuwheel.binaries.archs import arch_suffix
+from cuwheel.binaries.fatbin import FatbinFinder
+from cuwheel.binaries.windows import Windows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.binaries.fatbin import Fatbin
+
+
+# The names are there; what they are isn't said in the way that mypy asks for.
+
+
+Kind = Literal["PTX", "SASS", "LTO", "other"]
+Packing = Literal["none", "LZ4", "zstd"]
+
+_CONTAINER = 16  # bytes, of the header before a container's elements
+# An element: kind (u16), version (u16), header size (u32), size of what follows (u64), size of
+# that without padding (u32), where options are noted (u32), version of the code (u16, u16),
+# arch (u32), where the source's name is, and its length (u32, u32), flags (u64), unused (u64),
+# unpacked size (u64).
+_ELEMENT = struct.Struct("<HHIQIIHHIIIQQQ")
+_HEADER_SIZE = struct.Struct("<4xI")
+_TEXT = struct.Struct("<II")  # where a text is, counted from the element, and its length
+_KINDS: dict[int, Kind] = {1: "PTX", 2: "SASS", 8: "LTO"}
+_LZ4 = 1 << 13
+_ZSTD = 1 << 15
+_LONGEST = 1 << 30  # bytes of one element; what says to be longer is damaged
+_CHUNK = 1 << 20  # bytes
+
+
+class DeviceCodeError(ValueError):
+    """An element of a fat binary can't be unpacked."""
+
+
+class Element(NamedTuple):
+    """Device code of one kind for one arch, packed in a fat binary.
+
+    Attributes:
+        fatbin: number of the fat binary in the file, from 1.
+        kind: PTX, machine code, or code for a link at run time.
+        arch: `90`, `90a`.
+        packing: how it is compressed.
+        place: where the packed code begins in the file, bytes.
+        size: of it, bytes.
+        unpacked_size: bytes.
+        source: the source's name, which fatbinary notes for `-lineinfo` and `-G`.
+        options: what is noted of the command line; PTX has it as text.
+        digest: SHA-256 of the packed code.
+    """
+
+    fatbin: int
+    kind: Kind
+    arch: str
+    packing: Packing
+    place: int
+    size: int
+    unpacked_size: int
+    source: str
+    options: bytes
+    digest: bytes
+
+    @property
+    def name(self) -> str:
+        """As NVIDIA's tools write it: `SASS sm_90`, `PTX compute_90`."""
+        return f"{self.kind} {'sm' if self.kind == 'SASS' else 'compute'}_{self.arch}"
+
+
+def find_fatbins(stream: IO[bytes]) -> tuple[Fatbin, ...]:
+    """All fat binaries of a file, in its order."""
+    finder, windows = FatbinFinder(stream.seek(0, io.SEEK_END)), Windows()
+    stream.seek(0)
+    while piece := stream.read(_CHUNK):
+        for window in windows.feed(piece):
+            finder.search(window)
+    finder.search(windows.finish())
+    return finder.found
+
+
+def elements_of(stream: IO[bytes], fatbins: tuple[Fatbin, ...]) -> Iterator[Element]:
+    """The elements of some fat binaries of a file, in its order; their code is only hashed."""
+    for number, fatbin in enumerate(fatbins, 1):
+        stream.seek(fatbin.place + _CONTAINER - 8)
+        place = fatbin.place + _CONTAINER
+        end = place + int.from_bytes(stream.read(8), "little")
+        while place < end:
+            element, size = _read_element(stream, number, place)
+            yield element
+            place += size
+
+
+def code_of_element(stream: IO[bytes], element: Element) -> bytes:
+    """An element's code, unpacked: a cubin, or PTX as text without the zeros behind it.
+
+    Raises:
+        DeviceCodeError: it is damaged.
+    """
+    stream.seek(element.place)
+    packed = stream.read(element.size)
+    try:
+        code = _unpack(packed, element)
+    except (zstandard.ZstdError, _Lz4Error, MemoryError) as problem:
+        raise DeviceCodeError(f"{element.name} can't be unpacked: {problem}") from None
+    if len(code) != element.unpacked_size:  # zstd takes the end of its input for an end
+        raise DeviceCodeError(f"{element.name} can't be unpacked: it ends in the middle")
+    return code.rstrip(b"\0") if element.kind == "PTX" else code
+
+
+def _unpack(packed: bytes, element: Element) -> bytes:
+    if element.packing == "none":
+        return packed
+    if element.unpacked_size > _LONGEST:
+        raise DeviceCodeError(f"{element.name} says to be {element.unpacked_size} bytes long")
+    if element.packing == "LZ4":
+        return bytes(_unpack_lz4(packed, uncompressed_size=element.unpacked_size))
+    with zstandard.ZstdDecompressor().stream_reader(packed) as reader:
+        return reader.read(element.unpacked_size)
+
+
+def _read_element(stream: IO[bytes], fatbin: int, place: int) -> tuple[Element, int]:
+    """An element, and its size with its header."""
+    stream.seek(place)
+    start = stream.read(_ELEMENT.size)
+    # A header may be shorter than this, as far as `FatbinFinder` is concerned.
+    (header,) = _HEADER_SIZE.unpack_from(start)
+    fields = _ELEMENT.unpack(start[:header].ljust(_ELEMENT.size, b"\0"))
+    kind, _, header, padded, size, options, _, _, arch, name, name_size, flags, _, unpacked = fields
+    extra = stream.read(max(0, header - _ELEMENT.size))
+    stream.seek(place + header)
+    packing: Packing = "zstd" if flags & _ZSTD else "LZ4" if flags & _LZ4 else "none"
+    size = size if packing != "none" else padded
+    element = Element(
+        fatbin=fatbin,
+        kind=_KINDS.get(kind, "other"),
+        arch=f"{arch}{arch_suffix(flags)}",
+        packing=packing,
+        place=place + header,
+        size=size,
+        unpacked_size=unpacked if packing != "none" else size,
+        source=_part(extra, name, name_size).rstrip(b"\0").decode("utf-8", "replace"),
+        options=_options(extra, options),
+        digest=_digest(stream, size),
+    )
+    return element, header + padded
+
+
+def _part(extra: bytes, place: int, size: int) -> bytes:
+    """Bytes of the part of a header that follows the fixed one."""
+    start = place - _ELEMENT.size
+    return extra[start : start + size] if start >= 0 else b""
+
+
+def _options(extra: bytes, place: int) -> bytes:
+    where = _part(extra, place, _TEXT.size)
+    return _part(extra, *_TEXT.unpack(where)) if len(where) == _TEXT.size else b""
+
+
+def _digest(stream: IO[bytes], size: int) -> bytes:
+    digest = hashlib.sha256()
+    while size > 0 and (piece := stream.read(min(size, _CHUNK))):
+        digest.update(piece)
+        size -= len(piece)
+    return digest.digest()

@@ -1,0 +1,314 @@
+"""What the dynamic loader and the auditor want to know of an ELF file."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Literal, NamedTuple
+
+from cuwheel.binaries.elf_image import MAGIC, ElfFormatError, ElfImage, search_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+__all__ = ["Elf", "ElfFormatError", "Section", "is_elf", "read_elf"]
+
+Relro = Literal["full", "partial", "none"]
+
+_LINKED_KINDS = (2, 3)  # ET_EXEC, ET_DYN
+_CUDA_MACHINE = "EM_CUDA"
+# As the ELF registry has them; others are told by their number.
+_MACHINES = {
+    3: "EM_386",
+    21: "EM_PPC64",
+    22: "EM_S390",
+    40: "EM_ARM",
+    62: "EM_X86_64",
+    183: "EM_AARCH64",
+    190: _CUDA_MACHINE,
+    224: "EM_AMDGPU",
+    243: "EM_RISCV",
+}
+_FLAG_EXECUTE = 1  # PF_X, System V ABI, "Program Header"
+_STACK = 0x6474E551  # PT_GNU_STACK
+_RELRO = 0x6474E552  # PT_GNU_RELRO
+_DYNAMIC_SYMBOLS = 11  # SHT_DYNSYM
+
+# System V ABI, "Dynamic Section"; those of versions: Linux Standard Base, "Symbol Versioning".
+_NEEDED, _SONAME, _RPATH, _RUNPATH = 1, 14, 15, 29
+_STRINGS, _STRINGS_SIZE, _SYMBOLS = 5, 10, 6
+_TEXT_RELOCATIONS, _BIND_NOW = 22, 24
+_FLAGS, _FLAGS_1 = 30, 0x6FFFFFFB
+_VERSIONS, _VERSIONS_COUNT = 0x6FFFFFFE, 0x6FFFFFFF
+_FLAG_TEXT_RELOCATIONS, _FLAG_BIND_NOW, _FLAG_1_NOW = 4, 8, 1
+
+_MODULE_START = b"PyInit_"  # PEP 489: the one symbol that an import looks up
+_LOADERS = (b"dlopen", b"dlmopen")
+_DRIVER_FUNCTION = re.compile(rb"(?<=\0)cu[A-Z]\w*(?=\0)")
+_DRIVER = "libcuda.so.1"
+_LONGEST = 4096  # bytes of a symbol's name that are looked at
+_CHUNK = 1 << 20  # bytes
+_ENTRY_SIZE = 16  # bytes, of an entry of either list of versions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """Where a section lies in its file: its name, and offset and size in bytes."""
+
+    name: str
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elf:
+    """An ELF file.
+
+    Attributes:
+        machine: e.g. `EM_X86_64`; a bare cubin says `EM_CUDA`.
+        abi: version of the ABI, from the header; of interest in a cubin.
+        flags: the machine's own, from the header; in a cubin they hold the arch.
+        is_linked: a shared library or a program, not an object file.
+        is_dynamic: the dynamic loader has something to do for it.
+        soname: `DT_SONAME`, empty where there is none.
+        needed: `DT_NEEDED`, in the file's order.
+        rpath: entries of `DT_RPATH`.
+        runpath: entries of `DT_RUNPATH`; the loader ignores `DT_RPATH` where there is one.
+        versions: library and symbol version that it needs, e.g. `("libc.so.6", "GLIBC_2.34")`.
+        sections: every section that has a place in the file.
+        has_executable_stack: it asks for a stack that can run code, or says nothing of the stack,
+            which glibc takes for the same (`DEFAULT_STACK_PERMS`).
+        has_text_relocations: the loader has to write into its code.
+        relro: what the loader makes read-only after it has bound the symbols: all of its tables
+            (`full`), all but those for calls (`partial`), nothing.
+        python_modules: names under which Python can import it, from its `PyInit_` symbols.
+        uses_dlopen: it calls `dlopen` or `dlmopen`, so it may need more than `needed` says.
+        driver_functions: what it asks of the CUDA driver, `cuMemAlloc_v2`; looked for where it
+            needs `libcuda.so.1`.
+    """
+
+    machine: str
+    abi: int
+    flags: int
+    is_linked: bool
+    is_dynamic: bool
+    soname: str
+    needed: tuple[str, ...]
+    rpath: tuple[str, ...]
+    runpath: tuple[str, ...]
+    versions: tuple[tuple[str, str], ...]
+    sections: tuple[Section, ...]
+    has_executable_stack: bool
+    has_text_relocations: bool
+    relro: Relro
+    python_modules: tuple[str, ...]
+    uses_dlopen: bool
+    driver_functions: tuple[str, ...]
+
+    @property
+    def search_path(self) -> tuple[str, ...]:
+        """The entries that the loader really looks at."""
+        return self.runpath or self.rpath
+
+    @property
+    def is_host_code(self) -> bool:
+        """Whether strip and patchelf may touch it: linked, and not for the GPU."""
+        return self.is_linked and self.machine != _CUDA_MACHINE
+
+    @property
+    def is_cubin(self) -> bool:
+        """Whether it is code for the GPU."""
+        return self.machine == _CUDA_MACHINE
+
+    def section(self, name: str) -> Section | None:
+        """The section of that name, or None."""
+        return next((section for section in self.sections if section.name == name), None)
+
+
+def is_elf(stream: IO[bytes]) -> bool:
+    """Whether a stream begins as an ELF file does; the stream is left at its start."""
+    stream.seek(0)
+    start = stream.read(len(MAGIC))
+    stream.seek(0)
+    return start == MAGIC
+
+
+def read_elf(stream: IO[bytes]) -> Elf:
+    """Read an ELF file from a seekable stream, without loading it into memory.
+
+    Everything that the loader uses is read as the loader reads it, from the program headers, so
+    that a file without section headers tells the same.
+
+    Raises:
+        ElfFormatError: it isn't ELF, or is damaged.
+    """
+    try:
+        return _read(ElfImage(stream))
+    except (ElfFormatError, struct.error) as problem:
+        raise ElfFormatError(f"not a sound ELF file: {problem}") from None
+
+
+def _read(image: ElfImage) -> Elf:
+    tags: defaultdict[int, list[int]] = defaultdict(list)
+    for tag, value in image.tags():
+        tags[tag].append(value)
+    flags = _first(tags, _FLAGS)
+    strings = image.offset_of(tags[_STRINGS][0]) if tags[_STRINGS] else 0
+
+    def texts(tag: int) -> tuple[str, ...]:
+        return tuple(image.name(strings + place) for place in tags[tag])
+
+    needed = texts(_NEEDED)
+    symbols = _symbol_facts(image, tags, strings, needs_driver=_DRIVER in needed)
+    return Elf(
+        machine=_MACHINES.get(image.machine, str(image.machine)),
+        abi=image.abi,
+        flags=image.flags,
+        is_linked=image.kind in _LINKED_KINDS,
+        is_dynamic=bool(tags),
+        soname="".join(texts(_SONAME)[:1]),
+        needed=needed,
+        rpath=search_entries(texts(_RPATH)),
+        runpath=search_entries(texts(_RUNPATH)),
+        versions=tuple(_versions(image, tags, strings)),
+        sections=tuple(_sections(image)),
+        has_executable_stack=bool(tags) and _has_executable_stack(image),
+        has_text_relocations=bool(tags[_TEXT_RELOCATIONS] or flags & _FLAG_TEXT_RELOCATIONS),
+        relro=_relro(image, tags),
+        python_modules=symbols.modules,
+        uses_dlopen=symbols.uses_dlopen,
+        driver_functions=symbols.driver_functions,
+    )
+
+
+def _has_executable_stack(image: ElfImage) -> bool:
+    flags = [segment.flags for segment in image.segments if segment.kind == _STACK]
+    return not flags or bool(flags[0] & _FLAG_EXECUTE)
+
+
+def _first(tags: defaultdict[int, list[int]], tag: int) -> int:
+    return next(iter(tags[tag]), 0)
+
+
+def _relro(image: ElfImage, tags: defaultdict[int, list[int]]) -> Relro:
+    if not any(segment.kind == _RELRO for segment in image.segments):
+        return "none"
+    is_bound = (
+        tags[_BIND_NOW]
+        or _first(tags, _FLAGS) & _FLAG_BIND_NOW
+        or _first(tags, _FLAGS_1) & _FLAG_1_NOW
+    )
+    return "full" if is_bound else "partial"
+
+
+def _versions(
+    image: ElfImage, tags: defaultdict[int, list[int]], strings: int
+) -> Iterator[tuple[str, str]]:
+    """Two chained lists: libraries, and for each the versions that are needed of it."""
+    if not tags[_VERSIONS]:
+        return
+    place = image.offset_of(tags[_VERSIONS][0])
+    for _ in range(_first(tags, _VERSIONS_COUNT)):
+        _, count, library, first, step = image.unpack("HHIII", place)
+        name = image.name(strings + library)
+        for version in _chained_versions(image, place + first, count):
+            yield name, image.name(strings + version)
+        if step < _ENTRY_SIZE:
+            return
+        place += step
+
+
+def _chained_versions(image: ElfImage, place: int, count: int) -> Iterator[int]:
+    for _ in range(count):
+        _, _, _, version, step = image.unpack("IHHII", place)
+        yield version
+        if step < _ENTRY_SIZE:
+            return
+        place += step
+
+
+def _sections(image: ElfImage) -> Iterator[Section]:
+    names = image.section_names()
+    for section in image.sections:
+        if section.is_in_file:
+            yield Section(
+                name=names.get(section.name, ""), offset=section.offset, size=section.size
+            )
+
+
+class _SymbolFacts(NamedTuple):
+    """Python modules that a file defines, and what it asks of the loader and of the driver."""
+
+    modules: tuple[str, ...] = ()
+    uses_dlopen: bool = False
+    driver_functions: tuple[str, ...] = ()
+
+
+class _Names(NamedTuple):
+    """Where names of interest lie in the table of names."""
+
+    modules: dict[int, str]
+    driver: dict[int, str]
+    loaders: set[int]
+
+
+def _symbol_facts(
+    image: ElfImage, tags: defaultdict[int, list[int]], strings: int, *, needs_driver: bool
+) -> _SymbolFacts:
+    """What the symbols tell.
+
+    Few of a million names are of interest, so those are looked for in the table of names, and the
+    symbols are only compared by where their names lie.
+    """
+    if not (tags[_SYMBOLS] and tags[_STRINGS]):
+        return _SymbolFacts()
+    size = _first(tags, _STRINGS_SIZE)
+    names = _names_of_interest(image, strings, size, needs_driver=needs_driver)
+    if not any(names):
+        return _SymbolFacts()
+    table = image.offset_of(tags[_SYMBOLS][0])
+    modules, functions, uses_dlopen = [], [], False
+    for name, section in image.symbols(table, symbols_size(image, table, strings)):
+        if name in names.modules and section:
+            modules.append(names.modules[name])
+        elif name in names.loaders and not section:
+            uses_dlopen = True
+        elif name in names.driver and not section:
+            functions.append(names.driver[name])
+    return _SymbolFacts(tuple(sorted(modules)), uses_dlopen, tuple(sorted(functions)))
+
+
+def _names_of_interest(image: ElfImage, start: int, size: int, *, needs_driver: bool) -> _Names:
+    modules: dict[int, str] = {}
+    driver: dict[int, str] = {}
+    loaders: set[int] = set()
+    for place in range(0, size, _CHUNK):
+        text = image.read(start + place, min(_CHUNK + _LONGEST, size - place))
+        for found in _places(text, _MODULE_START):
+            name = text[found + len(_MODULE_START) : text.find(b"\0", found)]
+            modules[place + found] = name.decode("utf-8", "replace")
+        for loader in _LOADERS:
+            # A linker lets a name be the end of another one.
+            loaders.update(place + found for found in _places(text, loader + b"\0"))
+        if needs_driver:
+            for function in _DRIVER_FUNCTION.finditer(text):
+                driver[place + function.start()] = function[0].decode()
+    return _Names(modules, driver, loaders)
+
+
+def _places(text: bytes, part: bytes) -> Iterator[int]:
+    place = text.find(part)
+    while place >= 0:
+        yield place
+        place = text.find(part, place + 1)
+
+
+def symbols_size(image: ElfImage, table: int, strings: int) -> int:
+    """Bytes of the table of symbols; without section headers, up to the names behind it."""
+    for section in image.sections:
+        if section.kind == _DYNAMIC_SYMBOLS:
+            return section.size
+    return max(0, strings - table)

@@ -1,0 +1,234 @@
+"""Which GPUs the device code in a file is for, read without any CUDA tool.
+
+The format is not documented by NVIDIA. The offsets below were read off files that nvcc 13.0.88
+made (several `-gencode`, `sm_90a`, `sm_100f`, `lto_80`, every `--compress-mode`, `-rdc=true`) and
+agree with what `cuobjdump -lelf -lptx` says of the same files, and of NVIDIA's own libraries for
+CUDA 12 and 13. `fatbinary_section.h` of the toolkit names the sections.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from cuwheel.binaries.archs import DeviceCode, arch_suffix, sort_archs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cuwheel.binaries.elf import Section
+    from cuwheel.binaries.windows import Window
+
+
+# The first holds what the driver loads. The second is input of the device link, which `-rdc=true`
+# leaves in the linked library; no GPU ever runs it. NVIDIA's libraries have fat binaries in other
+# sections too: cuFFT in `.data` and `.ldata`, cuBLASLt, cuDNN and cuTENSOR in `.cask_resource`.
+LOADED_SECTION = ".nv_fatbin"
+RELOCATABLE_SECTION = "__nv_relfatbin"
+
+# A container: magic (u32), version (u16), header size (u16), size of what follows (u64).
+_CONTAINER = struct.Struct("<8xQ")
+_START = struct.pack("<IHH", 0xBA55ED50, 1, _CONTAINER.size)
+# An element: kind (u16), version (u16), header size (u32), size of what follows (u64), twelve
+# bytes of other use, arch (u32), eight more, flags (u64).
+_ELEMENT = struct.Struct("<HHIQ12xI8xQ")
+_PTX = 1
+_SASS = 2
+_LTO = 8
+_ALIGNMENT = 8  # bytes: containers lie at multiples of it
+_NOT_ZERO = re.compile(rb"[^\0]")
+_PTX_TARGET = re.compile(rb"^\s*\.target\s+sm_(\d+[af]?)\b", re.MULTILINE)
+
+
+class FatbinFormatError(ValueError):
+    """A section that should hold device code can't be read as such."""
+
+
+class Fatbin(NamedTuple):
+    """A fat binary in a file.
+
+    Attributes:
+        place: where it begins in the file, bytes.
+        padded_end: where the zeros behind it end, bytes: linkers align with them.
+        elements: kind and arch of each.
+    """
+
+    place: int
+    padded_end: int
+    elements: frozenset[tuple[int, str]]
+
+
+class FatbinFinder:
+    """Finds every fat binary in a file that is read from end to end; payloads are passed over.
+
+    Args:
+        size: of the file, bytes.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._found: list[Fatbin] = []
+        self._place = 0  # of what is looked at next; may lie far ahead
+        self._open: tuple[int, int] | None = None  # the container that it is in: place, end
+        self._elements: set[tuple[int, str]] = set()
+        # Thousands of fat binaries hold the same few kinds: equal sets are kept once.
+        self._kept: dict[frozenset[tuple[int, str]], frozenset[tuple[int, str]]] = {}
+        self._is_padding = False  # behind a container
+
+    @property
+    def found(self) -> tuple[Fatbin, ...]:
+        """All of them, in the file's order."""
+        return tuple(self._found)
+
+    def search(self, window: Window) -> None:
+        """Look at the next part of the file."""
+        end = window.place + window.end
+        self._place = max(self._place, window.place + window.begin)
+        while self._place < end:
+            if self._open:
+                self._read_element(window, self._open[1])
+            elif self._is_padding:
+                self._skip_padding(window)
+            else:
+                self._find(window)
+
+    def _find(self, window: Window) -> None:
+        """Go to the next container, or to the window's end."""
+        at = window.data.find(_START, self._place - window.place, window.end + len(_START) - 1)
+        self._place = window.place + (at if at >= 0 else window.end)
+        if at < 0:
+            return
+        header = window.data[at : at + _CONTAINER.size]
+        size = _CONTAINER.unpack(header)[0] if len(header) == _CONTAINER.size else self._size
+        begin = self._place + _CONTAINER.size
+        if begin + size > self._size:  # code that writes fat binaries holds the same eight bytes
+            self._place += 1
+            return
+        self._open, self._elements = (self._place, begin + size), set()
+        self._place = begin
+        self._close_at_end()
+
+    def _read_element(self, window: Window, end: int) -> None:
+        at = self._place - window.place
+        fields = window.data[at : at + _ELEMENT.size]
+        if len(fields) < _ELEMENT.size:
+            fields = bytes(_ELEMENT.size)
+        kind, _, header, size, arch, flags = _ELEMENT.unpack(fields)
+        if header < _ELEMENT.size or self._place + header + size > end:
+            self._open = None  # no fat binary, or a damaged one
+            self._place += 1
+            return
+        self._elements.add((kind, f"{arch}{arch_suffix(flags)}"))
+        self._place += header + size
+        self._close_at_end()
+
+    def _close_at_end(self) -> None:
+        """Note the container, if all of it was seen; a link of only PTX adds an empty one."""
+        if self._open and self._place == self._open[1]:
+            elements = frozenset(self._elements)
+            kept = self._kept.setdefault(elements, elements)
+            self._found.append(Fatbin(*self._open, kept))
+            self._open, self._is_padding = None, True
+
+    def _skip_padding(self, window: Window) -> None:
+        used = _NOT_ZERO.search(window.data, self._place - window.place, window.end)
+        self._place = window.place + (used.start() if used else window.end)
+        self._found[-1] = self._found[-1]._replace(padded_end=self._place)
+        self._is_padding = not used
+
+
+def hop_fatbins(stream: IO[bytes], section: Section) -> tuple[Fatbin, ...]:
+    """The fat binaries of a section for device code; of its bytes only the headers are read.
+
+    Raises:
+        FatbinFormatError: it holds something else.
+    """
+    found = []
+    place, end = section.offset, section.offset + section.size
+    while place < end:
+        header = _read_at(stream, place, _CONTAINER.size)
+        if header.startswith(_START) and len(header) == _CONTAINER.size:
+            begin = place + _CONTAINER.size
+            behind = begin + _CONTAINER.unpack(header)[0]
+            elements = _hop_elements(stream, begin, min(behind, end))
+            found.append(Fatbin(place, behind, elements))
+            place = behind
+        elif any(header):
+            raise FatbinFormatError(
+                f"no fat binary at byte {place - section.offset} of {section.name}"
+            )
+        else:
+            place += _ALIGNMENT
+    return tuple(found)
+
+
+def _hop_elements(stream: IO[bytes], place: int, end: int) -> frozenset[tuple[int, str]]:
+    elements = set()
+    while place < end:
+        fields = _read_at(stream, place, _ELEMENT.size)
+        if len(fields) < _ELEMENT.size:
+            raise FatbinFormatError("the file ends within a fat binary")
+        kind, _, header, size, arch, flags = _ELEMENT.unpack(fields)
+        if header < _ELEMENT.size:
+            raise FatbinFormatError("an element of a fat binary has no sound header")
+        elements.add((kind, f"{arch}{arch_suffix(flags)}"))
+        place += header + size
+    return frozenset(elements)
+
+
+def _read_at(stream: IO[bytes], place: int, size: int) -> bytes:
+    stream.seek(place)
+    return stream.read(size)
+
+
+def code_of(fatbins: Iterable[Fatbin]) -> DeviceCode:
+    """Archs of the code in some fat binaries.
+
+    A link by nvcc adds an empty module for each arch of the link command; it counts like any other.
+    """
+    elements = {element for fatbin in fatbins for element in fatbin.elements}
+    archs = {kind: sort_archs(arch for k, arch in elements if k == kind) for kind, _ in elements}
+    return DeviceCode(sass=archs.get(_SASS, ()), ptx=archs.get(_PTX, ()), lto=archs.get(_LTO, ()))
+
+
+def fatbins_of(section: Section, fatbins: Iterable[Fatbin]) -> tuple[Fatbin, ...]:
+    """The fat binaries that lie in a section.
+
+    Raises:
+        FatbinFormatError: it is a section for device code, and holds something else.
+    """
+    end = section.offset + section.size
+    own = tuple(fatbin for fatbin in fatbins if section.offset <= fatbin.place < end)
+    if section.name in (LOADED_SECTION, RELOCATABLE_SECTION):
+        place = section.offset
+        for fatbin in own:
+            if fatbin.place != place:
+                break
+            place = fatbin.padded_end
+        if place < end:
+            raise FatbinFormatError(
+                f"no fat binary at byte {place - section.offset} of {section.name}"
+            )
+    return own
+
+
+def code_of_ptx(text: bytes) -> DeviceCode:
+    """The arch of a file of PTX, from its beginning (PTX ISA, "PTX Module Directives")."""
+    return DeviceCode(ptx=sort_archs(found.decode() for found in _PTX_TARGET.findall(text)))
+
+
+def code_of_cubin(abi: int, flags: int) -> DeviceCode:
+    """The arch of a bare cubin, without its suffix: the header of `sm_90a` says 90.
+
+    Read off cubins of nvcc 11.8 to 13.0.
+
+    Args:
+        abi: the ELF header's ABI version, 7 for CUDA 11 and 12, 8 for CUDA 13.
+        flags: the ELF header's flags.
+    """
+    arch = flags >> 8 if abi >= _ABI_OF_CUDA_13 else flags
+    return DeviceCode(sass=(str(arch & 0xFF),))
+
+
+_ABI_OF_CUDA_13 = 8

@@ -1,0 +1,5 @@
+"""What one build needs: environment variables, paths, flags, checks, the rebuild key.
+
+Called by the stages and the pipeline. In it: `sandbox/` (namespaces), `launcher/` (the toolkit as a
+build sees it), `compile_cache/` (ccache, sccache) and `profile/` (where the time went).
+"""

@@ -1,0 +1,260 @@
+"""Whether this machine can build a target: what it lacks, each with its cause and the way out."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from cuwheel.conda.install import room_for
+from cuwheel.conda.lock_file import read_conda_lock
+from cuwheel.cuda.toolkits import TOOLKITS
+from cuwheel.errors import CommandFailedError, CuwheelError
+from cuwheel.locks.jobs import toolchain_lock
+from cuwheel.standalone.memory_gate import free_memory
+from cuwheel.system import machine
+from cuwheel.system.process import run, which
+from cuwheel.toolchains.compilers import SYSTEM_PATH
+from cuwheel.toolchains.pythons import find_python
+from cuwheel.workspace.problems import Problem, problem_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.model.target import Target
+    from cuwheel.toolchains.pythons import Interpreter
+    from cuwheel.workspace.workspace import Workspace
+
+
+_GIB = 1 << 30
+
+# Bytes of what is made of wheels, whose locks hold no sizes; measured on the installer's unpacked
+# packages, to which toolchains and environments are hard links.
+_PYPI_TOOLCHAIN = 2075 << 20  # cuda-toolkit 13.0.2, whole
+_ENVIRONMENT = 670 << 20  # the largest without a framework, tests/project's tiny-rdc
+_FRAMEWORKS = {"torch": 4560 << 20}  # an environment with 2.11 and NVIDIA's libraries
+
+
+def check_python(target: Target, space: Workspace) -> list[Problem]:
+    """The Python that was asked for is there, can be compiled against, and is in range."""
+    try:
+        python = find_python(space.python, os.environ)
+    except CuwheelError as error:
+        return [problem_of(error)]
+    problems = []
+    if target.recipe.python == "each" and not (python.include / "Python.h").is_file():
+        problems.append(
+            Problem(
+                what=f"Python.h of {python.path} is missing",
+                why=f"{python.include} doesn't hold it",
+                fix=f"apt-get install python{python.release}-dev, or take another Python",
+            )
+        )
+    if target.recipe.python == "each" and target.provider == "conda" and python.is_of_system:
+        problems.append(
+            Problem(
+                what=f"{python.path} can't be compiled against with a conda toolchain",
+                why=f"its headers in {python.include} need the system's C library, the toolchain "
+                "has another one",
+                fix=f"-- --python {python.release} takes the one of the conda lock; or name a "
+                "Python of pyenv, uv, or of your own",
+            )
+        )
+    return problems + _check_release(target, python)
+
+
+def _check_release(target: Target, python: Interpreter) -> list[Problem]:
+    wanted = Requirement(f"x{target.recipe.requires_python}").specifier
+    if wanted.contains(python.version):
+        return []
+    return [
+        Problem(
+            what=f"Python {python.version} is not one that {target.recipe.name} is built for",
+            why=f"the recipe says {target.recipe.requires_python}",
+            fix="take another one with -- --python",
+        )
+    ]
+
+
+def check_driver(target: Target, space: Workspace) -> list[Problem]:
+    """The GPU driver, where there is one, runs what is built; a machine without can build all."""
+    found, least = machine.driver_version(), target.toolkit.min_driver
+    if found is None or space.any_driver or Version(found) >= Version(least):
+        return []
+    return [
+        Problem(
+            what=f"a wheel for CUDA {target.toolkit.release} doesn't run on this machine",
+            why=f"its driver is {found}, it takes {least} at least",
+            fix=f"{_fitting_toolkit(target, found)}update the driver, or build for another machine "
+            "with -- --any-driver",
+        )
+    ]
+
+
+def _fitting_toolkit(target: Target, driver: str) -> str:
+    """The newest CUDA that the driver runs, of those in the recipe where one of them does."""
+    recipe = target.recipe
+    fitting = [one for one in TOOLKITS if Version(driver) >= Version(one.min_driver)]
+    declared = [one for one in fitting if one.release in recipe.toolkits]
+    if declared:
+        session = f"build-{recipe.name}-{declared[-1].tag}"
+        return f"build for CUDA {declared[-1].release} (`nox -s {session}`), "
+    if fitting:
+        return f'add "{fitting[-1].release}" to the recipe\'s `toolkits` and build for it, '
+    return ""
+
+
+def check_system_packages(target: Target, space: Workspace) -> list[Problem]:
+    """What the build needs beside the compiler is there: on the machine, or in a conda toolchain.
+
+    A conda toolchain has programs and libraries of its own; the build sees none of the machine's.
+    """
+    if target.provider == "conda":
+        return _check_conda_packages(target)
+    missing = ["binutils" for name in ("strip", "ld") if not which(name, SYSTEM_PATH)]
+    wanted = target.recipe.system
+    query = which("dpkg-query", SYSTEM_PATH)
+    if query:
+        missing += [name for name in wanted if not _is_installed(query, name)]
+    elif wanted:
+        space.console.warn(f"can't tell whether these are installed: {', '.join(wanted)}")
+    if not missing:
+        return []
+    names = " ".join(sorted(set(missing)))
+    return [
+        Problem(
+            what="system packages are missing",
+            why=f"{target.recipe.name} needs {names}",
+            fix=f"apt-get install {names}",
+        )
+    ]
+
+
+def _check_conda_packages(target: Target) -> list[Problem]:
+    """The lock is asked, as the toolchain may be still to come; without one that stage says so."""
+    lock, wanted = toolchain_lock(target), target.recipe.conda
+    if lock is None or not wanted:
+        return []  # reading a lock takes seconds
+    try:
+        locked = {package.name for package in read_conda_lock(lock).packages}
+    except CuwheelError as error:
+        return [problem_of(error)]
+    missing = [name for name in wanted if name not in locked]
+    if not missing:
+        return []
+    return [
+        Problem(
+            what=f"the conda toolchain for CUDA {target.toolkit.release} lacks packages",
+            why=f"{target.recipe.name} needs {' '.join(missing)}; {lock} holds no such package",
+            fix=f"add {' '.join(missing)} to {lock.with_name('environment.yml')}, then "
+            f"`nox -s lock -- toolchain:{target.toolkit.tag}:conda`",
+        )
+    ]
+
+
+def _is_installed(query: str, name: str) -> bool:
+    try:
+        said = run([query, "-W", "-f", "${Status}", name], env={"PATH": os.defpath}).output
+    except CommandFailedError:
+        return False
+    return said.endswith(" installed")
+
+
+def check_room(target: Target, space: Workspace) -> list[Problem]:
+    """Disks and memory hold what the build takes."""
+    cached = _size_of_toolchain(target, space.cache) + _size_of_environment(target, space.cache)
+    rooms = {space.work: target.recipe.disk, space.cache: cached}
+    if _disk_of(space.work) == _disk_of(space.cache):
+        rooms = {space.cache: target.recipe.disk + cached}
+    problems = [
+        Problem(
+            what=f"the disk of {folder} is too small",
+            why=f"{machine.free_disk(folder) / _GIB:.1f} GiB are free, it takes "
+            f"{wanted / _GIB:.1f}",
+            fix="free some space, or name a folder on another disk: -- --work DIR for the work, "
+            "CUWHEEL_CACHE for the cache",
+        )
+        for folder, wanted in rooms.items()
+        if machine.free_disk(folder) < wanted
+    ]
+    _warn_of_memory(target, space)
+    return problems
+
+
+def _warn_of_memory(target: Target, space: Workspace) -> None:
+    """What is free now doesn't count: the memory gate waits for more."""
+    try:
+        levels = free_memory.look().levels
+    except OSError:
+        return
+    most, wanted = min(level.total for level in levels), target.recipe.memory_per_job
+    if most < wanted:
+        space.console.warn(
+            f"a large compile of {target.recipe.name} may take {wanted / _GIB:.1f} GiB, and there "
+            f"are {most / _GIB:.1f} (limits of containers counted): it will run alone, and be "
+            "killed if that is too little"
+        )
+
+
+def _size_of_toolchain(target: Target, cache: Path) -> int:
+    """Bytes that making the toolchain adds to the cache; 0 where it has one."""
+    if _has_folder(cache / "toolchains", f"cuda{target.toolkit.tag}-{target.provider}-*"):
+        return 0
+    if target.provider == "pypi":
+        return _PYPI_TOOLCHAIN
+    lock = toolchain_lock(target)
+    if target.provider == "system" or lock is None:
+        return 0
+    try:
+        return room_for(read_conda_lock(lock).packages, cache)
+    except CuwheelError:
+        return 0  # the stage that installs from the lock says what is wrong with it
+
+
+def _size_of_environment(target: Target, cache: Path) -> int:
+    """Bytes that the build environment adds to the cache; 0 where it has one like it."""
+    framework = target.framework.name if target.framework else ""
+    names = f"*-{framework}*" if framework else f"{target.recipe.name}-*"
+    if _has_folder(cache / "environments", names):
+        return 0
+    return _FRAMEWORKS.get(framework, _ENVIRONMENT)
+
+
+def _has_folder(folder: Path, pattern: str) -> bool:
+    return any(path.is_dir() for path in folder.glob(pattern))
+
+
+def _disk_of(folder: Path) -> int:
+    """What tells one disk from another, for a folder that needn't be there yet."""
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return nearest.stat().st_dev
+
+
+def check_folder_names(_: Target, space: Workspace) -> list[Problem]:
+    """Compiler flags travel through variables that are split at blanks, and nvcc's at commas."""
+    odd = [path for path in (space.work, space.cache) if re.search(r"[\s,;:'\"]", str(path))]
+    return [
+        Problem(
+            what=f"the folder {path} can't be used",
+            why="its name holds a blank, comma, colon or quote, which compiler flags can't carry",
+            fix="move it with -- --work DIR or CUWHEEL_CACHE",
+        )
+        for path in odd
+    ]
+
+
+def check_dist(_: Target, space: Workspace) -> list[Problem]:
+    """The finished wheel comes last: a folder that refuses it should be found first."""
+    nearest = next(path for path in (space.dist, *space.dist.parents) if path.exists())
+    if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
+        return []
+    return [
+        Problem(
+            what=f"no wheel can be put into {space.dist}",
+            why=f"{nearest} {'may not be written' if nearest.is_dir() else 'is no folder'}",
+            fix="name another folder with -- --dist DIR",
+        )
+    ]

@@ -1,0 +1,125 @@
+"""The compile cache of one build: which, where, and what runs beside the build for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.build.compile_cache.backends import (
+    RELAY_SOCKET,
+    CachePlaces,
+    CompileCache,
+    choose_cache,
+    install_program,
+    why_unusable,
+)
+from cuwheel.build.compile_cache.relay import relaying
+from cuwheel.build.compile_cache.remote import remote_from
+from cuwheel.build.compile_cache.storage import open_storage
+from cuwheel.errors import CuwheelError
+from cuwheel.paths import given_path
+from cuwheel.workspace.problems import Problem, problem_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cuwheel.build.compile_cache.remote import Remote
+    from cuwheel.build.sandbox.path_map import Places
+    from cuwheel.model.target import Target
+    from cuwheel.workspace.workspace import Workspace
+
+
+FOLDER_VARIABLE = "CUWHEEL_COMPILE_CACHE"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheChoice:
+    """What a build has for a compile cache.
+
+    Attributes:
+        cache: the program; one without name where there is none.
+        real: its folders on this machine.
+        remote: the cache behind it; None where there is none.
+    """
+
+    cache: CompileCache
+    real: CachePlaces
+    remote: Remote | None
+
+    def seen(self, places: Places) -> CachePlaces:
+        """Its folders as the build sees them."""
+        return CachePlaces(
+            compiles=Path(places.seen(str(self.real.compiles))),
+            program=Path(places.seen(str(self.real.program))),
+            sockets=Path(places.seen(str(self.real.sockets))),
+            events=Path(places.seen(str(self.real.events))),
+        )
+
+
+def check_compile_cache(_: Target, space: Workspace) -> list[Problem]:
+    """See that what the environment says of the compile cache can be done."""
+    try:
+        _choose(space, os.environ)
+    except CuwheelError as error:
+        return [problem_of(error)]
+    return []
+
+
+def choose_compile_cache(
+    space: Workspace, sockets: Path, environ: Mapping[str, str]
+) -> CacheChoice:
+    """The compile cache of a build, with its program in the work folder.
+
+    One that can't be written costs a warning, and the build its hits.
+
+    Args:
+        space: of the build.
+        sockets: its folder for sockets.
+        environ: the caller's variables.
+
+    Raises:
+        UsageError: they ask for what can't be done.
+    """
+    cache, remote = _choose(space, environ)
+    compiles = compile_cache_folder(space, environ)
+    if cache.name and (problem := why_unusable(compiles)):
+        space.console.warn(
+            f"the compile cache {compiles} can't be used, so all is compiled: {problem}"
+        )
+        cache, remote = CompileCache(), None
+    real = CachePlaces(
+        compiles=compiles,
+        program=space.folder("cache"),
+        sockets=sockets,
+        events=space.folder("events"),
+    )
+    install_program(cache, real.program)
+    return CacheChoice(cache=cache, real=real, remote=remote)
+
+
+def compile_cache_folder(space: Workspace, environ: Mapping[str, str]) -> Path:
+    """Where compiles are kept; all builds of a machine may share one."""
+    named = environ.get(FOLDER_VARIABLE)
+    return given_path(named) if named else space.cache / "compiles"
+
+
+@contextlib.contextmanager
+def beside(choice: CacheChoice, space: Workspace) -> Iterator[None]:
+    """Keep the way to the remote cache open until the block ends."""
+    if choice.remote is None:
+        yield
+        return
+    path = choice.real.sockets / RELAY_SOCKET
+    storage = open_storage(choice.remote)
+    with relaying(choice.remote, storage, path, space.console.warn):
+        yield
+
+
+def _choose(space: Workspace, environ: Mapping[str, str]) -> tuple[CompileCache, Remote | None]:
+    remote = remote_from(environ)
+    if not space.reuse:
+        return CompileCache(), None
+    return choose_cache(environ, with_remote=remote is not None), remote

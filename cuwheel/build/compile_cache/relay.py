@@ -1,0 +1,205 @@
+"""The one way from a build to a remote cache: a Unix socket that speaks Redis's protocol.
+
+ccache and sccache both speak that, whatever the remote cache itself is, so a build needs no
+network, no TLS and no password. The relay runs in the engine's own process and ends with it. It
+knows two things to do, get and put, in one storage. docs/adr/0016.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socketserver
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cuwheel.build.compile_cache.resp import (
+    NOTHING,
+    OK,
+    PONG,
+    ProtocolError,
+    bulk,
+    number,
+    read_value,
+    refusal,
+)
+from cuwheel.fetch.web import cause_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from cuwheel.build.compile_cache.remote import Remote
+    from cuwheel.build.compile_cache.resp import Readable
+    from cuwheel.build.compile_cache.storage import Storage
+
+
+_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
+_ENOUGH = 3  # failures in a row after which the remote cache is left alone
+_PROBE = "cuwheel-probe"  # a name under which nothing stands
+_TRIAL = ".sccache_check"  # what sccache reads and writes at its start, to see whether it can
+_LOCAL = {
+    b"AUTH",
+    b"CLIENT",
+    b"SELECT",
+}  # of a talk with one server; there is nothing to choose here
+
+
+@dataclass(kw_only=True)
+class Traffic:
+    """What went through a relay.
+
+    Attributes:
+        hits: values that the remote cache had.
+        misses: values that it hadn't.
+        failures: requests that it didn't answer.
+        is_off: whether it was left alone in the end.
+    """
+
+    hits: int = 0
+    misses: int = 0
+    failures: int = 0
+    is_off: bool = False
+
+
+@contextlib.contextmanager
+def relaying(
+    remote: Remote, storage: Storage, path: Path, warn: Callable[[str], None]
+) -> Iterator[Traffic]:
+    """Serve a build's compile cache until the block ends.
+
+    A remote cache that doesn't answer costs one warning, and the build nothing but its hits.
+
+    Args:
+        remote: where the storage is, for the warning.
+        storage: what is read and written.
+        path: of the socket; what stands there is replaced.
+        warn: is told, at most once, that the remote cache doesn't work.
+    """
+    relay = _Relay(remote, storage, warn)
+    relay.probe()
+    path.unlink(missing_ok=True)
+    with _server(path, relay) as server:
+        path.chmod(0o600)
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        try:
+            yield relay.traffic
+        finally:
+            server.shutdown()
+            path.unlink(missing_ok=True)
+
+
+def _server(path: Path, relay: _Relay) -> socketserver.ThreadingUnixStreamServer:
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(EOFError, ConnectionError):
+                try:
+                    while True:
+                        self.wfile.write(relay.answer(self.rfile))
+                finally:
+                    relay.storage.leave()
+
+    # The path of a socket may have 107 bytes at most; through its open folder it is short.
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        server = socketserver.ThreadingUnixStreamServer(
+            f"/proc/self/fd/{folder}/{path.name}", Handler, bind_and_activate=False
+        )
+        server.daemon_threads = True  # a client may never end its connection
+        server.request_queue_size = 64
+        server.server_bind()
+        server.server_activate()
+    finally:
+        os.close(folder)
+    return server
+
+
+@dataclass
+class _Relay:
+    remote: Remote
+    storage: Storage
+    warn: Callable[[str], None]
+    traffic: Traffic = field(default_factory=Traffic)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _row: int = 0  # failures since something worked
+
+    def probe(self) -> None:
+        """Find out before the build whether anyone answers, so that no compile waits for it."""
+        self._ask(lambda: self.storage.get(_PROBE), enough=1)
+        self.storage.leave()
+
+    def answer(self, stream: Readable) -> bytes:
+        """Read one command and do it.
+
+        Raises:
+            EOFError: the other side has ended.
+            ConnectionError: it speaks another protocol.
+        """
+        words = read_value(stream)
+        if not isinstance(words, list) or not words:
+            raise ProtocolError("this is no command")
+        texts = [word if isinstance(word, bytes) else b"" for word in words]
+        verb = texts[0].upper()
+        if verb == b"PING":
+            return PONG
+        return OK if verb in _LOCAL else self._stored(verb, texts[1:])
+
+    def _stored(self, verb: bytes, arguments: list[bytes]) -> bytes:
+        """Answer what is about a value."""
+        name = arguments[0].decode(errors="replace") if arguments else ""
+        if not _NAME.fullmatch(name):
+            return refusal("this relay takes names of plain letters only")
+        if name == _TRIAL:
+            return NOTHING if verb == b"GET" else OK
+        if verb == b"SET" and len(arguments) > 1:
+            return self._put(_flat(name), arguments[1])
+        if verb in {b"GET", b"EXISTS"}:
+            return self._get(_flat(name), only_asked=verb == b"EXISTS")
+        return refusal("this relay knows GET, SET and EXISTS")
+
+    def _get(self, name: str, *, only_asked: bool) -> bytes:
+        found = self._ask(lambda: self.storage.get(name))
+        with self._lock:
+            self.traffic.hits += found is not None
+            self.traffic.misses += found is None
+        if only_asked:
+            return number(int(found is not None))
+        return NOTHING if found is None else bulk(found)
+
+    def _put(self, name: str, value: bytes) -> bytes:
+        self._ask(lambda: self.storage.put(name, value))
+        return OK  # also where it failed: the cache tools can do nothing about it
+
+    def _ask(self, request: Callable[[], bytes | None], enough: int = _ENOUGH) -> bytes | None:
+        """Do a request to the storage; None where that is off or fails."""
+        if self.traffic.is_off:
+            return None
+        try:
+            answer = request()
+        except OSError as problem:
+            self._failed(problem, enough)
+            return None
+        with self._lock:
+            self._row = 0
+        return answer
+
+    def _failed(self, problem: OSError, enough: int) -> None:
+        with self._lock:
+            self.traffic.failures += 1
+            self._row += 1
+            if self._row < enough or self.traffic.is_off:
+                return
+            self.traffic.is_off = True
+        why = self.remote.without_secrets(cause_of(problem))
+        self.warn(
+            f"the remote compile cache {self.remote.shown} doesn't work, so this build goes on "
+            f"without it: {why}"
+        )
+
+
+def _flat(name: str) -> str:
+    """A name that is one in every storage: not a path, and none that starts with a dot."""
+    return re.sub(r"[:/]", "-", name).lstrip(".-")

@@ -1,0 +1,186 @@
+"""Canary: does this nvcc, behind the launcher, give equal objects at two places and times?
+
+Some of what the launcher relies on is not documented (`--orig_src_path_name` for cudafe++), so it
+is tried for each toolchain and host compiler: what holds for CUDA 13.0 may not hold for 13.4. It
+was found by taking objects of nvcc 13.0 apart: docs/adr/0015.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from cuwheel.build.launcher import toolkit_view
+from cuwheel.build.launcher.toolkit_view import (
+    LAUNCHER_FILES,
+    ViewPlaces,
+    launcher_settings,
+    make_launcher,
+    make_view,
+)
+from cuwheel.errors import ToolchainError
+from cuwheel.system.files import sha256_of_file, write_atomically
+from cuwheel.system.parallel import Stop, run_all
+from cuwheel.system.process import run
+from cuwheel.toolchains.compilers import SYSTEM_PATH
+
+_SOURCES = {
+    # Names of internal functions hold a hash of the source's path.
+    "anonymous": "namespace { __global__ void k(int *p) { *p = 1; } }\n"
+    "void f(int *p) { k<<<1, 1>>>(p); }\n",
+    # Where nothing in a file has a name of its own to the outside, nvcc takes its process id.
+    "closed": "static __global__ void k(int *p) { *p = 2; }\n"
+    "namespace { struct At { At() { k<<<1, 1>>>(nullptr); } } at; }\n",
+    "stamp": "__device__ const char *d() { return __FILE__ __DATE__ __TIME__; }\n"
+    "const char *h() { return __FILE__ __DATE__ __TIME__; }\n",
+    "separable": "namespace { __device__ int v; }\n__device__ int *g() { return &v; }\n",
+}
+# As nvcc's own help names them. The override of cudafe++ is in no help: it is tried.
+_FLAGS = {"seed": "-frandom-seed", "objtemp": "-objtemp"}
+_EPOCH = "315532800"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Canary:
+    """What was found.
+
+    Attributes:
+        flags: the options for equal bytes that this nvcc has, as `launch.Settings` names them.
+        by_path: sources whose objects differ between two folders; a fixed path makes them equal.
+        always: sources whose objects differ in one folder too.
+    """
+
+    flags: tuple[str, ...]
+    by_path: tuple[str, ...] = ()
+    always: tuple[str, ...] = ()
+
+
+class _CompileError(Exception):
+    """What the compiler said: one of the files doesn't compile with the flags that were tried."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tried:
+    """One folder in which everything is compiled, with a view of its own."""
+
+    folder: Path
+    view: ViewPlaces
+
+
+def prove(toolchain: ViewPlaces, fingerprint: str, cache: Path) -> Canary:
+    """Compile small files at two places and compare; what was found is kept in the cache.
+
+    Args:
+        toolchain: real paths of toolkit, compilers and Python; its view and launcher aren't used.
+        fingerprint: of toolkit and host compiler.
+        cache: cuwheel's cache.
+
+    Raises:
+        ToolchainError: this nvcc compiles nothing.
+    """
+    code = "".join(
+        sha256_of_file(path)
+        for path in (Path(__file__), Path(toolkit_view.__file__), *LAUNCHER_FILES)
+    )
+    key = hashlib.sha256(f"{fingerprint} {code}".encode()).hexdigest()[:16]
+    record = cache / "canaries" / f"{key}.json"
+    if record.is_file():
+        kept = json.loads(record.read_text())
+        return Canary(**{name: tuple(value) for name, value in kept.items()})
+    record.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=record.parent, prefix=f".{key}.") as aside:
+        found = _try_all(toolchain, Path(aside))
+    write_atomically(record, json.dumps(dataclasses.asdict(found)) + "\n")
+    return found
+
+
+def _try_all(toolchain: ViewPlaces, folder: Path) -> Canary:
+    flags = _known_flags(toolchain)
+    with contextlib.suppress(_CompileError):
+        return _compare(toolchain, folder, ("path", *flags))
+    try:
+        return _compare(toolchain, folder, flags)
+    except _CompileError as problem:
+        raise ToolchainError(
+            "this nvcc compiles nothing",
+            why=str(problem),
+            fix="see that the host compiler works and is one that this nvcc takes",
+        ) from problem
+
+
+def _known_flags(toolchain: ViewPlaces) -> tuple[str, ...]:
+    nvcc = toolchain.toolkit / "bin" / "nvcc"
+    text = run([nvcc, "--help"], env={"PATH": SYSTEM_PATH}).output
+    return tuple(name for name, option in _FLAGS.items() if option in text)
+
+
+def _compare(toolchain: ViewPlaces, folder: Path, flags: tuple[str, ...]) -> Canary:
+    stop = Stop()
+    places = [folder / "-".join((name, *flags)) for name in ("here", "further-away")]
+    tries = [functools.partial(_make_objects, toolchain, at, flags, stop) for at in places]
+    first, second = run_all(tries, stop)
+    unequal = [name for name in _SOURCES if first[name] != second[name]]
+    if not unequal:
+        return Canary(flags=flags)
+    again = _make_objects(toolchain, places[0], flags, Stop())
+    always = tuple(name for name in unequal if again[name] != first[name])
+    by_path = tuple(name for name in unequal if name not in always)
+    return Canary(flags=flags, by_path=by_path, always=always)
+
+
+def _make_objects(
+    toolchain: ViewPlaces, folder: Path, flags: tuple[str, ...], stop: Stop
+) -> dict[str, str]:
+    """Digests of the objects, by source."""
+    tried = _furnish(toolchain, folder, flags)
+    digests = {}
+    for name in _SOURCES:
+        stop.check()
+        digests[name] = _compile(tried, name)
+    return digests
+
+
+def _furnish(toolchain: ViewPlaces, folder: Path, flags: tuple[str, ...]) -> _Tried:
+    view = dataclasses.replace(toolchain, view=folder / "cuda", launcher=folder / "launcher")
+    tried = _Tried(folder=folder, view=view)
+    if folder.is_dir():
+        return tried
+    for made in (view.view, view.launcher, folder / "tmp", folder / "source"):
+        made.mkdir(parents=True)
+    for name, text in _SOURCES.items():
+        (folder / "source" / f"{name}.cu").write_text(text)
+    make_view(view.view, toolchain.toolkit, view, "canary")
+    maps = (
+        (str(folder / "source"), "/cuwheel/source"),
+        (str(view.view), "/cuwheel/cuda"),
+        (str(folder / "tmp"), "/cuwheel/tmp"),
+    )
+    settings = launcher_settings(view, view, maps=maps, flags=flags)
+    make_launcher(view.launcher, view, settings, toolchain.python, "canary")
+    return tried
+
+
+def _compile(tried: _Tried, name: str) -> str:
+    source = tried.folder / "source" / f"{name}.cu"
+    made = tried.folder / f"{name}.o"
+    mode = "-dc" if name == "separable" else "-c"
+    done = run(
+        [tried.view.view / "bin" / "nvcc", mode, source, "-o", made],
+        env={
+            "PATH": SYSTEM_PATH,
+            "TMPDIR": str(tried.folder / "tmp"),
+            "SOURCE_DATE_EPOCH": _EPOCH,
+            "LC_ALL": "C.UTF-8",
+        },
+        cwd=tried.folder,
+        check=False,
+    )
+    if done.status:
+        raise _CompileError(" ".join(done.output.split()) or f"status {done.status}")
+    return sha256_of_file(made)

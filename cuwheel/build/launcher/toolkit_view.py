@@ -1,0 +1,253 @@
+"""The toolkit as a build sees it: a folder of links in which the compilers are our own scripts.
+
+`bin/nvcc` is the launcher, which takes what is irreproducible out of each command line, and the
+programs that need memory are gated. nvcc takes its home from the path it was called by, so the
+nvcc of `bin-real` calls the `cicc` and `ptxas` of this folder. It has to have its own name there:
+CMake knows it by what it says of itself, and that starts with its name. docs/adr/0015.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import CommandFailedError
+from cuwheel.standalone import script
+from cuwheel.system.files import sha256_of_file
+from cuwheel.system.process import run
+from cuwheel.toolchains.compilers import SYSTEM_PATH
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+_LAUNCHER = (
+    "event_log.py",
+    *(f"launcher/{name}.py" for name in ("command_line", "launch", "rewrite")),
+    *(f"memory_gate/{name}.py" for name in ("child", "free_memory", "gate", "ledger", "peaks")),
+    "memory_gate/scheduler.py",
+)
+LAUNCHER_FILES = tuple(map(script, _LAUNCHER))  # copied side by side: their names are unique
+
+# The programs of nvcc that take memory: at 3.75 GB for one file of flash-attn, cicc above all.
+_GATED = ("cicc", "cudafe++", "ptxas")
+# Folders of a toolkit with programs: NVIDIA's own layout, and conda-forge's.
+_PROGRAMS = (
+    *("bin", "nvvm/bin"),
+    *("targets/x86_64-linux/bin", "targets/x86_64-linux/nvvm/bin"),
+)
+_REAL = "bin-real"
+# The scripts call Python by this link: a cache takes their text for the compiler, so it has to be
+# the same for every Python.
+_PYTHON = "python"
+_HOST_NAMES = {"gcc": "cc", "g++": "cxx", "cc": "cc", "c++": "cxx"}
+
+_STUBS = {
+    "nvcc": 'launch.main("nvcc", sys.argv[1:], settings.SETTINGS)',
+    "host": "launch.main(sys.argv[1], sys.argv[2:], settings.SETTINGS)",
+    "gate": "gate.main(sys.argv[1], sys.argv[2:])",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewPlaces:
+    """Paths of the view and of what it refers to, as the build sees them.
+
+    Attributes:
+        view: the folder of links: `CUDA_HOME`.
+        launcher: folder with the launcher and the stand-ins of the host compilers.
+        toolkit: the toolchain's own CUDA home.
+        python: an interpreter without environment, which runs launcher and gate.
+        cc: the real C compiler.
+        cxx: the real C++ compiler.
+    """
+
+    view: Path
+    launcher: Path
+    toolkit: Path
+    python: Path
+    cc: Path
+    cxx: Path
+
+    @property
+    def nvcc(self) -> Path:
+        """The nvcc that does compile."""
+        return self.view / _REAL / "nvcc"
+
+    @property
+    def programs(self) -> Path:
+        """Folder with `gcc`, `g++`, `cc` and `c++`."""
+        return self.launcher / "bin"
+
+    @property
+    def gated(self) -> Path:
+        """Folder with the compilers that nvcc and the compile cache get to call."""
+        return self.launcher / "gated"
+
+
+def make_view(folder: Path, home: Path, seen: ViewPlaces, fingerprint: str) -> None:
+    """Fill an empty folder with links to a CUDA home, and with our scripts.
+
+    Args:
+        folder: to be `seen.view`.
+        home: the CUDA home on this machine, to be `seen.toolkit`.
+        seen: the paths at which the build will find it all.
+        fingerprint: of the compilers. It stands in each script, so a compile cache that looks at
+            "the compiler" sees another one when the real one is another.
+    """
+    overlaid = {
+        f"{place}/{name}": _gate(seen, seen.toolkit / place / name, fingerprint)
+        for place in _PROGRAMS
+        for name in _GATED
+        if (home / place / name).exists()
+    }
+    real = {
+        name.removeprefix("bin/"): text
+        for name, text in overlaid.items()
+        if name.startswith("bin/")
+    }
+    (folder / _REAL).mkdir()
+    _overlay(folder / _REAL, home / "bin", seen.toolkit / "bin", real)
+    _overlay(
+        folder, home, seen.toolkit, overlaid | {"bin/nvcc": _script(seen, "nvcc", (), fingerprint)}
+    )
+
+
+def make_launcher(
+    folder: Path, seen: ViewPlaces, settings: Mapping[str, object], python: Path, fingerprint: str
+) -> None:
+    """Fill an empty folder with the launcher, compiled, and the host compilers' stand-ins.
+
+    Args:
+        folder: to be `seen.launcher`.
+        seen: the paths at which the build will find it all.
+        settings: the attributes of `launch.Settings`.
+        python: `seen.python` on this machine.
+        fingerprint: of the compilers.
+
+    Raises:
+        CommandFailedError: that interpreter can't compile them.
+    """
+    for module in LAUNCHER_FILES:
+        shutil.copyfile(module, folder / module.name)
+    (folder / "settings.py").write_text(_settings_module(settings))
+    for name, call in _STUBS.items():
+        start = f"import os, sys\nsys.path.insert(0, {str(seen.launcher)!r})\n"
+        modules = "import gate\n" if name == "gate" else "import launch\nimport settings\n"
+        (folder / f"run_{name}.py").write_text(f"{start}{modules}os._exit({call})\n")
+    (folder / _PYTHON).symlink_to(seen.python)
+    compile_all = ("-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", folder)
+    run([python, "-IS", *compile_all], env={})
+    for name, kind in _HOST_NAMES.items():
+        _write(folder / "bin" / name, _script(seen, "host", (name,), fingerprint))
+        real = seen.cxx if kind == "cxx" else seen.cc
+        _write(folder / "gated" / name, _gate(seen, real, fingerprint, only_compiles=True))
+
+
+def launcher_settings(
+    seen: ViewPlaces,
+    real: ViewPlaces,
+    *,
+    maps: tuple[tuple[str, str], ...],
+    flags: tuple[str, ...],
+) -> dict[str, object]:
+    """Those attributes of `launch.Settings` that follow from where things are.
+
+    Args:
+        seen: the paths at which the build will find it all.
+        real: the same on this machine.
+        maps: what compilers replace in the names of files.
+        flags: the options for equal bytes that this nvcc has.
+    """
+    host = {"cc": str(seen.gated / "gcc"), "cxx": str(seen.gated / "g++")}
+    standins = {str(seen.programs / name): str(seen.gated / name) for name in _HOST_NAMES}
+    standins |= {name: str(seen.gated / name) for name in _HOST_NAMES}
+    standins |= {str(path): host["cc"] for path in _names_of(seen.cc, real.cc)}
+    standins |= {str(path): host["cxx"] for path in _names_of(seen.cxx, real.cxx)}
+    return {
+        "nvcc": str(seen.nvcc),
+        "host": host,
+        "standins": standins,
+        "maps": maps,
+        "flags": flags,
+    }
+
+
+def _names_of(seen: Path, real: Path) -> set[Path]:
+    """Every path in its folder that leads to a compiler: `x86_64-linux-gnu-g++`, `g++-12`."""
+    pattern = "*++*" if "++" in real.name else "*cc*"
+    same = (path for path in real.parent.glob(pattern) if path.resolve() == real.resolve())
+    return {seen, *(seen.with_name(path.name) for path in same)}
+
+
+def fingerprint_of(toolchain: str, cxx: Path, banner: str) -> str:
+    """SHA-256 of all that compiles: the toolchain, and the host compiler's and assembler's parts.
+
+    Args:
+        toolchain: the toolchain's own fingerprint.
+        cxx: the host's C++ compiler on this machine.
+        banner: its version in its own words.
+    """
+    parts = [toolchain, banner]
+    for name in ("cc1plus", "cc1", "as"):
+        said = _ask(cxx, f"-print-prog-name={name}")
+        found = shutil.which(said, path=SYSTEM_PATH)  # a bare name: GCC would search for it
+        parts.append(sha256_of_file(Path(found)) if found else said)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _ask(program: Path, option: str) -> str:
+    try:
+        return run([program, option], env={"PATH": SYSTEM_PATH, "LC_ALL": "C"}).output.strip()
+    except CommandFailedError:
+        return ""
+
+
+def _overlay(folder: Path, real: Path, seen: Path, files: Mapping[str, str]) -> None:
+    """Links to all of a folder but for the files that are given; folders on their way are real."""
+    inside: dict[str, dict[str, str]] = {}
+    for name, content in files.items():
+        first, _, rest = name.partition("/")
+        if rest:
+            inside.setdefault(first, {})[rest] = content
+        else:
+            _write(folder / first, content)
+    for entry in sorted(real.iterdir()):
+        if entry.name in inside:
+            (folder / entry.name).mkdir(exist_ok=True)
+            _overlay(folder / entry.name, entry, seen / entry.name, inside[entry.name])
+        elif entry.name not in files:
+            (folder / entry.name).symlink_to(seen / entry.name)
+
+
+def _script(seen: ViewPlaces, stub: str, words: tuple[str, ...], fingerprint: str) -> str:
+    called = [str(seen.launcher / _PYTHON), "-ISB", str(seen.launcher / f"run_{stub}.py"), *words]
+    return f'#!/bin/sh\n# {fingerprint}\nexec {shlex.join(called)} "$@"\n'
+
+
+def _gate(seen: ViewPlaces, program: Path, fingerprint: str, *, only_compiles: bool = False) -> str:
+    script = _script(seen, "gate", (str(program),), fingerprint)
+    if not only_compiles:
+        return script
+    # sccache takes the one variable from compilers; the other is its stand-in (`compilecache`).
+    # Preprocessing and linking are short and small; nvcc preprocesses once for each arch.
+    start, _, call = script.rpartition("exec ")
+    start += '[ -z "$CUWHEEL_EPOCH" ] || export SOURCE_DATE_EPOCH="$CUWHEEL_EPOCH"\n'
+    through = f'exec {shlex.quote(str(program))} "$@"\n'
+    return f'{start}for word do [ "$word" = -c ] && exec {call.rstrip()}\ndone\n{through}'
+
+
+def _settings_module(settings: Mapping[str, object]) -> str:
+    lines = [f"SETTINGS.{name} = {value!r}" for name, value in sorted(settings.items())]
+    return "\n".join(["from launch import Settings", "SETTINGS = Settings()", *lines, ""])
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.chmod(path, 0o755)  # noqa: PTH101, S103 - a program

@@ -1,0 +1,102 @@
+"""The compiler launcher of one build: the toolkit's view, the stand-ins, and what they are told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.build.environment import EVENTS
+from cuwheel.build.launcher.canary import prove
+from cuwheel.build.launcher.toolkit_view import (
+    ViewPlaces,
+    fingerprint_of,
+    launcher_settings,
+    make_launcher,
+    make_view,
+)
+from cuwheel.build.paths import packages_moved, python_in
+from cuwheel.errors import StageOrderError
+
+if TYPE_CHECKING:
+    from cuwheel.build.compile_cache.choice import CacheChoice
+    from cuwheel.build.environment import BuildInputs
+    from cuwheel.build.launcher.canary import Canary
+    from cuwheel.build.sandbox.path_map import Places
+    from cuwheel.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launcher:
+    """The launcher of a build.
+
+    Attributes:
+        canary: what this toolchain and host compiler were found to do.
+        fingerprint: SHA-256 of all that compiles.
+        python: the interpreter that runs it, as the build sees it.
+    """
+
+    canary: Canary
+    fingerprint: str
+    python: Path
+
+
+def furnish_launcher(
+    space: Workspace, inputs: BuildInputs, places: Places, choice: CacheChoice
+) -> Launcher:
+    """Fill the folders of the toolkit's view and of the launcher.
+
+    Args:
+        space: its work folder gets a link to the environment's packages, its cache the canary.
+        inputs: of the build; both folders are empty.
+        places: where the build sees them.
+        choice: its compile cache.
+
+    Raises:
+        StageOrderError: preflight has found no host compiler yet.
+        ToolchainError: this nvcc compiles nothing.
+    """
+    real = _real_places(inputs)
+    banner = inputs.machine.host_compiler_version
+    fingerprint = fingerprint_of(inputs.toolchain.fingerprint, real.cxx, banner)
+    canary = prove(real, fingerprint, space.cache)
+    seen = ViewPlaces(
+        view=Path(places.seen(str(real.view))),
+        launcher=Path(places.seen(str(real.launcher))),
+        toolkit=Path(places.seen(str(real.toolkit))),
+        python=python_in(places, inputs.python),
+        cc=Path(places.seen(str(real.cc))),
+        cxx=Path(places.seen(str(real.cxx))),
+    )
+    packages = space.work / "packages"
+    packages.unlink(missing_ok=True)
+    packages.symlink_to(inputs.python.site_packages)
+    settings = {
+        **launcher_settings(
+            seen, real, maps=places.maps, flags=choice.cache.nvcc_flags(canary.flags)
+        ),
+        "cache": choice.cache.prefix(choice.seen(places)),
+        "moves": packages_moved(places, inputs.python, packages),
+        "events": places.seen(str(inputs.events / EVENTS)),
+    }
+    make_view(real.view, real.toolkit, seen, fingerprint)
+    make_launcher(real.launcher, seen, settings, real.python, fingerprint)
+    return Launcher(canary=canary, fingerprint=fingerprint, python=seen.python)
+
+
+def _real_places(inputs: BuildInputs) -> ViewPlaces:
+    cc, cxx = inputs.machine.c_compiler, inputs.machine.host_compiler
+    if cc is None or cxx is None:
+        raise StageOrderError(
+            "preflight ran before there was a compiler",
+            why="this toolchain brings its own, and wasn't there yet",
+            fix="run the stages toolchain and preflight first, in this order",
+        )
+    return ViewPlaces(
+        view=inputs.view,
+        launcher=inputs.launcher,
+        toolkit=inputs.toolchain.home,
+        python=inputs.python.base_python.resolve(),
+        cc=cc,
+        cxx=cxx,
+    )

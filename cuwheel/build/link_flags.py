@@ -1,0 +1,151 @@
+"""How a build is told to link a recipe's components: folders, names, headers.
+
+NVIDIA's wheels hold no symbolic links, so there is no `libcufft.so` for `-lcufft` to find. A linker
+takes a file's whole name too (`-l:libcufft.so.12`; GNU ld's manual, option `-l`), which works with
+any layout and says which major release is meant.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.cuda.components import component_by_name
+from cuwheel.model.recipe import Static
+from cuwheel.workspace.problems import Problem
+from cuwheel.workspace.records import Environment, Toolchain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from cuwheel.cuda.components import Component
+    from cuwheel.model.target import Target
+    from cuwheel.workspace.workspace import Workspace
+
+
+# What code in NVIDIA's archives takes from the C library ("CUDA Compiler Driver NVCC", section
+# "Library Search and Static Linking": `-ldl -lrt -lpthread` beside `-lcudart_static`).
+_SYSTEM_LIBRARIES = ("-ldl", "-lrt", "-lpthread")
+# Archives in NVIDIA's wheels: what the toolchain of cuda-toolkit 13.0.2 holds.
+_IN_WHEELS = frozenset({"cudart_static", "cudadevrt", "nvptxcompiler_static"})
+_PLACEHOLDERS = ("{link_flags}", "{link_includes}")
+
+
+def cuda_components(target: Target) -> tuple[Component, ...]:
+    """What the recipe links of CUDA; a framework's libraries are the framework's own affair."""
+    names = target.recipe.link.components
+    found = (component_by_name(name, target.toolkit.major) for name in names)
+    return tuple(component for component in found if component.cuda is not None)
+
+
+def link_flags(target: Target, home: Path, site_packages: Path) -> tuple[str, ...]:
+    """Linker options for the recipe's components, in the target's mode.
+
+    Args:
+        target: what is built.
+        home: the toolchain's folder.
+        site_packages: of the build environment, for libraries that are no part of a toolkit.
+    """
+    if isinstance(target.mode, Static):
+        archives = (name for component in cuda_components(target) for name in component.static)
+        names = [f"-l{name}" for name in dict.fromkeys(archives)]
+        return (f"-L{home / 'lib64'}", *names, *_SYSTEM_LIBRARIES)
+    return tuple(_shared_flags(cuda_components(target), home, site_packages))
+
+
+def include_flags(target: Target, home: Path, site_packages: Path) -> tuple[str, ...]:
+    """`-I` for each folder with headers of the recipe's components; arguments as `link_flags`."""
+    folders = [home / "include"]
+    for component in cuda_components(target):
+        beside = site_packages.joinpath(component.site_folder).parent / "include"
+        folders += [beside] if _folder_of(component, home, site_packages) != home / "lib64" else []
+    return tuple(dict.fromkeys(f"-I{folder}" for folder in folders))
+
+
+def check_linkable(target: Target, space: Workspace) -> list[Problem]:
+    """What the build will be told to link is there, as far as toolchain and environment are.
+
+    Where the recipe asks for no flags, the package finds the libraries its own way.
+    """
+    if isinstance(target.mode, Static):
+        return _check_archives(target, space)
+    if not (space.has("toolchain") and space.has("environment")):
+        return []
+    home = space.load("toolchain", Toolchain).home
+    build = target.recipe.build
+    texts = {**build.env, **getattr(build, "define", {})}.values()
+    if not any(name in text for text in texts for name in _PLACEHOLDERS):
+        return []
+    return _check_libraries(target, home, space.load("environment", Environment).site_packages)
+
+
+def _shared_flags(
+    components: Iterable[Component], home: Path, site_packages: Path
+) -> Iterator[str]:
+    told: set[Path] = set()
+    for component in components:
+        folder = _folder_of(component, home, site_packages)
+        if folder not in told:
+            yield f"-L{folder}"
+            told.add(folder)
+        yield f"-l:{_file_of(component)}"
+
+
+def _folder_of(component: Component, home: Path, site_packages: Path) -> Path:
+    """The toolchain's own come first: a wheel in the environment may be of another release."""
+    own = home / "lib64"
+    return own if (own / _file_of(component)).exists() else site_packages / component.site_folder
+
+
+def _file_of(component: Component) -> str:
+    """`libcudnn.so.9` of the pattern `libcudnn*.so.9`; a pattern's end can't be guessed."""
+    stem, dot, version = component.sonames[0].partition(".so")
+    return f"{stem.replace('*', '')}{dot}{version}"
+
+
+def _check_libraries(target: Target, home: Path, site_packages: Path) -> list[Problem]:
+    missing = [
+        component
+        for component in cuda_components(target)
+        if not (_folder_of(component, home, site_packages) / _file_of(component)).exists()
+    ]
+    if not missing:
+        return []
+    names = ", ".join(_file_of(component) for component in missing)
+    wheels = ", ".join(dict.fromkeys(component.distribution for component in missing))
+    return [
+        Problem(
+            what=f"there is no {names} to link",
+            why=f"neither {home / 'lib64'} nor the build environment holds it",
+            fix=f"add {wheels} to {target.lock_input.name}, then "
+            f"`nox -s lock -- build:{target.recipe.name}`",
+        )
+    ]
+
+
+def _check_archives(target: Target, space: Workspace) -> list[Problem]:
+    home = space.load("toolchain", Toolchain).home if space.has("toolchain") else None
+    lacking = [
+        component.name
+        for component in cuda_components(target)
+        if not component.static or not _has_archives(component, target.provider, home)
+    ]
+    if not lacking:
+        return []
+    place = f"{home / 'lib64'}" if home else f"a toolchain of {target.provider}"
+    return [
+        Problem(
+            what=f"{', '.join(lacking)} can't be linked statically",
+            why=f"{place} holds no archive of it; NVIDIA's wheels have one of the CUDA "
+            "runtime only",
+            fix="take another mode (`link` in the recipe, --link), or a toolchain that has the "
+            "archives (-- --toolchain system)",
+        )
+    ]
+
+
+def _has_archives(component: Component, provider: str, home: Path | None) -> bool:
+    """Whether a toolchain has them; before it is made, only that of NVIDIA's wheels is known."""
+    if home is None:
+        return provider != "pypi" or _IN_WHEELS.issuperset(component.static)
+    return all((home / "lib64" / f"lib{name}.a").exists() for name in component.static)

@@ -1,0 +1,170 @@
+"""What a build's timeline tells about how to build faster; each line follows from its figures."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from cuwheel.build.profile.timeline import length
+from cuwheel.system.quantities import show_share, show_size, show_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.build.profile.timeline import Job, Timeline
+
+
+# From which share on something is worth a line.
+_LONG = 0.5  # one file, of the whole build
+_MOST = 0.5  # one tool, of its file
+_TAIL = 0.1  # one file running alone at the end, of the whole build
+_WAITED = 0.05  # waiting for memory, of waiting and working
+_IDLE = 0.2  # no compile running, of the whole build
+_OVERESTIMATE = 2  # memory expected for memory taken
+_NAMED = 3  # files that a line names
+
+
+def advise(timeline: Timeline) -> tuple[str, ...]:
+    """One sentence for each thing that stands out, the most pressing first."""
+    if not timeline.jobs:
+        return ("nothing was compiled", *_doubts(timeline))
+    return (
+        *_ended_badly(timeline),
+        *_killed(timeline),
+        *_longest(timeline),
+        *_tail(timeline),
+        *_memory(timeline),
+        *_idle(timeline),
+        *_cache(timeline),
+        *_doubts(timeline),
+    )
+
+
+def _ended_badly(timeline: Timeline) -> Iterator[str]:
+    failed = [job.file for job in timeline.jobs if job.state == "failed"]
+    if failed:
+        yield f"{_count(len(failed), 'compile')} failed: {_names(failed)}"
+    cut_off = [job.file for job in timeline.jobs if job.state == "cut off"]
+    if cut_off:
+        yield f"{_count(len(cut_off), 'compile')} didn't come to an end: {_names(cut_off)}"
+
+
+def _killed(timeline: Timeline) -> Iterator[str]:
+    again = [(job, part) for job in timeline.jobs for part in job.parts if part.tool.tries > 1]
+    for job, part in again[:_NAMED]:
+        tool = part.tool
+        yield (
+            f"{part.name} of {job.file} ended for want of memory and was started "
+            f"{tool.tries} times; it took {show_size(tool.peak)}"
+        )
+    if len(again) > _NAMED:
+        yield f"{len(again) - _NAMED} more tools ended for want of memory and were started again"
+
+
+def _longest(timeline: Timeline) -> Iterator[str]:
+    job = timeline.slowest(1)[0]
+    part = job.worked / timeline.elapsed if timeline.elapsed else 0
+    is_long = len(timeline.jobs) > 1 and part >= _LONG
+    if is_long:
+        yield (
+            f"{job.file} takes {show_time(job.worked)}, {show_share(part)} of the build's "
+            f"{show_time(timeline.elapsed)}: more jobs can't make it shorter than that"
+        )
+    name, seconds = _largest_tool(job)
+    if len(job.parts) > 1 and job.worked and seconds / job.worked >= _MOST:
+        whole = "it" if is_long else f"{job.file}, the slowest file"
+        yield f"{name} is {show_share(seconds / job.worked)} of {whole}: {show_time(seconds)}"
+
+
+def _largest_tool(job: Job) -> tuple[str, float]:
+    spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for part in job.parts:
+        spans[part.name].append((part.tool.start, part.tool.end))
+    seconds = {name: length(of_tool) for name, of_tool in spans.items()}
+    return max(seconds.items(), key=lambda item: item[1], default=("", 0.0))
+
+
+def _tail(timeline: Timeline) -> Iterator[str]:
+    *others, last = sorted(timeline.jobs, key=lambda job: job.end)
+    if not others or timeline.lanes == 1:
+        return
+    alone = last.end - max(others[-1].end, last.start)
+    if alone >= _TAIL * timeline.elapsed:
+        yield (
+            f"for the last {show_time(alone)} only {last.file} ran: started earlier, "
+            "it would have run beside others"
+        )
+
+
+def _memory(timeline: Timeline) -> Iterator[str]:
+    waited = timeline.waited
+    if waited < _WAITED * (waited + timeline.worked) or not waited:
+        return
+    longest = max(timeline.jobs, key=lambda job: job.waited)
+    yield (
+        f"memory made compiles wait {show_time(waited)} in all, {longest.file} the longest, "
+        f"{show_time(longest.waited)}: more memory would help, more jobs won't"
+    )
+    tools = [part.tool for job in timeline.jobs for part in job.parts]
+    expected, peak = sum(tool.expected for tool in tools), sum(tool.peak for tool in tools)
+    if peak and expected >= _OVERESTIMATE * peak:
+        yield (
+            f"{expected / peak:.1f} times the memory that was taken had been expected: "
+            "what was taken is known now, and the next build waits less"
+        )
+
+
+def _idle(timeline: Timeline) -> Iterator[str]:
+    idle = timeline.elapsed - length((job.start, job.end) for job in timeline.jobs)
+    if idle >= _IDLE * timeline.elapsed > 0:
+        yield (
+            f"for {show_time(idle)}, {show_share(idle / timeline.elapsed)} of the build, "
+            "no compile ran: it configured, linked, or did something else"
+        )
+
+
+def _cache(timeline: Timeline) -> Iterator[str]:
+    compiles = sum(count.compiles for count in timeline.hits)
+    asked = sum(count.asked for count in timeline.hits)
+    hits = sum(count.hits for count in timeline.hits)
+    if not asked:
+        yield f"no cache was asked for {_count(compiles, 'compile')}"
+    elif not hits:
+        yield f"the cache held none of {_count(asked, 'compile')}"
+    elif hits == asked:
+        yield f"the cache held all of {_count(asked, 'compile')}"
+    else:
+        misses = " ".join(
+            f"{count.language}: {count.hits} of {count.asked}."
+            for count in timeline.hits
+            if count.asked
+        )
+        yield f"the cache held {hits} of {_count(asked, 'compile')}. {misses}".rstrip(".")
+
+
+def _doubts(timeline: Timeline) -> Iterator[str]:
+    """What makes the figures themselves uncertain."""
+    if timeline.damaged:
+        yield (
+            f"{_count(timeline.damaged, 'line')} of the event log can't be read: "
+            "the build was killed, or the disk was full"
+        )
+    if timeline.left_out:
+        yield (
+            f"{show_time(timeline.left_out)} in which nothing ran are left out: "
+            "the clock was set, or the machine slept"
+        )
+    if timeline.clock_steps:
+        yield (
+            f"the clock was set back: {_count(timeline.clock_steps, 'process', 'es')} ended before "
+            "the start, so times aren't to be trusted"
+        )
+
+
+def _names(files: list[str]) -> str:
+    rest = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
+    return ", ".join(files[:_NAMED]) + rest
+
+
+def _count(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number} {noun}{plural if number != 1 else ''}"

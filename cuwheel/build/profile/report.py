@@ -1,0 +1,91 @@
+"""The profile of a build: a page, a trace, and on the terminal the slowest files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import rich.console
+import rich.markup
+import rich.table
+
+from cuwheel.build.profile.advice import advise
+from cuwheel.build.profile.chrome_trace import trace_text
+from cuwheel.build.profile.page import page_text
+from cuwheel.build.profile.timeline import make_timeline
+from cuwheel.system.files import write_atomically
+from cuwheel.system.quantities import show_share, show_size, show_time
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.build.launcher.events import Events
+    from cuwheel.build.profile.timeline import Timeline
+
+
+PAGE = "profile.html"
+TRACE = "profile.trace.json"
+_SHOWN = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """What `write_profile` made.
+
+    Attributes:
+        page: an HTML file that needs no other.
+        trace: Chrome's trace event format.
+        timeline: what both show.
+    """
+
+    page: Path
+    trace: Path
+    timeline: Timeline
+
+
+def write_profile(events: Events, folder: Path, title: str) -> Profile:
+    """Write a build's page and trace into a folder.
+
+    Args:
+        events: of the build.
+        folder: is made if it isn't there; files of an earlier profile are replaced.
+        title: names the build.
+
+    Raises:
+        OSError: the folder can't be written.
+    """
+    timeline = make_timeline(events)
+    write_atomically(folder / PAGE, page_text(timeline, title))
+    write_atomically(folder / TRACE, trace_text(timeline, title))
+    return Profile(page=folder / PAGE, trace=folder / TRACE, timeline=timeline)
+
+
+def print_profile(profile: Profile, terminal: rich.console.Console) -> None:
+    """Print the slowest ten, what stands out, and where the files are."""
+    timeline = profile.timeline
+    if timeline.jobs:
+        terminal.print(_slowest(timeline))
+        terminal.print()
+    for line in advise(timeline):
+        terminal.print(f"- {line}", markup=False)
+    terminal.print()
+    for name, path in (("page", profile.page), ("trace", profile.trace)):
+        terminal.print(f"{name:<7}{path}", markup=False, soft_wrap=True)
+
+
+def _slowest(timeline: Timeline) -> rich.table.Table:
+    table = rich.table.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("slowest", overflow="fold")
+    for heading in ("time", "share", "waited", "peak"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("archs", overflow="fold")
+    for job in timeline.slowest(_SHOWN):
+        table.add_row(
+            rich.markup.escape(job.file),
+            show_time(job.worked),
+            show_share(timeline.share(job)),
+            show_time(job.waited) if job.waited else "",
+            show_size(job.peak) if job.peak else "",
+            rich.markup.escape(" ".join(job.archs)),
+        )
+    return table

@@ -1,0 +1,333 @@
+"""When which compile ran, beside which others, on how much memory: worked out from an event log."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import os
+from bisect import bisect_right
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from cuwheel.build.launcher.events import Compile, Events, HitCount, Tool, hit_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+
+State = Literal["hit", "done", "failed", "cut off"]
+_Item = TypeVar("_Item")
+_Span = tuple[float, float]
+
+# Seconds in which nothing runs, from which on it was no build: the clock was set, or the machine
+# slept. A picture on that scale would show nothing.
+_GAP = 3600.0
+# Seconds between asking and starting up to which nothing was waited for: the gate's own start, and
+# what a busy machine makes of it.
+_AT_ONCE = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A tool in its compile.
+
+    Attributes:
+        tool: its times are seconds since the timeline's start; `asked` is `start` where it got
+            memory at once.
+        row: 0, or more where tools of one compile run at the same time.
+    """
+
+    tool: Tool
+    row: int
+
+    @property
+    def name(self) -> str:
+        """The tool with what it compiles for, `cicc sm_90`."""
+        return f"{self.tool.name} sm_{self.tool.arch}" if self.tool.arch else self.tool.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One compile in the timeline.
+
+    Attributes:
+        file: its source as it is shown, without what the paths of all sources begin with.
+        name: of the compiler.
+        language: of the source.
+        archs: compute capabilities.
+        state: `hit`: it came out of the cache; `cut off`: it was ended from outside, and only
+            tools of it tell that it ran.
+        start: seconds since the timeline's start.
+        end: seconds since the timeline's start.
+        waited: seconds in which all of it waited for memory.
+        queued: seconds in which all of it waited for its turn among the build's jobs.
+        peak: bytes, the most that its tools took together.
+        parts: its tools, by their start.
+        lane: which of the parallel lanes it is drawn in, from 0.
+    """
+
+    file: str
+    name: str
+    language: str
+    archs: tuple[str, ...]
+    state: State
+    start: float
+    end: float
+    waited: float
+    queued: float
+    peak: int
+    parts: tuple[Part, ...]
+    lane: int
+
+    @property
+    def worked(self) -> float:
+        """Seconds from start to end, without those in which it waited for memory or its turn."""
+        return self.end - self.start - self.waited - self.queued
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryPoint:
+    """Memory from this moment until the next point's.
+
+    Attributes:
+        time: seconds since the timeline's start.
+        expected: bytes that the running tools together were expected to take at most.
+        peak: bytes that they took at most, each at its own worst moment: an upper bound.
+    """
+
+    time: float
+    expected: int
+    peak: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """A build as its compiles show it.
+
+    Attributes:
+        jobs: by their start.
+        lanes: how many compiles ran at the same time at most.
+        memory: a curve of steps.
+        hits: how the cache served each language.
+        elapsed: seconds from the first start to the last end.
+        begun: seconds since 1970 at the timeline's start.
+        left_out: seconds that were cut out because nothing ran for longer than an hour.
+        clock_steps: how many processes ended before they began, by the clock.
+        damaged: how many lines of the log can't be read.
+    """
+
+    jobs: tuple[Job, ...]
+    lanes: int
+    memory: tuple[MemoryPoint, ...]
+    hits: tuple[HitCount, ...]
+    elapsed: float
+    begun: float
+    left_out: float
+    clock_steps: int
+    damaged: int
+
+    @cached_property
+    def worked(self) -> float:
+        """Seconds of all compiles together, without waiting."""
+        return sum(job.worked for job in self.jobs)
+
+    @property
+    def waited(self) -> float:
+        """Seconds that all compiles together waited for memory."""
+        return sum(job.waited for job in self.jobs)
+
+    @property
+    def peak(self) -> int:
+        """Bytes that the tools took together at most: an upper bound."""
+        return max((point.peak for point in self.memory), default=0)
+
+    def share(self, job: Job) -> float:
+        """The part of all work that a job is, 0 to 1."""
+        return job.worked / self.worked if self.worked else 0.0
+
+    def slowest(self, number: int) -> tuple[Job, ...]:
+        """So many jobs that worked longest, the longest first."""
+        return tuple(heapq.nlargest(number, self.jobs, key=lambda job: job.worked))
+
+
+def make_timeline(events: Events) -> Timeline:
+    """Put compiles and tools in order, in lanes, on a clock that starts at 0."""
+    logged: list[Compile | Tool] = [*events.compiles, *events.tools]
+    clock = _Clock([_span(item) for item in logged])
+    tools = [_tool_on(clock, tool) for tool in events.tools]
+    compiles = [_compile_on(clock, compile_) for compile_ in events.compiles]
+    jobs = _in_lanes(_jobs(compiles, tools, events.hits()))
+    return Timeline(
+        jobs=jobs,
+        lanes=max((job.lane + 1 for job in jobs), default=0),
+        memory=_memory(tools),
+        hits=hit_counts(events),
+        elapsed=max((job.end for job in jobs), default=0.0),
+        begun=clock.begun,
+        left_out=clock.left_out,
+        clock_steps=sum(item.end < item.start for item in logged),
+        damaged=events.damaged,
+    )
+
+
+def length(spans: Iterable[_Span]) -> float:
+    """Seconds in which at least one of these spans of time lasts."""
+    total, reached = 0.0, float("-inf")
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+def _span(item: Compile | Tool) -> _Span:
+    start = min(item.called, item.asked, item.start) if isinstance(item, Tool) else item.start
+    return start, max(item.start, item.end)
+
+
+class _Clock:
+    """Times of the log as seconds since its first one, long gaps cut out.
+
+    No event lasts through a gap, so all times of one event move by the same amount.
+    """
+
+    def __init__(self, spans: Sequence[_Span]) -> None:
+        self.begun = min((start for start, _ in spans), default=0.0)
+        self._resumes = [self.begun]  # where something starts again after a gap
+        self._moves = [self.begun]  # what is taken off all times from there on
+        reached = self.begun
+        for start, end in sorted(spans):
+            if start - reached > _GAP:
+                self._resumes.append(start)
+                self._moves.append(self._moves[-1] + start - reached)
+            reached = max(reached, end)
+        self.left_out = self._moves[-1] - self.begun
+
+    def move(self, time: float) -> float:
+        """Seconds to take off the times of an event that begins then."""
+        return self._moves[bisect_right(self._resumes, time) - 1]
+
+
+def _compile_on(clock: _Clock, compile_: Compile) -> Compile:
+    start, end = _span(compile_)
+    move = clock.move(start)
+    return dataclasses.replace(compile_, start=start - move, end=end - move)
+
+
+def _tool_on(clock: _Clock, tool: Tool) -> Tool:
+    called, end = _span(tool)
+    move = clock.move(called)
+    start = tool.start - move
+    asked = start if tool.start - tool.asked <= _AT_ONCE else tool.asked - move
+    called = asked if tool.asked - called <= _AT_ONCE else called - move
+    return dataclasses.replace(tool, called=called, asked=asked, start=start, end=end - move)
+
+
+def _jobs(compiles: Sequence[Compile], tools: Sequence[Tool], hits: frozenset[str]) -> list[Job]:
+    inside: dict[str, list[Tool]] = defaultdict(list)
+    for tool in tools:
+        inside[tool.compile].append(tool)
+    outside = [[tool] for tool in inside.pop("", [])]  # nobody's: each stands alone
+    short = _shortener({compile_.file for compile_ in compiles} | {tool.file for tool in tools})
+    jobs = [
+        _job(compile_, inside.pop(compile_.id, []), _state(compile_, hits), short)
+        for compile_ in compiles
+    ]
+    jobs += [_job(_stand_in(group), group, "cut off", short) for group in inside.values()]
+    for group in outside:
+        lone = _stand_in(group)
+        jobs.append(_job(lone, group, _state(lone, hits), short))
+    return sorted(jobs, key=lambda job: (job.start, job.end, job.file))
+
+
+def _state(compile_: Compile, hits: frozenset[str]) -> State:
+    if compile_.id in hits:
+        return "hit"
+    return "failed" if compile_.status else "done"
+
+
+def _stand_in(tools: Sequence[Tool]) -> Compile:
+    """A compile whose own line was never written, as its tools show it."""
+    first = tools[0]
+    return Compile(
+        id=first.compile,
+        name=first.name,
+        file=first.file,
+        archs=tuple(sorted({tool.arch for tool in tools if tool.arch})),
+        start=min(tool.called for tool in tools),
+        end=max(tool.end for tool in tools),
+        status=first.status,
+        cached="",
+    )
+
+
+def _job(
+    compile_: Compile, tools: Sequence[Tool], state: State, short: Callable[[str], str]
+) -> Job:
+    parts = _in_rows(tools)
+    running = [(tool.start, tool.end) for tool in tools]
+    waiting = [*running, *((tool.asked, tool.start) for tool in tools)]
+    queueing = [*waiting, *((tool.called, tool.asked) for tool in tools)]
+    return Job(
+        file=short(compile_.file) or f"({compile_.name} without a source)",
+        name=compile_.name,
+        language=compile_.language,
+        archs=compile_.archs,
+        state=state,
+        start=min((compile_.start, *(tool.called for tool in tools))),
+        end=max((compile_.end, *(tool.end for tool in tools))),
+        waited=length(waiting) - length(running),
+        queued=length(queueing) - length(waiting),
+        peak=max((point.peak for point in _memory(tools)), default=0),
+        parts=parts,
+        lane=0,
+    )
+
+
+def _in_rows(tools: Sequence[Tool]) -> tuple[Part, ...]:
+    by_start = sorted(tools, key=lambda tool: (tool.asked, tool.end))
+    rows = _stack(by_start, lambda tool: (tool.asked, tool.end))
+    return tuple(Part(tool=tool, row=row) for tool, row in zip(by_start, rows, strict=True))
+
+
+def _in_lanes(jobs: Sequence[Job]) -> tuple[Job, ...]:
+    lanes = _stack(jobs, lambda job: (job.start, job.end))
+    return tuple(dataclasses.replace(job, lane=lane) for job, lane in zip(jobs, lanes, strict=True))
+
+
+def _stack(items: Iterable[_Item], span: Callable[[_Item], _Span]) -> list[int]:
+    """The lowest free row for each item, so that none covers another; items by their start."""
+    rows: list[int] = []
+    free: list[int] = []
+    taken: list[tuple[float, int]] = []  # until when, which row
+    for start, end in map(span, items):
+        while taken and taken[0][0] <= start:
+            heapq.heappush(free, heapq.heappop(taken)[1])
+        row = heapq.heappop(free) if free else len(taken)
+        heapq.heappush(taken, (end, row))
+        rows.append(row)
+    return rows
+
+
+def _memory(tools: Iterable[Tool]) -> tuple[MemoryPoint, ...]:
+    changes: dict[float, list[int]] = defaultdict(lambda: [0, 0])
+    for tool in tools:
+        for time, sign in ((tool.start, 1), (tool.end, -1)):
+            changes[time][0] += sign * tool.expected
+            changes[time][1] += sign * tool.peak
+    points: list[MemoryPoint] = []
+    expected = peak = 0
+    for time, (more_expected, more_peak) in sorted(changes.items()):
+        expected, peak = expected + more_expected, peak + more_peak
+        points.append(MemoryPoint(time=time, expected=expected, peak=peak))
+    return tuple(points)
+
+
+def _shortener(files: Iterable[str]) -> Callable[[str], str]:
+    """Takes off what the paths of all sources begin with."""
+    absolute = {file for file in files if file.startswith("/")}
+    folders = {str(PurePosixPath(file).parent) for file in absolute}
+    common = os.path.commonpath(folders) if folders else ""
+    return lambda file: os.path.relpath(file, common) if file in absolute else file

@@ -1,0 +1,159 @@
+"""The rebuild key: everything that decides what a wheel holds, by name, to explain rebuilds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from typing import TYPE_CHECKING
+
+from cuwheel.build.sandbox.backends import choose_sandbox
+from cuwheel.conda.lock_file import stated_content
+from cuwheel.errors import CommandFailedError, InterpreterNotFoundError, SandboxError
+from cuwheel.locks.jobs import toolchain_lock
+from cuwheel.model.recipe import Folder, GitCommit
+from cuwheel.paths import ROOT
+from cuwheel.sources.tree import identify
+from cuwheel.system.files import sha256_of_file, sha256_of_tree
+from cuwheel.system.process import run
+from cuwheel.toolchains.compilers import find_host_compilers
+from cuwheel.toolchains.cuda_home import find_system_home, identify_home
+from cuwheel.toolchains.pythons import find_python
+from cuwheel.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from cuwheel.cuda.toolkits import Toolkit
+    from cuwheel.model.target import Target
+    from cuwheel.workspace.workspace import Workspace
+
+
+_ABSENT = "absent"
+
+
+def key_of(target: Target, space: Workspace) -> dict[str, str]:
+    """Each thing that decides the wheel's content, with its digest or value, in a stable order.
+
+    What is missing on this machine stands as `absent`: preflight is what complains.
+    """
+    parts = {
+        "target": target.id,
+        "archs": " ".join(target.archs),
+        "mode": repr(target.mode),
+        **_of_recipe(target, space),
+        **_of_locks(target),
+        **_of_machine(target, space),
+        "engine": f"{__version__} {_engine_digest()}",
+    }
+    return dict(sorted(parts.items()))
+
+
+def changes(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[str, ...]:
+    """What differs between two keys, one line each; empty when they are equal."""
+    names = sorted({*old, *new})
+    return tuple(
+        f"{name}: {_short(old.get(name, _ABSENT))} -> {_short(new.get(name, _ABSENT))}"
+        for name in names
+        if old.get(name) != new.get(name)
+    )
+
+
+def digest_of(key: Mapping[str, str]) -> str:
+    """SHA-256 over a key."""
+    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+
+
+def _of_recipe(target: Target, space: Workspace) -> dict[str, str]:
+    recipe = target.recipe
+    fields = {f"recipe.{name}": repr(getattr(recipe, name)) for name in recipe.__dataclass_fields__}
+    patches = {
+        f"patch {patch.file}": _digest(target.patch_folder / patch.file) for patch in recipe.patches
+    }
+    return {**fields, **patches, "source": _source(target, space)}
+
+
+def _source(target: Target, space: Workspace) -> str:
+    override = target.source_override
+    if override is None:
+        source = target.recipe.source
+        if isinstance(source, Folder):
+            folder = target.root.absolute() / source.path
+            return identify(folder, without=space.folders) if folder.is_dir() else _ABSENT
+        return source.commit if isinstance(source, GitCommit) else source.sha256
+    if override.is_dir():
+        return f"{override} {identify(override, without=space.folders)}"
+    return f"{override} {_digest(override)}"
+
+
+def _of_locks(target: Target) -> dict[str, str]:
+    found = {"lock build": _digest(target.lock), "lock engine": _digest(ROOT / "envs/engine.lock")}
+    lock = toolchain_lock(target)
+    if lock is None:
+        return {**found, "lock toolchain": target.provider}
+    # A conda lock that was verified holds what it held, and says more about it.
+    return {**found, "lock toolchain": stated_content(lock) or _digest(lock)}
+
+
+def _of_machine(target: Target, space: Workspace) -> dict[str, str]:
+    parts = {"python": _python(space), "sandbox": _sandbox(space)}
+    if target.provider != "conda":  # whose lock names compiler, binutils and C library
+        parts.update(_machine_compiler(target.toolkit))
+    if target.provider == "system":
+        home, _ = find_system_home(target.toolkit.release, os.environ)
+        parts["system toolkit"] = f"{home} {identify_home(home) if home else _ABSENT}"
+    return parts
+
+
+def _sandbox(space: Workspace) -> str:
+    """Whether there is one: which one makes no difference to the build."""
+    try:
+        return "no" if choose_sandbox(space.sandbox) == "none" else "yes"
+    except SandboxError:
+        return _ABSENT
+
+
+def _machine_compiler(toolkit: Toolkit) -> dict[str, str]:
+    compilers = find_host_compilers(os.environ, toolkit.max_gcc)
+    fitting = [found for found in compilers if found.major <= toolkit.max_gcc]
+    return {
+        "host compiler": f"{fitting[0].cxx} {fitting[0].banner}" if fitting else _ABSENT,
+        "C library": " ".join(platform.libc_ver()),
+        "linker": _banner("ld"),
+        "strip": _banner("strip"),
+    }
+
+
+def _python(space: Workspace) -> str:
+    try:
+        python = find_python(space.python, os.environ)
+    except InterpreterNotFoundError:
+        return _ABSENT
+    return f"{python.version} {python.abi} {python.path}"
+
+
+def _engine_digest() -> str:
+    """The engine's own code: a change in any of it may change the wheel."""
+    return sha256_of_tree(ROOT / "cuwheel", skip=lambda name: name.suffix != ".py")
+
+
+def _banner(program: str) -> str:
+    try:
+        said = run([program, "--version"], env={"PATH": os.defpath, "LC_ALL": "C"}).output
+    except CommandFailedError:
+        return _ABSENT
+    return said.splitlines()[0]
+
+
+def _digest(path: Path) -> str:
+    try:
+        return sha256_of_file(path)
+    except OSError:
+        return _ABSENT
+
+
+def _short(value: str) -> str:
+    is_digest = len(value) == 64 and value.isalnum()  # noqa: PLR2004 - SHA-256 in hexadecimal
+    return value[:12] if is_digest else value

@@ -1,0 +1,4 @@
+"""Programs that see only what they were given.
+
+Called by whoever runs a package's own code. Face: `backends.choose_sandbox`, `path_map`.
+"""

@@ -1,0 +1,158 @@
+"""Sandboxes: a build at the same paths on every machine, without network, with nothing beside it.
+
+bubblewrap (bwrap(1)) where it is installed, since some systems grant namespaces to it alone (Ubuntu
+24.04's AppArmor profiles); else our own system calls. Many containers refuse both.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import CommandFailedError, SandboxError
+from cuwheel.standalone import script
+from cuwheel.system.process import run, which
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+KINDS = ("bubblewrap", "unshare", "none")
+
+_ENTER = script("namespaces/enter.py")
+_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+# What programs of the system need; people's files and other disks are none of it. Folders named
+# `lib…` come along. Nix and Guix keep theirs in a folder of their own.
+_SYSTEM = {"bin", "dev", "etc", "gnu", "nix", "opt", "sbin", "sys", "usr"}
+_WRITABLE = {"dev"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Something that a sandbox holds.
+
+    Attributes:
+        source: the file or folder on this machine; what a link says.
+        target: its absolute path inside.
+        kind: `read` and `write` show the machine's own, `link` is a symbolic link.
+    """
+
+    source: Path
+    target: Path
+    kind: str = "read"
+
+
+def choose_sandbox(asked: str = "auto") -> str:
+    """The kind of sandbox that this machine has: one of `KINDS`.
+
+    Args:
+        asked: one of `KINDS`, which has to work then; or `auto`: the first that does.
+
+    Raises:
+        SandboxError: the one that was asked for doesn't work here.
+    """
+    if asked == "none":
+        return "none"
+    kinds = KINDS[:2] if asked == "auto" else (asked,)
+    refusals = [(kind, _refusal(kind)) for kind in kinds]
+    for kind, refusal in refusals:
+        if not refusal:
+            return kind
+    if asked == "auto":
+        return "none"
+    raise SandboxError(
+        f"this machine gives no sandbox by {asked}",
+        why=refusals[0][1],
+        fix="leave `--sandbox` out, which takes what there is, or let the system grant user "
+        "namespaces",
+    )
+
+
+def sandboxed(kind: str, places: Iterable[Place], folder: Path) -> tuple[str, ...]:
+    """The command prefix that runs a program in a sandbox.
+
+    Args:
+        kind: from `choose_sandbox`.
+        places: what it holds beside the machine's system folders, which can be read only.
+        folder: the working folder, as a path inside.
+
+    Returns:
+        Nothing for `none`.
+
+    Raises:
+        SandboxError: something that it is to hold isn't there.
+    """
+    if kind == "none":
+        return ()
+    # A folder inside another one has to come after it.
+    own = sorted(places, key=lambda place: len(place.target.parts))
+    lost = [place for place in own if place.kind != "link" and not place.source.exists()]
+    if lost:
+        raise SandboxError(
+            f"the sandbox can't have {', '.join(str(place.target) for place in lost)}",
+            why=f"not there: {', '.join(str(place.source) for place in lost)}",
+            fix="build again; something else has removed folders of this build",
+        )
+    every = [*_system_places(), *own]
+    return _bubblewrap(every, folder) if kind == "bubblewrap" else _own_calls(every, folder)
+
+
+def is_of_system(path: Path) -> bool:
+    """Whether every sandbox holds an absolute path of the machine, without being told to."""
+    top = path.parts[1:2]
+    return not top or top[0] in _SYSTEM or top[0].startswith("lib")
+
+
+def _system_places() -> list[Place]:
+    """The system's folders in the machine's root; links (`/bin` to `usr/bin`) as links."""
+    found = []
+    for path in sorted(Path("/").iterdir()):
+        if not is_of_system(path):
+            continue
+        if path.is_symlink():
+            found.append(Place(source=path.readlink(), target=path, kind="link"))
+        elif path.is_dir():
+            kind = "write" if path.name in _WRITABLE else "read"
+            found.append(Place(source=path, target=path, kind=kind))
+    return found
+
+
+def _own_calls(places: list[Place], folder: Path) -> tuple[str, ...]:
+    listed = [
+        [place.kind, _told(place), str(place.target)]  # links are followed where they are known
+        for place in places
+    ]
+    spec = json.dumps({"folder": str(folder), "places": listed})
+    return (sys.executable, "-I", str(_ENTER), spec)
+
+
+def _told(place: Place) -> str:
+    return str(place.source if place.kind == "link" else place.source.resolve())
+
+
+def _bubblewrap(places: list[Place], folder: Path) -> tuple[str, ...]:
+    # By its path: what the build has for PATH is of the sandbox.
+    words = [which("bwrap", _SYSTEM_PATH) or "bwrap", "--die-with-parent", "--hostname", "cuwheel"]
+    words += [f"--unshare-{space}" for space in ("net", "pid", "ipc", "uts")]
+    options = {"read": "--ro-bind", "write": "--bind", "link": "--symlink"}
+    for place in places:
+        option = "--dev-bind" if place.target == Path("/dev") else options[place.kind]
+        words += [option, str(place.source), str(place.target)]
+    return (*words, "--proc", "/proc", "--chdir", str(folder))
+
+
+@functools.cache
+def _refusal(kind: str) -> str:
+    """Why a kind of sandbox doesn't work here; empty where it does. Tried, not guessed."""
+    if kind == "bubblewrap" and which("bwrap", _SYSTEM_PATH) is None:
+        return "bwrap isn't installed"
+    try:
+        run([*sandboxed(kind, (), Path("/usr")), "/bin/sh", "-c", ":"], env={"PATH": _SYSTEM_PATH})
+    except CommandFailedError as problem:
+        return " ".join(problem.tail) or problem.why
+    return ""

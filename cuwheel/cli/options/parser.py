@@ -1,0 +1,62 @@
+"""The parser that all sessions share: it says what a session understands and who is wrong."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, NoReturn
+
+from cuwheel.errors import UsageError, suggest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser that raises our error and names the nearest option."""
+
+    @property
+    def described(self) -> tuple[argparse.Action, ...]:
+        """Every option and argument, but for `--help`."""
+        return tuple(action for action in self._actions if action.dest != "help")
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse itself finds wrong.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(
+            f"{self.prog}: {message}",
+            why="this command line isn't one that the session understands",
+            fix="put --help behind `--` to see every option",
+        )
+
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Parse all of the arguments.
+
+        Raises:
+            UsageError: something is unknown or malformed.
+        """
+        parsed, unknown = self.parse_known_args(arguments)
+        if unknown:
+            words = [word for word in unknown if word.startswith("-")] or unknown
+            name = words[0].split("=")[0]
+            known = [flag for action in self._actions for flag in action.option_strings]
+            raise UsageError(
+                f"{self.prog}: unknown option {name}",
+                why=suggest(name, [flag for flag in known if flag.startswith("--")]),
+                fix="put --help behind `--` to see every option",
+            )
+        self._refuse_empty(parsed)
+        return parsed
+
+    def _refuse_empty(self, parsed: argparse.Namespace) -> None:
+        for name, value in vars(parsed).items():
+            is_empty = value == "" and value != self.get_default(name)
+            if is_empty or (isinstance(value, list) and "" in value):
+                self.error(f"--{name} is given without a value (an unset variable?)")
+
+
+def new_parser(session: str, description: str) -> Parser:
+    """A parser without options yet."""
+    return Parser(prog=f"nox -s {session} --", description=description, allow_abbrev=False)

@@ -1,0 +1,4 @@
+"""Pages that are written from the code: options, recipe fields, toolkits, TROUBLESHOOTING.md.
+
+Called by the session `docs`. Face: `write`.
+"""

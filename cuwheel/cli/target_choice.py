@@ -1,0 +1,121 @@
+"""The target that a command line asks for."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from cuwheel.binaries.archs import sorted_archs
+from cuwheel.cuda.toolkits import toolkit_by_release
+from cuwheel.errors import InterpreterNotFoundError, UsageError
+from cuwheel.model.recipe import MODES, Framework, mode_name
+from cuwheel.model.recipe_check import check_recipe
+from cuwheel.model.target import Target
+from cuwheel.paths import given_path
+from cuwheel.toolchains.pypi import check_has_compiler
+from cuwheel.toolchains.pythons import find_python
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.model.catalogue import Entry
+    from cuwheel.model.recipe import Mode, Recipe
+
+
+def choose_target(entry: Entry, tag: str, asked: str, given: argparse.Namespace) -> Target:
+    """What a `build-…` or `mirror` command line asks for.
+
+    Args:
+        entry: the recipe.
+        tag: the toolkit's, `130`.
+        asked: the Python, a release or a path.
+        given: the parsed options of `build`.
+
+    Raises:
+        UsageError: an option is wrong, or doesn't go with this recipe.
+        RecipeError: the recipe isn't well formed.
+        CuwheelError: there is no such toolkit or Python, or the toolchain holds no compiler.
+    """
+    recipe = entry.recipe
+    if recipe is None:  # pragma: no cover - find_recipe has refused it
+        raise UsageError(f"{entry.name} can't be loaded", why=entry.fault)
+    check_recipe(recipe)
+    wanted = framework_of(given.framework)
+    _check_framework(recipe, wanted)
+    toolkit = toolkit_by_release(tag)
+    if given.toolchain == "pypi":
+        check_has_compiler(toolkit)
+    return Target(
+        recipe=recipe,
+        toolkit=toolkit,
+        python=_release_of(asked),
+        framework=wanted or recipe.framework,
+        archs=sorted_archs(given.arch) or recipe.archs_for(toolkit.release),
+        provider=given.toolchain or toolkit.provider,
+        root=entry.root,
+        mode=_mode(given.link, recipe),
+        source_override=given_path(given.source) if given.source else None,
+    )
+
+
+def framework_of(text: str | None) -> Framework | None:
+    """What `--framework` names; None without it.
+
+    Raises:
+        UsageError: it names no single release.
+    """
+    if not text:
+        return None
+    try:
+        wanted = Requirement(text)
+        [pin] = wanted.specifier
+    except (InvalidRequirement, ValueError):
+        pin = None
+    if pin is None or pin.operator != "==" or "*" in pin.version:
+        raise UsageError(
+            f"--framework {text} is no pin",
+            why="the wheel is compiled against one release",
+            fix="write it as name==version, e.g. --framework torch==2.11.0",
+        )
+    return Framework(name=canonicalize_name(wanted.name), version=pin.version)
+
+
+def _mode(name: str | None, recipe: Recipe) -> Mode:
+    """The recipe's own settings of a mode where it has that one, else the mode's defaults."""
+    own = recipe.link.mode
+    return own if name in {None, mode_name(own)} else MODES[name]()
+
+
+def _release_of(asked: str) -> str:
+    """`3.12` for what `--python` said; a Python that isn't there is preflight's to report.
+
+    Raises:
+        InterpreterNotFoundError: a path was given and nothing runs there.
+    """
+    try:
+        return find_python(asked, os.environ).release
+    except InterpreterNotFoundError:
+        if os.sep in asked:
+            raise
+        if not re.fullmatch(r"\d+\.\d+(\.\d+)?", asked):
+            raise UsageError(
+                f"--python {asked} is neither a release nor a path",
+                why="a release is written 3.12 or 3.12.1, a path holds a /",
+                fix="e.g. -- --python 3.12, or -- --python /usr/bin/python3",
+            ) from None
+        return ".".join(asked.split(".")[:2])
+
+
+def _check_framework(recipe: Recipe, wanted: Framework | None) -> None:
+    own = recipe.framework
+    if wanted is None or (own and own.name == wanted.name):
+        return
+    raise UsageError(
+        f"{recipe.name} can't be built with --framework {wanted.name}=={wanted.version}",
+        why=f"it is compiled against {own.name if own else 'no framework'}",
+        fix=f"name a release of {own.name}, or leave it out" if own else "leave it out",
+    )

@@ -1,0 +1,277 @@
+"""Download the packages of a conda lock and install them with py-rattler.
+
+Downloads are cuwheel's own, so that they are resumed, checked and mirrored like all others; rattler
+gets the files. It keeps them unpacked in `<cache>/conda/`, and a second installation links them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.conda.link_process import REFUSED, Unpackable, write_request
+from cuwheel.conda.solve import WAYS_OUT
+from cuwheel.errors import DownloadError, InstallError
+from cuwheel.fetch.download import Wanted
+from cuwheel.fetch.store import cached_path, fetch_all
+from cuwheel.fetch.web import shown
+from cuwheel.paths import ROOT
+from cuwheel.system.files import (
+    check_room,
+    disk_full,
+    empty,
+    lock,
+    remove_tree,
+    says_disk_full,
+    sha256_of_file,
+)
+from cuwheel.system.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from cuwheel.conda.lock_file import CondaPackage
+    from cuwheel.fetch.mirrors import Mirrors
+    from cuwheel.system.console import Console
+
+
+_MAX_SIZE = 4 << 30  # bytes of a package whose size isn't known; the largest of CUDA is below 1 GiB
+_UNPACKED = 3  # times the download: the archive, and what is in it, which is about twice as large
+
+
+def fetch_packages(  # noqa: PLR0913 - what, from where, to where, and how
+    packages: Sequence[CondaPackage],
+    mirrors: Mirrors,
+    *,
+    cache: Path,
+    console: Console,
+    offline: bool,
+    title: str,
+) -> tuple[Path, ...]:
+    """Give the files of the packages, in their order; download those that aren't in the cache.
+
+    Args:
+        packages: of a lock.
+        mirrors: where the channels' files come from.
+        cache: cuwheel's cache.
+        console: shows progress.
+        offline: read nothing over the network.
+        title: what the progress is called.
+
+    Raises:
+        DownloadError: one can't be had.
+        HashMismatchError: what came for one isn't the file that the lock names.
+        DiskFullError: there is no room.
+    """
+    wanted = [wanted_file(package) for package in packages]
+    check_room(cache, room_for(packages, cache))
+    addresses = [partial(mirrors.url_for, package.url) for package in packages]
+    try:
+        return fetch_all(
+            list(zip(wanted, addresses, strict=True)),
+            cache=cache,
+            console=console,
+            offline=offline,
+            title=title,
+        )
+    except DownloadError as problem:
+        channels = sorted({shown(mirrors.url_for(package.channel)) for package in packages})
+        raise DownloadError(
+            f"{title} can't be downloaded",
+            why=f"from the conda channel {', '.join(channels)}: {problem.what}: {problem.why}",
+            fix=_ways_out(mirrors, offline=offline),
+        ) from problem
+
+
+def room_for(packages: Iterable[CondaPackage], cache: Path) -> int:
+    """Bytes that downloading and unpacking packages adds to the cache; 0 for those it has.
+
+    Args:
+        packages: of a lock; those of unknown size count nothing.
+        cache: cuwheel's cache.
+    """
+    missing = (one for one in packages if not cached_path(cache, wanted_file(one)).is_file())
+    return sum(package.size for package in missing) * _UNPACKED
+
+
+def _ways_out(mirrors: Mirrors, *, offline: bool) -> str:
+    if mirrors.is_local:
+        return (
+            "the folder in CUWHEEL_CONDA_MIRROR is not a mirror of that channel, or not of this "
+            "target: complete it where there is a network: "
+            "`nox -s mirror -- RECIPE-TOOLKIT --to DIR`, docs/how-to/offline.md"
+        )
+    return f"leave --offline out, or {WAYS_OUT}" if offline else WAYS_OUT
+
+
+def install_packages(  # noqa: PLR0913 - what, from where, to where, and how
+    packages: Sequence[CondaPackage],
+    aside: Path,
+    final: Path,
+    mirrors: Mirrors,
+    *,
+    cache: Path,
+    console: Console,
+    offline: bool,
+    title: str,
+) -> None:
+    """Install packages into a folder that gets another name afterwards.
+
+    No script of a package is run.
+
+    Args:
+        packages: of a lock.
+        aside: the empty folder to fill.
+        final: the name that it will get: packages hold their own place in some files.
+        mirrors: where the channels' files come from.
+        cache: cuwheel's cache; holds downloads, and the packages unpacked.
+        console: shows progress.
+        offline: read nothing over the network.
+        title: what the progress and errors call them.
+
+    Raises:
+        DownloadError: a package can't be had.
+        HashMismatchError: what came for one isn't the file that the lock names.
+        InstallError: they can't be unpacked, or their files aren't what they say, twice.
+        DiskFullError: there is no room.
+    """
+    files = fetch_packages(
+        packages, mirrors, cache=cache, console=console, offline=offline, title=title
+    )
+    unpackable = [_unpackable(package, file) for package, file in zip(packages, files, strict=True)]
+
+    def tell() -> None:
+        console.note("another cuwheel is unpacking conda packages; waiting for it")
+
+    with lock(cache / "conda.lock", on_wait=tell):
+        fault = _link(unpackable, aside, final, cache, console)
+        if fault:
+            # What damaged the packages that are kept unpacked damaged all that is linked to them.
+            console.warn(f"unpacked packages in the cache are damaged ({fault}); unpacking anew")
+            _forget(packages, cache)
+            empty(aside)
+            fault = _link(unpackable, aside, final, cache, console)
+    if fault:
+        raise InstallError(
+            f"{title} can't be installed",
+            why=fault,
+            fix=f"what was said is in {_log(final, cache)}; remove {cache / 'conda'} and "
+            f"{cache / 'downloads'} if you suspect the disk",
+        )
+
+
+def wanted_file(package: CondaPackage) -> Wanted:
+    """What to download for a package of a lock."""
+    relock = "write the lock again with `nox -s lock`"
+    return Wanted(
+        name=package.file_name,
+        sha256=package.sha256,
+        md5=package.md5,
+        max_size=package.size or _MAX_SIZE,
+        size=package.size or None,
+        pinned_by="the lock",
+        repin=relock,
+        regrow=relock,
+    )
+
+
+def _unpackable(package: CondaPackage, file: Path) -> Unpackable:
+    return Unpackable(
+        name=package.name,
+        version=package.version,
+        build=package.build,
+        subdir=package.subdir,
+        file_name=package.file_name,
+        channel=package.channel,
+        sha256=package.sha256 or sha256_of_file(file),
+        url=file.as_uri(),
+    )
+
+
+def _log(final: Path, cache: Path) -> Path:
+    return cache / "logs" / f"{final.name}.log"
+
+
+def _link(
+    packages: list[Unpackable], aside: Path, final: Path, cache: Path, console: Console
+) -> str:
+    """Fill a folder; gives back in words what went wrong, nothing when all is as it should be.
+
+    Raises:
+        DiskFullError: there is no room.
+        InstallError: the program that does it didn't start, or was ended.
+    """
+    _remove_leftovers(cache / "conda")
+    log = _log(final, cache)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with console.live("unpacking and linking") as line, tempfile.TemporaryDirectory() as folder:
+        line.show(f"{len(packages)} packages")
+        request = Path(folder) / "request.json"
+        write_request(request, packages, aside=aside, final=final, cache=cache / "conda")
+        try:
+            done = run(
+                [sys.executable, "-s", "-m", "cuwheel.condalink", request],
+                env={**_passed(), "PYTHONPATH": str(ROOT)},
+                log=log,
+                check=False,
+            )
+        finally:
+            _remove_leftovers(cache / "conda")
+    if says_disk_full([done.output]):
+        raise disk_full(final.parent)
+    if done.status == REFUSED:
+        return f"rattler says: {done.output.strip()}"
+    if done.status:
+        last = (done.output.strip().splitlines() or [f"it ended with status {done.status}"])[-1]
+        raise InstallError(
+            f"the program that unpacks the packages of {final.name} didn't do its work",
+            why=last,
+            fix=f"all that it said is in {log}; run cuwheel through nox, which installs what is "
+            "needed",
+        )
+    wrong = _damaged(aside)
+    return f"{len(wrong)} files differ, {', '.join(wrong[:3])}" if wrong else ""
+
+
+def _passed() -> dict[str, str]:
+    return {name: os.environ[name] for name in ("HOME", "PATH", "TMPDIR") if name in os.environ}
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what an unpacking that was cut off has left: rattler unpacks to `.<name>…`, aside."""
+    for path in folder.glob(".*"):
+        if path.is_dir():
+            remove_tree(path)
+
+
+def _forget(packages: Iterable[CondaPackage], cache: Path) -> None:
+    for package in packages:
+        name = package.file_name.removesuffix(".conda").removesuffix(".tar.bz2")
+        for path in (cache / "conda" / name, cache / "conda" / f"{name}.lock"):
+            remove_tree(path)
+
+
+def _damaged(prefix: Path) -> list[str]:
+    """Files that differ from what their packages say they are once they are installed."""
+    stated = list(_stated(prefix))
+    with ThreadPoolExecutor() as pool:
+        actual = pool.map(lambda one: _digest(prefix / one[0]), stated)
+        return [name for (name, wanted), is_ in zip(stated, actual, strict=True) if is_ != wanted]
+
+
+def _stated(prefix: Path) -> Iterator[tuple[str, str]]:
+    for record in sorted((prefix / "conda-meta").glob("*.json")):
+        for entry in json.loads(record.read_text())["paths_data"]["paths"]:
+            wanted = entry.get("sha256_in_prefix") or entry.get("sha256")
+            if wanted and entry["path_type"] == "hardlink":
+                yield entry["_path"], wanted
+
+
+def _digest(path: Path) -> str:
+    return sha256_of_file(path) if path.is_file() else "missing"

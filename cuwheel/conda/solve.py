@@ -1,0 +1,208 @@
+"""Solve a conda environment with py-rattler: no conda, mamba or micromamba is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+import rattler
+import rattler.exceptions
+import requests
+
+from cuwheel.conda.environment_file import PLATFORM
+from cuwheel.conda.lock_file import CondaLock, CondaPackage
+from cuwheel.errors import DownloadError, LockError
+from cuwheel.fetch.retry import PATIENCE, TIMEOUT, Trial
+from cuwheel.fetch.web import is_lasting, open_session, refused, shown, unreachable
+from cuwheel.system.files import sha256_of_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cuwheel.conda.environment_file import CondaSource
+    from cuwheel.fetch.mirrors import Mirrors
+    from cuwheel.fetch.retry import Patience
+
+
+_SUBDIRS = (rattler.Subdir(PLATFORM), rattler.Subdir("noarch"))
+
+_REFUSED = (
+    "see that the address is that of the channel (of its mirror, where CUWHEEL_CONDA_MIRROR is "
+    "set), and that it needs no user and password, or has them: https://me:secret@…"
+)
+_LIMIT = 300.0  # seconds; conda-forge's index takes some on a slow line
+_UNSOLVABLE = (rattler.exceptions.SolverError, rattler.exceptions.InvalidMatchSpecError)
+
+_MIRROR = "name a mirror of the channel: CUWHEEL_CONDA_MIRROR=https://… or file://…"
+WAYS_OUT = (
+    "see that the machine reaches it (behind a proxy HTTPS_PROXY, with a certificate authority of "
+    f"your own SSL_CERT_FILE);\nor {_MIRROR};"
+    "\nor make one that holds all that a build needs, where there is a network, and carry it here: "
+    "`nox -s mirror -- RECIPE-TOOLKIT --to DIR`, docs/how-to/offline.md"
+)
+
+
+def solve(  # noqa: PLR0913 - what, from where, and how
+    source: CondaSource,
+    mirrors: Mirrors,
+    *,
+    cache: Path,
+    cooldown: int,
+    offline: bool = False,
+    note: str = "",
+    patience: Patience = PATIENCE,
+    limit: float = _LIMIT,
+) -> CondaLock:
+    """Choose the packages of an environment, for the system that the source describes.
+
+    Nothing of this machine counts: neither its glibc nor its GPU.
+
+    Args:
+        source: what is asked for.
+        mirrors: where the channels are read from; the lock names the channels themselves.
+        cache: cuwheel's cache, keeps the channels' indexes.
+        cooldown: days that a package has to have been there to be considered.
+        offline: read no channel over the network.
+        note: words for the lock on where the index came from.
+        patience: how long to go on when a channel doesn't answer.
+        limit: seconds that reading the indexes and solving may take.
+
+    Raises:
+        DownloadError: a channel can't be read.
+        LockError: nothing satisfies the source.
+    """
+    places = [_address(channel, mirrors) for channel in source.channels]
+    for place in places:
+        _see_that_it_answers(place, offline=offline, patience=patience)
+    newest = datetime.datetime.now(tz=datetime.timezone.utc) - datetime.timedelta(days=cooldown)
+    try:
+        records = asyncio.run(asyncio.wait_for(_solve(source, places, cache, newest), limit))
+    except (TimeoutError, asyncio.TimeoutError) as problem:
+        raise DownloadError(
+            f"the index of {', '.join(map(shown, places))} can't be read",
+            why=f"it answered at first, but wasn't read and solved within {limit:.0f} seconds",
+            fix=WAYS_OUT,
+        ) from problem
+    except _UNSOLVABLE as problem:
+        raise LockError(
+            f"{source.path.parent.name}/{source.path.name} can't be solved",
+            why=_plain(str(problem)),
+            fix="correct its pins: each has to be in the channel, for longer than the cooldown "
+            "(`--cooldown DAYS`), and all have to go together",
+        ) from problem
+    except (rattler.exceptions.GatewayError, rattler.exceptions.FetchRepoDataError) as problem:
+        raise DownloadError(
+            f"the index of {', '.join(map(shown, places))} can't be read",
+            why=_plain(str(problem)),
+            fix=WAYS_OUT,
+        ) from problem
+    own = tuple(rattler.Channel(channel).base_url for channel in source.channels)
+    packages = (_package(record, mirrors, own) for record in records)
+    return CondaLock(
+        packages=tuple(sorted(packages, key=lambda package: package.name)),
+        channels=source.channels,
+        digest=source.digest,
+        wanted=source.wanted,
+        index=_describe_index(source.channels, places, note),
+    )
+
+
+def _address(channel: str, mirrors: Mirrors) -> str:
+    """Where a channel is read from: its mirror, or its own address, without a slash at its end."""
+    return mirrors.url_for(rattler.Channel(channel).base_url.rstrip("/")).rstrip("/")
+
+
+def _see_that_it_answers(place: str, *, offline: bool, patience: Patience) -> None:
+    """Ask for an index once: rattler itself would go on trying for minutes."""
+    url = f"{place}/noarch/repodata.json"
+    is_remote = urlsplit(place).scheme != "file"
+    if offline and is_remote:
+        raise DownloadError(
+            f"the channel {shown(place)} can't be read", why="--offline is set", fix=_MIRROR
+        )
+    trial = Trial(patience)
+    with open_session(url, patience) as session:
+        while True:
+            try:
+                answer = session.head(url, timeout=TIMEOUT, allow_redirects=True)
+            except requests.RequestException as problem:  # noqa: PERF203 - so as to try again
+                if is_lasting(problem) or not trial.goes_on():
+                    raise unreachable(url, problem, fix=_MIRROR) from problem
+            else:
+                if answer.ok:
+                    return
+                raise refused(url, answer.status_code, fix=_REFUSED)
+
+
+async def _solve(
+    source: CondaSource, places: list[str], cache: Path, newest: datetime.datetime
+) -> list[rattler.RepoDataRecord]:
+    system = [
+        rattler.GenericVirtualPackage(
+            rattler.PackageName(name), rattler.Version(version), rattler.BuildString("0")
+        )
+        for name, version in source.virtual
+    ]
+    return await rattler.solve(
+        sources=[rattler.Channel(place) for place in places],
+        specs=[rattler.MatchSpec(spec) for spec in source.specs],
+        platforms=_SUBDIRS,
+        virtual_packages=system,
+        gateway=rattler.Gateway(cache_dir=cache / "conda" / "repodata"),
+        exclude_newer=newest,
+        timestamp_policy="allow-missing",
+    )
+
+
+def _package(
+    record: rattler.RepoDataRecord, mirrors: Mirrors, own: tuple[str, ...]
+) -> CondaPackage:
+    url = mirrors.canonical(record.url)
+    if not url.startswith(own):
+        raise LockError(
+            f"{record.file_name} is at an address that belongs to none of the channels",
+            why=f"{shown(url)} is not below {' or '.join(own)}",
+            fix="name the mirror in CUWHEEL_CONDA_MIRROR by the address that its index gives",
+        )
+    depends: dict[str, str] = {}
+    for text in record.depends:  # a name can stand there twice, each time with one bound
+        name, _, bound = text.partition(" ")
+        depends[name] = ",".join(filter(None, (depends.get(name, ""), bound)))
+    return CondaPackage(
+        name=record.name.normalized,
+        version=str(record.version),
+        build=str(record.build),
+        url=url,
+        sha256=record.sha256.hex() if record.sha256 else "",
+        md5=record.md5.hex() if record.md5 else "",
+        size=record.size or 0,
+        depends=tuple(sorted(depends.items())),
+    )
+
+
+def _describe_index(channels: Iterable[str], places: list[str], note: str) -> str:
+    """Where the records came from; a folder of this machine only by what its index files are."""
+    owners = ", ".join(rattler.Channel(channel).base_url.rstrip("/") for channel in channels)
+    digests = [
+        f"{subdir}/repodata.json sha256:{sha256_of_file(index)}"
+        for place in places
+        for subdir in map(str, _SUBDIRS)
+        if (index := _local(place, subdir)) and index.is_file()
+    ]
+    read = f", read from {'; '.join(digests)}" if digests else ""
+    return f"{owners}{read}{f' ({note})' if note else ''}"
+
+
+def _local(place: str, subdir: str) -> Path | None:
+    parts = urlsplit(place)
+    return Path(unquote(parts.path)) / subdir / "repodata.json" if parts.scheme == "file" else None
+
+
+def _plain(text: str) -> str:
+    """A message of rattler without its box drawing, on few lines."""
+    lines = (re.sub(r"[\s│├└─┌╭╰]+", " ", line).strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line)

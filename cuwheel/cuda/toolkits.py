@@ -1,0 +1,179 @@
+"""CUDA releases: what every recipe needs to know about each, once, each fact with its source."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from cuwheel.errors import UnsupportedArchError, UsageError, suggest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toolkit:
+    """A CUDA release.
+
+    Attributes:
+        release: major and minor, `13.0`.
+        nvcc: full version of its compiler.
+        max_gcc: the newest major version of GCC that nvcc takes; from its own
+            `include/crt/host_config.h` (`__GNUC__ > …` → `#error unsupported GNU version`).
+        archs: compute capabilities that it compiles for; from `nvcc --list-gpu-arch`, where there
+            is no nvcc to ask from `ptxas --help`.
+        min_driver: the oldest Linux driver that runs it; from NVIDIA's CUDA release notes,
+            table "CUDA Toolkit and Minimum Required Driver Version for CUDA Minor Version
+            Compatibility".
+        provider: where its toolchain comes from unless `--toolchain` says otherwise: `conda`
+            before 13.0, as NVIDIA's own wheels hold no nvcc there, `pypi` from then on.
+        libraries: the release of each library that doesn't count as CUDA does, as its component
+            and `major.minor`; from the pins of cuda-toolkit on the package index.
+        site_folder: where its wheels put a whole compiler, below site-packages; empty where they
+            hold none.
+    """
+
+    release: str
+    nvcc: str
+    max_gcc: int
+    archs: tuple[str, ...]
+    min_driver: str
+    provider: str
+    libraries: tuple[tuple[str, str], ...]
+    site_folder: str = ""
+
+    @property
+    def tag(self) -> str:
+        """`130` for 13.0."""
+        return self.release.replace(".", "")
+
+    @property
+    def major(self) -> int:
+        """13 for 13.0."""
+        return int(self.release.split(".", maxsplit=1)[0])
+
+
+# Versions of nvcc: for 12.x the one that conda-forge has, for 13.0 the one that cuda-toolkit 13.0.2
+# pins. The limits and archs of 12.x were read from the nvidia-cuda-nvcc-cu12 wheels of the same
+# versions, which hold host_config.h and ptxas (tests/e2e/test_cuda12_facts.py).
+_ARCHS_12 = ("50", "52", "53", "60", "61", "62", "70", "72", "75", "80", "86", "87", "89", "90")
+TOOLKITS = (
+    Toolkit(
+        release="12.1",
+        nvcc="12.1.105",
+        max_gcc=12,
+        archs=_ARCHS_12,
+        min_driver="525.60.13",
+        provider="conda",
+        libraries=(
+            ("cufft", "11.0"),
+            ("curand", "10.3"),
+            ("cusolver", "11.4"),
+            ("cusparse", "12.1"),
+        ),
+    ),
+    Toolkit(
+        release="12.2",
+        nvcc="12.2.140",
+        max_gcc=12,
+        archs=_ARCHS_12,
+        min_driver="525.60.13",
+        provider="conda",
+        libraries=(
+            ("cufft", "11.0"),
+            ("curand", "10.3"),
+            ("cusolver", "11.5"),
+            ("cusparse", "12.1"),
+        ),
+    ),
+    Toolkit(
+        release="12.4",
+        nvcc="12.4.99",
+        max_gcc=13,
+        archs=_ARCHS_12,
+        min_driver="525.60.13",
+        provider="conda",
+        libraries=(
+            ("cufft", "11.2"),
+            ("curand", "10.3"),
+            ("cusolver", "11.6"),
+            ("cusparse", "12.3"),
+        ),
+    ),
+    Toolkit(
+        release="12.8",
+        nvcc="12.8.93",
+        max_gcc=14,
+        archs=(*_ARCHS_12, "100", "101", "120"),
+        min_driver="525.60.13",
+        provider="conda",
+        libraries=(
+            ("cufft", "11.3"),
+            ("curand", "10.3"),
+            ("cusolver", "11.7"),
+            ("cusparse", "12.5"),
+            # No part of CUDA: the release that envs/cuda128 adds to its toolchain.
+            ("cudnn", "9.13"),
+        ),
+    ),
+    Toolkit(
+        release="13.0",
+        nvcc="13.0.88",
+        max_gcc=15,
+        archs=("75", "80", "86", "87", "88", "89", "90", "100", "103", "110", "120", "121"),
+        min_driver="580.65.06",
+        provider="pypi",
+        libraries=(
+            ("cufft", "12.0"),
+            ("curand", "10.4"),
+            ("cusolver", "12.0"),
+            ("cusparse", "12.6"),
+        ),
+        site_folder="nvidia/cu13",
+    ),
+)
+
+
+def toolkit_by_release(release: str) -> Toolkit:
+    """Find a toolkit by its release (`13.0`) or tag (`130`).
+
+    Raises:
+        UsageError: there is none; the message names the nearest.
+    """
+    for toolkit in TOOLKITS:
+        if release in (toolkit.release, toolkit.tag):
+            return toolkit
+    raise UsageError(
+        f"cuwheel knows no CUDA {release}",
+        why=suggest(release, [toolkit.release for toolkit in TOOLKITS]),
+        fix="name one of the known releases, or add it to cuwheel/cuda/toolkits.py",
+    )
+
+
+def oldest_driver(major: int | None) -> str:
+    """The oldest Linux driver for a major release of CUDA; empty where it isn't known."""
+    return next((toolkit.min_driver for toolkit in TOOLKITS if toolkit.major == major), "")
+
+
+def check_archs(owner: str, toolkit: Toolkit, archs: tuple[str, ...]) -> None:
+    """Refuse archs that the toolkit's nvcc doesn't know, all of them together.
+
+    Args:
+        owner: the target's id, for the message.
+        toolkit: the CUDA release.
+        archs: without dot.
+
+    Raises:
+        UnsupportedArchError: at least one is unknown.
+    """
+    unknown = [arch for arch in archs if arch not in toolkit.archs]
+    if unknown:
+        names = ", ".join(f"sm_{arch}" for arch in unknown)
+        plain = {arch: re.sub(r"^(sm|compute)_|\.", "", arch) for arch in unknown}
+        meant = [f'write {was} as "{arch}"' for was, arch in plain.items() if arch in toolkit.archs]
+        if meant:
+            names = ", ".join(unknown)
+        quoted = ", ".join(f'"{arch}"' for arch in unknown)
+        raise UnsupportedArchError(
+            f"{owner}: CUDA {toolkit.release} cannot compile for {names}",
+            why=f"its nvcc knows sm_{', sm_'.join(toolkit.archs)}",
+            fix=", ".join(meant)
+            or f"remove {quoted} from `archs` (or --arch), or take another toolkit",
+        )

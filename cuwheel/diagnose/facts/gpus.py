@@ -1,0 +1,236 @@
+"""The GPUs of this machine and their driver, asked in three ways, each with a time limit."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cuwheel.errors import CommandFailedError
+from cuwheel.standalone import script
+from cuwheel.system import machine
+from cuwheel.system.process import run, which
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+_PROBE = script("probes/driver.py")
+_PATIENCE = 10.0  # seconds; without nvidia-persistenced `cuInit` takes several
+_SMI_PATIENCE = 5.0  # seconds
+_SMI_FIELDS = (
+    "index",
+    "name",
+    "uuid",
+    "compute_cap",
+    "memory.total",
+    "driver_version",
+    "mig.mode.current",
+)
+_MIB = 1 << 20
+_PCI = Path("/sys/bus/pci/devices")
+_NVIDIA, _DISPLAY = "0x10de", "0x03"  # vendor, and the start of the class of display controllers
+_PROC = Path("/proc/driver/nvidia")
+_WSL = Path("/usr/lib/wsl/lib/libcuda.so.1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """A GPU.
+
+    Attributes:
+        index: as `nvidia-smi` counts.
+        name: `NVIDIA H200`.
+        uuid: `GPU-…`; empty where it isn't known.
+        capability: without dot, `90`; empty where it isn't known.
+        memory: bytes; 0 where it isn't known.
+        mig: whether it is cut into instances.
+        instances: names of those.
+        fault: why nothing could be asked.
+    """
+
+    index: int
+    name: str
+    uuid: str = ""
+    capability: str = ""
+    memory: int = 0
+    mig: bool = False
+    instances: tuple[str, ...] = ()
+    fault: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Driver:
+    """NVIDIA's driver, as far as it answers.
+
+    Attributes:
+        asked: who told it: `NVML`, `nvidia-smi`, `the kernel`, or nobody.
+        version: `580.159.04`; empty without one.
+        newest_cuda: the newest CUDA release that it takes, `13.0`.
+        gpus: those that the driver has, or the kernel sees.
+        visible: how many a CUDA program sees; None where that couldn't be asked.
+        nvml_fault: NVML's words where it doesn't answer.
+        nvml_code: its error number, `nvmlReturn_t`.
+        cuda_fault: the loader's words where there is no libcuda.
+        cuda_code: what `cuInit` gave, `CUresult`.
+        libcuda: the file that the loader took.
+        is_stub: that is the toolkit's stub, or says so.
+        devices: NVIDIA's controllers on the PCI bus, whether they have a driver or not.
+        has_wsl_library: libcuda of Windows is where WSL puts it.
+        notes: what couldn't be asked, and why.
+    """
+
+    asked: str = ""
+    version: str = ""
+    newest_cuda: str = ""
+    gpus: tuple[Gpu, ...] = ()
+    visible: int | None = None
+    nvml_fault: str = ""
+    nvml_code: int = 0
+    cuda_fault: str = ""
+    cuda_code: int | None = None
+    libcuda: str = ""
+    is_stub: bool = False
+    devices: int = 0
+    has_wsl_library: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def find_driver(environ: Mapping[str, str]) -> Driver:
+    """Ask NVML and libcuda in a process of their own, then `nvidia-smi`, then the kernel.
+
+    Args:
+        environ: of the caller; `PATH`, `LD_LIBRARY_PATH` and CUDA's own variables count.
+    """
+    notes: list[str] = []
+    told = _ask_libraries(environ, notes)
+    asked, gpus, version = "NVML", tuple(map(_gpu_of, told.get("gpus", ()))), told.get("driver", "")
+    if not version:
+        asked = "nvidia-smi"
+        gpus, version = _ask_smi(environ, notes)
+    if not version:
+        asked = "the kernel"
+        gpus, version = tuple(_kernel_gpus()), machine.driver_version() or ""
+    return Driver(
+        asked=asked if version else "",
+        version=version,
+        newest_cuda=_release(told.get("cuda") or told.get("nvml_cuda") or 0),
+        gpus=gpus,
+        visible=told.get("visible"),
+        nvml_fault=told.get("nvml_fault", ""),
+        nvml_code=told.get("nvml_code", 0),
+        cuda_fault=told.get("cuda_fault", ""),
+        cuda_code=told.get("cuda_code"),
+        libcuda=told.get("libcuda", ""),
+        is_stub=_is_stub(told),
+        devices=sum(1 for _ in _pci_devices()),
+        has_wsl_library=_WSL.exists(),
+        notes=tuple(notes),
+    )
+
+
+_STUB_LIBRARY = 34  # CUDA_ERROR_STUB_LIBRARY, cuda.h
+
+
+def _is_stub(told: Mapping[str, Any]) -> bool:
+    return told.get("cuda_code") == _STUB_LIBRARY or "/stubs/" in told.get("libcuda", "")
+
+
+def _ask_libraries(environ: Mapping[str, str], notes: list[str]) -> dict[str, Any]:
+    """What the probe told, all of it or what came before it hung or crashed."""
+    with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
+        written = Path(folder, "answer.json")
+        done = run(
+            [sys.executable, "-I", _PROBE, written], env=environ, timeout=_PATIENCE, check=False
+        )
+        try:
+            told: dict[str, Any] = json.loads(written.read_text())
+        except (OSError, ValueError):
+            told = {}
+    if not told.get("complete"):
+        notes.append(f"NVIDIA's libraries didn't answer: {_end_of(done.status, _PATIENCE)}")
+    return told
+
+
+def _end_of(status: int, patience: float) -> str:
+    if status == -9:  # noqa: PLR2004 - SIGKILL, by `process.run`
+        return f"no answer within {patience:.0f} s"
+    return f"signal {-status}" if status < 0 else f"status {status}"
+
+
+def _gpu_of(told: Mapping[str, Any]) -> Gpu:
+    code = told.get("fault")
+    return Gpu(
+        index=told["index"],
+        name=told.get("name", "unknown"),
+        uuid=told.get("uuid", ""),
+        capability=told.get("capability", ""),
+        memory=told.get("memory", 0),
+        mig=told.get("mig", False),
+        instances=tuple(one.get("name", "unknown") for one in told.get("instances", ())),
+        fault=f"NVML's error {code}" if code else "",
+    )
+
+
+def _ask_smi(environ: Mapping[str, str], notes: list[str]) -> tuple[tuple[Gpu, ...], str]:
+    program = which("nvidia-smi", environ.get("PATH", os.defpath))
+    if program is None:
+        return (), ""
+    query = [program, f"--query-gpu={','.join(_SMI_FIELDS)}", "--format=csv,noheader,nounits"]
+    try:
+        done = run(query, env=environ, timeout=_SMI_PATIENCE, check=False)
+    except CommandFailedError as error:
+        notes.append(f"{program} can't be asked: {error.why}")
+        return (), ""
+    rows = [[cell.strip() for cell in row] for row in csv.reader(done.output.splitlines())]
+    sound = [row for row in rows if len(row) == len(_SMI_FIELDS) and row[0].isdigit()]
+    if done.status or not sound:
+        said = (done.output.strip().splitlines() or ["nothing"])[0][:100]
+        notes.append(
+            f"{program} can't be asked: {_end_of(done.status, _SMI_PATIENCE)}, it said: {said}"
+        )
+        return (), ""
+    return tuple(map(_gpu_of_row, sound)), sound[0][5]
+
+
+def _gpu_of_row(row: list[str]) -> Gpu:
+    index, name, uuid, capability, memory, _, mig = row
+    return Gpu(
+        index=int(index),
+        name=name,
+        uuid=uuid,
+        capability=capability.replace(".", "") if re.fullmatch(r"\d+\.\d", capability) else "",
+        memory=int(memory) * _MIB if memory.isdigit() else 0,
+        mig=mig == "Enabled",
+    )
+
+
+def _kernel_gpus() -> Iterator[Gpu]:
+    for index, path in enumerate(sorted(_PROC.glob("gpus/*/information"))):
+        try:
+            pairs = [line.partition(":") for line in path.read_text(errors="replace").splitlines()]
+        except OSError:
+            continue
+        told = {name.strip(): value.strip() for name, _, value in pairs}
+        yield Gpu(index=index, name=told.get("Model", "unknown"), uuid=told.get("GPU UUID", ""))
+
+
+def _pci_devices() -> Iterator[Path]:
+    for device in _PCI.glob("*"):
+        try:
+            vendor, kind = ((device / name).read_text().strip() for name in ("vendor", "class"))
+        except OSError:
+            continue
+        if vendor == _NVIDIA and kind.startswith(_DISPLAY):
+            yield device
+
+
+def _release(number: int) -> str:
+    """`13.0` of 13000, as `cuDriverGetVersion` counts; empty of 0."""
+    return f"{number // 1000}.{number % 1000 // 10}" if number else ""

@@ -1,0 +1,288 @@
+"""A diagnosis as one screen for people and as data for machines."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import rich.console
+import rich.text
+
+from cuwheel.binaries.archs import describe_code
+from cuwheel.diagnose.rules.environment import cuda_majors, nvidia_wheels
+from cuwheel.diagnose.verdict import LEVELS, worst
+from cuwheel.system.quantities import show_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from cuwheel.diagnose.bitsandbytes import BnbChoice
+    from cuwheel.diagnose.facts.environment import Environment, Framework
+    from cuwheel.diagnose.facts.gpu_packages import InstalledPackage
+    from cuwheel.diagnose.facts.gpus import Driver, Gpu
+    from cuwheel.diagnose.facts.host import Surroundings
+    from cuwheel.diagnose.facts.installed_toolkits import Installations
+    from cuwheel.diagnose.facts.python_choice import Chosen
+    from cuwheel.diagnose.rules.target_fit import Fit
+    from cuwheel.diagnose.verdict import Level, Verdict
+
+
+_STYLES: dict[Level, str] = {"ok": "green", "warning": "yellow", "broken": "bold red"}
+_NAME_WIDTH = 13  # characters, of a fact's name and a blank
+_MARK_WIDTH = 9  # characters, of the longest level and a blank
+_WORD_WIDTH = 9  # characters: `because`, `to fix`, `more`
+_SHOWN = 12  # packages; -- --json has all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """All that was found out, and what is to be said of it.
+
+    Attributes:
+        around, driver, installations: the machine.
+        settings: variables that decide something, with their values.
+        chosen: the interpreter, and what led to it.
+        environment, frameworks, packages, bnb: what it has.
+        fits: targets, where they were asked for.
+        verdicts: the good first.
+    """
+
+    around: Surroundings | None
+    driver: Driver
+    installations: Installations
+    settings: tuple[tuple[str, str], ...]
+    chosen: Chosen
+    environment: Environment | None
+    frameworks: tuple[Framework, ...]
+    packages: tuple[InstalledPackage, ...]
+    bnb: BnbChoice | None
+    fits: tuple[Fit, ...]
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def level(self) -> Level:
+        """The worst verdict's."""
+        return worst(self.verdicts)
+
+
+def as_text(report: Report) -> str:
+    """The report as a JSON document; the keys stay what they are."""
+    return json.dumps(_data(report), indent=2, default=str)
+
+
+def _data(report: Report) -> dict[str, Any]:
+    environment = report.environment
+    return {
+        "verdict": report.level,
+        "exit_code": LEVELS.index(report.level),
+        "machine": {
+            "surroundings": _record(report.around),
+            "driver": _record(report.driver),
+            "installations": _record(report.installations),
+            "settings": dict(report.settings),
+        },
+        "environment": {
+            "python": str(report.chosen.path or ""),
+            "chosen_by": report.chosen.how,
+            "version": environment.version if environment else "",
+            "prefix": str(environment.prefix) if environment else "",
+            "is_conda": environment.is_conda if environment else None,
+            "frameworks": [_framework_data(one) for one in report.frameworks],
+            "nvidia_wheels": {one.name: one.version for one in nvidia_wheels(environment)}
+            if environment
+            else {},
+        },
+        "packages": [_package_data(one) for one in report.packages],
+        "bitsandbytes": _record(report.bnb),
+        "targets": [{**_record(one), "fits": not (one.runs or one.builds)} for one in report.fits],
+        "verdicts": [{**_record(one), "more": one.more} for one in report.verdicts],
+    }
+
+
+def _record(record: Any) -> Any:
+    return dataclasses.asdict(record) if record is not None else None
+
+
+def _framework_data(framework: Framework) -> dict[str, Any]:
+    told: dict[str, Any] = _record(framework)
+    told["libraries"] = [str(path) for path in framework.libraries if _is_telling(path)]
+    return told
+
+
+def _is_telling(path: Path) -> bool:
+    return path.name.startswith(("libcu", "libnv", "libnccl", "libtorch", "libc10"))
+
+
+def _package_data(package: InstalledPackage) -> dict[str, Any]:
+    code = package.code
+    return {
+        "name": package.name,
+        "version": package.version,
+        "archs": list(code.sass) if code else [],
+        "ptx_archs": list(code.ptx) if code else [],
+        "suppliers": package.suppliers,
+        "other_libraries": package.others,
+        "libraries": [_record(one) for one in package.libraries],
+    }
+
+
+def print_report(report: Report, terminal: rich.console.Console) -> None:
+    """Print facts, then verdicts, the worst last: that is where a terminal stands."""
+    _print_section("machine", _machine_facts(report), terminal)
+    _print_section(f"environment: {_environment_title(report)}", _inner_facts(report), terminal)
+    if report.packages:
+        _print_section("packages", _package_facts(report), terminal)
+    if report.fits:
+        _print_section("targets", _target_facts(report.fits), terminal)
+    terminal.print(rich.text.Text("verdicts", style="bold"))
+    for verdict in report.verdicts:
+        _print_verdict(verdict, terminal)
+    terminal.print(_closing(report))
+
+
+def _print_section(
+    title: str, facts: Iterable[tuple[str, str]], terminal: rich.console.Console
+) -> None:
+    terminal.print(rich.text.Text(title, style="bold"))
+    rows = [(name, value) for name, value in facts if value]
+    width = max(_NAME_WIDTH, *(len(name) + 2 for name, _ in rows)) if rows else 0
+    for name, value in rows:
+        _print_wrapped(f"  {name:<{width}}", value, terminal)
+
+
+def _print_wrapped(start: str, text: str, terminal: rich.console.Console, style: str = "") -> None:
+    """On a terminal wrapped under its own beginning; a line of a log stays a line."""
+    room = max(terminal.width - len(start), 20) if terminal.is_terminal else len(text) + 1
+    lines = rich.text.Text(text).wrap(terminal, room) if text else [rich.text.Text("")]
+    for number, line in enumerate(lines):
+        head = start if number == 0 else " " * len(start)
+        terminal.print(rich.text.Text.assemble((head, style), line), soft_wrap=True)
+
+
+def _print_verdict(verdict: Verdict, terminal: rich.console.Console) -> None:
+    _print_wrapped(
+        f"  {verdict.level:<{_MARK_WIDTH}}", verdict.what, terminal, _STYLES[verdict.level]
+    )
+    for word, text in (("because", verdict.cause), ("to fix", verdict.fix), ("more", verdict.more)):
+        if text:
+            _print_wrapped(f"  {'':<{_MARK_WIDTH}}{word:<{_WORD_WIDTH}}", text, terminal)
+
+
+def _closing(report: Report) -> rich.text.Text:
+    counts = Counter(one.level for one in report.verdicts)
+    listed = ", ".join(f"{counts[level]} {level}" for level in reversed(LEVELS) if counts[level])
+    return rich.text.Text.assemble(
+        ("diagnose: ", "bold"), (report.level, _STYLES[report.level]), f" ({listed})" * bool(listed)
+    )
+
+
+def _machine_facts(report: Report) -> Iterator[tuple[str, str]]:
+    driver, around = report.driver, report.around
+    for shown, same in itertools.groupby(driver.gpus, _show_gpu):
+        numbers = [str(gpu.index) for gpu in same]
+        yield f"GPU {'-'.join(dict.fromkeys((numbers[0], numbers[-1])))}", shown
+    if not driver.gpus:
+        yield "GPU", "none"
+    yield "driver", _show_driver(driver)
+    yield "toolkits", "; ".join(_toolkits(report.installations)) or "none"
+    tools = (
+        f"{tool.name} {tool.version or tool.fault}"
+        for tool in report.installations.tools
+        if tool.path
+    )
+    yield "programs", ", ".join(tools)
+    if around:
+        kind = ", WSL" * around.is_wsl + f", in a container ({around.container})" * bool(
+            around.container
+        )
+        yield "system", f"{around.system}, Linux {around.kernel}, {around.architecture}{kind}"
+        yield "libraries", f"glibc {around.glibc or 'unknown'}, GLIBCXX_{around.glibcxx or '?'}"
+        memory = f"{show_size(around.free_memory)} of {show_size(around.memory)} memory free"
+        yield "room", f"{memory}, {around.cores} cores, {show_size(around.free_disk)} disk free"
+    yield "settings", ", ".join(f"{name}={value}" for name, value in report.settings)
+
+
+def _show_gpu(gpu: Gpu) -> str:
+    parts = [gpu.name, f"sm_{gpu.capability}" if gpu.capability else "capability not known"]
+    parts += [show_size(gpu.memory)] if gpu.memory else []
+    parts += [f"MIG with {len(gpu.instances)} instances"] if gpu.mig else []
+    parts += [gpu.fault] if gpu.fault else []
+    return ", ".join(parts)
+
+
+def _show_driver(driver: Driver) -> str:
+    if not driver.version:
+        return "none"
+    takes = f", takes CUDA up to {driver.newest_cuda}" if driver.newest_cuda else ""
+    return f"{driver.version}{takes} (asked: {driver.asked})"
+
+
+def _toolkits(found: Installations) -> Iterator[str]:
+    for number, nvcc in enumerate(found.nvccs):
+        what = nvcc.version or f"unknown ({nvcc.fault})"
+        wins = ", wins" if number == 0 and len(found.nvccs) > 1 else ""
+        yield f"{what} {nvcc.path} (by {', '.join(dict.fromkeys(nvcc.found))}{wins})"
+
+
+def _environment_title(report: Report) -> str:
+    return f"{report.chosen.path or 'none'} (by {report.chosen.how})"
+
+
+def _inner_facts(report: Report) -> Iterator[tuple[str, str]]:
+    environment = report.environment
+    if environment is None:
+        return
+    kind = "conda's, " if environment.is_conda else ""
+    packages = f"{len(environment.distributions)} packages"
+    yield "Python", f"{environment.version}, {kind}{packages} in {environment.prefix}"
+    for one in report.frameworks:
+        yield one.name, _show_framework(one)
+    wheels = nvidia_wheels(environment)
+    if wheels:
+        majors = sorted(cuda_majors(wheels).items())
+        each = ", ".join(f"{len(names)} of CUDA {major}" for major, names in majors)
+        of = f" of CUDA {majors[0][0]}" if len(majors) == 1 else f": {each}" * bool(each)
+        yield "NVIDIA", f"{len(wheels)} wheels{of}"
+    if not report.frameworks and not wheels:
+        yield "frameworks", "none"
+
+
+def _show_framework(framework: Framework) -> str:
+    parts = [framework.version]
+    if framework.is_cpu_only:
+        parts.append("for the CPU")
+    elif framework.cuda:
+        parts.append(f"CUDA {framework.cuda}")
+    if framework.archs:
+        parts.append(" ".join(framework.archs))
+    parts += [f"{one.name} (sm_{one.capability})" for one in framework.devices[:1]]
+    if framework.failure:
+        parts.append("can't be imported; read from its files")
+    return ", ".join(parts)
+
+
+def _package_facts(report: Report) -> Iterator[tuple[str, str]]:
+    for one in report.packages[:_SHOWN]:
+        code = one.code
+        held = describe_code(code) if code else "no device code"
+        suppliers = sorted({supplier for supplier in one.suppliers.values() if supplier})
+        others = f"; {one.others} other libraries" if one.others else ""
+        library = f"{report.bnb.library}, " if report.bnb and one.name == "bitsandbytes" else ""
+        parts = (f"{one.version}, {library}{held}", ", ".join(suppliers))
+        yield one.name, f"{'; from '.join(part for part in parts if part)}{others}"
+    if left := report.packages[_SHOWN:]:
+        yield "", f"and {len(left)} more: -- --json has all"
+
+
+def _target_facts(fits: Iterable[Fit]) -> Iterator[tuple[str, str]]:
+    for fit in fits:
+        reasons = (
+            *(f"can't run: {reason}" for reason in fit.runs),
+            *(f"can't be built: {reason}" for reason in fit.builds),
+        )
+        yield f"{fit.name}", "; ".join(reasons) or "fits"

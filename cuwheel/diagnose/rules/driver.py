@@ -1,0 +1,182 @@
+"""Whether the GPUs of this machine can be used at all, and if not, why."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cuwheel.diagnose.verdict import broken, not_asked, warns, works
+from cuwheel.system.quantities import show_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cuwheel.diagnose.facts.gpus import Driver
+    from cuwheel.diagnose.facts.host import Surroundings
+    from cuwheel.diagnose.verdict import Verdict
+
+
+# nvml.h, `nvmlReturn_t`; cuda.h, `CUresult`.
+_NO_PERMISSION, _NO_DRIVER, _LIBRARY_MISMATCH, _LOST = 4, 9, 18, 15
+_NO_DEVICE, _CUDA_MISMATCH, _COMPAT = 100, 803, 804
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_ITEM = re.compile(r"\d+|(GPU|MIG)-[0-9A-Za-z/-]+")
+_LEAST_SHARED = 1 << 30  # bytes of /dev/shm; NCCL and data loaders share memory there
+_RESTART = "restart the machine, or unload and load the kernel's module: rmmod and modprobe nvidia"
+_IN_CONTAINER = (
+    "start the container with its GPUs (docker run --gpus all …), which needs the NVIDIA container "
+    "toolkit on the host"
+)
+
+
+def judge_driver(
+    driver: Driver, around: Surroundings | None, environ: Mapping[str, str]
+) -> Iterator[Verdict]:
+    """Judge driver and GPUs.
+
+    Args:
+        driver: what was told of them.
+        around: the machine; None where it couldn't be asked.
+        environ: of the caller.
+    """
+    for note in driver.notes:
+        yield not_asked("NVIDIA's driver", note)
+    for gpu in driver.gpus:
+        if gpu.fault:
+            yield broken(
+                "no-cuda-device",
+                f"GPU {gpu.index} doesn't answer",
+                gpu.fault,
+                "look at `dmesg | grep -i -e nvrm -e xid`; a lost GPU comes back with a restart",
+            )
+    fault = _fault_of_driver(driver, around) or _fault_of_visibility(driver, environ)
+    if fault:
+        yield fault
+    elif driver.gpus:
+        yield works(_summary(driver))
+    if around and around.container and driver.gpus and around.shared_memory < _LEAST_SHARED:
+        yield warns(
+            "nccl-shm-too-small",
+            f"shared memory is {show_size(around.shared_memory)}",
+            "NCCL and PyTorch's data loaders use that, and a container has little of it",
+            "start the container with --shm-size=8g or --ipc=host",
+        )
+
+
+def _summary(driver: Driver) -> str:
+    count = len(driver.gpus) if driver.visible is None else driver.visible
+    of_all = f" of {len(driver.gpus)}" if count != len(driver.gpus) else ""
+    takes = f", takes CUDA up to {driver.newest_cuda}" if driver.newest_cuda else ""
+    return f"driver {driver.version}{takes}; {count}{of_all} GPU{'s'[: count != 1]} to be used"
+
+
+def _fault_of_driver(driver: Driver, around: Surroundings | None) -> Verdict | None:
+    if driver.nvml_code == _LIBRARY_MISMATCH or driver.cuda_code == _CUDA_MISMATCH:
+        return broken(
+            "driver-library-mismatch",
+            "the driver's libraries and its kernel module are of different releases",
+            driver.nvml_fault or f"cuInit says {driver.cuda_code}; the module is {driver.version}",
+            f"the driver was updated and the old module is still loaded: {_RESTART}",
+        )
+    if driver.nvml_code == _NO_PERMISSION:
+        return broken(
+            "permission-denied",
+            "this user may not use the GPU",
+            f"NVML says: {driver.nvml_fault}",
+            "look at the owner and mode of /dev/nvidia*; on a cluster, ask for a GPU in the job",
+        )
+    if driver.cuda_code == _COMPAT:
+        return broken(
+            "driver-too-old",
+            "the libcuda of a newer driver is loaded and this GPU doesn't take it",
+            f"{driver.libcuda} is a compatibility library, which only data centre GPUs take",
+            "take cuda-compat out of LD_LIBRARY_PATH, and update the driver",
+        )
+    if driver.is_stub:
+        return broken(
+            "libcuda-driver-missing",
+            "programs load the toolkit's stub in the place of the driver's library",
+            f"the loader takes {driver.libcuda}",
+            "take the folder `stubs` out of LD_LIBRARY_PATH and /etc/ld.so.conf.d",
+        )
+    if driver.cuda_fault:
+        return _missing(driver, around)
+    return None
+
+
+def _missing(driver: Driver, around: Surroundings | None) -> Verdict:
+    """There is no libcuda: for want of the driver, or of the way to it."""
+    why = driver.cuda_fault or driver.nvml_fault or "the loader finds no libcuda.so.1"
+    if around and around.is_wsl:
+        fix = "add /usr/lib/wsl/lib to /etc/ld.so.conf.d and run ldconfig"
+        if not driver.has_wsl_library:
+            fix = "install NVIDIA's driver in Windows (not in Linux) and run `wsl --update`"
+        return broken("libcuda-driver-missing", "WSL doesn't show its GPU", why, fix)
+    if around and around.container and (driver.version or driver.devices):
+        return broken(
+            "docker-no-gpu-runtime",
+            "this container was started without the GPUs of its host",
+            f"the host has a driver or a GPU, and here {why}",
+            _IN_CONTAINER,
+        )
+    if driver.version or driver.devices:
+        return broken(
+            "libcuda-driver-missing",
+            "the GPU's driver isn't installed, or not whole",
+            f"{driver.devices} NVIDIA GPU{'s'[: driver.devices != 1]} on the bus, kernel module "
+            f"{driver.version or 'not loaded'}, and {why}",
+            "install NVIDIA's driver (`nvidia-driver` of the distribution), then restart",
+        )
+    fix = "nothing, where packages are only built or installed"
+    return warns(
+        "no-cuda-device",
+        "this machine has no NVIDIA GPU",
+        f"none on the bus, no driver: {why}",
+        f"{fix}; to run them, {_IN_CONTAINER}" if around and around.container else fix,
+    )
+
+
+def _fault_of_visibility(driver: Driver, environ: Mapping[str, str]) -> Verdict | None:
+    chosen = environ.get(_VISIBLE)
+    if driver.cuda_code is None:
+        return None
+    if driver.visible:
+        return _partly(chosen, driver) if chosen else None
+    if chosen is None or not driver.gpus:
+        return broken(
+            "no-cuda-device",
+            "CUDA programs see no GPU",
+            f"cuInit gives {driver.cuda_code}"
+            + (" (no device)" if driver.cuda_code == _NO_DEVICE else ""),
+            "look at `nvidia-smi` and `dmesg | grep -i nvrm`; in a MIG setup, make instances",
+        )
+    return broken(
+        "no-cuda-device",
+        f"{_VISIBLE} hides every GPU",
+        f"it is {chosen!r}{_why_hidden(chosen, driver)}",
+        f"unset {_VISIBLE}, or set it to a number below {len(driver.gpus)}",
+    )
+
+
+def _why_hidden(chosen: str, driver: Driver) -> str:
+    first = chosen.partition(",")[0].strip()
+    if not chosen.strip() or first == "-1":
+        return ", which means none"
+    if not _ITEM.fullmatch(first):
+        return f', and "{first}" is neither a number nor the name of a GPU'
+    if first.isdigit() and int(first) >= len(driver.gpus):
+        return f", and the GPUs here are 0 to {len(driver.gpus) - 1}"
+    return ", which is the name of none that is here"
+
+
+def _partly(chosen: str, driver: Driver) -> Verdict | None:
+    """CUDA takes the GPUs up to the first that isn't there, and says nothing of the rest."""
+    asked = [item.strip() for item in chosen.split(",")]
+    if driver.visible is None or driver.visible >= len(asked):
+        return None
+    return warns(
+        "no-cuda-device",
+        f"{_VISIBLE}={chosen} shows {driver.visible} of the {len(asked)} GPUs that it names",
+        f'CUDA stops at the first that it doesn\'t know: "{asked[driver.visible]}"',
+        f"name GPUs from 0 to {len(driver.gpus) - 1}",
+    )

@@ -1,0 +1,315 @@
+"""Whether a GPU package works in its environment, on this machine's GPUs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuwheel.binaries.archs import describe_code, runs_on
+from cuwheel.cuda.suppliers import components_of, is_from_driver
+from cuwheel.diagnose.facts.host import newest_glibcxx
+from cuwheel.diagnose.verdict import broken, warns, works
+from cuwheel.system.versions import numbers
+from cuwheel.wheel.metadata import project_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from cuwheel.diagnose.facts.environment import Framework
+    from cuwheel.diagnose.facts.gpu_packages import InstalledPackage
+    from cuwheel.diagnose.facts.gpus import Driver
+    from cuwheel.diagnose.facts.host import Surroundings
+    from cuwheel.diagnose.facts.loader import Loader
+    from cuwheel.diagnose.rules.requirements import Disagreement
+    from cuwheel.diagnose.verdict import Anchor, Verdict
+
+
+# What is to be read where a library isn't found, by the beginning of its name.
+_ANCHORS: tuple[tuple[str, Anchor], ...] = (
+    ("libcudart.", "libcudart-not-found"),
+    ("libcudnn", "libcudnn-not-found"),
+    ("libnvrtc", "libnvrtc-missing"),
+    ("libtorch", "torch-abi-mismatch"),
+    ("libc10", "torch-abi-mismatch"),
+)
+_OF_TORCH_CUDA = ("libc10_cuda.so", "libtorch_cuda.so")
+_BUILT_FOR = re.compile(r"torch\.?(\d+\.\d+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackageJudge:
+    """Judges packages of one environment.
+
+    Attributes:
+        torch: what is known of PyTorch; None where it isn't installed.
+        driver: of this machine.
+        around: this machine; None where it couldn't be asked.
+        loader: of the environment.
+        disagreements: requirements that aren't met there.
+        hints: of projects for which a way out is known already.
+    """
+
+    torch: Framework | None
+    driver: Driver
+    around: Surroundings | None
+    loader: Loader
+    disagreements: tuple[Disagreement, ...]
+    hints: Mapping[str, str]
+
+    def judge(self, package: InstalledPackage) -> list[Verdict]:
+        """All that is wrong with a package; that it works, where nothing is."""
+        name = f"{package.name} {package.version}"
+        found = [
+            *_damages(name, package),
+            *self._unimportable(name, package),
+            *self._symbols(name, package),
+            *self._unfound(name, package),
+            *self._mixed(name, package),
+            *self._archs(name, package),
+            *self._system(name, package),
+            *self._versions(name, package),
+            *self._import_fault(name, package),
+        ]
+        return found or [works(f"{name}: {_summary(package)}")]
+
+    def _unimportable(self, name: str, package: InstalledPackage) -> Iterator[Verdict]:
+        wrong = [one.path for one in package.libraries if one.is_unimportable]
+        if wrong:
+            python = self.loader.environment.release
+            yield broken(
+                "python-version-unsupported",
+                f"{name} is built for another Python than {python}",
+                _some(wrong),
+                f"install it again with this Python: pip install --force-reinstall {package.name}",
+            )
+
+    def _symbols(self, name: str, package: InstalledPackage) -> Iterator[Verdict]:
+        faults = [(one.path, one.symbols) for one in package.libraries if one.symbols]
+        if not faults or self.torch is None:
+            return
+        path, missing = faults[0]
+        count = sum(len(symbols.names) for _, symbols in faults)
+        cause = (
+            f"{path.name} needs {missing.example}{f' and {count - 1} more' * (count > 1)}, which "
+            f"torch {self.torch.version} hasn't"
+        )
+        if all(symbols.is_abi_only for _, symbols in faults):
+            yield broken(
+                "cxx11-abi-mismatch",
+                f"{name} is built with the other C++ string ABI than torch",
+                f"{cause} with that ABI",
+                "install a wheel that says "
+                f"cxx11abi{str(bool(self.torch.cxx11_abi)).upper()}, or build it here",
+            )
+            return
+        yield broken(
+            "torch-abi-mismatch",
+            f"{name} is built for another torch than {self.torch.version}",
+            f"{cause}{_built_for(package)}",
+            f"install a {package.name} built for torch {_minor(self.torch.version)}, or build it: "
+            f"pip install --no-build-isolation --no-binary {package.name} {package.name}",
+        )
+
+    def _unfound(self, name: str, package: InstalledPackage) -> Iterator[Verdict]:
+        lost: dict[str, Path] = {}
+        for library in package.libraries:
+            for soname, found in library.needs:
+                if found is None and not self._waits_for_torch(soname):
+                    lost.setdefault(soname, library.path)
+        if not lost:
+            return
+        first = min(lost, key=_place)
+        anchor = self._anchor(first)
+        yield broken(
+            anchor,
+            f"{name} doesn't find {', '.join(sorted(lost, key=_place))}",
+            f"{lost[first].name} needs {'them' if len(lost) > 1 else 'it'}; no rpath entry leads "
+            "there, LD_LIBRARY_PATH, the system and what is imported before have none",
+            self.hints.get(package.name) or self._fix(anchor, first),
+        )
+
+    def _waits_for_torch(self, soname: str) -> bool:
+        """Whether it is there for who imports PyTorch first, which fails for another reason."""
+        return bool(self.torch and self.torch.failure) and any(
+            (site / component.site_folder / soname).exists()
+            for site in self.loader.environment.sites
+            for component in components_of(soname)
+        )
+
+    def _import_fault(self, name: str, package: InstalledPackage) -> Iterator[Verdict]:
+        imports = {project_of(line) for line in package.requires}
+        is_linked = any(library.is_for_torch for library in package.libraries)
+        if self.torch and self.torch.failure and (is_linked or "torch" in imports):
+            yield warns(
+                "diagnose-import-failed",
+                f"{name} needs torch, which can't be imported",
+                f"torch {self.torch.version}: {self.torch.last_words}",
+                "mend torch first, then ask again",
+            )
+
+    def _anchor(self, soname: str) -> Anchor:
+        if soname in _OF_TORCH_CUDA and self.torch and self.torch.is_cpu_only:
+            return "built-without-cuda"
+        found = (anchor for start, anchor in _ANCHORS if soname.startswith(start))
+        return next(found, "cuda-math-lib-not-found")
+
+    def _fix(self, anchor: Anchor, soname: str) -> str:
+        if anchor == "built-without-cuda":
+            return "install torch with CUDA: pip install --force-reinstall torch"
+        component = next(iter(components_of(soname)), None)
+        if component is None:
+            return f"install the package that has {soname}, for the CUDA of the framework"
+        distribution = self.loader.environment.distributions.get(component.distribution)
+        if distribution:
+            return (
+                f"{component.distribution} {distribution.version} is installed and nothing leads "
+                f"to it: import torch first, or add its folder to LD_LIBRARY_PATH"
+            )
+        wrong = self.torch and component.cuda and str(component.cuda) != self.torch.major
+        if wrong and self.torch and self.torch.major:
+            return (
+                f"install the package for CUDA {self.torch.major}, which torch is for; it is "
+                f"built for CUDA {component.cuda}"
+            )
+        return f"pip install {component.distribution}"
+
+    def _mixed(self, name: str, package: InstalledPackage) -> Iterator[Verdict]:
+        torch = self.torch
+        releases = {one for library in package.libraries for one in library.cuda}
+        if torch is None or not torch.major or not releases or torch.major in releases:
+            return
+        is_linked = any(library.is_for_torch for library in package.libraries)
+        judged = broken if is_linked else warns
+        yield judged(
+            "diagnose-mixed-cuda",
+            f"{name} is for CUDA {' and '.join(sorted(releases))}, torch for CUDA {torch.cuda}",
+            "both would be loaded into one process"
+            + ", and what is compiled for torch shares its memory and streams" * is_linked,
+            self.hints.get(package.name)
+            or f"install a {package.name} for CUDA {torch.major}, or a torch for CUDA "
+            f"{' or '.join(sorted(releases))}",
+        )
+
+    def _archs(self, name: str, package: InstalledPackage) -> Iterator[Verdict]:
+        code = package.code
+        if code is None or not (code.sass or code.ptx):
+            return
+        held = describe_code(code)
+        for capability in sorted({gpu.capability for gpu in self.driver.gpus if gpu.capability}):
+            how = runs_on(code, capability)
+            if not how:
+                yield broken(
+                    "no-kernel-image",
+                    f"{name} holds no code for this GPU, sm_{capability}",
+                    f"it holds {held}",
+                    f"install a build for sm_{capability}, or build it with that arch "
+                    f"(TORCH_CUDA_ARCH_LIST={capability[:-1]}.{capability[-1]})",
+                )
+            elif how == "PTX" and self._is_newer_than_driver():
+                yield warns(
+                    "ptx-unsupported-toolchain",
+                    f"{name} holds only PTX for sm_{capability}",
+                    f"the driver takes CUDA up to {self.driver.newest_cuda} and may not know the "
+                    "PTX of a newer one",
+                    f"update the driver, or install a build with code for sm_{capability}",
+                )
+
+    def _is_newer_than_driver(self) -> bool:
+        cuda, newest = self.torch.cuda if self.torch else "", self.driver.newest_cuda
+        return bool(cuda and newest) and numbers(cuda) > numbers(newest)
+
+    def _system(self, name: str, package: InstalledPackage) -> Iterator[Verdict]:
+        """Whether C and C++ library are new enough."""
+        if self.around is None:
+            return
+        libstdcxx = self.loader.environment.prefix / "lib" / "libstdc++.so.6"
+        glibcxx = newest_glibcxx(libstdcxx) if libstdcxx.exists() else self.around.glibcxx
+        fixes: tuple[tuple[str, Anchor, str, str], ...] = (
+            ("GLIBC", "glibc-too-old", self.around.glibc, "take a newer system, or"),
+            ("GLIBCXX", "glibcxx-too-old", glibcxx, "install a newer libstdc++, or"),
+        )
+        for family, anchor, has, fix in fixes:
+            wanted = [
+                (version, library.path)
+                for library in package.libraries
+                for kind, version in library.versions
+                if kind == family and has and numbers(version) > numbers(has)
+            ]
+            if wanted:
+                version, path = max(wanted, key=lambda one: numbers(one[0]))
+                yield broken(
+                    anchor,
+                    f"{name} needs {family}_{version}",
+                    f"{path.name} was built for a newer system; here it is {family}_{has}",
+                    f"{fix} build {package.name} here",
+                )
+
+    def _versions(self, name: str, package: InstalledPackage) -> Iterator[Verdict]:
+        for one in self.disagreements:
+            if one.owner != name:
+                continue
+            there = f"{one.installed} is installed" if one.installed else "it isn't installed"
+            is_vision = package.name == "torchvision" and one.project == "torch"
+            yield warns(
+                "torchvision-mismatch" if is_vision else "diagnose-versions",
+                f"{name} requires {one.asked}",
+                there,
+                f"pip install '{one.asked}', or another {package.name}",
+            )
+
+
+def _place(soname: str) -> tuple[int, str]:
+    """The runtime first: who lacks it lacks all."""
+    starts = [start for start, _ in _ANCHORS]
+    found = (number for number, start in enumerate(starts) if soname.startswith(start))
+    return next(found, len(starts)), soname
+
+
+def _damages(name: str, package: InstalledPackage) -> Iterator[Verdict]:
+    again = f"pip install --force-reinstall --no-deps {package.name}=={package.version}"
+    if package.lost:
+        yield broken(
+            "diagnose-damaged-installation",
+            f"{name} is not whole",
+            f"it has installed {_some(package.lost)}, which isn't there",
+            again,
+        )
+    for library in package.libraries:
+        if library.damage:
+            yield broken(
+                "diagnose-damaged-installation",
+                f"{library.path.name} of {name} can't be read",
+                library.damage,
+                again,
+            )
+
+
+def _summary(package: InstalledPackage) -> str:
+    """What was found good."""
+    suppliers = {
+        soname: supplier
+        for soname, supplier in package.suppliers.items()
+        if not is_from_driver(soname)
+    }
+    if not suppliers:
+        return "needs no library of CUDA"
+    return f"finds all {len(suppliers)} libraries of CUDA and frameworks that it needs"
+
+
+def _built_for(package: InstalledPackage) -> str:
+    """What the package itself says of its torch."""
+    if found := _BUILT_FOR.search(package.version.partition("+")[2]):
+        return f"; its version says that it was built for torch {found[1]}"
+    asked = [line for line in package.requires if re.match(r"torch\s*\(?==", line)]
+    return f"; it requires {asked[0]}" if asked else ""
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _some(paths: Iterable[Path]) -> str:
+    first, *rest = paths
+    return f"{first.name}{f' and {len(rest)} more' if rest else ''}"

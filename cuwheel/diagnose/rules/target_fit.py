@@ -1,0 +1,118 @@
+"""Which targets of the catalogue this machine can run, and build, and why not the others."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+
+from cuwheel.binaries.archs import DeviceCode, describe_code, runs_on
+from cuwheel.build.checks import check_room, check_system_packages
+from cuwheel.cuda.toolkits import toolkit_by_release
+from cuwheel.model.target import Target
+from cuwheel.system.versions import numbers
+from cuwheel.toolchains.host_compiler import check_host_compiler
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cuwheel.diagnose.facts.gpus import Driver
+    from cuwheel.diagnose.facts.host import Surroundings
+    from cuwheel.model.catalogue import Entry
+    from cuwheel.model.recipe import Recipe
+    from cuwheel.workspace.workspace import Workspace
+
+
+# The C library that a conda toolchain's wheels ask for: its lock's sysroot (envs/cuda*).
+_CONDA_GLIBC = "2.28"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """A target on this machine.
+
+    Attributes:
+        name: as in the session, `bitsandbytes-122`.
+        runs: why its wheel doesn't run here; none: it does, as far as can be told.
+        builds: why it can't be built here.
+    """
+
+    name: str
+    runs: tuple[str, ...]
+    builds: tuple[str, ...]
+
+
+def fit_targets(
+    entries: Iterable[Entry],
+    space: Workspace,
+    driver: Driver,
+    around: Surroundings | None,
+    python: str,
+) -> tuple[Fit, ...]:
+    """Hold each recipe and toolkit against this machine.
+
+    Args:
+        entries: the catalogue.
+        space: where a build would work.
+        driver: of this machine.
+        around: the machine itself; None where it couldn't be asked.
+        python: of the environment, `3.12.1`; empty where there is none.
+    """
+    found = []
+    for entry in entries:
+        if entry.recipe is None:
+            found.append(Fit(name=entry.name, runs=(), builds=(f"broken recipe: {entry.fault}",)))
+            continue
+        for release in entry.recipe.toolkits:
+            target = _target(entry, entry.recipe, release, python)
+            found.append(
+                Fit(
+                    name=f"{entry.recipe.name}-{target.toolkit.tag}",
+                    runs=tuple(_why_not_run(target, driver, around, python)),
+                    builds=tuple(_why_not_build(target, space)),
+                )
+            )
+    return tuple(found)
+
+
+def _target(entry: Entry, recipe: Recipe, release: str, python: str) -> Target:
+    toolkit = toolkit_by_release(release)
+    return Target(
+        recipe=recipe,
+        toolkit=toolkit,
+        python=".".join(python.split(".")[:2]) or "3.12",
+        framework=recipe.framework,
+        archs=recipe.archs_for(release),
+        provider=toolkit.provider,
+        root=entry.root,
+        mode=recipe.link.mode,
+    )
+
+
+def _why_not_run(
+    target: Target, driver: Driver, around: Surroundings | None, python: str
+) -> Iterator[str]:
+    least = target.toolkit.min_driver
+    if not driver.version:
+        yield "there is no NVIDIA driver"
+    elif numbers(driver.version) < numbers(least):
+        yield f"driver {driver.version} is older than {least}"
+    code = DeviceCode(sass=target.archs, ptx=target.ptx_archs)
+    for capability in sorted({gpu.capability for gpu in driver.gpus if gpu.capability}):
+        if target.archs and not runs_on(code, capability):
+            yield f"its archs are {describe_code(code)}, the GPU is sm_{capability}"
+    wanted = target.recipe.requires_python
+    if python and not Requirement(f"x{wanted}").specifier.contains(python, prereleases=True):
+        yield f"it takes Python {wanted}, the environment's is {python}"
+    glibc = around.glibc if around else ""
+    if target.provider == "conda" and glibc and numbers(glibc) < numbers(_CONDA_GLIBC):
+        yield f"glibc {glibc} is older than {_CONDA_GLIBC}"
+
+
+def _why_not_build(target: Target, space: Workspace) -> Iterator[str]:
+    own = dataclasses.replace(space, work=space.work / target.id)
+    for check in (check_host_compiler, check_system_packages, check_room):
+        for problem in check(target, own):
+            yield f"{problem.what}: {problem.why}"

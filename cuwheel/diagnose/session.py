@@ -1,0 +1,151 @@
+"""The session `diagnose`: will it work here, and if not, why."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cuwheel.diagnose.environment_diagnosis import EnvironmentDiagnosis
+from cuwheel.diagnose.facts.deadline import Question
+from cuwheel.diagnose.facts.gpus import Driver, find_driver
+from cuwheel.diagnose.facts.host import Surroundings, look_around
+from cuwheel.diagnose.facts.installed_toolkits import Installations, find_installations
+from cuwheel.diagnose.facts.python_choice import choose_python
+from cuwheel.diagnose.report import Report, as_text, print_report
+from cuwheel.diagnose.rules.driver import judge_driver
+from cuwheel.diagnose.rules.toolkit import judge_installations
+from cuwheel.diagnose.verdict import LEVELS, not_asked
+from cuwheel.paths import ROOT
+from cuwheel.system.console import report_terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from cuwheel.diagnose.rules.target_fit import Fit
+    from cuwheel.system.console import Console
+
+    FitTargets = Callable[[Driver, Surroundings | None, str], tuple[Fit, ...]]
+
+
+_MACHINE_PATIENCE = 20.0  # seconds
+_OWN_VARIABLES = "CUWHEEL_"
+_CALLERS_PATH = "CUWHEEL_CALLERS_PYTHONPATH"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiagnoseOptions:
+    """What is to be looked at.
+
+    Attributes:
+        packages: projects that the person names; none: all with GPU code.
+        python: an interpreter, an environment's folder or a conda environment's name.
+        start: the folder that paths are relative to.
+        as_json: print data instead of text.
+    """
+
+    packages: tuple[str, ...] = ()
+    python: str | None = None
+    start: Path
+    as_json: bool = False
+
+
+def diagnose_session(
+    asked: DiagnoseOptions, console: Console, fit: FitTargets | None = None
+) -> int:
+    """Ask everything, print a report.
+
+    Args:
+        asked: what.
+        console: for what is said meanwhile; the report goes to standard output.
+        fit: says which targets fit; None: nobody wants to know.
+
+    Returns:
+        The exit code: 0 where all is well, 1 with warnings, 2 where something is broken.
+    """
+    environ = callers_environment(os.environ)
+    with console.live("asking machine and environment"):
+        report = diagnose(asked, environ, fit)
+    terminal = report_terminal()
+    if asked.as_json:
+        terminal.out(as_text(report), highlight=False)
+    else:
+        print_report(report, terminal)
+    return LEVELS.index(report.level)
+
+
+def callers_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What the person's own programs see: without what nox and cuwheel have added."""
+    own = {name: value for name, value in environ.items() if not name.startswith(_OWN_VARIABLES)}
+    path = environ.get(_CALLERS_PATH, own.get("PYTHONPATH", ""))
+    entries = [entry for entry in path.split(os.pathsep) if entry and entry != str(ROOT)]
+    own.pop("PYTHONPATH", None)
+    return {**own, "PYTHONPATH": os.pathsep.join(entries)} if entries else own
+
+
+def diagnose(
+    asked: DiagnoseOptions, environ: Mapping[str, str], fit: FitTargets | None = None
+) -> Report:
+    """Ask everything at once, wait for each answer no longer than it may take, then judge.
+
+    Args:
+        asked: what.
+        environ: of the caller.
+        fit: as for `diagnose_session`.
+    """
+    machine = Question[Surroundings | None](_MACHINE_PATIENCE, lambda: look_around(ROOT))
+    gpus = Question(_MACHINE_PATIENCE, lambda: find_driver(environ))
+    programs = Question(_MACHINE_PATIENCE, lambda: find_installations(environ))
+    chosen = choose_python(asked.python, environ, asked.start)
+    inner = EnvironmentDiagnosis(chosen, asked.packages, environ)
+    around, around_fault = machine.answer(None)
+    driver, driver_fault = gpus.answer(Driver())
+    installations, programs_fault = programs.answer(Installations())
+    faults = (
+        ("the machine", around_fault),
+        ("NVIDIA's driver", driver_fault),
+        ("the toolkits", programs_fault),
+    )
+    verdicts = [not_asked(what, fault) for what, fault in faults if fault]
+    verdicts += judge_driver(driver, around, environ) if not driver_fault else ()
+    inner.judge(driver, around)
+    verdicts += judge_installations(
+        installations,
+        inner.framework("torch"),
+        has_triton=inner.has("triton") and not environ.get("CC"),
+    )
+    fits: tuple[Fit, ...] = ()
+    if fit:
+        version = inner.environment.version if inner.environment else ""
+        question = Question(_MACHINE_PATIENCE, partial(fit, driver, around, version))
+        fits, fault = question.answer(())
+        verdicts += [not_asked("the targets", fault)] if fault else []
+    return Report(
+        around=around,
+        driver=driver,
+        installations=installations,
+        settings=_settings(environ),
+        chosen=chosen,
+        environment=inner.environment,
+        frameworks=inner.frameworks,
+        packages=inner.packages,
+        bnb=inner.bnb,
+        fits=fits,
+        verdicts=tuple(
+            sorted((*verdicts, *inner.verdicts), key=lambda one: LEVELS.index(one.level))
+        ),
+    )
+
+
+# Settings that decide which GPU, library or compiler is taken; shown where they are set.
+_SETTINGS = (
+    *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CUDACXX"),
+    *("CUDAHOSTCXX", "NVCC_CCBIN", "CXX", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"),
+    *("PYTHONHOME", "TORCH_CUDA_ARCH_LIST", "CUDA_MODULE_LOADING", "BNB_CUDA_VERSION"),
+)
+
+
+def _settings(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, environ[name]) for name in _SETTINGS if name in environ)

@@ -1,0 +1,255 @@
+"""One file from one address to its place: resumed, checked by its hash, whole or not there."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import requests
+import urllib3.exceptions
+
+from cuwheel.errors import HashMismatchError, OversizedDownloadError
+from cuwheel.fetch.retry import PATIENCE, Trial
+from cuwheel.fetch.web import is_lasting, open_session, refused, shown, unreachable
+from cuwheel.system.files import hash_of_file
+from cuwheel.system.parallel import Stop
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.fetch.retry import Patience
+    from cuwheel.system.console import Listener
+
+
+_CHUNK = 1 << 16  # bytes
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")  # RFC 9110, section 14.4
+FIX = "give the source with `-- --source FILE`"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """A file that is known by its hash.
+
+    Attributes:
+        name: what the file is called in the cache.
+        sha256: of its content, 64 hexadecimal digits; empty where only the MD5 is known.
+        max_size: bytes; a larger download is refused.
+        md5: of its content, 32 hexadecimal digits; counts only without `sha256`.
+        size: bytes, for the progress bar; None where it isn't known.
+        pinned_by: what names the hash, for messages.
+        repin: what to do when the file is right and the hash is wrong, for messages.
+        regrow: what to do when the file is right and the size is wrong, for messages.
+    """
+
+    name: str
+    sha256: str
+    max_size: int
+    md5: str = ""
+    size: int | None = None
+    pinned_by: str = "the recipe"
+    repin: str = "correct the recipe's `sha256`"
+    regrow: str = "raise `max_size` in the recipe's source"
+
+    @property
+    def algorithm(self) -> str:
+        """The hash that counts: `sha256` or `md5`."""
+        return "sha256" if self.sha256 else "md5"
+
+    @property
+    def digest(self) -> str:
+        """Its hexadecimal digits."""
+        return self.sha256 or self.md5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What to download, from where, to where; who is told, and who may end it.
+
+    Attributes:
+        wanted: the file.
+        path: its place.
+        url: http, https or file.
+        console: shows progress.
+        stop: ends it.
+        fix: one more way out, for messages.
+    """
+
+    wanted: Wanted
+    path: Path
+    url: str
+    console: Listener
+    stop: Stop
+    fix: str
+
+    @property
+    def partial(self) -> Path:
+        """Where what has come so far is kept."""
+        return self.path.with_name(f"{self.path.name}.partial")
+
+
+class Download:
+    """One file on its way from one address."""
+
+    def __init__(self, task: Task, patience: Patience) -> None:
+        self._wanted = task.wanted
+        self._path = task.path
+        self._partial = task.partial
+        self._url = task.url
+        self._task = task
+        self._patience = patience
+        self._trial = Trial(patience, task.stop)
+
+    def finish(self) -> None:
+        """Bring the file under its name.
+
+        Nothing tells whether a partial file and the rest that a server gives belong together, but
+        the hash: where it is wrong after going on, the whole file is downloaded anew.
+        """
+        try:
+            self._finish()
+        finally:
+            self._remove_nothing()
+
+    def _finish(self) -> None:
+        started_at = self._size()
+        actual = self._hash() if started_at else ""
+        if actual != self._wanted.digest:
+            self._receive_all()
+            actual = self._hash()
+        if actual != self._wanted.digest and started_at:
+            self._task.console.note(
+                f"the kept part of {self._wanted.name} doesn't fit; starting anew"
+            )
+            self._partial.unlink()
+            self._receive_all()
+            actual = self._hash()
+        if actual != self._wanted.digest:
+            aside = set_aside(self._partial, self._path, actual)
+            raise self._wrong_hash(actual, aside)
+        self._partial.replace(self._path)
+
+    def _remove_nothing(self) -> None:
+        """Leave no empty file and no empty folder behind."""
+        if self._partial.exists() and not self._size():
+            self._partial.unlink()
+        with contextlib.suppress(OSError):
+            self._path.parent.rmdir()
+
+    def _receive_all(self) -> None:
+        """Receive until the partial file is complete, going on after each break."""
+        self._most = self._size()
+        self._trial = Trial(self._patience, self._task.stop)
+        with open_session(self._url, self._patience, self._task.stop) as session:
+            while problem := self._receive(session):
+                if is_lasting(problem) or not self._trial.goes_on():
+                    raise unreachable(self._url, problem, fix=self._fix()) from problem
+
+    def _receive(self, session: requests.Session) -> Exception | None:
+        """Ask once, for the rest of the file where there is a part; say what went wrong."""
+        self._task.stop.check()
+        done = self._size()
+        # A compressed transfer would have other sizes than the file.
+        headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={done}-"} if done else {})}
+        timeout = self._trial.timeout
+        try:
+            with session.get(self._url, headers=headers, stream=True, timeout=timeout) as answer:
+                return self._take(answer, done)
+        except (requests.RequestException, urllib3.exceptions.HTTPError) as problem:
+            return problem
+
+    def _take(self, answer: requests.Response, done: int) -> Exception | None:
+        if answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            self._partial.unlink(missing_ok=True)
+            return EOFError("the server's file is shorter than the part that is here")
+        if not answer.ok:
+            raise refused(self._url, answer.status_code, fix=self._fix())
+        offset = _offset(answer)
+        if offset not in {0, done}:
+            self._partial.unlink(missing_ok=True)
+            return EOFError("the server sent another part of the file than it was asked for")
+        self._write(answer, offset)
+        return None
+
+    def _write(self, answer: requests.Response, offset: int) -> None:
+        length = answer.headers.get("Content-Length")
+        total = offset + int(length) if length and length.isdigit() else None
+        self._check_size(total or 0)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        row = self._task.console.download(self._wanted.name, total, offset)
+        with row as show, self._partial.open("r+b" if offset else "wb") as stream:
+            stream.seek(offset)
+            stream.truncate()
+            for piece in answer.raw.stream(_CHUNK, decode_content=False):
+                self._check_size(stream.tell() + len(piece))
+                stream.write(piece)
+                self._note_progress(stream.tell())
+                show(stream.tell())
+        self._task.stop.check()  # a connection that was cut looks like the end of the file
+
+    def _note_progress(self, size: int) -> None:
+        self._task.stop.check()
+        # A server that starts anew and breaks off at the same place makes no progress.
+        if size > self._most:
+            self._most = size
+            self._trial.progressed()
+
+    def _check_size(self, size: int) -> None:
+        if size <= self._wanted.max_size:
+            return
+        self._partial.unlink(missing_ok=True)
+        raise OversizedDownloadError(
+            f"{shown(self._url)} is larger than the {self._wanted.max_size} bytes that are allowed",
+            why=f"it has at least {size} bytes",
+            fix="look at what the address sends; if the file is right and has grown, "
+            f"{self._wanted.regrow}",
+        )
+
+    def _size(self) -> int:
+        with contextlib.suppress(FileNotFoundError):
+            return self._partial.stat().st_size
+        return 0
+
+    def _hash(self) -> str:
+        return hash_of_file(self._partial, self._wanted.algorithm)
+
+    def _fix(self) -> str:
+        kept = f" (it goes on after {self._size()} bytes)" if self._size() else ""
+        return f"try again later{kept}, put the file at {self._path}, or {self._task.fix}"
+
+    def _wrong_hash(self, actual: str, aside: Path) -> HashMismatchError:
+        host = urlsplit(self._url).hostname or "the file system"
+        owner, algorithm = self._wanted.pinned_by, self._wanted.algorithm
+        kind = {"sha256": "SHA-256", "md5": "MD5"}[algorithm]
+        return HashMismatchError(
+            f"{shown(self._url)} is not the file that {owner} pins",
+            why=f"its {kind} is {actual}, that of {owner} is {self._wanted.digest}",
+            fix=f"look at what {host} sent, it lies in {aside}; {self._wanted.repin} only when you "
+            "know that upstream's file is this one",
+        )
+
+
+def download(wanted: Wanted, path: Path, url: str, *, console: Listener) -> None:
+    """Download one file to a place of the caller's; the caller sees to it that only one does.
+
+    Raises:
+        CuwheelError: as `fetch`.
+    """
+    task = Task(wanted=wanted, path=path, url=url, console=console, stop=Stop(), fix=FIX)
+    Download(task, PATIENCE).finish()
+
+
+def set_aside(found: Path, path: Path, actual: str) -> Path:
+    """Give a wrong file a name that nothing looks for."""
+    return found.replace(path.with_name(f"{path.name}.wrong-hash-{actual[:8]}"))
+
+
+def _offset(answer: requests.Response) -> int:
+    """Where in the file an answer begins; -1 when it doesn't say so clearly."""
+    if answer.status_code != HTTPStatus.PARTIAL_CONTENT:
+        return 0
+    said = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+    return int(said[1]) if said else -1

@@ -1,0 +1,292 @@
+"""Get one commit of a git repository into the cache: whole and proven, or not at all.
+
+`<cache>/downloads/git-<commit>/<name>-<commit>.pack` is the file, a git pack: it proves itself.
+Whoever uses it has git compute the id of every object in it (see git-index-pack(1)), so that what
+is then reached from the commit's id is that commit, wherever the pack came from. Beside it may lie
+`….pack.wrong-<8 digits>`, a file that was refused and that nothing uses.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import requests
+
+from cuwheel.errors import CommandFailedError, DownloadError, HashMismatchError
+from cuwheel.fetch.download import Wanted, download
+from cuwheel.fetch.git_pack import WrongPackError, archive_pack, new_repository, run_git, words_of
+from cuwheel.fetch.mirrors import Mirrors
+from cuwheel.fetch.retry import PATIENCE, TIMEOUT
+from cuwheel.fetch.web import is_local, open_session, shown, unreachable
+from cuwheel.system.files import lock, naming_full_disk, remove_leftovers, sha256_of_file
+from cuwheel.system.process import which
+
+if TYPE_CHECKING:
+    from cuwheel.system.console import Console
+
+
+_MAX_SIZE = 4 << 30  # bytes of a mirrored pack
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commit:
+    """A commit of a repository.
+
+    Attributes:
+        repository: http(s) or file.
+        id: 40 hexadecimal digits.
+        sha256: of the tar, 64 hexadecimal digits; empty where only the id is known.
+    """
+
+    repository: str
+    id: str
+    sha256: str = ""
+
+    @property
+    def stem(self) -> str:
+        """`<name>-<commit>`: the tar's one top folder, and the pack's name without `.pack`."""
+        name = urlsplit(self.repository).path.rstrip("/").rpartition("/")[2]
+        return f"{name.removesuffix('.git') or 'repository'}-{self.id}"
+
+    @property
+    def origin(self) -> str:
+        """`git+https://…@<commit>`, as pip and purl write it."""
+        return f"git+{shown(self.repository)}@{self.id}"
+
+
+def fetch_commit(  # noqa: PLR0913 - what, from where, to where, and how
+    wanted: Commit,
+    *,
+    cache: Path,
+    console: Console,
+    tar: Path | None = None,
+    offline: bool = False,
+    fix: str = "",
+) -> Path:
+    """Give the commit's pack out of the cache, proven; fetch it first where it isn't there.
+
+    Hooks, templates and settings of the user and the system don't count; proxies do.
+
+    Args:
+        wanted: the commit.
+        cache: cuwheel's cache folder.
+        console: is told about what takes long.
+        tar: where `git archive` writes the commit's files, in a folder that is there; None: they
+            are read all the same, but not kept.
+        offline: use no network; a `file:` repository isn't one.
+        fix: a way out beside putting the pack into the cache by hand, for messages.
+
+    Raises:
+        DownloadError: git isn't there, or the commit can't be had.
+        HashMismatchError: the tar isn't the one that the recipe pins.
+        DiskFullError: a disk ran full.
+    """
+    path = path_of_commit(wanted, cache)
+    _check_git(wanted, fix)
+    task = _Task(
+        wanted=wanted,
+        path=path,
+        tar=tar,
+        console=console,
+        offline=offline,
+        way_out=_way_out(wanted, path, fix),
+    )
+
+    def tell() -> None:
+        console.note(f"another cuwheel is fetching {wanted.stem}; waiting for it")
+
+    guard = cache / "downloads" / ".locks" / path.parent.name
+    with naming_full_disk(path.parent), lock(guard, on_wait=tell):
+        remove_leftovers(path.parent)
+        if not _is_sound(task) and not _take_mirrored(task):
+            _fetch(task)
+    return path
+
+
+def path_of_commit(wanted: Commit, cache: Path) -> Path:
+    """Where a commit's pack is in the cache, or will be."""
+    return cache / "downloads" / f"git-{wanted.id}" / f"{wanted.stem}.pack"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    """What is wanted, where its pack and tar go, and how; `way_out` is for messages."""
+
+    wanted: Commit
+    path: Path
+    tar: Path | None
+    console: Console
+    offline: bool
+    way_out: str
+
+    def aside(self) -> tempfile.TemporaryDirectory[str]:
+        """A folder for the time of a block; `remove_leftovers` knows its name."""
+        folder = self.path.parent
+        return tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.")
+
+
+def _way_out(wanted: Commit, path: Path, fix: str) -> str:
+    where = shown(wanted.repository)
+    return (
+        f"try again later, or copy downloads/{path.parent.name}/{path.name} out of the cache of a "
+        f"machine that reaches {where} to {path}{f', or {fix}' if fix else ''}"
+    )
+
+
+def _check_git(wanted: Commit, fix: str) -> None:
+    if which("git", os.environ.get("PATH", os.defpath)):
+        return
+    raise DownloadError(
+        f"{wanted.origin} can't be had",
+        why="there is no program `git` on PATH, which fetches it, and reads what is in the cache",
+        fix=f"install git{f', or {fix}' if fix else ''}",
+    )
+
+
+def _is_sound(task: _Task) -> bool:
+    """Whether the pack is there and is the commit; a wrong one gets a name that nothing uses."""
+    path = task.path
+    if not path.is_file():
+        return False
+    try:
+        _prove(path, task)
+    except WrongPackError as fault:
+        aside = path.replace(path.with_name(f"{path.name}.wrong-{sha256_of_file(path)[:8]}"))
+        task.console.warn(
+            f"{path.name} is damaged or another commit's and isn't used (now {aside.name}): {fault}"
+        )
+        return False
+    return True
+
+
+def _take_mirrored(task: _Task) -> bool:
+    """Take the pack from a full mirror, where one has it; its hash there is one more check."""
+    path = task.path
+    found = Mirrors.of(os.environ, offline=task.offline).find(path.parent.name, path.name)
+    if found is None:
+        return False
+    file = Wanted(
+        name=path.name,
+        sha256=found.sha256,
+        max_size=_MAX_SIZE,
+        pinned_by="the mirror",
+        repin="write the mirror again with `nox -s mirror`",
+    )
+    download(file, path, found.url, console=task.console)
+    return _is_sound(task)
+
+
+def _prove(pack: Path, task: _Task) -> None:
+    """See that a pack holds the whole commit, and make its tar.
+
+    Raises:
+        WrongPackError: it doesn't.
+        HashMismatchError: the tar isn't the one that the recipe pins.
+    """
+    wanted = task.wanted
+    with task.aside() as name:
+        tar = task.tar or Path(name) / f"{wanted.stem}.tar"
+        try:
+            archive_pack(pack, wanted.id, tar, prefix=f"{wanted.stem}/", home=Path(name))
+        except CommandFailedError as error:
+            raise _failed(task, error) from error
+        _check_hash(wanted, tar)
+
+
+def _check_hash(wanted: Commit, tar: Path) -> None:
+    if wanted.sha256 and (actual := sha256_of_file(tar)) != wanted.sha256:
+        raise HashMismatchError(
+            f"the tar of {wanted.origin} is not the file that the recipe pins",
+            why=f"its SHA-256 is {actual}, that of the recipe is {wanted.sha256}",
+            fix="correct the recipe's `sha256` when you know that the commit is the right one; "
+            "the commit's own id was checked",
+        )
+
+
+def _fetch(task: _Task) -> None:
+    """Get the pack from the repository and bring it under its name when it is proven.
+
+    Raises:
+        DownloadError: it can't be had.
+    """
+    wanted = task.wanted
+    if task.offline and not is_local(wanted.repository):
+        raise DownloadError(
+            f"{task.path.name} is not in the cache",
+            why="--offline is set, so it can't be fetched",
+            fix=task.way_out,
+        )
+    _check_reachable(wanted, task.way_out)
+    task.console.note(f"fetching commit {wanted.id[:12]} of {shown(wanted.repository)}")
+    with task.aside() as name:
+        pack = _fetch_pack(task, Path(name))
+        try:
+            _prove(pack, task)
+        except WrongPackError as fault:
+            raise DownloadError(
+                f"{wanted.origin} can't be fetched",
+                why=f"what came is not that commit: {fault}",
+                fix=f"see that the recipe's `commit` is right, or {task.way_out}",
+            ) from fault
+        pack.chmod(0o644)
+        task.path.parent.mkdir(exist_ok=True)
+        pack.replace(task.path)
+
+
+def _fetch_pack(task: _Task, home: Path) -> Path:
+    wanted = task.wanted
+    words = ("fetch", "--quiet", "--no-tags", "--depth=1", wanted.repository, wanted.id)
+    try:
+        repository = new_repository(home)
+        run_git(*words, repository=repository)
+    except CommandFailedError as error:
+        raise _failed(task, error) from error
+    packs = list((repository / "objects" / "pack").glob("*.pack"))
+    if len(packs) != 1:
+        raise DownloadError(
+            f"{wanted.origin} can't be fetched",
+            why=f"git kept {len(packs)} packs of it instead of one",
+            fix=task.way_out,
+        )
+    return packs[0]
+
+
+def _failed(task: _Task, error: CommandFailedError) -> DownloadError:
+    where, id_ = shown(task.wanted.repository), task.wanted.id
+    if any("not our ref" in line for line in error.tail):
+        return DownloadError(
+            f"{where} has no commit {id_}",
+            why=f"git says: {words_of(error)}",
+            fix="correct the recipe's `commit`",
+        )
+    return DownloadError(
+        f"{task.wanted.origin} can't be fetched",
+        why=f"git says: {words_of(error)}",
+        fix=task.way_out,
+    )
+
+
+def _check_reachable(wanted: Commit, way_out: str) -> None:
+    """Ask for the first thing that git would ask for: git waits minutes for a silent server.
+
+    The address is that of git's http protocol (gitprotocol-http(5), "Smart Clients").
+
+    Raises:
+        DownloadError: nothing answers.
+    """
+    if is_local(wanted.repository):
+        return
+    url = f"{wanted.repository.rstrip('/')}/info/refs?service=git-upload-pack"
+    try:
+        with (
+            open_session(url, PATIENCE) as session,
+            session.get(url, stream=True, timeout=TIMEOUT) as answer,
+        ):
+            answer.raise_for_status()
+    except requests.RequestException as problem:
+        raise unreachable(wanted.repository, problem, fix=way_out) from problem

@@ -1,0 +1,181 @@
+"""Get files by their hash into the cache: whole and checked, or not at all.
+
+`<cache>/downloads/<sha256>/<name>` is a file. Beside it may lie `<name>.partial`, where the next
+run goes on, and `<name>.wrong-hash-<8 digits>`, a file that was refused and that nothing uses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import DownloadError
+from cuwheel.fetch.download import FIX, Download, Task, Wanted, set_aside
+from cuwheel.fetch.mirrors import Mirrors
+from cuwheel.fetch.retry import PATIENCE
+from cuwheel.fetch.web import is_local
+from cuwheel.system.files import hash_of_file, lock, naming_full_disk
+from cuwheel.system.parallel import Stop, StoppedError, run_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from cuwheel.fetch.retry import Patience
+    from cuwheel.system.console import Console, Downloads, Listener
+
+
+def cached_path(cache: Path, wanted: Wanted) -> Path:
+    """Where a file is in the cache, or will be.
+
+    Args:
+        cache: cuwheel's cache folder.
+        wanted: the file.
+    """
+    folder = wanted.sha256 or f"md5-{wanted.md5}"
+    return cache / "downloads" / folder / wanted.name
+
+
+def fetch(  # noqa: PLR0913 - what, from where, to where, and how
+    wanted: Wanted,
+    find_url: Callable[[], str],
+    *,
+    cache: Path,
+    console: Listener,
+    offline: bool = False,
+    patience: Patience = PATIENCE,
+    stop: Stop | None = None,
+    fix: str = FIX,
+) -> Path:
+    """Give the file out of the cache; download it first where it isn't there.
+
+    What is in the cache is read and checked each time. Two processes that want the same file
+    download it once.
+
+    Args:
+        wanted: the file.
+        find_url: gives its address (http, https or file); called only when it must be downloaded,
+            with `offline` too: then it must not use the network.
+        cache: cuwheel's cache folder.
+        console: shows progress.
+        offline: use no network; a `file:` address isn't one.
+        patience: how long to go on trying.
+        stop: ends it early.
+        fix: a way out beside putting the file into the cache by hand, for messages.
+
+    Raises:
+        DownloadError: it can't be had.
+        HashMismatchError: what came isn't the file; it lies beside its place under another name.
+        OversizedDownloadError: what comes is larger than allowed.
+        DiskFullError: the cache's disk ran full.
+        StoppedError: `stop` ended it.
+    """
+    stop = stop or Stop()
+    path = cached_path(cache, wanted)
+    guard = cache / "downloads" / ".locks" / path.parent.name
+
+    def tell() -> None:
+        console.note(f"another cuwheel is downloading {wanted.name}; waiting for it")
+
+    with naming_full_disk(path.parent), _held(guard, tell, stop):
+        if not _is_whole(path, wanted, console):
+            url = _address(path, find_url, offline=offline, fix=fix)
+            task = Task(wanted=wanted, path=path, url=url, console=console, stop=stop, fix=fix)
+            Download(task, patience).finish()
+    return path
+
+
+def fetch_all(  # noqa: PLR0913 - what, to where, and how
+    wanted: Sequence[tuple[Wanted, Callable[[], str]]],
+    *,
+    cache: Path,
+    console: Console,
+    title: str,
+    offline: bool = False,
+    patience: Patience = PATIENCE,
+    fix: str = FIX,
+) -> tuple[Path, ...]:
+    """Give many files out of the cache; download several at once where they aren't there.
+
+    The first failure ends the others, and what they have by then is kept for the next run.
+
+    Args:
+        wanted: each file and what gives its address, as for `fetch`.
+        cache: cuwheel's cache folder.
+        console: shows one bar for all.
+        title: names them together.
+        offline: use no network.
+        patience: how long to go on trying, for each.
+        fix: as for `fetch`.
+
+    Returns:
+        The files, in the same order.
+
+    Raises:
+        CuwheelError: as `fetch`, of the first that failed.
+    """
+    tasks = {cached_path(cache, file): (file, find_url) for file, find_url in wanted}
+    sizes = [file.size for file, _ in tasks.values()]
+    total = None if None in sizes else sum(size or 0 for size in sizes)
+    stop = Stop()
+
+    def get(file: Wanted, find_url: Callable[[], str], bar: Downloads) -> None:
+        path = fetch(
+            file,
+            find_url,
+            cache=cache,
+            console=bar,
+            offline=offline,
+            patience=patience,
+            stop=stop,
+            fix=fix,
+        )
+        bar.finish(file.name, path.stat().st_size)
+
+    with console.downloads(title, total, files=len(tasks)) as bar:
+        run_all([partial(get, *task, bar) for task in tasks.values()], stop)
+    return tuple(cached_path(cache, file) for file, _ in wanted)
+
+
+@contextlib.contextmanager
+def _held(guard: Path, tell: Callable[[], None], stop: Stop) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(lock(guard, on_wait=tell, gives_up=stop.is_asked))
+        except TimeoutError:
+            raise StoppedError from None
+        stop.check()
+        yield
+
+
+def _address(path: Path, find_url: Callable[[], str], *, offline: bool, fix: str) -> str:
+    """Where the file is: in a mirror, or where `find_url` says; offline only on this machine.
+
+    Raises:
+        DownloadError: it isn't known, or would need a network that mustn't be used.
+    """
+    mirrored = Mirrors.of(os.environ, offline=offline).find(path.parent.name, path.name)
+    if mirrored or not offline:
+        return mirrored.url if mirrored else find_url()
+    with contextlib.suppress(DownloadError):
+        url = find_url()
+        if is_local(url):
+            return url
+    raise DownloadError(
+        f"{path.name} is not in the cache",
+        why="--offline is set, so it can't be downloaded",
+        fix=f"put the file at {path}, or {fix}",
+    )
+
+
+def _is_whole(path: Path, wanted: Wanted, console: Listener) -> bool:
+    if not path.is_file():
+        return False
+    actual = hash_of_file(path, wanted.algorithm)
+    if actual == wanted.digest:
+        return True
+    aside = set_aside(path, path, actual)
+    console.warn(f"{path.name} was damaged in the cache (now {aside.name}) and is downloaded again")
+    return False

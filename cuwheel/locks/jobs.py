@@ -1,0 +1,249 @@
+"""Which locks there are: the engine's own, the toolchains', the Pythons', and the recipes'."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuwheel.conda.environment_file import name_of_lock
+from cuwheel.errors import LockError, UsageError, suggest
+from cuwheel.model.catalogue import find_recipe
+from cuwheel.paths import ROOT, find_lock, project_roots
+from cuwheel.pypi.lock_file import faults_of_lock, read_input
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from cuwheel.model.catalogue import Entry
+    from cuwheel.model.recipe import Framework, Recipe
+    from cuwheel.model.target import Target
+
+
+_TOOLCHAIN_LOCKS = {"pypi": "pypi.lock", "conda": "conda-lock.yml"}  # by provider
+
+COOLDOWN = 7  # days that a release has to have been public before it is considered
+
+_OLDEST_PYTHON = "3.10"  # that the engine itself runs on
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockJob:
+    """One lock file and what it is made from.
+
+    Attributes:
+        name: `engine`, `dev`, `toolchain:130:pypi`, `build:<recipe>` or `smoke:<recipe>`, with
+            `:cu13` behind it where it is for one major release of CUDA.
+        source: the `.in` file.
+        lock: the file to write.
+        python: the oldest Python that it has to serve, `3.10`.
+        replace: a requirement that takes the place of the one for the same package.
+    """
+
+    name: str
+    source: Path
+    lock: Path
+    python: str
+    replace: str = ""
+
+    @property
+    def wanted(self) -> str:
+        """The input as the resolver gets it."""
+        return read_input(self.source, self.replace)
+
+    @property
+    def command(self) -> str:
+        """What a person types to write this lock again."""
+        return f"nox -s lock -- {self.name}" + f" --framework {self.replace}" * bool(self.replace)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CondaJob:
+    """One conda lock and what it is made from.
+
+    Attributes:
+        name: `toolchain:122:conda` or `python:312`.
+        source: the `environment.yml`.
+        lock: the `conda-lock.yml` to write.
+    """
+
+    name: str
+    source: Path
+    lock: Path
+
+    @property
+    def command(self) -> str:
+        """What a person types to write this lock again."""
+        return f"nox -s lock -- {self.name}"
+
+
+def lock_jobs(
+    names: Iterable[str], entries: tuple[Entry, ...], framework: Framework | None = None
+) -> tuple[LockJob | CondaJob, ...]:
+    """The locks that these names stand for.
+
+    Args:
+        names: as on the command line; `all` stands for every one, `toolchain:130` for those of
+            all its providers.
+        entries: the catalogue.
+        framework: for `build:` locks, instead of the recipe's own.
+
+    Raises:
+        UsageError: a name is unknown; the message names the nearest.
+    """
+    known = _all_jobs(entries)
+    chosen = [job for name in names for job in _named(name, known)]
+    return tuple(_with_framework(job, entries, framework) for job in dict.fromkeys(chosen))
+
+
+def conda_jobs(names: Iterable[str], roots: tuple[Path, ...]) -> tuple[CondaJob, ...]:
+    """The conda locks that these names stand for.
+
+    Args:
+        names: as on the command line: `122`, `toolchain:122`, `python:312` or `all`.
+        roots: the project folders.
+
+    Raises:
+        UsageError: a name is unknown; the message names the nearest.
+    """
+    known: list[LockJob | CondaJob] = [*_conda_jobs(roots)]
+    full = [f"toolchain:{name}" if name.isdecimal() else name for name in names]
+    chosen = dict.fromkeys(job for name in full for job in _named(name, known))
+    return tuple(job for job in chosen if isinstance(job, CondaJob))
+
+
+def _named(name: str, known: list[LockJob | CondaJob]) -> list[LockJob | CondaJob]:
+    if name == "all":
+        return known
+    # `toolchain:130` is what all providers of it share; `toolchain` alone names none.
+    is_part = ":" in name
+    found = [
+        job for job in known if job.name == name or (is_part and job.name.startswith(f"{name}:"))
+    ]
+    if not found:
+        names = [job.name for job in known]
+        raise UsageError(
+            f'no lock is called "{name}"',
+            why=suggest(name, [*names, "all"]),
+            fix=f"one of {', '.join(names)}, all",
+        )
+    return found
+
+
+def toolchain_lock(target: Target) -> Path | None:
+    """The lock of a target's toolchain; None where there is none, or it's the machine's toolkit."""
+    name = _TOOLCHAIN_LOCKS.get(target.provider)
+    return find_lock(f"cuda{target.toolkit.tag}/{name}", project_roots()) if name else None
+
+
+def check_target_lock(target: Target) -> None:
+    """See that the locks of a target are there and match their inputs.
+
+    Raises:
+        LockError: with every fault of the first that doesn't, and the command that writes it again.
+    """
+    _check_smoke_lock(target)
+    framework = target.framework
+    pinned = f"{framework.name}=={framework.version}" if framework else ""
+    replaced = pinned if framework != target.recipe.framework else ""
+    faults = faults_of_lock(target.lock, read_input(target.lock_input, replaced))
+    if faults:
+        command = f"nox -s lock -- build:{target.recipe.name}"
+        raise LockError(
+            f"{target.id}: the lock {target.lock.name} can't be used",
+            why="\n".join(faults),
+            fix=command + (f" --framework {pinned}" if replaced else ""),
+        )
+
+
+def _check_smoke_lock(target: Target) -> None:
+    lock = target.smoke_lock
+    if lock == target.lock:
+        return
+    faults = faults_of_lock(lock, read_input(lock.with_suffix(".in")))
+    if faults:
+        raise LockError(
+            f"{target.id}: the lock {lock.parent.name}/{lock.name} can't be used",
+            why="\n".join(faults),
+            fix=f"nox -s lock -- smoke:{target.recipe.name}",
+        )
+
+
+def _all_jobs(entries: tuple[Entry, ...]) -> list[LockJob | CondaJob]:
+    envs = ROOT / "envs"
+    jobs: list[LockJob | CondaJob] = [
+        LockJob(
+            name=name,
+            source=envs / f"{name}.in",
+            lock=envs / f"{name}.lock",
+            python=_OLDEST_PYTHON,
+        )
+        for name in ("engine", "dev")
+    ]
+    jobs += [
+        LockJob(
+            name=f"toolchain:{source.parent.name.removeprefix('cuda')}:pypi",
+            source=source,
+            lock=source.with_suffix(".lock"),
+            python=_OLDEST_PYTHON,
+        )
+        for source in sorted(envs.glob("cuda*/pypi.in"))
+    ]
+    jobs += _conda_jobs(project_roots())
+    for entry in entries:
+        if entry.recipe:
+            jobs += _jobs_of_recipe(entry, entry.recipe)
+    return jobs
+
+
+def _conda_jobs(roots: tuple[Path, ...]) -> list[CondaJob]:
+    """Those of all project folders; the first of two with one name counts."""
+    found: dict[str, CondaJob] = {}
+    for root in roots:
+        for source in sorted((root / "envs").glob("*/environment.yml")):
+            name = name_of_lock(source.parent.name)
+            job = CondaJob(name=name, source=source, lock=source.with_name("conda-lock.yml"))
+            found.setdefault(name, job)
+    return list(found.values())
+
+
+def _jobs_of_recipe(entry: Entry, recipe: Recipe) -> list[LockJob]:
+    """Its build lock and smoke lock, or those for single major releases of CUDA."""
+    oldest = recipe.requires_python.removeprefix(">=").split(",")[0]
+    jobs = []
+    for kind in ("build", "smoke"):
+        folder = entry.root / "envs" / kind
+        plain = folder / f"{recipe.folder}.in"
+        sources = sorted(folder.glob(f"{recipe.folder}-cu*.in"))
+        sources += [plain] if plain.is_file() or (kind == "build" and not sources) else []
+        for source in sources:
+            suffix = source.stem.removeprefix(recipe.folder).replace("-", ":")
+            name = f"{kind}:{entry.name}{suffix}"
+            lock = source.with_suffix(".lock")
+            jobs.append(LockJob(name=name, source=source, lock=lock, python=oldest))
+    return jobs
+
+
+def _with_framework(
+    job: LockJob | CondaJob, entries: tuple[Entry, ...], framework: Framework | None
+) -> LockJob | CondaJob:
+    if framework is None:
+        return job
+    kind, _, name = job.name.partition(":")
+    recipe = find_recipe(name.split(":")[0], entries).recipe if kind == "build" else None
+    if isinstance(job, CondaJob) or recipe is None or recipe.framework is None:
+        raise UsageError(
+            f"--framework doesn't go with {job.name}",
+            why="only locks of recipes that are compiled against a framework hold one",
+            fix="leave it out, or name one lock, e.g. build:causal-conv1d",
+        )
+    if framework == recipe.framework:
+        return job
+    stem = f"{job.lock.stem}-{framework.name}{framework.version}"
+    return LockJob(
+        name=job.name,
+        source=job.source,
+        lock=job.lock.with_name(f"{stem}.lock"),
+        python=job.python,
+        replace=f"{framework.name}=={framework.version}",
+    )

@@ -1,0 +1,167 @@
+"""Stage lock: resolve what is asked for in the `.in` files and pin it with hashes."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.conda.environment_file import read_source
+from cuwheel.conda.install import fetch_packages
+from cuwheel.conda.lock_file import faults_of_conda_lock, read_conda_lock, write_conda_lock
+from cuwheel.conda.solve import solve
+from cuwheel.errors import HashMismatchError, LockError
+from cuwheel.fetch.mirrors import Mirrors
+from cuwheel.locks.jobs import COOLDOWN, CondaJob
+from cuwheel.pypi.lock_file import faults_of_lock, read_pins, render
+from cuwheel.pypi.uv import resolve
+from cuwheel.system.files import sha256_of_file, write_atomically
+
+if TYPE_CHECKING:
+    from cuwheel.conda.lock_file import CondaLock, CondaPackage
+    from cuwheel.locks.jobs import LockJob
+    from cuwheel.workspace.workspace import Workspace
+
+
+_MIB = 1 << 20
+
+
+def lock(
+    jobs: tuple[LockJob | CondaJob, ...],
+    space: Workspace,
+    *,
+    cooldown: int = COOLDOWN,
+    note: str = "",
+) -> None:
+    """Write each lock anew.
+
+    A fresh release can be broken or malicious and is often found out within days, hence the
+    cooldown.
+
+    Args:
+        jobs: which ones.
+        space: its cache serves the resolver.
+        cooldown: days.
+        note: words for conda locks on where the channel's index came from.
+
+    Raises:
+        InstallError: the index can't be reached, or nothing satisfies the input.
+        DownloadError: a conda channel can't be reached.
+        LockError: nothing in the conda channel satisfies the input.
+    """
+    for job in jobs:
+        with space.console.stage(f"lock {job.name}"):
+            if isinstance(job, CondaJob):
+                _lock_conda(job, space, cooldown, note)
+            else:
+                _lock_pypi(job, space, cooldown)
+
+
+def _lock_pypi(job: LockJob, space: Workspace, cooldown: int) -> None:
+    today = datetime.datetime.now(tz=datetime.timezone.utc).date()
+    newest = f"{today - datetime.timedelta(days=cooldown)}T00:00:00Z"
+    with tempfile.TemporaryDirectory() as folder:
+        # The resolver gets one plain file, so that its output names no path of this machine.
+        plain = Path(folder) / job.source.name
+        plain.write_text(job.wanted)
+        body = resolve(
+            plain,
+            python=job.python,
+            uploaded_before=newest,
+            cache=space.cache,
+            offline=space.offline,
+        )
+    text = render(body, wanted=job.wanted, command=job.command, cooldown=newest)
+    write_atomically(job.lock, text)
+    space.console.note(f"{job.lock.name}: {len(read_pins(job.lock))} packages")
+
+
+def _lock_conda(job: CondaJob, space: Workspace, cooldown: int, note: str) -> None:
+    solved = solve(
+        read_source(job.source),
+        Mirrors.of(os.environ),
+        cache=space.cache,
+        cooldown=cooldown,
+        offline=space.offline,
+        note=note,
+    )
+    write_conda_lock(job.lock, solved, command=job.command)
+    space.console.note(f"{job.lock.parent.name}/{job.lock.name}: {_describe(solved)}")
+
+
+def verify_locks(jobs: tuple[CondaJob, ...], space: Workspace) -> None:
+    """Download every file of conda locks, compare hashes and sizes, and note that in the locks.
+
+    A hash or size that the channel's index didn't state is filled in.
+
+    Raises:
+        LockError: a lock is missing or was edited by hand.
+        DownloadError: a file can't be had.
+        HashMismatchError: a file isn't the one that the lock names; its lock stays as it is.
+    """
+    today = datetime.datetime.now(tz=datetime.timezone.utc).date()
+    for job in jobs:
+        with space.console.stage(f"verify {job.name}"):
+            known = read_conda_lock(job.lock)
+            files = fetch_packages(
+                known.packages,
+                Mirrors.of(os.environ),
+                cache=space.cache,
+                console=space.console,
+                offline=space.offline,
+                title=f"the packages of {job.lock.parent.name}",
+            )
+            seen = tuple(
+                _compare(package, file) for package, file in zip(known.packages, files, strict=True)
+            )
+            verified = replace(
+                known, packages=seen, files=f"fetched {today}: every hash and size compared"
+            )
+            write_conda_lock(job.lock, verified, command=job.command)
+            space.console.note(f"{job.lock.parent.name}: {_describe(verified)}, all as locked")
+
+
+def _compare(package: CondaPackage, file: Path) -> CondaPackage:
+    """The package with what its file really is; its hash was compared when it was fetched."""
+    size = file.stat().st_size
+    if package.size not in {0, size}:
+        raise HashMismatchError(
+            f"{package.file_name} is not the file that the lock names",
+            why=f"it has {size} bytes, the lock says {package.size}",
+            fix="find out who changed the channel or the lock, then write the lock again",
+        )
+    return replace(package, size=size, sha256=package.sha256 or sha256_of_file(file))
+
+
+def _describe(solved: CondaLock) -> str:
+    return f"{len(solved.packages)} packages, {solved.download_size / _MIB:.0f} MiB to download"
+
+
+def check_locks(jobs: tuple[LockJob | CondaJob, ...]) -> None:
+    """See that every lock is there, unedited, hashed, and made from its input as it is now.
+
+    Raises:
+        LockError: with every fault of every lock.
+    """
+    faults = {job.command: _faults(job) for job in jobs}
+    bad = {command: found for command, found in faults.items() if found}
+    if bad:
+        raise LockError(
+            f"{len(bad)} of {len(jobs)} locks can't be used",
+            why="\n".join(
+                f"{command.split('-- ')[1]}: {', '.join(found)}" for command, found in bad.items()
+            ),
+            fix=" && ".join(bad),
+        )
+
+
+def _faults(job: LockJob | CondaJob) -> list[str]:
+    try:
+        if isinstance(job, CondaJob):
+            return faults_of_conda_lock(job.lock, job.source)
+        return faults_of_lock(job.lock, job.wanted)
+    except LockError as error:
+        return [error.what]

@@ -1,0 +1,118 @@
+"""What can be built: the recipes of the project folders, and the nox sessions they give."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import typing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import RecipeError, UsageError, suggest
+from cuwheel.model.recipe import Build, Link, Mode, Recipe, Smoke, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One module of a `recipes/` folder.
+
+    Attributes:
+        root: the project folder it belongs to.
+        name: the recipe's name, or the module's where it can't be loaded.
+        recipe: None where the module can't be loaded.
+        fault: why not.
+    """
+
+    root: Path
+    name: str
+    recipe: Recipe | None
+    fault: str = ""
+
+
+def load_catalogue(roots: Iterable[Path]) -> tuple[Entry, ...]:
+    """Load every recipe of these project folders; the first of two with one name counts.
+
+    A module that can't be loaded becomes an entry with its fault: it must not break the others.
+    """
+    found: dict[str, Entry] = {}
+    for root in roots:
+        for path in sorted((root / "recipes").glob("*.py")):
+            entry = _load(root, path)
+            found.setdefault(entry.name, entry)
+    return tuple(found[name] for name in sorted(found))
+
+
+def find_recipe(name: str, entries: Iterable[Entry]) -> Entry:
+    """Find a recipe by name.
+
+    Raises:
+        UsageError: there is none; the message names the nearest.
+        RecipeError: its module can't be loaded.
+    """
+    known = {entry.name: entry for entry in entries}
+    entry = known.get(name) or known.get(name.replace("_", "-"))
+    if entry is None:
+        raise UsageError(
+            f'no recipe is called "{name}"',
+            why=suggest(name, known),
+            fix="`nox -l` lists them; CONTRIBUTING.md shows how to add one",
+        )
+    if entry.recipe is None:
+        raise RecipeError(
+            f"{entry.name}: its module can't be loaded",
+            why=entry.fault,
+            fix=f"correct recipes/{entry.name}.py",
+        )
+    return entry
+
+
+def missing_roots(roots: Iterable[Path]) -> tuple[str, ...]:
+    """One line for each project folder that is not there."""
+    lost = [root for root in roots if not root.is_dir()]
+    return tuple(f"CUWHEEL_PROJECT names {root}, which is no folder" for root in lost)
+
+
+def _load(root: Path, path: Path) -> Entry:
+    spec = importlib.util.spec_from_file_location(f"cuwheel_recipe_{path.stem}", path)
+    try:
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{path} is no module")  # noqa: TRY301 - one place reports
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+        recipe = module.RECIPE
+        if not isinstance(recipe, Recipe):
+            raise TypeError("RECIPE is not a Recipe(...)")  # noqa: TRY301
+        _refuse_types(recipe)
+    except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever a recipe does wrong, it is its fault
+        fault = f"{type(problem).__name__}: {problem}"
+        return Entry(root=root, name=path.stem, recipe=None, fault=fault)
+    return Entry(root=root, name=recipe.name, recipe=recipe)
+
+
+def _refuse_types(recipe: Recipe) -> None:
+    """Refuse values that the rest of the engine couldn't even look at."""
+    # `("90")` is no tuple but a text, and would be taken letter by letter.
+    for name in ("toolkits", "archs", "patches", "resources", "system", "conda", "maintainers"):
+        value = getattr(recipe, name)
+        if isinstance(value, str):
+            raise TypeError(f'{name} has to be a tuple: ("{value}",), with the comma')
+    for name in ("toolkits", "archs"):
+        for value in getattr(recipe, name):
+            if not isinstance(value, str):
+                raise TypeError(f'{name} has to hold texts: "{value}", not {value}')
+    kinds: dict[str, tuple[object, tuple[type, ...]]] = {
+        "source": (recipe.source, typing.get_args(Source)),
+        "build": (recipe.build, typing.get_args(Build)),
+        "link": (recipe.link, (Link,)),
+        "smoke": (recipe.smoke, (Smoke,)),
+        "link's mode": (getattr(recipe.link, "mode", None), typing.get_args(Mode)),
+    }
+    for name, (value, allowed) in kinds.items():
+        if not isinstance(value, allowed):
+            words = " or ".join(f"{kind.__name__}(...)" for kind in allowed)
+            raise TypeError(f"{name} has to be {words}, not {value!r}")

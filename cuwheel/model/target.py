@@ -1,0 +1,141 @@
+"""A target: one recipe with one toolkit, one Python and one framework; it becomes one wheel."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuwheel.model.recipe import mode_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.cuda.toolkits import Toolkit
+    from cuwheel.model.recipe import Framework, Mode, Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Everything that decides what is built; two equal targets give the same wheel.
+
+    Attributes:
+        recipe: the package.
+        toolkit: the CUDA release.
+        python: `3.12`.
+        framework: what it is compiled against; None for packages without.
+        archs: compute capabilities without dot; the recipe's unless `--arch` said otherwise.
+        provider: where the toolchain comes from: `pypi`, `conda` or `system`.
+        root: the project folder that the recipe was found in; its `envs/` and `patches/` apply.
+        mode: where the wheel finds CUDA's libraries; the recipe's unless `--link` said otherwise.
+        source_override: `--source`, a folder or an archive instead of the recipe's source.
+    """
+
+    recipe: Recipe
+    toolkit: Toolkit
+    python: str
+    framework: Framework | None
+    archs: tuple[str, ...]
+    provider: str
+    root: Path
+    mode: Mode
+    source_override: Path | None = None
+
+    @property
+    def id(self) -> str:
+        """`causal-conv1d-130-cp312-torch2.11`: names work folders, logs and records."""
+        parts = [self.recipe.name, self.toolkit.tag, f"cp{self.python.replace('.', '')}"]
+        other = (self._framework_tag, self._other_mode)
+        return "-".join([*parts, *(tag for tag in other if tag)])
+
+    @property
+    def project(self) -> str:
+        """The wheel's project name: the recipe's, or `jax-finufft-cuda13x`."""
+        recipe = self.recipe
+        return recipe.wheel_name.format(cuda=self.toolkit.major) or recipe.name
+
+    @property
+    def extra(self) -> str:
+        """The extra of the wheel that brings NVIDIA's libraries, normalised; empty without one."""
+        return self._extra_named("extra")
+
+    @property
+    def local_extra(self) -> str:
+        """The extra that brings none of them, normalised; empty without one."""
+        return self._extra_named("local_extra")
+
+    @property
+    def local_version(self) -> str:
+        """`cu130torch2.11`, the part after `+` in the wheel's version; empty for one without.
+
+        A wheel that is linked in another mode than the recipe's, or compiled against another
+        framework, always says so: `cu130.bundled`.
+        """
+        is_other = self.framework != self.recipe.framework
+        built_for = f"cu{self.toolkit.tag}{self._framework_tag}"
+        own = built_for if self.recipe.has_local_version or is_other else ""
+        return ".".join(tag for tag in (own, self._other_mode) if tag)
+
+    @property
+    def max_wheel_size(self) -> int:
+        """Bytes; a larger wheel is not published."""
+        return getattr(self.mode, "max_wheel_size", self.recipe.max_wheel_size)
+
+    @property
+    def framework_release(self) -> str:
+        """`2.11` of torch 2.11.0; empty without a framework."""
+        return ".".join(self.framework.version.split(".")[:2]) if self.framework else ""
+
+    @property
+    def lock_input(self) -> Path:
+        """What the build's lock is made from: of this CUDA major where there is one of its own."""
+        return self._input_in("build")
+
+    @property
+    def lock(self) -> Path:
+        """The hash-pinned file that holds the build environment's packages.
+
+        A framework other than the recipe's own has a lock of its own beside it.
+        """
+        if self.framework is None or self.framework == self.recipe.framework:
+            return self.lock_input.with_suffix(".lock")
+        suffix = f"{self.framework.name}{self.framework.version}"
+        return self.lock_input.with_name(f"{self.lock_input.stem}-{suffix}.lock")
+
+    @property
+    def smoke_lock(self) -> Path:
+        """The lock of what the installed wheel needs; the build's where there is no other."""
+        own = self._input_in("smoke").with_suffix(".lock")
+        has_own = own.is_file() or own.with_suffix(".in").is_file()
+        return own if has_own else self.lock
+
+    @property
+    def patch_folder(self) -> Path:
+        """Where the recipe's patches are."""
+        return self.root / "patches" / self.recipe.folder
+
+    @property
+    def ptx_archs(self) -> tuple[str, ...]:
+        """The archs whose PTX is embedded too."""
+        return self.archs[-1:] if self.recipe.ptx == "last" else ()
+
+    def _extra_named(self, field: str) -> str:
+        text = getattr(self.mode, field, "").format(cuda=self.toolkit.major)
+        return re.sub(r"[-_.]+", "-", text).lower()  # PEP 685
+
+    def _input_in(self, kind: str) -> Path:
+        """Packages for CUDA 12 and 13 often share a folder, so one lock can't hold both."""
+        folder = self.root / "envs" / kind
+        own = folder / f"{self.recipe.folder}-cu{self.toolkit.major}.in"
+        plain = folder / f"{self.recipe.folder}.in"
+        is_by_major = any(folder.glob(f"{self.recipe.folder}-cu*.in")) and not plain.is_file()
+        return own if own.is_file() or is_by_major else plain
+
+    @property
+    def _other_mode(self) -> str:
+        name = mode_name(self.mode)
+        return "" if name == mode_name(self.recipe.link.mode) else name
+
+    @property
+    def _framework_tag(self) -> str:
+        return f"{self.framework.name}{self.framework_release}" if self.framework else ""

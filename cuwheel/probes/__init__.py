@@ -1,1 +1,0 @@
-"""Self-contained scripts that run in a foreign interpreter."""

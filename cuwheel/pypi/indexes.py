@@ -1,0 +1,300 @@
+"""Find a file on the package indexes that this machine's pip and uv are configured for."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+import pypi_simple
+import requests
+import tomli
+from packaging.utils import canonicalize_version
+
+from cuwheel.errors import DownloadError, HashMismatchError
+from cuwheel.fetch.mirrors import Mirrors
+from cuwheel.fetch.retry import PATIENCE, Trial
+from cuwheel.fetch.web import is_lasting, is_local, open_session, shown, unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from cuwheel.fetch.retry import Patience
+    from cuwheel.system.parallel import Stop
+
+
+# Most specific first, as uv and pip rank them (uv's "Environment variables", pip's
+# "Configuration").
+_MAIN_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
+_MORE_VARIABLES = ("UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL")
+
+# What a configuration file raises that can't be read, or has something else where we look.
+_MALFORMED = (OSError, ValueError, configparser.Error, KeyError, TypeError, AttributeError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexFile:
+    """A file that an index offers.
+
+    Attributes:
+        name: of the file.
+        url: may hold the index's user and password.
+        sha256: as the index states it; empty where it doesn't.
+        size: bytes; None where the index doesn't say.
+    """
+
+    name: str
+    url: str
+    sha256: str
+    size: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Answer:
+    """What an index knows: the wanted file, or why it isn't it.
+
+    Attributes:
+        url: of the file; empty if it isn't there.
+        reason: why not.
+        others: SHA-256 of the sdists of this release that are there instead.
+    """
+
+    url: str = ""
+    reason: str = ""
+    others: tuple[str, ...] = ()
+
+
+def find_sdist(
+    project: str,
+    version: str,
+    sha256: str,
+    *,
+    indexes: Iterable[str],
+    patience: Patience = PATIENCE,
+) -> str:
+    """Give the address of a release's sdist, which may hold the index's user and password.
+
+    Args:
+        project: its name.
+        version: the release.
+        sha256: of the sdist; where an index gives no hashes, the release's sdist is taken.
+        indexes: addresses of simple indexes (PEP 503 or 691), asked in this order.
+        patience: how long to go on trying.
+
+    Raises:
+        DownloadError: no index has it.
+        HashMismatchError: an index has this release, with another file.
+    """
+    answers = {}
+    trial = Trial(patience)
+    for index in indexes:
+        trial.turn()
+        page = _try_page(index, project, trial)
+        answers[index] = (
+            _Answer(reason=page) if isinstance(page, str) else _choose(index, page, version, sha256)
+        )
+        if answers[index].url:
+            return answers[index].url
+    said = "; ".join(f"{shown(index)}: {answer.reason}" for index, answer in answers.items())
+    others = [other for answer in answers.values() for other in answer.others]
+    if others:
+        raise HashMismatchError(
+            f"no index has the sdist of {project} {version} that the recipe pins",
+            why=f"the recipe's SHA-256 is {sha256}; {said}",
+            fix="correct the recipe's `sha256` only when you know that upstream's file changed",
+        )
+    raise DownloadError(
+        f"no index has the sdist of {project} {version}",
+        why=said,
+        fix="name your index with UV_DEFAULT_INDEX or PIP_INDEX_URL, "
+        "or give the source with `-- --source FILE`",
+    )
+
+
+def find_wheels(
+    project: str,
+    *,
+    indexes: Iterable[str],
+    patience: Patience = PATIENCE,
+    stop: Stop | None = None,
+) -> tuple[IndexFile, ...]:
+    """Give all wheels of a project that the first index with it has.
+
+    Args:
+        project: its name.
+        indexes: addresses of simple indexes, asked in this order.
+        patience: how long to go on trying.
+        stop: ends it early.
+
+    Raises:
+        DownloadError: no index has the project.
+    """
+    said = []
+    trial = Trial(patience, stop)
+    for index in indexes:
+        trial.turn()
+        page = _try_page(index, project, trial)
+        if isinstance(page, pypi_simple.ProjectPage):
+            return tuple(
+                IndexFile(
+                    name=found.filename,
+                    url=_with_credentials(found.url, index),
+                    sha256=found.digests.get("sha256", ""),
+                    size=found.size,
+                )
+                for found in page.packages
+                if found.package_type == "wheel"
+            )
+        said.append(f"{shown(index)}: {page}")
+    raise DownloadError(
+        f"no index has wheels of {project}",
+        why="; ".join(said),
+        fix="name your index with UV_DEFAULT_INDEX or PIP_INDEX_URL",
+    )
+
+
+def _try_page(index: str, project: str, trial: Trial) -> pypi_simple.ProjectPage | str:
+    """An index's page of a project, or why there is none."""
+    try:
+        return _read_page(index, project, trial)
+    except pypi_simple.NoSuchProjectError:
+        return f"has no {project}"
+    except requests.HTTPError as problem:
+        return f"answered {problem.response.status_code}"
+    except requests.RequestException as problem:
+        return unreachable(index, problem, fix="").why
+    except (pypi_simple.UnsupportedContentTypeError, pypi_simple.UnsupportedRepoVersionError):
+        return "is not a simple index (PEP 503 or 691)"
+
+
+def _choose(index: str, page: pypi_simple.ProjectPage, version: str, sha256: str) -> _Answer:
+    sdists = [found for found in page.packages if _is_sdist_of(found, version)]
+    for found in sdists:
+        if found.digests.get("sha256", sha256) == sha256:
+            return _Answer(url=_with_credentials(found.url, index))
+    others = tuple(found.digests["sha256"] for found in sdists)
+    if others:
+        return _Answer(reason=f"has SHA-256 {', '.join(others)}", others=others)
+    return _Answer(reason=f"has {page.project}, but no sdist of {version}")
+
+
+def _read_page(index: str, project: str, trial: Trial) -> pypi_simple.ProjectPage:
+    session = open_session(index, trial.patience, trial.stop)
+    with pypi_simple.PyPISimple(index, session=session) as client:
+        while True:
+            try:
+                return client.get_project_page(project, timeout=trial.timeout)
+            except requests.RequestException as problem:  # noqa: PERF203 - so as to try again
+                if is_lasting(problem) or not trial.goes_on():
+                    raise
+
+
+def _is_sdist_of(found: pypi_simple.DistributionPackage, version: str) -> bool:
+    if found.package_type != "sdist" or found.version is None:
+        return False
+    return canonicalize_version(found.version) == canonicalize_version(version)
+
+
+def _with_credentials(url: str, index: str) -> str:
+    """A file on the index's own host needs the user and password that the index needed."""
+    file, page = urlsplit(url), urlsplit(index)
+    secret, _, host = page.netloc.rpartition("@")
+    if secret and (file.scheme, file.netloc) == (page.scheme, host):
+        return urlunsplit(file._replace(netloc=page.netloc))
+    return url
+
+
+def configured_indexes(
+    environ: Mapping[str, str] = os.environ,
+    files: Iterable[Path] | None = None,
+    *,
+    offline: bool = False,
+) -> tuple[str, ...]:
+    """The indexes to ask, the main one first; PyPI where nothing is configured.
+
+    That of a full mirror comes before all of them.
+
+    Args:
+        environ: uv's and pip's variables; they win over the files, as with pip and uv.
+        files: configuration files of uv (`*.toml`) and pip, most specific first; by default where
+            uv and pip look for their own.
+        offline: give those alone that take no network.
+
+    Raises:
+        DownloadError: a configuration file can't be understood, or a mirror's server doesn't
+            answer.
+    """
+    chosen = _config_files(environ) if files is None else files
+    configs = [_read_config(path) for path in chosen if path.is_file()]
+    main = [environ.get(name, "") for name in _MAIN_VARIABLES]
+    main += [url for urls, _ in configs for url in urls]
+    more = [environ.get(name, "") for name in _MORE_VARIABLES]
+    more += [url for _, urls in configs for url in urls]
+    first = next(filter(None, main), pypi_simple.PYPI_SIMPLE_ENDPOINT)
+    words = [first, *(word for text in more for word in text.split())]
+    mirrored = Mirrors.of(environ, offline=offline).index
+    every = dict.fromkeys([*filter(None, [mirrored]), *map(_without_name, words)])
+    return tuple(url for url in every if is_local(url) or not offline)
+
+
+def _without_name(word: str) -> str:
+    """UV_DEFAULT_INDEX and UV_INDEX may hold `name=url`."""
+    name, sign, url = word.partition("=")
+    return url if sign and "/" not in name else word
+
+
+def _config_files(environ: Mapping[str, str]) -> Iterator[Path]:
+    """Where uv ("Configuration files") and pip ("Configuration") look on Linux, nearest first."""
+    home = Path(environ.get("HOME", "/"))
+    user = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    system = (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep)
+    if environ.get("UV_CONFIG_FILE"):
+        yield Path(environ["UV_CONFIG_FILE"])
+    else:
+        yield user / "uv" / "uv.toml"
+        yield from (Path(folder) / "uv" / "uv.toml" for folder in system)
+        yield Path("/etc/uv/uv.toml")
+    if environ.get("PIP_CONFIG_FILE") == os.devnull:
+        return  # pip's way to say: read none
+    if environ.get("PIP_CONFIG_FILE"):
+        yield Path(environ["PIP_CONFIG_FILE"])
+    yield Path(sys.prefix) / "pip.conf"
+    yield user / "pip" / "pip.conf"
+    yield home / ".pip" / "pip.conf"
+    yield from (Path(folder) / "pip" / "pip.conf" for folder in system)
+    yield Path("/etc/pip.conf")
+
+
+def _read_config(path: Path) -> tuple[list[str], list[str]]:
+    """The main and the other indexes that one file names."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        return _of_uv(tomli.loads(text)) if path.suffix == ".toml" else _of_pip(text)
+    except _MALFORMED as problem:
+        # Not its own words: they quote the line, and a password may stand there.
+        line = getattr(problem, "lineno", None)
+        raise DownloadError(
+            f"{path} can't be read, so it's unknown which package index to ask",
+            why=type(problem).__name__ + (f" in line {line}" if line else ""),
+            fix="correct the file, or name the index with UV_DEFAULT_INDEX",
+        ) from problem
+
+
+def _of_uv(config: dict[str, Any]) -> tuple[list[str], list[str]]:
+    tables: list[dict[str, Any]] = config.get("index", [])
+    main = [table["url"] for table in tables if table.get("default")]
+    more = [table["url"] for table in tables if not table.get("default")]
+    return [*main, config.get("index-url", "")], [*more, *config.get("extra-index-url", [])]
+
+
+def _of_pip(text: str) -> tuple[list[str], list[str]]:
+    parser = configparser.RawConfigParser()
+    parser.read_string(text)
+    found: dict[str, str] = {}
+    for section in ("global", "install"):  # the latter wins
+        found.update(parser[section] if parser.has_section(section) else {})
+    return [found.get("index-url", "")], [found.get("extra-index-url", "")]

@@ -1,0 +1,173 @@
+"""Which wheels of a lock a Python on Linux can install, and where the indexes have them."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import platform
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+from packaging.tags import compatible_tags, cpython_tags
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from cuwheel.errors import LockError
+from cuwheel.pypi.indexes import find_wheels
+from cuwheel.pypi.lock_file import read_pins
+from cuwheel.system.parallel import Stop, run_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from packaging.markers import Marker
+
+    from cuwheel.pypi.indexes import IndexFile
+    from cuwheel.pypi.lock_file import Pin
+    from cuwheel.system.console import Console
+
+
+_ANY = "any platform"  # stands in tags for the platform, which is looked at by itself
+_PLATFORM = re.compile(r"any|(manylinux\w+_|linux_)" + platform.machine())
+_PATCHES = ("0", "99")  # a marker can tell patch releases apart: the first and a late one
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockedWheels:
+    """A lock whose wheels are wanted.
+
+    Attributes:
+        lock: requirements with hashes.
+        releases: of Python, `3.12`.
+        only: names of the packages that are wanted; None for all.
+    """
+
+    lock: Path
+    releases: tuple[str, ...]
+    only: frozenset[str] | None = None
+
+    def pins(self) -> list[Pin]:
+        """The packages that at least one of the Pythons needs."""
+        return [
+            pin
+            for pin in read_pins(self.lock)
+            if any(applies(pin.requirement.marker, release) for release in self.releases)
+            and (self.only is None or canonicalize_name(pin.requirement.name) in self.only)
+        ]
+
+
+def choose_wheels(
+    wanted: Sequence[LockedWheels], *, indexes: Iterable[str], console: Console
+) -> tuple[IndexFile, ...]:
+    """Look up every wheel that is in a lock by its hash and fits one of its Pythons.
+
+    Any manylinux fits: nobody knows the glibc of the machine that will install it.
+
+    Args:
+        wanted: the locks.
+        indexes: addresses of simple indexes.
+        console: shows a line while it runs.
+
+    Returns:
+        Each once, with its hash, sorted by name.
+
+    Raises:
+        DownloadError: no index has a package.
+        LockError: a Python that is asked for has no wheel of a package; all are named.
+    """
+    pins = [(locked, pin) for locked in wanted for pin in locked.pins()]
+    names = sorted({canonicalize_name(pin.requirement.name) for _, pin in pins})
+    stop = Stop()
+    places = tuple(indexes)
+    with console.live("asking the indexes") as line:
+        line.show(f"{len(names)} projects")
+        tasks = [partial(find_wheels, name, indexes=places, stop=stop) for name in names]
+        offered = dict(zip(names, run_all(tasks, stop), strict=True))
+    chosen: dict[str, IndexFile] = {}
+    faults = []
+    for locked, pin in pins:
+        files = offered[canonicalize_name(pin.requirement.name)]
+        locked_files = [file for file in files if file.sha256 in pin.hashes]
+        chosen |= {file.name: file for file in _fitting(locked_files, pin, locked.releases)}
+        faults += _faults(locked_files, pin, locked)
+    if faults:
+        raise LockError(
+            f"{len(faults)} locked packages have no wheel that fits",
+            why="\n".join(dict.fromkeys(faults)),
+            fix="ask for a Python that the lock was made for (--python 3.12), or name an index "
+            "that has the locked files with UV_DEFAULT_INDEX",
+        )
+    return tuple(chosen[name] for name in sorted(chosen))
+
+
+def applies(marker: Marker | None, release: str, extra: str = "") -> bool:
+    """Whether a requirement counts for a Python on this kind of machine.
+
+    Args:
+        marker: what the requirement says behind `;`.
+        release: `3.12`.
+        extra: the extra that is asked for.
+    """
+    if marker is None:
+        return True
+    return any(
+        marker.evaluate(  # on top of this machine's environment
+            {
+                "implementation_name": "cpython",
+                "extra": extra,
+                "python_version": release,
+                "python_full_version": f"{release}.{patch}",
+                "implementation_version": f"{release}.{patch}",
+            }
+        )
+        for patch in _PATCHES
+    )
+
+
+def is_fitting(name: str, release: str) -> bool:
+    """Whether a wheel can be installed by CPython of a release on a Linux of this machine's kind.
+
+    Args:
+        name: of the file.
+        release: `3.12`.
+    """
+    try:
+        _, _, _, tags = parse_wheel_filename(name)
+    except InvalidWheelFilename:
+        return False
+    return any(
+        _PLATFORM.fullmatch(tag.platform) and (tag.interpreter, tag.abi) in _spoken_by(release)
+        for tag in tags
+    )
+
+
+@functools.cache
+def _spoken_by(release: str) -> frozenset[tuple[str, str]]:
+    """The interpreter and ABI tags of wheels that a Python takes."""
+    version = tuple(map(int, release.split(".")))
+    own = f"cp{version[0]}{version[1]}"
+    tags = itertools.chain(
+        cpython_tags(version, abis=[own], platforms=[_ANY]),
+        compatible_tags(version, interpreter=own, platforms=[_ANY]),
+    )
+    return frozenset((tag.interpreter, tag.abi) for tag in tags)
+
+
+def _fitting(files: Sequence[IndexFile], pin: Pin, releases: Iterable[str]) -> Iterator[IndexFile]:
+    for release in releases:
+        if applies(pin.requirement.marker, release):
+            yield from (file for file in files if is_fitting(file.name, release))
+
+
+def _faults(files: Sequence[IndexFile], pin: Pin, locked: LockedWheels) -> list[str]:
+    requirement = Requirement(str(pin.requirement))
+    requirement.marker = None
+    return [
+        f"{locked.lock.name}: {requirement} has none for Python {release}"
+        for release in locked.releases
+        if applies(pin.requirement.marker, release)
+        and not any(is_fitting(file.name, release) for file in files)
+    ]

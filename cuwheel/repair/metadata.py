@@ -1,0 +1,180 @@
+"""What a finished wheel says of itself: tags, name, version, requirements, bill of materials."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from cuwheel.build.link_flags import cuda_components
+from cuwheel.cuda.components import COMPONENTS, component_by_name, requirement_for
+from cuwheel.cuda.suppliers import component_of, name_before_graft
+from cuwheel.locks.jobs import toolchain_lock
+from cuwheel.model.recipe import Sdist, Static
+from cuwheel.pypi.lock_file import pinned_version
+from cuwheel.system.files import list_tree, sha256_of_file
+from cuwheel.version import __version__
+from cuwheel.wheel.metadata import (
+    dist_info_of,
+    header,
+    offer,
+    project_of,
+    release,
+    rename,
+    require,
+    set_tags,
+)
+from cuwheel.wheel.sbom import SBOM_NAME, Contents, Part, wheel_sbom
+from cuwheel.workspace.records import SourceTree, Toolchain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from cuwheel.cuda.components import Component
+    from cuwheel.model.target import Target
+    from cuwheel.repair.links import Links
+    from cuwheel.workspace.workspace import Workspace
+
+
+_CANONICAL_TAG = re.compile(r"manylinux_\d+_\d+_\w+")  # PEP 600; the others are its aliases
+_NVIDIAS_TERMS = "LicenseRef-NVIDIA-Proprietary"  # as the METADATA of NVIDIA's wheels has it
+
+
+def rewrite_metadata(target: Target, content: Path, links: Links) -> tuple[str, ...]:
+    """Make an unpacked wheel say its tags, name, version and requirements.
+
+    Returns:
+        The `Requires-Dist` lines that supply the libraries it links.
+    """
+    dist_info = dist_info_of(content)
+    tags = header((dist_info / "WHEEL").read_text("utf-8"), "tag")
+    set_tags(content, [tag for tag in tags if _CANONICAL_TAG.fullmatch(tag.rpartition("-")[2])])
+    upstream = Version(header((dist_info / "METADATA").read_text("utf-8"), "version")[0])
+    local = target.local_version
+    version = f"{upstream.public}+{local}" if local else upstream.public
+    rename(content, version=version, project=target.project if target.recipe.wheel_name else "")
+    return _rewrite_requirements(target, content, _requirements(target, links))
+
+
+def add_sbom(target: Target, space: Workspace, content: Path, requires: Iterable[str]) -> None:
+    """Put a bill of materials where PEP 770 wants it.
+
+    Args:
+        target: what was built.
+        space: where the records of the earlier stages are.
+        content: the unpacked wheel.
+        requires: the `Requires-Dist` lines that supply the libraries it links.
+    """
+    dist_info = dist_info_of(content)
+    metadata = (dist_info / "METADATA").read_text("utf-8")
+    recipe, tree = target.recipe, space.load("patch", SourceTree)
+    is_indexed = tree.pinned and isinstance(recipe.source, Sdist)
+    contents = Contents(
+        wheel=Part(
+            name=target.project, version=header(metadata, "version")[0], license=recipe.license
+        ),
+        source=Part(
+            name=recipe.source.project if isinstance(recipe.source, Sdist) else recipe.name,
+            version=recipe.version,
+            purl_type="pypi" if is_indexed else "generic",
+            sha256=tree.sha256,
+            license=recipe.license,
+        ),
+        contained=tuple(_contained(target, space, content)),
+        required=tuple(Part(name=project_of(text), description=text) for text in requires),
+        tools=(
+            Part(name="cuwheel", version=__version__, purl_type="generic"),
+            Part(
+                name="nvcc", version=space.load("toolchain", Toolchain).version, purl_type="generic"
+            ),
+        ),
+        epoch=tree.epoch,
+    )
+    folder = dist_info / "sboms"
+    folder.mkdir(exist_ok=True)
+    (folder / SBOM_NAME).write_bytes(wheel_sbom(contents))
+
+
+def copied_in(content: Path) -> Iterator[tuple[str, int]]:
+    """File and bytes of what auditwheel copied into a wheel: its folders end in `.libs`."""
+    for name in list_tree(content):
+        if name.parts[0].endswith(".libs"):
+            yield name.as_posix(), (content / name).stat().st_size
+
+
+def _rewrite_requirements(
+    target: Target, content: Path, requires: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Whatever upstream itself says of the wheels that supply what is linked is replaced."""
+    linked = {component.distribution for component in cuda_components(target)}
+    # Only CUDA's wheels can be left out: a framework is what the package works with.
+    frameworks = {one.distribution for one in COMPONENTS if one.cuda is None}
+    always = tuple(text for text in requires if not target.extra or project_of(text) in frameworks)
+    release(content, linked - {project_of(text) for text in always})
+    require(content, always)
+    if target.local_extra:
+        offer(content, target.local_extra, ())
+    if not target.extra:
+        return always
+    return (*always, *offer(content, target.extra, [one for one in requires if one not in always]))
+
+
+def _requirements(target: Target, links: Links) -> tuple[str, ...]:
+    """What the wheel has to require for the libraries that stay outside, without markers."""
+    used = {component.name for component in links.external.values()}
+    names = (name for name in target.recipe.link.components if name in used)
+    components = [component_by_name(name, target.toolkit.major) for name in names]
+    pins = {one.distribution: pinned_version(target.lock, one.distribution) for one in components}
+    releases = {name: version for name, version in pins.items() if version}
+    texts = (
+        requirement_for(component, target.toolkit, target.framework_release, releases)
+        for component in components
+    )
+    return tuple(dict.fromkeys(texts))
+
+
+def _contained(target: Target, space: Workspace, content: Path) -> Iterator[Part]:
+    """Other people's code in the wheel: what auditwheel copied, and what was linked in."""
+    for name, _ in copied_in(content):
+        path = content / name
+        component = _component_of_copy(path.name, target.toolkit.major)
+        yield _part(path, component, target)
+    if not isinstance(target.mode, Static):
+        return
+    home = space.load("toolchain", Toolchain).home
+    archives = {name: one for one in cuda_components(target) for name in one.static}
+    for name, component in archives.items():
+        yield _part(home / "lib64" / f"lib{name}.a", component, target)
+
+
+def _part(path: Path, component: Component | None, target: Target) -> Part:
+    digest = sha256_of_file(path)
+    if component is None:
+        return Part(name=path.name, purl_type="generic", sha256=digest)
+    return Part(
+        name=path.name,
+        version=_release_of(component, target),
+        purl_type="generic",
+        sha256=digest,
+        license=_NVIDIAS_TERMS,
+        description=f"of {component.distribution}",
+    )
+
+
+def _component_of_copy(file: str, cuda: int) -> Component | None:
+    """The component of `libcufft-1a2b3c4d.so.12.0.0.61`, whose soname is `libcufft.so.12`."""
+    name = name_before_graft(file)
+    while ".so" in name:
+        if component := component_of(name, cuda):
+            return component
+        name = name.rpartition(".")[0]
+    return None
+
+
+def _release_of(component: Component, target: Target) -> str:
+    """The release that the locks pin; empty where none does."""
+    locks = [lock for lock in (toolchain_lock(target), target.lock) if lock]
+    found = (pinned_version(lock, component.distribution) for lock in locks)
+    return next((version for version in found if version), "")

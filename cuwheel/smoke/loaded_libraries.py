@@ -1,0 +1,211 @@
+"""Which file supplied each CUDA, framework and driver library of a process, and who asked."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import rich.markup
+import rich.padding
+import rich.table
+from packaging.utils import canonicalize_name
+
+from cuwheel.binaries.elf import ElfFormatError, is_elf, read_elf
+from cuwheel.cuda.suppliers import (
+    component_of,
+    is_cuda_library,
+    is_from_driver,
+    telling_release,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from cuwheel.system.console import Console
+
+
+# ld.so(8), LD_DEBUG=files: written once for each library, at the first time that it is asked for.
+_ASKED = re.compile(
+    r"file=(?P<name>.+) \[\d+\];  (?:needed|dynamically loaded) by (?P<asker>.+) \[\d+\]"
+)
+_NVIDIA = "nvidia"  # top folder of what NVIDIA's wheels install
+_DRIVER = "NVIDIA's driver"
+_STUB = "the toolkit's stub of NVIDIA's driver"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """A library that got loaded.
+
+    Attributes:
+        soname: what it calls itself; its file's name where it doesn't.
+        path: the file, links followed.
+        place: the file relative to site-packages; absolute outside.
+        is_foreign: it is outside site-packages.
+        supplier: name and version of the distribution that owns the file, or what else it is;
+            empty where nobody claims it.
+        asker: what the loader was first asked by, relative to site-packages, or `Python`; empty
+            where it didn't say.
+    """
+
+    soname: str
+    path: Path
+    place: str
+    is_foreign: bool
+    supplier: str
+    asker: str
+
+
+def owners(site: Path) -> dict[str, str]:
+    """Who owns each shared library below site-packages: path, then name and version.
+
+    Args:
+        site: the folder, links followed.
+    """
+    found = {}
+    for item in importlib.metadata.distributions(path=[str(site)]):
+        name = f"{item.metadata['Name']} {item.version}"
+        found.update({str(file): name for file in item.files or () if ".so" in file.name})
+    return found
+
+
+def find_loads(
+    files: Iterable[Path], site: Path, owned: Mapping[str, str], said: str, stub: Path | None
+) -> tuple[Load, ...]:
+    """Those of the mapped files that CUDA, a framework or the driver brings.
+
+    Args:
+        files: all libraries of a process, links followed.
+        site: its site-packages, links followed.
+        owned: from `owners`.
+        said: what the loader wrote of this process with `LD_DEBUG=files`.
+        stub: what stood in for the driver.
+    """
+    askers = _askers(said, site)
+    return tuple(_loads(files, site, owned, askers, stub))
+
+
+def cuda_releases(loads: Iterable[Load]) -> dict[str, tuple[Load, ...]]:
+    """The libraries that tell the major release of CUDA that they are of, by that release."""
+    found: dict[str, tuple[Load, ...]] = {}
+    for load in loads:
+        if release := telling_release(load.soname):
+            found[release] = (*found.get(release, ()), load)
+    return dict(sorted(found.items()))
+
+
+def merge(processes: Iterable[Iterable[Load]]) -> tuple[Load, ...]:
+    """The loads of several processes by soname, each file once, as the first that had it says."""
+    found: dict[Path, Load] = {}
+    for load in (load for loads in processes for load in loads):
+        found.setdefault(load.path, load)
+    return tuple(sorted(found.values(), key=lambda load: load.soname))
+
+
+def show(loaded: Iterable[tuple[str, str, str, str]], console: Console) -> None:
+    """Print a table: each library, its file, who brought it, who asked for it.
+
+    Args:
+        loaded: as in the artefact `Smoke`.
+        console: where to.
+    """
+    table = rich.table.Table(box=None, padding=(0, 2, 0, 0))
+    for title in ("library", "file", "from", "asked for by"):
+        table.add_column(title, overflow="fold")
+    for soname, place, supplier, asker in loaded:
+        # The name is enough, and the table fits a terminal.
+        cells = (soname, place, supplier or "nobody", Path(asker).name or "not known")
+        table.add_row(*map(rich.markup.escape, cells))
+    console.terminal.print(rich.padding.Padding(table, (0, 0, 0, 2)))
+
+
+def own_libraries(site: Path, owned: Mapping[str, str], project: str) -> tuple[str, ...]:
+    """The shared libraries that one project has brought, below site-packages.
+
+    Args:
+        site: the folder.
+        owned: from `owners`.
+        project: its normalised name.
+    """
+    own = (
+        name
+        for name, owner in owned.items()
+        if canonicalize_name(owner.partition(" ")[0]) == project and _is_loadable(site / name)
+    )
+    return tuple(sorted(own))
+
+
+def _soname(path: Path) -> str:
+    """What a library calls itself; its file name where it doesn't, or can't be read."""
+    try:
+        with path.open("rb") as stream:
+            return read_elf(stream).soname or path.name
+    except (OSError, ElfFormatError):
+        return path.name
+
+
+def _is_loadable(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            if not is_elf(stream):
+                return False
+            elf = read_elf(stream)
+    except (OSError, ElfFormatError):
+        return False
+    return elf.is_dynamic and elf.is_host_code
+
+
+def _loads(
+    files: Iterable[Path],
+    site: Path,
+    owned: Mapping[str, str],
+    askers: Mapping[str, str],
+    stub: Path | None,
+) -> Iterator[Load]:
+    for path in files:
+        is_foreign = not path.is_relative_to(site)
+        place = str(path if is_foreign else path.relative_to(site))
+        is_nvidias = not is_foreign and path.relative_to(site).parts[0] == _NVIDIA
+        # A link's name isn't seen, only its target's; outside, any file may be CUDA's.
+        if not (is_foreign or is_nvidias or _is_watched(path.name)):
+            continue
+        soname = _soname(path)
+        if is_nvidias or _is_watched(path.name) or _is_watched(soname):
+            yield Load(
+                soname=soname,
+                path=path,
+                place=place,
+                is_foreign=is_foreign,
+                supplier=_supplier(path, soname, owned.get(place, ""), stub),
+                asker=askers.get(soname) or askers.get(path.name, ""),
+            )
+
+
+def _is_watched(name: str) -> bool:
+    return is_cuda_library(name) or component_of(name) is not None or is_from_driver(name)
+
+
+def _supplier(path: Path, soname: str, owner: str, stub: Path | None) -> str:
+    if path == stub:
+        return _STUB
+    return owner or (_DRIVER if is_from_driver(soname) else "")
+
+
+def _askers(said: str, site: Path) -> dict[str, str]:
+    """Who asked first, by the name of what was asked for."""
+    found: dict[str, str] = {}
+    for line in said.splitlines():
+        if match := _ASKED.search(line):
+            found.setdefault(Path(match["name"]).name, _name_asker(Path(match["asker"]), site))
+    return found
+
+
+def _name_asker(asker: Path, site: Path) -> str:
+    """`Python` for the interpreter, its own library and its `ctypes`."""
+    real = asker.resolve()
+    if real.is_relative_to(site):
+        return str(real.relative_to(site))
+    return "Python" if "python" in asker.name else str(asker)

@@ -1,0 +1,160 @@
+"""Ask a clean environment, in a process of its own, what it can import and load, and from where."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cuwheel.cuda.suppliers import is_from_driver
+from cuwheel.errors import SmokeError
+from cuwheel.smoke.loaded_libraries import Load, find_loads
+from cuwheel.standalone import script
+from cuwheel.system.process import Finished, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+_SCRIPT = script("probes/smoke.py")
+_PATIENCE = 600.0  # seconds for the imports; a framework takes several on a slow disk
+_TRACEBACK = 6  # last lines of a traceback that the error shows
+_LACKING = re.compile(r"(lib[^\s:]+): cannot open shared object file")  # glibc, elf/dl-load.c
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What happened in one process.
+
+    Attributes:
+        imported: modules that were imported.
+        value: `repr()` of what the call gave.
+        failure: traceback of what went wrong; empty when all went well.
+        suffixes: names of extension modules end so in this Python.
+        files: all libraries that got loaded.
+        loads: those of CUDA, of a framework and of the driver.
+        has_driver_stub: the toolkit's stub stood in for the driver.
+    """
+
+    imported: tuple[str, ...]
+    value: str
+    failure: str
+    suffixes: tuple[str, ...]
+    files: tuple[Path, ...]
+    loads: tuple[Load, ...]
+    has_driver_stub: bool
+
+    @property
+    def last_words(self) -> str:
+        """The last line of the failure."""
+        return self.failure.strip().rpartition("\n")[2]
+
+    @property
+    def traceback(self) -> str:
+        """The end of the failure, indented."""
+        return "\n    ".join(self.failure.strip().splitlines()[-_TRACEBACK:])
+
+    @property
+    def lacking(self) -> str:
+        """The library that the loader found nowhere; empty: that wasn't it."""
+        found = _LACKING.search(self.failure)
+        return found[1] if found else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """A clean environment that can be asked, each time in a fresh process.
+
+    Attributes:
+        python: its interpreter.
+        site: its site-packages, links followed.
+        owned: from `loads.owners`.
+        folder: where questions leave their files.
+        log: gets all that the processes say.
+        name: what errors call the wheel.
+        hiding: from `hiding.hiding`: what runs a program without the machine's CUDA.
+        stub: a library that may stand in for a driver that isn't there.
+    """
+
+    python: Path
+    site: Path
+    owned: Mapping[str, str]
+    folder: Path
+    log: Path
+    name: str
+    hiding: tuple[str, ...] = ()
+    stub: Path | None = None
+
+    def ask(
+        self, *, imports: Iterable[str] = (), call: str = "", libraries: Iterable[str] = ()
+    ) -> Answer:
+        """Import modules, evaluate an expression, load libraries, in this order.
+
+        Where that fails only for want of the driver, it is done again with the stub, if there is
+        one. A driver that is there is never passed over.
+
+        Args:
+            imports: modules.
+            call: an expression over them; empty: none.
+            libraries: paths below site-packages.
+
+        Raises:
+            SmokeError: the interpreter died, or took too long.
+        """
+        question = {"imports": tuple(imports), "call": call, "libraries": tuple(libraries)}
+        answer = self._ask(question, None)
+        if is_from_driver(answer.lacking) and self.stub:
+            return self._ask(question, self.stub)
+        return answer
+
+    def _ask(self, question: Mapping[str, object], stub: Path | None) -> Answer:
+        written, debug = self.folder / "answer.json", self.folder / "loader"
+        for old in (written, *self.folder.glob("loader.*")):
+            old.unlink(missing_ok=True)
+        text = json.dumps({**question, "stub": str(stub or "")})
+        finished = run(
+            [*self.hiding, self.python, "-I", _SCRIPT, text, written],
+            env={
+                "PATH": "/usr/bin:/bin",
+                "LC_ALL": "C.UTF-8",
+                "HOME": str(self.folder),
+                # For the loader alone: the probe takes them away before it imports anything.
+                "LD_DEBUG": "files",
+                "LD_DEBUG_OUTPUT": str(debug),
+            },
+            cwd=self.folder,
+            log=self.log,
+            timeout=_PATIENCE,
+            check=False,
+        )
+        try:
+            content = json.loads(written.read_text())
+        except (OSError, ValueError):
+            raise self._death(finished) from None
+        return self._answer(content, stub)
+
+    def _answer(self, content: Mapping[str, Any], stub: Path | None) -> Answer:
+        said = "".join(
+            path.read_text(errors="replace") for path in sorted(self.folder.glob("loader.*"))
+        )
+        files = tuple(map(Path, content["libraries"]))
+        return Answer(
+            imported=tuple(content["imported"]),
+            value=content["value"],
+            failure=content["failure"],
+            suffixes=tuple(content["suffixes"]),
+            files=files,
+            loads=find_loads(files, self.site, self.owned, said, stub),
+            has_driver_stub=stub is not None,
+        )
+
+    def _death(self, finished: Finished) -> SmokeError:
+        last = " / ".join(finished.output.strip().splitlines()[-_TRACEBACK:])
+        return SmokeError(
+            f"{self.name}: the interpreter died while it imported the wheel",
+            why=f"status {finished.status} after {finished.duration:.0f} s: {last or 'no word'}",
+            fix="a crash at import most often means a library built for another release of the "
+            f"framework; everything that was said is in {self.log}",
+        )

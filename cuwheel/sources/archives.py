@@ -1,0 +1,257 @@
+"""Unpack a source archive so that nothing lands outside its folder, or nothing at all.
+
+A member's name has to lead downward, and nothing may stand at or below the name of a link. A link
+may first go up, as far as the archive's top, and then down. So each folder that a name goes
+through is a real one, and by induction over the links no path in the tree leaves it. This is
+stricter than the `data` filter of `tarfile`, which was itself led astray (CVE-2025-4517), and is
+applied besides it.
+"""
+
+from __future__ import annotations
+
+import calendar
+import errno
+import lzma
+import stat
+import tarfile
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UnsafeArchiveError
+from cuwheel.system.files import new_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+# Far above any real sdist, low enough to save the disk from a decompression bomb.
+_MAX_UNPACKED = 16 << 30  # bytes
+_MAX_MEMBERS = 500_000
+_SHOWN = 10  # refused members that the message names
+_CHUNK = 1 << 20  # bytes
+
+_UNREADABLE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    NotImplementedError,  # zip's rarer compressions
+    ValueError,
+    OverflowError,
+)
+# What the system says to members that contradict each other (a file that is a folder too) or that
+# have impossible names; None: gzip and bz2 raise OSError for damaged data.
+_MEMBERS_FAULT = (
+    None,
+    errno.EEXIST,
+    errno.EINVAL,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOTDIR,
+    errno.ENOTEMPTY,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unpacked:
+    """An archive on disk.
+
+    Attributes:
+        top: the one folder that all of it lies in; where there are several entries, their parent.
+        newest: the newest time stamp of its members, seconds since 1970.
+    """
+
+    top: Path
+    newest: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Member:
+    """What both formats say about a member; `target` is where a link leads."""
+
+    name: str
+    kind: str
+    size: int = 0
+    time: int = 0
+    target: str = ""
+
+
+def unpack(archive: Path, final: Path, *, max_unpacked: int = _MAX_UNPACKED) -> Unpacked:
+    """Unpack a `.tar.gz`, `.tar.bz2`, `.tar.xz` or `.zip`, told apart by their content.
+
+    All members are checked before the first is written.
+
+    Args:
+        archive: the file.
+        final: the folder to make; what stood there is replaced.
+        max_unpacked: bytes that all members may have together.
+
+    Raises:
+        UnsafeArchiveError: a member would land outside, is no file, folder or link, the archive
+            is damaged, or it is too large; there is no new folder then.
+        OSError: the archive can't be opened, or the folder not written.
+    """
+    _refuse_old_python()
+    try:
+        with new_folder(final) as aside:
+            is_zip = zipfile.is_zipfile(archive)
+            read = _unpack_zip if is_zip else _unpack_tar
+            newest = read(archive, aside, max_unpacked)
+            entries = list(aside.iterdir())
+    except _UNREADABLE as problem:
+        raise _unreadable(archive, problem) from problem
+    except OSError as problem:
+        if problem.errno in _MEMBERS_FAULT:
+            raise _unreadable(archive, problem) from problem
+        raise
+    tops = [final / entry.name for entry in entries]
+    is_single = len(tops) == 1 and tops[0].is_dir() and not tops[0].is_symlink()
+    return Unpacked(top=tops[0] if is_single else final, newest=newest)
+
+
+def _unreadable(archive: Path, problem: Exception) -> UnsafeArchiveError:
+    said = str(problem).splitlines() or [type(problem).__name__]
+    return UnsafeArchiveError(
+        f"{archive.name} can't be unpacked",
+        why=f"it is cut short, damaged, or no archive ({said[0].rstrip(':')})",
+        fix=f"get it anew from where it came from; this one lies at {archive}",
+    )
+
+
+def _refuse_old_python() -> None:
+    if not hasattr(tarfile, "data_filter"):
+        raise UnsafeArchiveError(
+            "this Python can't unpack archives safely",
+            why="its tarfile has no `data` filter (PEP 706), which came with 3.10.12 and 3.11.4",
+            fix="run nox with a newer Python",
+        )
+
+
+def _unpack_tar(archive: Path, folder: Path, limit: int) -> int:
+    with tarfile.open(archive) as tar:
+        members = _checked(archive, _read_tar(tar), limit)
+        # The end of the compressed stream carries its checksum, and tarfile stops before it.
+        while tar.fileobj and tar.fileobj.read(_CHUNK):
+            pass
+        tar.extractall(folder, filter="data")
+    return _newest(members)
+
+
+def _read_tar(tar: tarfile.TarFile) -> Iterator[_Member]:
+    for info in tar:
+        kinds = {
+            "folder": info.isdir(),
+            "file": info.isreg(),
+            "symlink": info.issym(),
+            "hard link": info.islnk(),
+            "device": info.isdev(),
+        }
+        yield _Member(
+            name=info.name,
+            kind=next((kind for kind, is_it in kinds.items() if is_it), "special file"),
+            size=info.size,
+            time=int(info.mtime),
+            target=info.linkname,
+        )
+
+
+def _unpack_zip(archive: Path, folder: Path, limit: int) -> int:
+    with zipfile.ZipFile(archive) as content:
+        infos = content.infolist()
+        members = _checked(archive, map(_read_zip, infos), limit)
+        for info in infos:
+            path = Path(content.extract(info, folder))
+            if info.external_attr >> 16 & stat.S_IXUSR:
+                path.chmod(0o755)
+    return _newest(members)
+
+
+def _read_zip(info: zipfile.ZipInfo) -> _Member:
+    mode = info.external_attr >> 16
+    kind = "folder" if info.is_dir() else "file"
+    if stat.S_IFMT(mode) not in {0, stat.S_IFREG, stat.S_IFDIR}:
+        kind = "special file"  # symlinks too: zipfile would write their target as text
+    return _Member(
+        name=info.orig_filename,
+        kind="encrypted file" if info.flag_bits & 1 else kind,
+        size=info.file_size,
+        time=_time_of(info),
+    )
+
+
+def _time_of(info: zipfile.ZipInfo) -> int:
+    """A zip names no zone, and 0 for month and day when it has no time."""
+    year, month, day, *clock = info.date_time
+    return calendar.timegm((year, max(month, 1), max(day, 1), *clock, 0, 0, 0))
+
+
+def _newest(members: Iterable[_Member]) -> int:
+    return max((member.time for member in members), default=0)
+
+
+def _checked(archive: Path, members: Iterable[_Member], limit: int) -> list[_Member]:
+    """All members, none of which can do harm."""
+    known = []
+    size = 0
+    for member in members:
+        known.append(member)
+        size += member.size
+        if size > limit or len(known) > _MAX_MEMBERS:
+            raise UnsafeArchiveError(
+                f"{archive.name} is too large to unpack",
+                why=f"at {member.name} it has {size >> 20} MiB in {len(known)} members",
+                fix="no source is that large: look at what was downloaded",
+            )
+    faults = [f"{member.name}: {fault}" for member, fault in _faults(known)]
+    if faults:
+        more = f" and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
+        raise UnsafeArchiveError(
+            f"{archive.name} is refused",
+            why="; ".join(faults[:_SHOWN]) + more,
+            fix=f"don't use {archive} before you know why it holds that; no real sdist does",
+        )
+    return known
+
+
+def _faults(members: list[_Member]) -> Iterator[tuple[_Member, str]]:
+    links = {PurePosixPath(member.name) for member in members if member.kind == "symlink"}
+    files = {PurePosixPath(member.name) for member in members if member.kind == "file"}
+    seen: set[PurePosixPath] = set()
+    for member in members:
+        path = PurePosixPath(member.name)
+        if fault := _fault_of_path(path) or _fault_of_kind(member, files):
+            yield member, fault
+        elif not links.isdisjoint(path.parents) or (path in links and path in seen):
+            yield member, "would be written through a link"
+        seen.add(path)
+
+
+def _fault_of_path(path: PurePosixPath) -> str:
+    if path.is_absolute():
+        return "an absolute name"
+    if "\0" in str(path):
+        return "a name that other programs read differently"
+    return "climbs out with `..`" if ".." in path.parts else ""
+
+
+def _fault_of_kind(member: _Member, files: set[PurePosixPath]) -> str:
+    if member.kind == "symlink":
+        depth = len(PurePosixPath(member.name).parent.parts)
+        return "" if _stays_inside(member.target, depth) else f"a link to {member.target}"
+    if member.kind == "hard link":
+        is_known = PurePosixPath(member.target) in files
+        return "" if is_known else f"a hard link to {member.target}, no file of the archive"
+    return "" if member.kind in {"file", "folder"} else f"a {member.kind}"
+
+
+def _stays_inside(target: str, depth: int) -> bool:
+    """Whether a link's target goes up at most `depth` folders, and only at its beginning."""
+    path = PurePosixPath(target)
+    ups = path.parts.count("..")
+    leads_up_first = path.parts[:ups] == ("..",) * ups
+    return not path.is_absolute() and bool(target) and leads_up_first and ups <= depth

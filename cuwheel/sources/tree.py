@@ -1,0 +1,159 @@
+"""Source trees on disk: copied without what a build left there, equal on every machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import CommandFailedError, SourceError
+from cuwheel.system.files import sha256_of_tree
+from cuwheel.system.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+
+_LITTER = {".git", ".hg", ".svn", "__pycache__"}
+# Only at the top: deeper down, a package may well have a folder that is called `build`.
+_LITTER_AT_TOP = {"build", "dist", ".nox", ".tox", ".venv"}
+_SHOWN = 10  # bad entries that the message names
+
+# The times that a zip file can hold, and so a wheel: 1980 to 2107 ("APPNOTE.TXT - .ZIP File Format
+# Specification", 4.4.6). A day is left on both sides for time zones.
+_EARLIEST = 315_619_200  # 1980-01-02, seconds since 1970
+_LATEST = 4_354_732_800  # 2107-12-30
+
+
+def is_litter(name: Path) -> bool:
+    """Whether a path, relative to a source tree, is no source: version control, caches, builds."""
+    return (
+        not _LITTER.isdisjoint(name.parts)
+        or not _LITTER_AT_TOP.isdisjoint(name.parts[:1])
+        or any(part.endswith(".egg-info") for part in name.parts)
+    )
+
+
+def copy_source(tree: Path, to: Path, *, without: Collection[Path] = ()) -> None:
+    """Copy the files and links of a source tree into a folder, without litter.
+
+    Args:
+        tree: the source.
+        to: the folder; made if it isn't there.
+        without: folders that aren't copied, such as a work folder inside the tree.
+
+    Raises:
+        SourceError: a link leads outside the tree, or something is no file, folder or link.
+    """
+    for name in _checked_sources(tree, without):
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(tree / name, to / name, follow_symlinks=False)
+
+
+def identify(tree: Path, *, without: Collection[Path] = ()) -> str:
+    """What a source tree is: a digest of names, modes and contents, and its time.
+
+    Args:
+        tree: the source.
+        without: folders that don't count.
+
+    Raises:
+        SourceError: as `copy_source`.
+    """
+    names = set(_checked_sources(tree, without))
+    digest = sha256_of_tree(tree, skip=lambda name: name not in names)
+    return f"{digest} {epoch_of(tree, without=without)}"
+
+
+def epoch_of(tree: Path, *, without: Collection[Path] = ()) -> int:
+    """`SOURCE_DATE_EPOCH` of a source tree: of its last commit, else of its newest file.
+
+    Args:
+        tree: the source; git counts where it has no changes.
+        without: folders that don't count.
+    """
+    times = [int((tree / name).lstat().st_mtime) for name in _sources(tree, without)]
+    return fit_for_zip(_commit_time(tree) or max(times, default=0))
+
+
+def _checked_sources(tree: Path, without: Collection[Path]) -> list[Path]:
+    """Every file and link that is source, sorted.
+
+    Raises:
+        SourceError: a link leads outside the tree, or something is no file, folder or link.
+    """
+    names = sorted(_sources(tree, without))
+    faults = [f"{name} {fault}" for name in names if (fault := _fault_of(tree, name))]
+    if faults:
+        more = f" and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
+        raise SourceError(
+            f"{tree} can't be copied",
+            why="; ".join(faults[:_SHOWN]) + more,
+            fix="remove them, or put a copy of the file in the link's place",
+        )
+    return names
+
+
+def _commit_time(folder: Path) -> int:
+    """When the last commit that touched the folder was made; 0 without git, or with changes."""
+    # Asking must not write: `git status` would refresh the index.
+    env = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
+    env |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+    git = ("git", "-C", folder)
+    try:
+        changes = run([*git, "status", "--porcelain", "--", "."], env=env).output
+        times = run([*git, "log", "-1", "--format=%ct", "--", "."], env=env).output
+    except CommandFailedError:
+        return 0
+    return int(times) if times.strip().isdigit() and not changes.strip() else 0
+
+
+def _sources(tree: Path, without: Collection[Path]) -> Iterator[Path]:
+    """Every file and link that is source, relative to the tree."""
+    for base, folders, files in os.walk(tree):
+        here = Path(base)
+        links = [name for name in folders if (here / name).is_symlink()]
+        folders[:] = [
+            name
+            for name in folders
+            if name not in links
+            and here / name not in without
+            and not is_litter((here / name).relative_to(tree))
+        ]
+        names = [(here / name).relative_to(tree) for name in (*links, *files)]
+        yield from (name for name in names if not is_litter(name))
+
+
+def _fault_of(tree: Path, name: Path) -> str:
+    path = tree / name
+    if not path.is_symlink():
+        return "" if path.is_file() else "is no file, folder or link"
+    target = path.readlink()
+    is_inside = path.resolve().is_relative_to(tree.resolve())
+    return "" if is_inside and not target.is_absolute() else f"leads out of it, to {target}"
+
+
+def fit_for_zip(epoch: int) -> int:
+    """The nearest time, seconds since 1970, that the zip format can express in every time zone."""
+    return min(max(epoch, _EARLIEST), _LATEST)
+
+
+def settle(tree: Path, epoch: int) -> None:
+    """Give everything in a tree one time stamp, and modes 644 or 755.
+
+    Args:
+        tree: the folder, which is settled too.
+        epoch: seconds since 1970.
+    """
+    for base, folders, files in os.walk(tree, topdown=False):
+        for name in (*files, *folders):
+            _settle_entry(Path(base) / name, epoch)
+    _settle_entry(tree, epoch)
+
+
+def _settle_entry(path: Path, epoch: int) -> None:
+    if not path.is_symlink():
+        is_executable = path.is_dir() or path.stat().st_mode & 0o100
+        path.chmod(0o755 if is_executable else 0o644)
+    os.utime(path, (epoch, epoch), follow_symlinks=False)

@@ -1,0 +1,298 @@
+"""What the launcher runs in a compiler's place: command lines that give equal bytes everywhere.
+
+Part of the compiler launcher; what is done to nvcc's arguments and why: docs/adr/0015. Written for
+a short start. Standard library only, Python 3.9 or newer.
+"""
+
+from __future__ import annotations
+
+import os
+
+if __package__:
+    from cuwheel.standalone.launcher import command_line
+else:  # in a build these scripts lie side by side
+    import command_line  # type: ignore[import-not-found,no-redef]
+
+# Taken out of nvcc's command line. -lineinfo writes absolute paths and time stamps that no prefix
+# map reaches; `launch` gives threads, where no cache looks at them; split compilation changes the
+# code with its number; a seed of the package's would be one for all its files.
+_LINE_INFO = {"-lineinfo", "--generate-line-info"}
+_DROPPED = {
+    *_LINE_INFO,
+    *("-jobserver", "--jobserver", "-t", "--threads", "-split-compile", "--split-compile"),
+    *("-split-compile-extended", "--split-compile-extended", "-frandom-seed", "--frandom-seed"),
+}
+_ARCHS = {"-arch", "--gpu-architecture", "-gencode", "--generate-code", "-code", "--gpu-code"}
+_HOST_OPTIONS = {"-Xcompiler", "--compiler-options"}
+_HOST_COMPILER = {"-ccbin", "--compiler-bindir"}
+# ccache 4.14 knows ptxas' options in one word only. sccache 0.16 takes the value of the others, as
+# a word of its own, for a second source.
+_JOINED = {
+    *("-Xptxas", "--ptxas-options", "-std", "--std", "-O", "--optimize", "-m", "--machine"),
+    *("-cudart", "--cudart", "-cudadevrt", "--cudadevrt", "-fmad", "--fmad", "-ftz", "--ftz"),
+    *("-prec-div", "--prec-div", "-prec-sqrt", "--prec-sqrt", "-diag-error", "--diag-error"),
+    *("-diag-warn", "--diag-warn", "-diag-suppress", "--diag-suppress", "-compress-mode"),
+    *("--compress-mode", "--static-global-template-stub", "--device-entity-has-hidden-visibility"),
+}
+# Symbols name nvcc's temporary files, and sccache names these otherwise. They go at the link and
+# not only when the wheel is repaired: the linker's build id is a hash over them.
+_SHARED = {"-shared", "--shared"}
+_INCLUDES = {"-I", "-isystem", "--include-path", "--system-include", "-iquote", "-idirafter"}
+_DEFINES = {"-D", "--define-macro", "-U", "--undefine-macro"}
+_OUTPUT = {"-o", "--output-file"}
+_NATIVE = {"-march=native", "-mtune=native", "-mcpu=native"}
+
+_COMPILES = {"-c", "--compile", "-dc", "--device-c", "-dw", "--device-w"}
+_MAKES_NO_OBJECT = {
+    *("-E", "--preprocess", "-M", "--generate-dependencies", "-MM", "-S", "-fsyntax-only"),
+    *("--generate-nonsystem-dependencies", "-dryrun", "--dryrun", "-clean", "--clean-targets"),
+    *("-h", "--help", "-V", "--version", "-###"),
+}
+
+# Characters of a path that nvcc, and the shell that it calls, take as they are.
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./:@%=")
+_OF_LISTS = frozenset('\\,"')  # that mean something in a list of options for another program
+
+
+class Refusal(Exception):  # noqa: N818 - it is no error of ours
+    """A command line that must not run; its text says what, why and what to do."""
+
+
+class Settings:
+    """What a build has told the launcher.
+
+    Attributes:
+        cache: the words that go before a compiler, `ccache` or `sccache`; empty without a cache.
+        nvcc: the real nvcc, called by a path in the view.
+        host: the gated compiler for each of `cc` and `cxx`.
+        standins: paths that mean one of these: the launcher's own shims and the real compilers.
+        maps: folders of this machine, and what the objects call them instead.
+        moves: include folders, and the path at which they stand for every Python.
+        flags: which of nvcc's options for equal bytes this toolkit has.
+        events: the file that is told of each compile; empty for none.
+    """
+
+    cache: tuple[str, ...] = ()
+    nvcc: str = ""
+    host: dict[str, str] = {}  # noqa: RUF012 - a plain namespace, read from a generated module
+    standins: dict[str, str] = {}  # noqa: RUF012
+    maps: tuple[tuple[str, str], ...] = ()
+    moves: tuple[tuple[str, str], ...] = ()
+    flags: tuple[str, ...] = ()
+    events: str = ""
+
+
+class Command:
+    """A program with its arguments, and what is known of them.
+
+    Attributes:
+        words: program and arguments.
+        source: what is compiled, by the name that objects get to see; empty where it isn't one file
+            that becomes one object.
+        output: the object, where it has a name; else empty.
+        archs: what the device code is for.
+        dropped: options that were taken out and that somebody may miss.
+    """
+
+    def __init__(
+        self, words: list[str], source: str = "", output: str = "", archs: tuple[str, ...] = ()
+    ) -> None:
+        self.words = words
+        self.source = source
+        self.output = output
+        self.archs = archs
+        self.dropped: tuple[str, ...] = ()
+
+
+def nvcc_command(arguments: list[str], settings: Settings) -> Command:
+    """What is run in nvcc's place.
+
+    Raises:
+        Refusal: the arguments ask for code for this machine's own GPU or processor.
+    """
+    asked = command_line.read_nvcc(command_line.with_nvcc_files(_folded(arguments)))
+    read = [word for word in asked if word.name not in _DROPPED]
+    _refuse_native(read)
+    sources = command_line.nvcc_sources(read)
+    read = [_joined(_moved(word, settings)) for word in _with_host_compiler(read, settings)]
+    words = [settings.nvcc, *_flat(read)]
+    if any(word.name in _SHARED for word in read):
+        words += ["-Xlinker", "-s"]
+    if not sources:
+        return Command(words)
+    words += _for_equal_bytes(sources, read, settings)
+    command = _compile(words, sources, read, settings)
+    command.dropped = tuple(sorted({word.name for word in asked} & _LINE_INFO))
+    return command
+
+
+def host_command(name: str, arguments: list[str], settings: Settings) -> Command:
+    """What is run in the place of gcc or g++.
+
+    Args:
+        name: `gcc`, `g++`, `cc` or `c++`.
+        arguments: behind it.
+        settings: of the build.
+
+    Raises:
+        Refusal: the arguments ask for code for this machine's own processor.
+    """
+    compiler = settings.host["cxx" if name.endswith("++") else "cc"]
+    read = command_line.read_host(command_line.with_host_files(arguments))
+    _refuse_native(read)
+    sources = command_line.host_sources(read)
+    stripped = ["-s"] * any(word.name in _SHARED for word in read)
+    if not sources:  # a long list of objects stays in its file
+        return Command([compiler, *arguments, *stripped])
+    words = [compiler, *_flat([_moved(word, settings) for word in read]), *stripped]
+    words += [f"-ffile-prefix-map={private}={public}" for private, public in settings.maps]
+    # The names of static constructors' functions hold a random number where nothing else is unique.
+    words.append(f"-frandom-seed={_seed(sources, read, settings)}")
+    return _compile(words, sources, read, settings)
+
+
+def _compile(
+    words: list[str], sources: list[str], read: list[command_line.Word], settings: Settings
+) -> Command:
+    names = {word.name for word in read}
+    is_one = sources[1:] == [] and sources != ["-"]
+    if not is_one or not names & _COMPILES or names & _MAKES_NO_OBJECT:
+        return Command(words)
+    named = [word.value for word in read if word.name in _OUTPUT]
+    output = named[-1] if named else ""
+    return Command(words, public_path(sources[0], settings), output, _archs(read))
+
+
+def _flat(read: list[command_line.Word]) -> list[str]:
+    return [one for word in read for one in word.words]
+
+
+def public_path(source: str, settings: Settings) -> str:
+    """A path as it would be in the sandbox: the same on every machine."""
+    path = os.path.realpath(source)
+    for private, public in reversed(settings.maps):  # the longest first
+        if path.startswith(f"{private}/"):
+            return public + path[len(private) :]
+    return path
+
+
+def _folded(arguments: list[str]) -> list[str]:
+    """Take in what nvcc reads from variables: caches don't look at these and give wrong hits."""
+    before = os.environ.pop("NVCC_PREPEND_FLAGS", "")
+    after = os.environ.pop("NVCC_APPEND_FLAGS", "")
+    texts = [command_line.split(text, '"', verbatim=True) for text in (before, after)]
+    return [*texts[0], *arguments, *texts[1]]
+
+
+def _refuse_native(read: list[command_line.Word]) -> None:
+    """Code for the machine that builds is for no other one, and for no second build."""
+    for word in read:
+        asked = {word.name}
+        if word.name in _HOST_OPTIONS:
+            asked = set(word.value.replace(",", " ").split())
+        is_device = word.name in _ARCHS and "native" in word.value.replace("=", ",").split(",")
+        if is_device or asked & _NATIVE:
+            raise Refusal(
+                f"cuwheel: refused {' '.join(word.words)}\n"
+                "cuwheel: because  it compiles for the machine that builds, and the wheel would "
+                "work on no other one\n"
+                "cuwheel: to fix   give the package the target's archs, or plain x86-64 flags, in "
+                "the recipe's `build`; or patch the option out"
+            )
+
+
+def _with_host_compiler(
+    read: list[command_line.Word], settings: Settings
+) -> list[command_line.Word]:
+    """Have nvcc call the gated compiler, whichever of its names it was given."""
+    own = settings.host["cxx"]
+    if not any(word.name in _HOST_COMPILER for word in read):
+        return [*read, command_line.Word(["-ccbin", own], "-ccbin", own)]
+    return [
+        word.with_value(_gated(word.value, settings)) if word.name in _HOST_COMPILER else word
+        for word in read
+    ]
+
+
+def _gated(compiler: str, settings: Settings) -> str:
+    """What stands for a host compiler: itself, where it isn't the build's."""
+    if os.path.isdir(compiler):  # noqa: PTH112 - in a folder nvcc calls gcc
+        compiler = f"{compiler.rstrip('/')}/gcc"
+    known = settings.standins
+    if compiler in known:
+        return known[compiler]
+    real = os.path.realpath(compiler)
+    same = (standin for path, standin in known.items() if os.path.realpath(path) == real)
+    return next(same, compiler)
+
+
+def _joined(word: command_line.Word) -> command_line.Word:
+    """Give an option in one word where a cache knows no other form, and then caches nothing."""
+    if word.name not in _JOINED or len(word.words) == 1:
+        return word
+    return command_line.Word([f"{word.name}={word.value}"], word.name, word.value)
+
+
+def _moved(word: command_line.Word, settings: Settings) -> command_line.Word:
+    """Let headers of every Python's packages be found at one path."""
+    if word.name not in _INCLUDES:
+        return word
+    for private, public in settings.moves:
+        if f"{word.value}/".startswith(f"{private}/"):
+            return word.with_value(public + word.value[len(private) :])
+    return word
+
+
+def _for_equal_bytes(
+    sources: list[str], read: list[command_line.Word], settings: Settings
+) -> list[str]:
+    added = []
+    if "seed" in settings.flags:
+        added.append(f"-frandom-seed={_seed(sources, read, settings)}")
+    if "objtemp" in settings.flags and any(word.name in _COMPILES for word in read):
+        added.append("-objtemp")
+    if "path" in settings.flags and not sources[1:]:
+        public = _spelled(public_path(sources[0], settings))
+        added += ["-Xcudafe", f"--orig_src_path_name={public}"]
+    for private, public in settings.maps:
+        added += ["-Xcompiler", _handed_on(f"-ffile-prefix-map={private}={public}")]
+    return added
+
+
+def _seed(sources: list[str], read: list[command_line.Word], settings: Settings) -> str:
+    """One for each object: a source may be compiled twice, with other macros, for one library.
+
+    What differs without effect, such as include folders and the name of the object, is left out:
+    it is part of what compile caches look at.
+    """
+    parts = [public_path(source, settings) for source in sources]
+    parts += [f"{word.name}{word.value}" for word in read if word.name in _DEFINES]
+    text = "\0".join(parts)
+    for private, public in reversed(settings.maps):
+        text = text.replace(private, public)
+    digest = 0x811C9DC5  # FNV-1a; modules with a digest take long to import
+    for byte in text.encode("utf-8", "surrogateescape"):
+        digest = (digest ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return f"{_spelled(parts[0])}-{digest:08x}"
+
+
+def _spelled(path: str) -> str:
+    """A path that no shell takes for anything else; where it only has to be unique."""
+    return "".join(one if one in _PLAIN else f"%{ord(one):x}" for one in path)
+
+
+def _handed_on(option: str) -> str:
+    """An option as nvcc has to get it for its shell to hand it on as it is."""
+    quoted = "".join(one if one in _PLAIN or one > "\x7f" else f"\\{one}" for one in option)
+    # A comma means nothing to a shell, but much to nvcc's lists.
+    quoted = quoted.replace("\\,", ",")
+    return "".join(f"\\{one}" if one in _OF_LISTS else one for one in quoted)
+
+
+def _archs(read: list[command_line.Word]) -> tuple[str, ...]:
+    """Compute capabilities that machine code or PTX is asked for, as `90` or `90a`."""
+    asked = ",".join(word.value for word in read if word.name in _ARCHS)
+    for separator in "=[]'\" ":
+        asked = asked.replace(separator, ",")
+    parts = (part.partition("_") for part in asked.split(","))
+    return tuple(sorted({arch for kind, _, arch in parts if kind in {"sm", "compute", "lto"}}))

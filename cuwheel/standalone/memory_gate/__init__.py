@@ -1,0 +1,1 @@
+"""Compiles wait until the memory that they will take is free."""

@@ -1,0 +1,1 @@
+"""Linux namespaces by system calls: the sandbox, and what the load proof hides."""

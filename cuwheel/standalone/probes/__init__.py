@@ -1,0 +1,1 @@
+"""Questions to a foreign interpreter; the answer is JSON on standard output."""

@@ -1,0 +1,98 @@
+"""A CUDA home in a conda prefix: what conda-forge's layout lacks to be one, and its own GCC.
+
+conda-forge keeps CUDA's headers and libraries in `targets/x86_64-linux` and its compilers under
+names with a triplet; builds look for `include`, `lib64` and plain names. Layout: the recipes of
+conda-forge's cuda-nvcc-impl, cuda-cudart, ctng-compilers and binutils feedstocks.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import ToolchainError
+from cuwheel.toolchains.compilers import newest_gcc_for, read_compiler
+from cuwheel.toolchains.cuda_home import quieten_nvlink
+
+if TYPE_CHECKING:
+    from cuwheel.toolchains.compilers import HostCompiler
+
+
+_TARGET = Path("targets") / "x86_64-linux"
+_TRIPLET = "x86_64-conda-linux-gnu"
+# NVIDIA's libraries beside the toolkit; conda-forge puts them into `lib` and nowhere else.
+_BESIDE = ("libcudnn", "libcusparseLt", "libcutensor", "libnccl")
+_PROGRAMS = Path("cuwheel") / "bin"
+
+
+def complete_prefix(prefix: Path) -> None:
+    """Add `lib64`, CUDA's headers in `include`, plain names of the compilers, a quiet `nvlink`.
+
+    Args:
+        prefix: where the packages were installed.
+    """
+    if not (prefix / "lib64").exists():
+        (prefix / "lib64").symlink_to(_TARGET / "lib")
+    for library in sorted((prefix / "lib").glob("lib*.so*")):
+        link = prefix / _TARGET / "lib" / library.name
+        # Not all of `lib` may be offered to the linker: conda's own libstdc++ is there too.
+        if library.name.startswith(_BESIDE) and not link.exists():
+            link.symlink_to(Path("..") / ".." / ".." / "lib" / library.name)
+    include = prefix / "include"
+    include.mkdir(exist_ok=True)
+    for header in sorted((prefix / _TARGET / "include").glob("*")):
+        if not (include / header.name).exists():
+            (include / header.name).symlink_to(Path("..") / _TARGET / "include" / header.name)
+    programs = programs_of(prefix)
+    programs.mkdir(parents=True)
+    for program in sorted((prefix / "bin").glob(f"{_TRIPLET}-*")):
+        plain = programs / program.name.removeprefix(f"{_TRIPLET}-")
+        plain.symlink_to(Path("..") / ".." / "bin" / program.name)
+    quieten_nvlink(prefix)
+
+
+def programs_of(prefix: Path) -> Path:
+    """The folder with the compilers and binutils of a prefix under their plain names."""
+    return prefix / _PROGRAMS
+
+
+def compilers_of(prefix: Path) -> tuple[Path, Path]:
+    """Paths of the C and the C++ compiler of a prefix."""
+    folder = prefix / "bin"
+    return folder / f"{_TRIPLET}-gcc", folder / f"{_TRIPLET}-g++"
+
+
+def sysroot_of(prefix: Path) -> Path:
+    """The folder with the C library that a prefix's compilers link against."""
+    return prefix / _TRIPLET / "sysroot"
+
+
+def check_own_compiler(prefix: Path, owner: str) -> HostCompiler:
+    """See that the prefix has a GCC that runs, and one that its nvcc takes.
+
+    Args:
+        prefix: where the packages were installed.
+        owner: what the message calls it.
+
+    Raises:
+        ToolchainError: it has none, or nvcc refuses it.
+    """
+    cc, cxx = compilers_of(prefix)
+    found = read_compiler(cxx)
+    if found is None or read_compiler(cc) is None:
+        raise ToolchainError(
+            f"{owner} has no host compiler that runs",
+            why=f"{cc.name} and {cxx.name} are gcc_linux-64's and gxx_linux-64's",
+            fix="name both in its environment.yml, then write the lock again: "
+            "`nox -s lock -- toolchain:…`",
+        )
+    newest = newest_gcc_for(prefix)
+    if newest is not None and found.major > newest:
+        raise ToolchainError(
+            f"{owner} holds GCC {found.version}, which its nvcc refuses",
+            why=f"nvcc's host_config.h takes GCC {newest} at most; `-allow-unsupported-compiler` "
+            "only moves the failure into the headers (`_Float32` is undefined)",
+            fix=f"pin gcc_linux-64 and gxx_linux-64 to {newest} or older in its environment.yml, "
+            "then write the lock again: `nox -s lock -- toolchain:…`",
+        )
+    return found

@@ -1,0 +1,109 @@
+"""The compiler that nvcc hands host code to: which one it is, and whether this nvcc takes it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+from cuwheel.toolchains.compilers import find_host_compilers, newest_gcc_for, read_compiler
+from cuwheel.workspace.problems import Problem
+from cuwheel.workspace.records import Toolchain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cuwheel.model.target import Target
+    from cuwheel.toolchains.compilers import HostCompiler
+    from cuwheel.workspace.workspace import Workspace
+
+
+# What people set to choose a compiler; a toolchain that has its own takes nothing from them.
+_CHOOSING = (
+    "CC",
+    "CXX",
+    "CUDAHOSTCXX",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "NVCC_APPEND_FLAGS",
+    "NVCC_CCBIN",
+    "NVCC_PREPEND_FLAGS",
+)
+
+
+def check_host_compiler(target: Target, space: Workspace) -> list[Problem]:
+    """Find a GCC that this nvcc takes.
+
+    Where the toolchain brings one, there is nothing to check: it isn't there without a GCC that its
+    nvcc takes (`condahome.check_own_compiler`).
+    """
+    return [] if _brings_compiler(target, space) else _check_machines(target, space)
+
+
+def host_compiler(target: Target, space: Workspace) -> HostCompiler | None:
+    """The GCC that the build will use; None while the toolchain that brings it isn't there.
+
+    It is for a machine that `check_host_compiler` found nothing wrong with.
+    """
+    if _brings_compiler(target, space):
+        return _own_compiler(space) if space.has("toolchain") else None
+    newest = _newest_gcc(target, space)
+    found = find_host_compilers(os.environ, newest)
+    return next(compiler for compiler in found if compiler.major <= newest)
+
+
+def is_pinned(space: Workspace) -> bool:
+    """Whether the toolchain's lock decided the compiler."""
+    if not space.has("toolchain"):
+        return False
+    made = space.load("toolchain", Toolchain)
+    return made.pinned and made.cxx is not None
+
+
+def unused_settings(space: Workspace, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Variables with which the caller chose a compiler, where the toolchain brings its own."""
+    if not space.has("toolchain") or space.load("toolchain", Toolchain).cxx is None:
+        return ()
+    return tuple(name for name in _CHOOSING if environ.get(name))
+
+
+def _brings_compiler(target: Target, space: Workspace) -> bool:
+    if target.provider == "conda":
+        return True
+    return space.has("toolchain") and space.load("toolchain", Toolchain).cxx is not None
+
+
+def _own_compiler(space: Workspace) -> HostCompiler | None:
+    made = space.load("toolchain", Toolchain)
+    found = read_compiler(made.cxx) if made.cxx else None
+    return dataclasses.replace(found, cc=made.cc) if found and made.cc else found
+
+
+def _check_machines(target: Target, space: Workspace) -> list[Problem]:
+    newest = _newest_gcc(target, space)
+    found = find_host_compilers(os.environ, newest)
+    if any(compiler.major <= newest for compiler in found):
+        return []
+    fix = f"apt-get install g++-{newest}, or set CXX to a g++ of version {newest} or older"
+    if not found:
+        named = os.environ.get("CXX")
+        why = f"CXX={named} is no g++ that runs" if named else "there is no g++ in /usr/bin"
+        fix = "unset CXX" if named else "apt-get install g++"
+        fix += f", or set it to a g++ of version {newest} or older, without options"
+        return [Problem(what="no host compiler was found", why=why, fix=fix)]
+    versions = ", ".join(f"{compiler.cxx} is {compiler.version}" for compiler in found)
+    return [
+        Problem(
+            what=f"nvcc of CUDA {target.toolkit.release} takes GCC {newest} at most",
+            why=versions,
+            fix=fix,
+        )
+    ]
+
+
+def _newest_gcc(target: Target, space: Workspace) -> int:
+    """What the toolkit's own header says, or the table while there is no toolkit yet."""
+    if space.has("toolchain"):
+        home = space.load("toolchain", Toolchain).home
+        return newest_gcc_for(home) or target.toolkit.max_gcc
+    return target.toolkit.max_gcc

@@ -1,0 +1,109 @@
+"""Toolchains from NVIDIA's wheels: from CUDA 13.0 on they hold a whole compiler."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import DamagedPackagesError, LockError
+from cuwheel.paths import find_lock, project_roots
+from cuwheel.pypi.lock_file import pinned_version, read_pins
+from cuwheel.pypi.uv import forget, install_into
+from cuwheel.system.files import empty
+from cuwheel.toolchains.cuda_home import check_one_release, check_records, check_version, complete
+from cuwheel.toolchains.store import obtain
+from cuwheel.workspace.records import Toolchain
+
+if TYPE_CHECKING:
+    from cuwheel.cuda.toolkits import Toolkit
+    from cuwheel.workspace.workspace import Workspace
+
+
+_LAYOUT = 2  # raise it when a toolchain made by an older cuwheel must not be reused
+
+
+def pypi_toolchain(toolkit: Toolkit, space: Workspace) -> Toolchain:
+    """Give the toolchain of `envs/cuda<tag>/pypi.lock`; make it where it isn't there.
+
+    Raises:
+        LockError: there is no lock.
+        InstallError: the locked packages can't be had.
+        ToolchainError: they are no whole toolkit of this release.
+    """
+    source = find_lock(f"cuda{toolkit.tag}/pypi.lock", project_roots())
+    if source is None:
+        check_has_compiler(toolkit)
+        raise LockError(
+            f"there is no PyPI lock for CUDA {toolkit.release}",
+            why=f"envs/cuda{toolkit.tag}/pypi.lock doesn't exist",
+            fix=f"nox -s lock -- toolchain:{toolkit.tag}",
+        )
+    identity = f"{_LAYOUT}\n{platform.machine()}\n{source.read_text()}"
+    key = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    folder = space.cache / "toolchains" / f"cuda{toolkit.tag}-pypi-{key}"
+    make = partial(_make, source=source, toolkit=toolkit, space=space, final=folder)
+    stored = obtain(folder, make, console=space.console)
+    return Toolchain(
+        home=folder / toolkit.site_folder,
+        version=pinned_version(source, "nvidia-cuda-nvcc") or toolkit.nvcc,
+        provider="pypi",
+        fingerprint=stored.tree,
+        pinned=True,
+    )
+
+
+def check_has_compiler(toolkit: Toolkit) -> None:
+    """See that NVIDIA's wheels of a release hold a whole compiler.
+
+    Raises:
+        LockError: they don't.
+    """
+    if toolkit.provider != "pypi":
+        raise LockError(
+            f"there is no CUDA {toolkit.release} toolchain from NVIDIA's wheels",
+            why="they hold a whole compiler only from CUDA 13.0 on",
+            fix="leave `--toolchain pypi` out: the default for this release is conda",
+        )
+
+
+def _make(
+    aside: Path, *, source: Path, toolkit: Toolkit, space: Workspace, final: Path
+) -> dict[str, str]:
+    """Fill the folder, and where the installer's cache turns out damaged, with new downloads.
+
+    A toolchain's files are hard links into that cache: what damaged one may have damaged both.
+    """
+    log = space.cache / "logs" / f"{final.name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    fill = partial(
+        install_into,
+        aside,
+        source,
+        python=Path(sys.executable),
+        cache=space.cache,
+        offline=space.offline,
+        log=log,
+        console=space.console,
+    )
+    home = aside / toolkit.site_folder
+    owner = f"the lock {source.parent.name}/{source.name}"
+    fill()
+    check_one_release(aside, toolkit.nvcc, owner)
+    try:
+        check_records(aside)
+    except DamagedPackagesError:
+        if space.offline:
+            raise
+        space.console.warn("the installer's cache is damaged too; its files are downloaded again")
+        forget([pin.requirement.name for pin in read_pins(source)], cache=space.cache)
+        empty(aside)
+        fill()
+        check_records(aside)
+    complete(home)
+    relock = f"correct pypi.in, then `nox -s lock -- toolchain:{toolkit.tag}:pypi`"
+    check_version(home, toolkit.release, owner, fix=relock)
+    return {}

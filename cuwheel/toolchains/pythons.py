@@ -1,0 +1,175 @@
+"""Find the Python that a wheel is for, and say where it was looked for when there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import CommandFailedError, InterpreterNotFoundError
+from cuwheel.paths import find_python_lock
+from cuwheel.system.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+_SAID = 100  # characters of a program's answer that a message shows
+_PATIENCE = 20.0  # seconds for an interpreter to say who it is
+_QUESTION = (
+    "import json, platform, sys, sysconfig; print(json.dumps(dict("
+    "executable=getattr(sys, '_base_executable', '') or sys.executable, "
+    "version=platform.python_version(), implementation=sys.implementation.name, "
+    "abi=sysconfig.get_config_var('SOABI') or '', prefix=sys.base_prefix, "
+    "include=sysconfig.get_paths()['include'])))"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interpreter:
+    """A Python that runs.
+
+    Attributes:
+        path: of its own executable: behind a shim, and outside of a virtual environment.
+        version: full, `3.12.1`.
+        abi: `cpython-312-x86_64-linux-gnu`.
+        prefix: where it is installed.
+        include: where its `Python.h` should be.
+    """
+
+    path: Path
+    version: str
+    abi: str
+    prefix: Path
+    include: Path
+
+    @property
+    def release(self) -> str:
+        """`3.12` of 3.12.1."""
+        return ".".join(self.version.split(".")[:2])
+
+    @property
+    def is_of_system(self) -> bool:
+        """Whether its headers and libraries are among the system's own.
+
+        Such a Python can be compiled against with the system's C library only: its headers include
+        others by names that a compiler with another one doesn't find, and its build settings lead
+        the linker to the system's libraries.
+        """
+        usr = Path("/usr")
+        return self.include.is_relative_to(usr) and not self.include.is_relative_to(usr / "local")
+
+
+def own_python() -> Interpreter:
+    """The Python that runs nox: the one that the engine's environment was made from."""
+    return _ask(Path(getattr(sys, "_base_executable", sys.executable)))
+
+
+def find_python(asked: str, environ: Mapping[str, str]) -> Interpreter:
+    """Find an interpreter.
+
+    Args:
+        asked: a release (`3.12`), a version (`3.12.1`), or the path of an executable.
+        environ: where `PATH`, `HOME`, `PYENV_ROOT`, `UV_PYTHON_INSTALL_DIR` are read from.
+
+    Raises:
+        InterpreterNotFoundError: with every place that was looked at and what was found there.
+    """
+    if os.sep in asked:
+        return _ask(Path(asked).absolute())
+    looked = []
+    for place, path in _candidates(asked, environ):
+        try:
+            found = _ask(path)
+        except InterpreterNotFoundError as error:
+            looked.append(f"{place}: {path}: {error.why}")
+            continue
+        if asked in {found.version, found.release}:
+            return found
+        looked.append(f"{place}: {path} is {found.version}")
+    looked += [_holdings(place, folder) for place, folder in _stores(environ)]
+    looked.append(f"conda lock: {find_python_lock(asked) or f'none for {asked}'}")
+    raise InterpreterNotFoundError(
+        f"no Python {asked} was found on this machine",
+        why="\n".join(["looked at", *looked]),
+        fix=f"install Python {asked} (`uv python install {asked}`, pyenv, your system's packages) "
+        "or give its path: -- --python /path/to/python",
+    )
+
+
+def _candidates(asked: str, environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    release = ".".join(asked.split(".")[:2])
+    yield "the Python of nox", Path(getattr(sys, "_base_executable", sys.executable))
+    for folder in environ.get("PATH", os.defpath).split(os.pathsep):
+        for name in (f"python{release}", "python3", "python"):
+            path = Path(folder or ".") / name
+            if os.access(path, os.X_OK):
+                yield "PATH", path
+    for place, store in _stores(environ):
+        found = store.glob(f"*{release}*/bin/python{release}")
+        for path in sorted(found, key=_numbers, reverse=True):
+            yield place, path
+
+
+def _stores(environ: Mapping[str, str]) -> tuple[tuple[str, Path], ...]:
+    """The folders in which pyenv and uv keep one Python in each subfolder."""
+    home = Path(environ.get("HOME") or Path.home())
+    pyenv = Path(environ.get("PYENV_ROOT") or home / ".pyenv") / "versions"
+    shares = Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    uv = Path(environ.get("UV_PYTHON_INSTALL_DIR") or shares / "uv" / "python")
+    return (("pyenv", pyenv), ("uv", uv))
+
+
+def _holdings(place: str, folder: Path) -> str:
+    if not folder.is_dir():
+        return f"{place}: {folder} is not there"
+    names = sorted(path.parents[1].name for path in folder.glob("*/bin/python"))
+    return f"{place}: {folder} holds {', '.join(names) or 'no Python'}"
+
+
+def _numbers(path: Path) -> tuple[int, ...]:
+    """The version in a path for sorting: 3.12.10 is newer than 3.12.9."""
+    return tuple(map(int, re.findall(r"\d+", path.parents[1].name)))
+
+
+def _ask(path: Path) -> Interpreter:
+    """Let an interpreter say who it is.
+
+    Raises:
+        InterpreterNotFoundError: it doesn't run, or isn't CPython.
+    """
+    try:
+        answer = run(
+            [path, "-I", "-c", _QUESTION],
+            # pyenv's shims and conda's wrappers need to find themselves.
+            env={key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ},
+            timeout=_PATIENCE,
+        )
+        told = json.loads(answer.output.strip().splitlines()[-1])
+    except (CommandFailedError, ValueError, IndexError) as error:
+        words = error.tail[:1] if isinstance(error, CommandFailedError) else ()
+        said = f": {textwrap.shorten(words[0], _SAID)}" if words else ""
+        cause = error.why if isinstance(error, CommandFailedError) else "it gave no sensible answer"
+        raise InterpreterNotFoundError(
+            f"{path} is no Python that runs",
+            why=f"{cause}{said}",
+            fix="give another one with -- --python",
+        ) from error
+    if told["implementation"] != "cpython":
+        raise InterpreterNotFoundError(
+            f"{path} is no CPython",
+            why=f"it is {told['implementation']}, and the wheels use CPython's interface",
+            fix="give another one with -- --python",
+        )
+    return Interpreter(
+        path=Path(told["executable"]),
+        version=told["version"],
+        abi=told["abi"],
+        prefix=Path(told["prefix"]),
+        include=Path(told["include"]),
+    )

@@ -1,0 +1,220 @@
+"""What two wheels that should be equal differ in, and the causes that cuwheel can tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
+CauseKey = Literal[
+    "build-path",
+    "relative-path",
+    "build-time",
+    "temporary-name",
+    "module-path",
+    "module-process",
+    "line-information",
+    "ptxas-options",
+    "split-compile",
+    "cuda-compiler",
+    "host-compiler",
+    "archs",
+    "fatbin-compression",
+    "member-times",
+    "member-modes",
+    "member-order",
+    "deflate-level",
+    "deflate",
+    "wheel-generator",
+    "record",
+    "build-id",
+    "layout",
+    "names",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """Why bytes can differ though nothing was changed on purpose.
+
+    Attributes:
+        text: the cause, one clause.
+        remedy: what takes it away; empty for what only follows from another difference.
+    """
+
+    text: str
+    remedy: str = ""
+
+    @property
+    def is_consequence(self) -> bool:
+        """Whether it goes away with another difference."""
+        return not self.remedy
+
+
+# Each was produced with nvcc 13.0.88 and found again: tests/verify/compare/test_wheel.py,
+# tests/verify/compare/test_wheel_cuda.py.
+CAUSES: dict[CauseKey, Cause] = {
+    "build-path": Cause(
+        text="the path of a source or of the toolkit is in the file (`__FILE__`, an assertion, an"
+        " option that a tool notes)",
+        remedy="build at one fixed path, or map it: -ffile-prefix-map=<folder>=/src, and"
+        " -Xcompiler for nvcc",
+    ),
+    "relative-path": Cause(
+        text="a source was compiled by a relative path in one of them; ccache's base_dir does that",
+        remedy="map `..` too: -ffile-prefix-map=..=/src; or build at a fixed path without base_dir",
+    ),
+    "build-time": Cause(
+        text="the time of the build is in the file (`__DATE__`, `__TIME__` or a script's)",
+        remedy="set SOURCE_DATE_EPOCH; what asks the clock itself needs a patch",
+    ),
+    "temporary-name": Cause(
+        text="nvcc names a temporary file by its process number, and the symbols keep the name",
+        remedy="compile with -objtemp, or strip the library: -Wl,-s",
+    ),
+    "module-path": Cause(
+        text="nvcc's module id holds a checksum of the source's absolute path",
+        remedy="-Xcudafe --orig_src_path_name=/src/<path in the project>, or one fixed path",
+    ),
+    "module-process": Cause(
+        text="nvcc's module id holds its process number, as in every source without an external"
+        " symbol",
+        remedy="-frandom-seed=<path in the project> (nvcc 12.9 or newer)",
+    ),
+    "line-information": Cause(
+        text="line or debug information, which holds paths and times of the sources (-lineinfo, -G,"
+        " -g)",
+        remedy="drop -lineinfo, or build at a fixed path with the times of all sources set",
+    ),
+    "ptxas-options": Cause(
+        text="the tool that made the device code noted other options",
+        remedy="give both builds the same options, for each arch",
+    ),
+    "split-compile": Cause(
+        text="-split-compile was given another number, which the device code notes",
+        remedy="a constant number, not 0 and not one that follows from the machine",
+    ),
+    "cuda-compiler": Cause(
+        text="the device code was made by another release of CUDA's tools",
+        remedy="pin the toolkit",
+    ),
+    "host-compiler": Cause(
+        text="another host compiler, or linker, left its name",
+        remedy="pin the host compiler: a conda toolchain has its own",
+    ),
+    "archs": Cause(
+        text="they were built for other archs",
+        remedy="name the archs, never `native`",
+    ),
+    "fatbin-compression": Cause(
+        text="equal device code is packed in another way",
+        remedy="the same --compress-mode, and the same fatbinary",
+    ),
+    "member-times": Cause(
+        text="members of the archive have other times",
+        remedy="set SOURCE_DATE_EPOCH, or write the wheel anew",
+    ),
+    "member-modes": Cause(
+        text="members of the archive have other modes; they follow the umask",
+        remedy="umask 022, or write the wheel anew",
+    ),
+    "member-order": Cause(
+        text="members of the archive come in another order",
+        remedy="write the wheel anew: sorted",
+    ),
+    "deflate-level": Cause(
+        text="equal content was compressed at another level",
+        remedy="the same level for both",
+    ),
+    "deflate": Cause(
+        text="equal content was compressed to other bytes: another level, or another zlib",
+        remedy="write both with one zlib, or store members as they are",
+    ),
+    "wheel-generator": Cause(
+        text="another build backend, or release of it, wrote the wheel",
+        remedy="pin the build requirements",
+    ),
+    "record": Cause(text="RECORD has the hashes of members that differ"),
+    "build-id": Cause(text="the build id is a hash of what the linker was given"),
+    "layout": Cause(text="addresses follow from parts that moved"),
+    "names": Cause(text="a table of names follows from the names"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where two wheels differ, from the outside in; what doesn't apply is empty.
+
+    Attributes:
+        member: the file in the wheel; empty for the archive itself.
+        section: of an ELF file, `.nv_fatbin`.
+        fatbin: number of the fat binary in that file, from 1; 0 where it is none.
+        code: kind and arch of device code, `SASS sm_90`, `PTX compute_90`.
+        part: what of the device code: a section of a cubin, such as `.note.nv.tkinfo`.
+        kernel: the function, as the compiler mangled its name.
+    """
+
+    member: str = ""
+    section: str = ""
+    fatbin: int = 0
+    code: str = ""
+    part: str = ""
+    kernel: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One thing in which two wheels differ.
+
+    Attributes:
+        place: where.
+        fact: what was seen, one clause.
+        a: what the first wheel says there, where that is a text.
+        b: the same of the second.
+        causes: all that explain it; empty where the evidence doesn't tell.
+    """
+
+    place: Place
+    fact: str
+    a: str = ""
+    b: str = ""
+    causes: tuple[CauseKey, ...] = ()
+
+    @property
+    def is_consequence(self) -> bool:
+        """Whether it only follows from other differences."""
+        return bool(self.causes) and all(CAUSES[key].is_consequence for key in self.causes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One of the two wheels: its file name, SHA-256 and size in bytes."""
+
+    file_name: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two wheels, and everything in which they differ; nothing where they are the same bytes."""
+
+    a: Side
+    b: Side
+    differences: tuple[Difference, ...]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether both are the same bytes."""
+        return self.a.sha256 == self.b.sha256
+
+    @property
+    def causes(self) -> tuple[tuple[CauseKey, int], ...]:
+        """Causes with the number of differences that they explain, most first."""
+        counts = Counter(key for one in self.differences for key in one.causes)
+        return tuple((key, count) for key, count in counts.most_common())
+
+    @property
+    def unexplained(self) -> tuple[Difference, ...]:
+        """Differences whose cause the evidence doesn't tell."""
+        return tuple(one for one in self.differences if not one.causes)

@@ -1,0 +1,282 @@
+"""How two ELF files differ: which section, and in what."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from cuwheel.binaries.elf_image import ElfFormatError, ElfImage
+from cuwheel.binaries.fatbin import code_of_cubin
+from cuwheel.verify.compare.bytes import (
+    change_of_data,
+    count_differing,
+    counted,
+    pair_differences,
+    shown,
+)
+from cuwheel.verify.compare.device import (
+    beside_fatbins,
+    compare_device_code,
+    compare_element_code,
+    open_device_file,
+)
+from cuwheel.verify.compare.differences import Difference
+from cuwheel.verify.compare.relocated import (
+    calls_others,
+    follows,
+    functions_at,
+    moves_between,
+    sections_of,
+)
+from cuwheel.verify.compare.text_causes import differing_pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.binaries.elf_image import SectionHeader
+    from cuwheel.verify.compare.device import DeviceFile
+    from cuwheel.verify.compare.differences import Place
+    from cuwheel.verify.compare.relocated import ElfSection, Moves
+
+
+_CUDA_MACHINE = 190  # EM_CUDA
+_BUILD_ID = ".note.gnu.build-id"
+_COMPILERS = ".comment"
+_CODE = ".text"
+_DEBUG = (".debug_", ".zdebug_", ".gdb_index", ".stab")
+_NAMES = (".strtab", ".dynstr")
+# Nothing but addresses, distances, sizes and hashes of what is elsewhere.
+_TABLES = (
+    *(".rel", ".got", ".plt", ".dynamic", ".init_array", ".fini_array", ".eh_frame"),
+    *(".nvFatBinSegment", ".symtab", ".dynsym", ".shstrtab", ".gnu.hash", ".hash", ".gnu.version"),
+)
+_LARGEST = 1 << 28  # bytes of a section that is looked into
+_LARGEST_DEBUG = 1 << 24  # likewise, of debug information
+_CHUNK = 1 << 20  # bytes
+_TOO_LARGE = "it differs, and is too large to look into"
+_SHOWN = 3  # functions that are named
+
+
+class _Pair(NamedTuple):
+    """A section that both files have."""
+
+    name: str
+    a: ElfSection
+    b: ElfSection
+
+
+def compare_elf_files(a: IO[bytes], b: IO[bytes], place: Place) -> Iterator[Difference]:
+    """Every difference between two ELF files: libraries, object files, cubins."""
+    try:
+        images = ElfImage(a), ElfImage(b)
+        if all(image.machine == _CUDA_MACHINE for image in images):
+            yield from _compare_cubins(a, b, images[0], place)
+        else:
+            yield from _compare(a, b, images, place)
+    except (ElfFormatError, struct.error) as problem:
+        yield Difference(place=place, fact=f"its content differs, and can't be read: {problem}")
+
+
+def _compare_cubins(
+    a: IO[bytes], b: IO[bytes], image: ElfImage, place: Place
+) -> Iterator[Difference]:
+    (arch,) = code_of_cubin(image.abi, image.flags).sass
+    contents = [stream.read() for stream in (a, b) if stream.seek(0) == 0]
+    at = replace(place, code=f"SASS sm_{arch}")
+    yield from compare_element_code("SASS", arch, contents[0], contents[1], at)
+
+
+def _compare(
+    a: IO[bytes], b: IO[bytes], images: tuple[ElfImage, ElfImage], place: Place
+) -> Iterator[Difference]:
+    """Device code and host code; what only follows from the rest comes last, as one."""
+    named = sections_of(images[0]), sections_of(images[1])
+    files = _device_file(a, named[0]), _device_file(b, named[1])
+    told = [*compare_device_code(*files, place)]
+    told_of = {one.place.section for one in told}
+    told += _only_in_one(*named, place)
+    moves = moves_between(*named)
+    told += _other_calls(*named, moves, place)
+    tables = []
+    for pair in _differing(*named):
+        at = replace(place, section=pair.name)
+        if pair.name in told_of and _holds_device_code(pair, files):
+            told += _compare_beside(pair, files, at)
+        elif pair.name.startswith(_TABLES) or _is_moved(pair, moves):
+            tables.append(pair.name)
+        else:
+            told += _compare_section(pair, at)
+    yield from told if tables else _without_lone_build_id(told)
+    if tables:
+        fact = f"addresses and tables differ: {', '.join(tables)}"
+        at = replace(place, section=tables[0])
+        is_explained = moves.is_any or any(one.causes != ("build-id",) for one in told)
+        yield Difference(place=at, fact=fact, causes=("layout",) if is_explained else ())
+    elif not told:
+        fact = "only what is in no section differs: headers, padding"
+        if not any(named):
+            fact = "its content differs, and it has no sections to compare"
+        yield Difference(place=place, fact=fact)
+
+
+def _without_lone_build_id(told: list[Difference]) -> list[Difference]:
+    """A build id follows from what the linker was given; alone it tells of something removed."""
+    if [one.causes for one in told] != [("build-id",)]:
+        return told
+    fact = "only the build id differs: the linker was given other input, of which nothing is left"
+    return [replace(told[0], fact=f"{fact}, as after a strip", causes=())]
+
+
+def _other_calls(
+    a: dict[str, ElfSection], b: dict[str, ElfSection], moves: Moves, place: Place
+) -> Iterator[Difference]:
+    if _CODE in a and _CODE in b and calls_others(a[_CODE], b[_CODE], moves):
+        fact = "host code calls other functions of other libraries"
+        yield Difference(place=replace(place, section=_CODE), fact=fact)
+
+
+def _device_file(stream: IO[bytes], sections: dict[str, ElfSection]) -> DeviceFile:
+    """A file's fat binaries, with the section that each lies in."""
+    file = open_device_file(stream)
+    names = (
+        next((name for name, section in sections.items() if section.holds(fatbin.place)), "")
+        for fatbin in file.fatbins
+    )
+    return file._replace(sections=tuple(names))
+
+
+def _holds_device_code(pair: _Pair, files: tuple[DeviceFile, DeviceFile]) -> bool:
+    return any(
+        section.holds(fatbin.place)
+        for section, file in zip((pair.a, pair.b), files, strict=True)
+        for fatbin in file.fatbins
+    )
+
+
+def _compare_beside(
+    pair: _Pair, files: tuple[DeviceFile, DeviceFile], place: Place
+) -> Iterator[Difference]:
+    """What else differs in a section whose fat binaries are compared already."""
+    contents = []
+    for section, file in zip((pair.a, pair.b), files, strict=True):
+        start = section.header.offset
+        end = start + section.header.size
+        contents.append(beside_fatbins(file, start, end, _LARGEST + 1))
+    if max(map(len, contents)) > _LARGEST:
+        yield Difference(place=place, fact=_TOO_LARGE)
+    elif contents[0] != contents[1]:
+        yield from _compare_data(pair.name, contents[0], contents[1], place)
+
+
+def _only_in_one(
+    a: dict[str, ElfSection], b: dict[str, ElfSection], place: Place
+) -> Iterator[Difference]:
+    for which, names in (("first", a.keys() - b.keys()), ("second", b.keys() - a.keys())):
+        for name in sorted(names):
+            yield Difference(
+                place=replace(place, section=name),
+                fact=f"only the {which} has this section",
+                causes=("line-information",) if name.startswith(_DEBUG) else (),
+            )
+
+
+def _differing(a: dict[str, ElfSection], b: dict[str, ElfSection]) -> Iterator[_Pair]:
+    for name, one in a.items():
+        if name in b and not _is_same(one, b[name]):
+            yield _Pair(name, one, b[name])
+
+
+def _is_same(a: ElfSection, b: ElfSection) -> bool:
+    size = a.header.size
+    if (size, a.header.is_in_file) != (b.header.size, b.header.is_in_file):
+        return False
+    if not a.header.is_in_file:
+        return True
+    return all(
+        a.part(start, min(_CHUNK, size - start)) == b.part(start, min(_CHUNK, size - start))
+        for start in range(0, size, _CHUNK)
+    )
+
+
+def _is_moved(pair: _Pair, moves: Moves) -> bool:
+    """Whether all that differs is shown to be addresses of what moved."""
+    if not pair.a.is_loaded or max(pair.a.header.size, pair.b.header.size) > _LARGEST:
+        return False
+    is_in_file = pair.a.header.is_in_file and pair.b.header.is_in_file
+    return is_in_file and follows(pair.a, pair.b, moves)
+
+
+def _compare_section(pair: _Pair, place: Place) -> Iterator[Difference]:
+    if pair.name == _BUILD_ID:
+        yield Difference(place=place, fact="the build id differs", causes=("build-id",))
+    elif pair.name.startswith(_DEBUG):
+        yield _debug_difference(pair, place)
+    elif not (pair.a.header.is_in_file and pair.b.header.is_in_file):
+        yield Difference(place=place, fact=_reserved_fact(pair.a.header, pair.b.header))
+    elif max(pair.a.header.size, pair.b.header.size) > _LARGEST:
+        yield Difference(place=place, fact=_TOO_LARGE)
+    else:
+        yield from _compare_content(pair, place)
+
+
+def _reserved_fact(a: SectionHeader, b: SectionHeader) -> str:
+    if a.is_in_file or b.is_in_file:
+        return f"only in the {'second' if a.is_in_file else 'first'} it merely reserves memory"
+    return f"it reserves {a.size:,} bytes; {b.size:,} in the second"
+
+
+def _debug_difference(pair: _Pair, place: Place) -> Difference:
+    """Debug information, with the first text in it that differs: mostly a path."""
+    is_small = max(pair.a.header.size, pair.b.header.size) <= _LARGEST_DEBUG
+    pairs = change_of_data(pair.a.read(), pair.b.read()).pairs if is_small else []
+    one, other = pairs[0] if pairs else ("", "")
+    return Difference(
+        place=place,
+        fact="debug information differs",
+        a=shown(one),
+        b=shown(other),
+        causes=("line-information",),
+    )
+
+
+def _compare_content(pair: _Pair, place: Place) -> Iterator[Difference]:
+    a, b = pair.a.read(), pair.b.read()
+    if pair.name in _NAMES:
+        yield from _compare_names(a, b, place)
+    elif pair.name == _CODE:
+        yield _code_difference(pair, a, b, place)
+    else:
+        yield from _compare_data(pair.name, a, b, place)
+
+
+def _compare_data(section: str, a: bytes, b: bytes, place: Place) -> Iterator[Difference]:
+    change = change_of_data(a, b)
+    for one in pair_differences(change.pairs, place, "text"):
+        is_compiler = section == _COMPILERS and not one.causes
+        yield replace(one, causes=("host-compiler",)) if is_compiler else one
+    if not change.is_all:
+        yield Difference(place=place, fact=_bytes_fact(a, b))
+
+
+def _compare_names(a: bytes, b: bytes, place: Place) -> Iterator[Difference]:
+    texts_a, texts_b = (table.decode("utf-8", "replace").split("\0") for table in (a, b))
+    pairs = differing_pairs(texts_a, texts_b)
+    yield from pair_differences(pairs, place, "name")
+    if not pairs:
+        yield Difference(place=place, fact="the same names come in another order")
+
+
+def _code_difference(pair: _Pair, a: bytes, b: bytes, place: Place) -> Difference:
+    names = functions_at(pair.a, pair.b)
+    fact = f"host code: {_bytes_fact(a, b)}"
+    if names:
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        fact += f", in {', '.join(names[:_SHOWN])}{more}"
+    return Difference(place=place, fact=fact)
+
+
+def _bytes_fact(a: bytes, b: bytes) -> str:
+    if len(a) != len(b):
+        return f"{len(a):,} bytes; {len(b):,} in the second"
+    return f"{count_differing(a, b):,} of {counted(len(a), 'byte')} differ"

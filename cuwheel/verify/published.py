@@ -1,0 +1,152 @@
+"""What somebody else has published: a wheel, or the provenance beside one."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cuwheel.errors import UnsafeArchiveError, UsageError
+from cuwheel.system.files import sha256_of_file
+from cuwheel.wheel.archive import open_wheel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """What somebody else has published.
+
+    Attributes:
+        named: the file that was named: a wheel, or the statement beside one.
+        sha256: of their wheel.
+        wheel: it; None where there is only the statement.
+        statement: the in-toto statement; empty where there is only the wheel.
+    """
+
+    named: Path
+    sha256: str
+    wheel: Path | None
+    statement: dict[str, Any]
+
+    @property
+    def options(self) -> list[str]:
+        """What a build's command line has to say to do the same."""
+        asked = self.parameters
+        words = [word for arch in asked.get("archs", ()) for word in ("--arch", arch)]
+        for name, option in _OPTIONS.items():
+            words += [option, asked[name]] if asked.get(name) else []
+        return words
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What was asked for, as `provenance` states it; empty without a statement."""
+        return dict(self._definition.get("externalParameters", {}))
+
+    @property
+    def materials(self) -> dict[str, str]:
+        """Name of each thing that went in, and its hash or version."""
+        found = self._definition.get("resolvedDependencies", ())
+        return {one["name"]: _identity(one) for one in found}
+
+    @property
+    def _definition(self) -> dict[str, Any]:
+        return dict(self.statement.get("predicate", {}).get("buildDefinition", {}))
+
+
+def read_published(path: Path) -> Published:
+    """Read what `--against` names: a wheel, or the provenance of one.
+
+    Raises:
+        UsageError: it is neither, or wheel and provenance are not of each other.
+    """
+    try:
+        if path.suffix == ".whl":
+            beside = path.with_name(f"{path.name}.provenance.json")
+            stated = json.loads(beside.read_text()) if beside.is_file() else {}
+            with open_wheel(path):  # before an hour of building
+                pass
+            found = Published(named=path, sha256=sha256_of_file(path), wheel=path, statement=stated)
+        else:
+            found = _of_statement(path)
+        _check_statement(found)
+    except UnsafeArchiveError as problem:
+        raise UsageError(
+            f"--against {path} is no wheel that can be read",
+            why=problem.why,
+            fix="get the file again from whoever published it",
+        ) from problem
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise UsageError(
+            f"--against {path} is neither a wheel nor the provenance of one",
+            why=f"it has no {problem}" if isinstance(problem, KeyError) else str(problem),
+            fix="name a .whl, or the .provenance.json that cuwheel writes beside it",
+        ) from problem
+    return found
+
+
+def check_meant(theirs: Published, recipe: str, tag: str) -> None:
+    """See that what was published is of the session's recipe and toolkit.
+
+    Raises:
+        UsageError: it is of another one.
+    """
+    asked = theirs.parameters
+    stated = (asked.get("recipe", recipe), asked.get("toolkit", tag).replace(".", ""))
+    if stated != (recipe, tag):
+        raise UsageError(
+            f"{theirs.named.name} is not of {recipe} for toolkit {tag}",
+            why=f"its provenance says {stated[0]}, toolkit {stated[1]}",
+            fix=f"nox -s verify-{stated[0]}-{stated[1]} -- --against {theirs.named}",
+        )
+
+
+def _of_statement(path: Path) -> Published:
+    stated = json.loads(path.read_text())
+    [subject] = stated["subject"]
+    beside = path.with_name(Path(subject["name"]).name)
+    return Published(
+        named=path,
+        sha256=subject["digest"]["sha256"],
+        wheel=beside if beside.is_file() else None,
+        statement=stated,
+    )
+
+
+def _check_statement(found: Published) -> None:
+    """What a statement says becomes a command line, so nothing in it is taken on trust.
+
+    Raises:
+        ValueError: it isn't one of ours, or isn't of this wheel.
+        TypeError: a value is of another kind.
+    """
+    for name in (*_OPTIONS, "recipe", "toolkit"):
+        value = found.parameters.get(name, "")
+        if not isinstance(value, str) or value.startswith("-") or "/" in value:
+            raise ValueError(f"its {name} is {value!r}")
+    archs = found.parameters.get("archs", [])
+    if not isinstance(archs, list):
+        raise TypeError(f"its archs are {archs!r}")
+    for arch in archs:
+        if not re.fullmatch(r"[0-9]+[af]?", arch):
+            raise ValueError(f"one of its archs is {arch!r}")
+    _ = found.materials
+    if found.wheel and found.statement:
+        [subject] = found.statement["subject"]
+        if sha256_of_file(found.wheel) != subject["digest"]["sha256"]:
+            raise ValueError(f"{found.wheel.name} is not the wheel that the provenance is of")
+
+
+_SHA256_SHOWN = 16  # characters of a hash
+_OPTIONS = {
+    "python": "--python",
+    "framework": "--framework",
+    "link": "--link",
+    "provider": "--toolchain",
+}
+
+
+def _identity(material: dict[str, Any]) -> str:
+    digest = material.get("digest", {}).get("sha256", "")
+    version = material.get("annotations", {}).get("version", "")
+    return f"{version} {digest[:_SHA256_SHOWN]}".strip()

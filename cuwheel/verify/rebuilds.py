@@ -1,0 +1,178 @@
+"""The same target built again and again, with everything varied that must not matter."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cuwheel.build.compile_cache.choice import FOLDER_VARIABLE
+from cuwheel.build.compile_cache.remote import VARIABLE as REMOTE_VARIABLE
+from cuwheel.errors import CommandFailedError, RebuildFailedError
+from cuwheel.paths import ROOT
+from cuwheel.system.files import remove_tree, sha256_of_file
+from cuwheel.system.machine import usable_cores
+from cuwheel.system.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from cuwheel.system.console import Console
+
+
+# Of the cache these may be shared: packages as they were downloaded, by their hashes.
+_DOWNLOADS = ("downloads", "uv", "conda", "pythons")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variation:
+    """One way to run a build.
+
+    Attributes:
+        name: names its folder.
+        says: what is different in it, for a person.
+        work: its work folder.
+        dist: where its wheel goes.
+        options: of the command line, beside what was asked for.
+        variables: of its environment, beside the caller's.
+        umask: of its process.
+    """
+
+    name: str
+    says: str
+    work: Path
+    dist: Path
+    options: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    umask: int = 0o022
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rebuilt:
+    """A wheel that one of them made.
+
+    Attributes:
+        variation: how.
+        wheel: the file.
+        sha256: of it.
+        seconds: that the whole run took.
+        cache: what the compile cache did, in words.
+    """
+
+    variation: Variation
+    wheel: Path
+    sha256: str
+    seconds: float
+    cache: str
+
+
+def variations(folder: Path, cache: Path) -> tuple[Variation, ...]:
+    """A usual build, one with everything different, and one from the compile cache.
+
+    Args:
+        folder: everything of theirs goes there; what an earlier verification left is removed.
+        cache: cuwheel's own, of which only downloads are shared with the second.
+    """
+    remove_tree(folder)
+    compiles, other = folder / "compiles", folder / "some" / "where" / "else"
+    # What others have stored would be neither an empty cache nor the one that the first has filled.
+    own_cache = {FOLDER_VARIABLE: str(compiles), REMOTE_VARIABLE: ""}
+    cores = usable_cores()
+    jobs = 1 if cores > 1 else 2
+    return (
+        Variation(
+            name="usual",
+            says="as always; the compile cache is empty",
+            work=folder / "usual" / "work",
+            dist=folder / "usual" / "dist",
+            variables=own_cache,
+        ),
+        Variation(
+            name="other",
+            says=f"other folders and caches, no sandbox, no compile cache, {jobs} "
+            f"job{'s'[: jobs > 1]}, other umask, locale, time zone, TMPDIR",
+            work=other / "work",
+            dist=other / "dist",
+            options=("--sandbox", "none", "--no-cache", "--jobs", str(jobs)),
+            variables={
+                "CUWHEEL_CACHE": str(_lean_cache(other / "cache", cache)),
+                "LC_ALL": "C",
+                "LANG": "tr_TR.UTF-8",
+                "TZ": "Pacific/Chatham",
+                "TMPDIR": str(_made(other / "tmp")),
+                "HOME": str(_made(other / "home")),
+            },
+            umask=0o077,
+        ),
+        Variation(
+            name="warm",
+            says=f"from the compile cache that the first has filled, {2 * cores} jobs",
+            work=folder / "warm" / "and" / "deeper" / "work",
+            dist=folder / "warm" / "dist",
+            options=("--jobs", str(2 * cores)),
+            variables=own_cache,
+        ),
+    )
+
+
+def rebuild(command: Sequence[str], how: Variation, console: Console) -> Rebuilt:
+    """Build once, in a process of its own.
+
+    Args:
+        command: recipe, toolkit and options of the `build` command.
+        how: the variation.
+        console: shows how it goes.
+
+    Raises:
+        RebuildFailedError: it failed; its log is named.
+    """
+    log = how.work.with_name("build.log")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    folders = ("--work", str(how.work), "--dist", str(how.dist))
+    words = [sys.executable, "-m", "cuwheel", "build", *command, *how.options, *folders]
+    started = time.monotonic()
+    with console.live(how.name) as line:
+        try:
+            run(
+                ["/bin/sh", "-c", f'umask {how.umask:03o}; exec "$0" "$@"', *words],
+                env={**os.environ, "PYTHONPATH": str(ROOT), **how.variables},
+                cwd=ROOT,
+                log=log,
+                shown=words,
+                on_line=lambda text, _: line.show(text.strip()) if text.strip() else None,
+            )
+        except CommandFailedError as error:
+            raise RebuildFailedError(
+                f"the build {how.name} of a verification failed",
+                command=error.command,
+                status=error.status,
+                log=error.log,
+                tail=error.tail,
+                fix="the last lines say why; build it without verification first",
+            ) from error
+    summary = json.loads(next((how.dist / ".cuwheel").glob("*.json")).read_text())["summary"]
+    wheel = how.dist / summary["wheel"]
+    return Rebuilt(
+        variation=how,
+        wheel=wheel,
+        sha256=sha256_of_file(wheel),
+        seconds=time.monotonic() - started,
+        cache=summary["cache"],
+    )
+
+
+def _lean_cache(folder: Path, shared: Path) -> Path:
+    _made(folder)
+    for name in _DOWNLOADS:
+        _made(shared / name)
+        (folder / name).symlink_to(shared / name)
+    return folder
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

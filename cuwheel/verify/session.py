@@ -1,0 +1,166 @@
+"""The sessions `verify-…`: is the wheel the same bytes, however it is built; and if not, why."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import rich.console
+import rich.table
+
+from cuwheel.errors import NotReproducibleError
+from cuwheel.system.files import write_atomically
+from cuwheel.verify.compare.diffoscope import keep_diffoscope
+from cuwheel.verify.compare.report import as_data, print_comparison
+from cuwheel.verify.compare.wheel import compare
+from cuwheel.verify.published import Published, read_published
+from cuwheel.verify.rebuilds import Variation, rebuild, variations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from cuwheel.system.console import Console
+    from cuwheel.verify.rebuilds import Rebuilt
+
+
+_SHA256_SHOWN = 16  # characters of a hash in the table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """What a verification found.
+
+    Attributes:
+        builds: all of them; the first is what the others are compared with.
+        unequal: names of those that gave other bytes.
+        causes: the known causes of what differs, in words; of unknown ones it says so.
+    """
+
+    builds: tuple[Rebuilt, ...]
+    unequal: tuple[str, ...]
+    causes: tuple[str, ...]
+
+
+def verify(
+    command: Sequence[str], folder: Path, cache: Path, console: Console, out: rich.console.Console
+) -> Verified:
+    """Build in several ways and compare the wheels.
+
+    Args:
+        command: recipe, toolkit and options of the `build` command.
+        folder: everything of the verification goes there.
+        cache: cuwheel's own.
+        console: for the progress.
+        out: for the report.
+
+    Raises:
+        RebuildFailedError: a build failed.
+    """
+    builds = []
+    for how in variations(folder, cache):
+        with console.stage(how.name):
+            console.note(how.says)
+            builds.append(rebuild(command, how, console))
+    first = builds[0]
+    unequal = [one for one in builds if one.sha256 != first.sha256]
+    out.print(_table(builds))
+    causes = [
+        cause
+        for one in unequal
+        for cause in explain(first.wheel, one.wheel, folder / one.variation.name, out)
+    ]
+    return Verified(
+        builds=tuple(builds),
+        unequal=tuple(one.variation.name for one in unequal),
+        causes=tuple(dict.fromkeys(causes)),
+    )
+
+
+def explain(a: Path, b: Path, folder: Path, out: rich.console.Console) -> Iterator[str]:
+    """Say in which two wheels differ and why, and keep it; gives back the causes in words."""
+    found = compare(a, b)
+    print_comparison(found, out)
+    write_atomically(folder / "comparison.json", json.dumps(as_data(found), indent=2) + "\n")
+    out.print(f"kept in {folder / 'comparison.json'}", soft_wrap=True, highlight=False)
+    out.print(keep_diffoscope(a, b, folder).note, soft_wrap=True, highlight=False)
+    data = as_data(found)
+    # What only follows from another difference has no remedy of its own.
+    yield from (cause["text"] for cause in data["causes"].values() if cause["remedy"])
+    if data["unexplained"]:
+        yield f"{data['unexplained']} differences of unknown cause"
+
+
+def verify_against(
+    command: Sequence[str],
+    theirs: Published,
+    how: Variation,
+    console: Console,
+    out: rich.console.Console,
+) -> Rebuilt:
+    """Build what somebody else has published, and compare.
+
+    Args:
+        command: recipe, toolkit and options of the `build` command.
+        theirs: what they published.
+        how: where to build.
+        console: for the progress.
+        out: for the report.
+
+    Raises:
+        NotReproducibleError: the bytes differ.
+        RebuildFailedError: the build failed.
+    """
+    with console.stage(how.name):
+        made = rebuild(command, how, console)
+    if made.sha256 == theirs.sha256:
+        out.print(f"the same bytes: sha256 {made.sha256}", soft_wrap=True, highlight=False)
+        return made
+    causes: list[str] = []
+    if theirs.wheel:
+        causes = list(explain(theirs.wheel, made.wheel, how.dist.parent, out))
+    beside = made.wheel.with_name(f"{made.wheel.name}.provenance.json")
+    differing = list(_other_materials(theirs, read_published(beside)))
+    for line in differing:
+        out.print(f"another material: {line}", soft_wrap=True, highlight=False, markup=False)
+    raise NotReproducibleError(
+        f"{made.wheel.name} is not what {theirs.named.name} says",
+        why="\n".join(dict.fromkeys([*causes, *differing])) or "nothing is stated that differs",
+        fix="build with the same materials: the same locks, and a toolchain that brings its own "
+        "host compiler (-- --toolchain conda)",
+    )
+
+
+def raise_if_unequal(found: Verified, name: str) -> None:
+    """End a session whose builds gave several wheels.
+
+    Raises:
+        NotReproducibleError: they did.
+    """
+    if found.unequal:
+        raise NotReproducibleError(
+            f"{name} is not the same bytes: {', '.join(found.unequal)} gave another wheel",
+            why="\n".join(found.causes),
+            fix="the report above names members and kernels, and a remedy for each known cause; "
+            "docs/reproducibility.md tells more",
+        )
+
+
+def _table(builds: Sequence[Rebuilt]) -> rich.table.Table:
+    table = rich.table.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in ("build", "sha256", "seconds", "compile cache"):
+        table.add_column(heading)
+    for one in builds:
+        seconds = f"{one.seconds:.0f}"
+        shown = one.sha256[:_SHA256_SHOWN]
+        table.add_row(one.variation.name, shown, seconds, one.cache or "none")
+    return table
+
+
+def _other_materials(theirs: Published, ours: Published) -> Iterator[str]:
+    names = sorted({*theirs.materials, *ours.materials})
+    for name in names if theirs.statement else ():
+        pair = theirs.materials.get(name, "nothing"), ours.materials.get(name, "nothing")
+        if pair[0] != pair[1]:
+            yield f"{name}: {pair[0]} there, {pair[1]} here"

@@ -1,0 +1,339 @@
+"""Wheels as archives: read, check, unpack, and pack so that equal content gives equal bytes.
+
+The form is the one of the specifications "Binary distribution format" and "Recording installed
+projects" (packaging.python.org). Why this is not left to a library: docs/adr/0007. How members are
+packed: `zipwriter`.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import csv
+import hashlib
+import io
+import re
+import shutil
+import stat
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, Any
+
+from zlib_ng import zlib_ng
+
+from cuwheel.errors import UnsafeArchiveError
+from cuwheel.system.files import list_tree
+from cuwheel.wheel.metadata import dist_info_of, find_dist_info
+from cuwheel.wheel.zip_reader import Member
+from cuwheel.wheel.zip_writer import ZipWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+
+_CHUNK = 1 << 20  # bytes
+_SIGNATURES = ("RECORD.jws", "RECORD.p7s")  # never listed in RECORD, void once that is rewritten
+_SHARED_LIBRARY = re.compile(r"\.so(\.\d+)*$")
+# zlib-ng's own types call its error class an exception, not a kind of one.
+_DAMAGE: tuple[Any, ...] = (
+    zipfile.BadZipFile,
+    zlib.error,
+    zlib_ng.error,
+    EOFError,
+    NotImplementedError,
+)
+_EXECUTE = 0o111  # anybody's
+_ENCRYPTED = 1  # general purpose bit 0, .ZIP File Format Specification 4.4.4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """What reading a member told: its SHA-256 as RECORD writes it, its size in bytes."""
+
+    digest: str
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wheel:
+    """A wheel opened for reading.
+
+    Attributes:
+        path: the file.
+        dist_info: the name of its `.dist-info` folder.
+        archive: the open archive.
+    """
+
+    path: Path
+    dist_info: str
+    archive: zipfile.ZipFile
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its files, in the archive's order; entries for folders are left out."""
+        return tuple(entry.filename for entry in self.archive.infolist() if not entry.is_dir())
+
+    def members(self, archive: int) -> Iterator[Member]:
+        """Its files to be read, as they lie in the archive; of two with one name, the last.
+
+        Args:
+            archive: a file descriptor of `path`.
+        """
+        entries = (self.archive.getinfo(name) for name in dict.fromkeys(self.names))
+        for entry in sorted(entries, key=lambda entry: entry.header_offset):
+            yield Member(archive, entry)
+
+    def read_text(self, name: str) -> str:
+        """A file of the `.dist-info` folder; empty where it isn't there."""
+        try:
+            return self.archive.read(f"{self.dist_info}/{name}").decode("utf-8", "replace")
+        except KeyError:
+            return ""
+
+
+@contextlib.contextmanager
+def open_wheel(path: Path) -> Iterator[Wheel]:
+    """Open a wheel for reading.
+
+    Raises:
+        UnsafeArchiveError: it isn't a zip archive, holds no single `.dist-info` folder, or turns
+            out damaged while the block reads it.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            dist_info = find_dist_info(path, archive.namelist())
+            yield Wheel(path=path, dist_info=dist_info, archive=archive)
+    except _DAMAGE as problem:
+        raise UnsafeArchiveError(
+            f"{path.name} is damaged", why=str(problem), fix="build the wheel again"
+        ) from problem
+
+
+class ContentHash:
+    """Hashes a member that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._size = 0
+
+    def update(self, piece: bytes) -> None:
+        """Take the next piece."""
+        self._digest.update(piece)
+        self._size += len(piece)
+
+    def content(self) -> Content:
+        """What all pieces so far make."""
+        text = base64.urlsafe_b64encode(self._digest.digest()).rstrip(b"=").decode()
+        return Content(digest=f"sha256={text}", size=self._size)
+
+
+def read_through(stream: IO[bytes], into: Callable[[bytes], object]) -> Content:
+    """Read a stream to its end in pieces, hand each piece to `into`, and hash them all."""
+    hashed = ContentHash()
+    while chunk := stream.read(_CHUNK):
+        hashed.update(chunk)
+        into(chunk)
+    return hashed.content()
+
+
+def member_faults(wheel: Wheel) -> tuple[tuple[str, str], ...]:
+    """Members that no installer should take, as file and fact: unsafe names, links, doubles."""
+    entries = wheel.archive.infolist()
+    doubles = _repeated(entry.filename for entry in entries)
+    faults = [(name, "it is in the archive twice") for name in doubles]
+    faults += [(entry.filename, why) for entry in entries if (why := _refusal(entry))]
+    return tuple(faults)
+
+
+def record_faults(wheel: Wheel, contents: Mapping[str, Content]) -> tuple[tuple[str, str], ...]:
+    """Everything in which RECORD differs from what the wheel holds, as file and fact.
+
+    Args:
+        wheel: the open wheel.
+        contents: each member's name, with what reading it told.
+    """
+    own = f"{wheel.dist_info}/RECORD"
+    rows = [row for row in csv.reader(io.StringIO(wheel.read_text("RECORD"))) if row]
+    if not rows:
+        return ((own, "it is missing or empty"),)
+    listed = [row[0] for row in rows]
+    unlisted = {f"{wheel.dist_info}/{name}" for name in _SIGNATURES}.union(listed)
+    faults = [(name, "RECORD lists it twice") for name in _repeated(listed)]
+    faults += [(name, "RECORD doesn't list it") for name in sorted(set(contents) - unlisted)]
+    faults += [(row[0], fault) for row in rows for fault in _row_faults(row, own, contents)]
+    return tuple(faults)
+
+
+def unpack(path: Path, folder: Path) -> None:
+    """Unpack a wheel into an existing folder: files 644 or 755, whatever the umask.
+
+    Raises:
+        UnsafeArchiveError: it isn't a wheel, is damaged, or a member's place would be outside.
+    """
+    with open_wheel(path) as wheel:
+        _check_members(wheel)
+        for entry in wheel.archive.infolist():
+            if not entry.is_dir():
+                _unpack_member(wheel.archive, entry, folder / entry.filename)
+
+
+def pack(folder: Path, path: Path, *, epoch: int) -> None:
+    """Write a folder as a wheel; only names, contents and execute bits decide its bytes.
+
+    Members are sorted, `.dist-info` comes last and RECORD, written anew, very last. Packing what
+    was unpacked from such a wheel gives the same file.
+
+    Args:
+        folder: a wheel's content.
+        path: the file to write.
+        epoch: the time that every member gets, seconds since 1970; 1980 is the earliest.
+
+    Raises:
+        OSError: something can't be read or written.
+    """
+    dist_info = dist_info_of(folder).name
+    sources = (_source_of_file(folder, name) for name in list_tree(folder))
+    _write(path, dist_info, sources, epoch)
+
+
+def normalise(wheel: Path, path: Path, *, epoch: int) -> None:
+    """Write a wheel again as `unpack` and `pack` would, without a folder in between.
+
+    Args:
+        wheel: anybody's wheel.
+        path: the file to write, another one.
+        epoch: as for `pack`.
+
+    Raises:
+        UnsafeArchiveError: it isn't a wheel, is damaged, or holds what no installer should take.
+        OSError: something can't be read or written.
+    """
+    with open_wheel(wheel) as opened:
+        _check_members(opened)
+        archive = opened.archive
+        sources = (_source_of_member(archive, archive.getinfo(name)) for name in opened.names)
+        _write(path, opened.dist_info, sources, epoch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Source:
+    """A member to be packed: its name, whether it can be run, its size in bytes, its content."""
+
+    name: str
+    is_executable: bool
+    size: int
+    pieces: Iterable[bytes]
+
+
+def _source_of_file(folder: Path, name: Path) -> _Source:
+    status = (folder / name).stat()
+    return _Source(
+        name=name.as_posix(),
+        is_executable=bool(status.st_mode & stat.S_IXUSR),
+        size=status.st_size,
+        pieces=_pieces_of((folder / name).open, "rb"),
+    )
+
+
+def _source_of_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> _Source:
+    return _Source(
+        name=entry.filename,
+        is_executable=bool(entry.external_attr >> 16 & _EXECUTE),
+        size=entry.file_size,
+        pieces=_pieces_of(archive.open, entry),
+    )
+
+
+def _pieces_of(opener: Callable[[Any], IO[bytes]], what: object) -> Iterator[bytes]:
+    """The content of a file, which is opened only when the first piece is asked for."""
+    with opener(what) as stream:
+        while piece := stream.read(_CHUNK):
+            yield piece
+
+
+def _write(path: Path, dist_info: str, sources: Iterable[_Source], epoch: int) -> None:
+    record = f"{dist_info}/RECORD"
+    void = {f"{dist_info}/{name}" for name in ("RECORD", *_SIGNATURES)}
+    kept = [source for source in sources if source.name not in void]
+    rows: list[tuple[object, ...]] = []
+    with path.open("wb") as stream:
+        archive = ZipWriter(stream, epoch=epoch)
+        for source in sorted(
+            kept, key=lambda one: (one.name.startswith(f"{dist_info}/"), one.name)
+        ):
+            # A grafted library has the mode that it had on the build machine; linkers write 755.
+            is_executable = source.is_executable or _SHARED_LIBRARY.search(source.name)
+            hashed = ContentHash()
+            archive.add(
+                source.name,
+                _hashing(source.pieces, hashed),
+                mode=0o755 if is_executable else 0o644,
+                size=source.size,
+            )
+            content = hashed.content()
+            rows.append((source.name, content.digest, content.size))
+        text = _record_text([*rows, (record, "", "")]).encode()
+        archive.add(record, [text], mode=0o644, size=len(text))
+        archive.finish()
+
+
+def _hashing(pieces: Iterable[bytes], hashed: ContentHash) -> Iterator[bytes]:
+    for piece in pieces:
+        hashed.update(piece)
+        yield piece
+
+
+def _check_members(wheel: Wheel) -> None:
+    if faults := member_faults(wheel):
+        raise UnsafeArchiveError(
+            f"{wheel.path.name} can't be unpacked safely",
+            why="; ".join(f"{name}: {fault}" for name, fault in faults),
+            fix="look at what made this wheel; a real one holds no such file",
+        )
+
+
+def _refusal(entry: zipfile.ZipInfo) -> str:
+    name = PurePosixPath(entry.filename)
+    # zipfile cuts `filename` at a zero byte; `orig_filename` is what the archive says.
+    if name.is_absolute() or ".." in name.parts or {"\\", "\0"} & set(entry.orig_filename):
+        return "its name is not a plain path below the wheel's root"
+    if entry.flag_bits & _ENCRYPTED:
+        return "it is encrypted"
+    return "it is a link" if stat.S_ISLNK(entry.external_attr >> 16) else ""
+
+
+def _unpack_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with archive.open(entry) as source, target.open("wb") as written:
+        shutil.copyfileobj(source, written, _CHUNK)
+    target.chmod(0o755 if entry.external_attr >> 16 & _EXECUTE else 0o644)
+
+
+def _record_text(rows: Iterable[tuple[object, ...]]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def _row_faults(row: list[str], own: str, contents: Mapping[str, Content]) -> Iterator[str]:
+    name, digest, size = (*row, "", "")[:3]
+    if name not in contents:
+        yield "RECORD lists it and it isn't there"
+    elif name == own:
+        if digest or size:
+            yield "RECORD gives a hash or size of itself"
+    else:
+        content = contents[name]
+        if digest != content.digest:
+            yield f"RECORD says its hash is {digest or 'nothing'}, it is {content.digest}"
+        if size != str(content.size):
+            yield f"RECORD says its size is {size or 'nothing'}, it is {content.size}"
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    seen: dict[str, int] = {}
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+    return sorted(name for name, count in seen.items() if count > 1)

@@ -1,0 +1,109 @@
+"""The bill of materials of a wheel: CycloneDX 1.6."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from dataclasses import dataclass
+
+from cyclonedx.model import HashAlgorithm, HashType, Property
+from cyclonedx.model.bom import Bom, BomMetaData
+from cyclonedx.model.component import Component, ComponentScope, ComponentType
+from cyclonedx.model.license import LicenseExpression
+from cyclonedx.model.tool import ToolRepository
+from cyclonedx.output.json import JsonV1Dot6
+from packageurl import PackageURL
+
+SBOM_NAME = "cuwheel.cdx.json"  # in the wheel's `.dist-info/sboms/`
+
+
+_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "urn:cuwheel:sbom:v1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A component of an SBOM.
+
+    Attributes:
+        name: normalised project name, or a program's name.
+        version: empty where only a range is known.
+        purl_type: `pypi`; `generic` for what has no package.
+        sha256: of the file it came as; empty where there is none.
+        license: SPDX expression.
+        description: for the reader, e.g. the requirement with its range.
+    """
+
+    name: str
+    version: str = ""
+    purl_type: str = "pypi"
+    sha256: str = ""
+    license: str = ""
+    description: str = ""
+
+    @property
+    def purl(self) -> PackageURL:
+        """Its package URL."""
+        return PackageURL(type=self.purl_type, name=self.name, version=self.version or None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What the SBOM of a wheel states; nothing in it may depend on the machine or the time.
+
+    Attributes:
+        wheel: the wheel itself, its version with the local part, without hash.
+        source: what it was compiled from.
+        contained: libraries inside it, statically linked or copied in.
+        required: wheels that it takes libraries from.
+        tools: compilers and what else made it.
+        epoch: `SOURCE_DATE_EPOCH`, seconds since 1970.
+    """
+
+    wheel: Part
+    source: Part
+    contained: tuple[Part, ...]
+    required: tuple[Part, ...]
+    tools: tuple[Part, ...]
+    epoch: int
+
+    @property
+    def serial_number(self) -> uuid.UUID:
+        """The same for the same contents, in whichever order they are given."""
+        groups = (self.contained, self.required, self.tools)
+        ordered = [sorted(map(repr, group)) for group in groups]
+        return uuid.uuid5(_NAMESPACE, repr((self.wheel, self.source, ordered, self.epoch)))
+
+
+def wheel_sbom(contents: Contents) -> bytes:
+    """A wheel's SBOM, CycloneDX 1.6 JSON; the same contents give the same bytes."""
+    root = _component(contents.wheel, "wheel")
+    inside = [_component(part, "contained") for part in contents.contained]
+    outside = [_component(part, "required") for part in contents.required]
+    source = _component(contents.source, "source")
+    time = datetime.datetime.fromtimestamp(contents.epoch, tz=datetime.timezone.utc)
+    tools = ToolRepository(components=[_component(part, "tool") for part in contents.tools])
+    bom = Bom(
+        components=[source, *inside, *outside],
+        serial_number=contents.serial_number,
+        metadata=BomMetaData(component=root, timestamp=time, tools=tools),
+    )
+    bom.register_dependency(root, [source, *inside, *outside])
+    for component in (source, *inside, *outside):
+        bom.register_dependency(component)
+    return (JsonV1Dot6(bom).output_as_string(indent=2) + "\n").encode()
+
+
+def _component(part: Part, role: str) -> Component:
+    is_program = role == "tool"
+    return Component(
+        name=part.name,
+        version=part.version or None,
+        type=ComponentType.APPLICATION if is_program else ComponentType.LIBRARY,
+        bom_ref=f"{role}:{part.purl}",
+        purl=None if is_program else part.purl,
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=part.sha256)] if part.sha256 else [],
+        licenses=[LicenseExpression(part.license)] if part.license else [],
+        description=part.description or None,
+        scope=ComponentScope.REQUIRED if role == "required" else None,
+        properties=[Property(name="cuwheel:role", value=role)],
+    )

@@ -1,0 +1,112 @@
+"""Where a build reads and writes, and the settings that don't change what it makes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import StageOrderError
+from cuwheel.paths import ROOT, default_cache
+from cuwheel.system.files import write_atomically
+from cuwheel.workspace.serialization import Artefact, as_json, rebuild
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.system.console import Console
+
+
+EVENTS_LOG = "events.jsonl"  # of the compiler launcher, among the logs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workspace:
+    """The folders of one target's build, and how it is run.
+
+    Attributes:
+        cache: shared between all builds of this user: toolchains, environments, downloads.
+        work: this target's own folder; a new build empties it.
+        dist: where finished wheels go.
+        console: speaks to the person.
+        offline: nothing may be downloaded.
+        jobs: how many compiles at once; None: one for each core.
+        reuse: False for `--no-cache`: the wheel is built again although nothing has changed.
+        python: what `--python` asked for, a release or a path.
+        any_driver: the wheel is for another machine, whose driver isn't known here.
+        sandbox: what `--sandbox` asked for: `auto` or one of `sandbox.KINDS`.
+    """
+
+    cache: Path
+    work: Path
+    dist: Path
+    console: Console
+    offline: bool = False
+    jobs: int | None = None
+    reuse: bool = True
+    python: str = sys.executable
+    any_driver: bool = False
+    sandbox: str = "auto"
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Its own folders; where they lie in a source tree, they are no source."""
+        return tuple(path.absolute() for path in (self.cache, self.work, self.dist))
+
+    def folder(self, name: str) -> Path:
+        """A folder of the work folder; made if it isn't there."""
+        path = self.work / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def shared_folder(self, name: str) -> Path:
+        """A folder of the cache; made if it isn't there."""
+        path = self.cache / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    @property
+    def log_folder(self) -> Path:
+        """Where the logs are."""
+        return self.work / "logs"
+
+    def log(self, stage: str) -> Path:
+        """The log file of a stage."""
+        return self.folder("logs") / f"{stage}.log"
+
+    def save(self, stage: str, artefact: object) -> None:
+        """Keep what a stage made, for the stages after it and for a later run."""
+        write_atomically(self.work / "stages" / f"{stage}.json", as_json(artefact))
+
+    def has(self, stage: str) -> bool:
+        """Whether a stage has run to its end in this work folder."""
+        return (self.work / "stages" / f"{stage}.json").is_file()
+
+    def load(self, stage: str, kind: type[Artefact]) -> Artefact:
+        """What a stage made.
+
+        Raises:
+            StageOrderError: it hasn't run in this work folder.
+        """
+        path = self.work / "stages" / f"{stage}.json"
+        try:
+            content = json.loads(path.read_text())
+        except FileNotFoundError:
+            raise StageOrderError(
+                f"the stage {stage} has left nothing in {self.work}",
+                why="this stage works on what that one makes",
+                fix="run the whole build with --keep-work first, or that stage with --stage",
+            ) from None
+        return rebuild(kind, content)
+
+
+def bare_workspace(console: Console, *, offline: bool = False) -> Workspace:
+    """The folders of a session that builds no target."""
+    return Workspace(
+        cache=default_cache(),
+        work=ROOT / "work" / "session",
+        dist=ROOT / "dist",
+        console=console,
+        offline=offline,
+    )

@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import errno
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuwheel.audit.session import AuditOptions, audit_session
+from cuwheel.errors import AuditError, AuditWarningError, UsageError
+from cuwheel.model.catalogue import Entry
+from cuwheel.model.recipe import Link
+from cuwheel.paths import ROOT
+from cuwheel.system import process
+from tests.support.factories import compile_library, make_recipe, make_space, write_wheel
+
+_TAG = "cp311-cp311-manylinux_2_39_x86_64"
+_SOUND = "int answer(void) { return 42; }\n"
+
+
+def make_wheel(folder: Path, *flags: str, **wheel: Any) -> Path:
+    """A wheel with one library and nothing to find."""
+    folder.mkdir(parents=True, exist_ok=True)
+    source = folder / "code.c"
+    source.write_text(_SOUND)
+    library = compile_library(folder / "libtiny.so", "gcc", "-fPIC", source, *flags)
+    return write_wheel(folder, {"tiny_cuda/libtiny.so": library}, **{"tag": _TAG, **wheel})
+
+
+def run_session(folder: Path, *paths: Path, entries: tuple[Entry, ...] = (), **asked: Any) -> None:
+    audit_session(paths, entries, make_space(folder).console, AuditOptions(**asked))
+
+
+def make_entry(root: Path, **changes: Any) -> Entry:
+    """A recipe whose wheels `make_wheel` makes when it gives them its version."""
+    recipe = make_recipe(**{"link": Link(), **changes})
+    return Entry(root=root, name=recipe.name, recipe=recipe)
+
+
+def test_finds_nothing_in_sound_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = make_wheel(tmp_path)
+
+    run_session(tmp_path, wheel)
+
+    assert capsys.readouterr().out.rstrip().endswith(f"{wheel.name}: nothing found")
+
+
+def test_ends_with_error_of_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = make_wheel(tmp_path, "-Wl,-z,execstack")
+
+    with pytest.raises(AuditError) as caught:
+        run_session(tmp_path, wheel)
+
+    said = capsys.readouterr().out
+    assert caught.value.what == "1 of 1 wheel has 1 error"
+    assert "error: executable stack" in said
+    assert "tiny_cuda/libtiny.so: it asks for one" in said
+    assert "TROUBLESHOOTING.md#audit-executable-stack" in said
+
+
+def test_ends_with_warning_of_wheel(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, "-Wl,-z,norelro")
+
+    with pytest.raises(AuditWarningError) as caught:
+        run_session(tmp_path, wheel)
+
+    assert "--fail-on error" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("flag", "fails_on"), [("norelro", "error"), ("norelro", "never"), ("execstack", "never")]
+)
+def test_lets_pass_what_it_was_told(tmp_path: Path, flag: str, fails_on: str) -> None:
+    run_session(tmp_path, make_wheel(tmp_path, f"-Wl,-z,{flag}"), fails_on=fails_on)
+
+
+def test_reads_every_wheel_of_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a_one", "b_two"):
+        make_wheel(tmp_path, name=name)
+
+    run_session(tmp_path, tmp_path)
+
+    said = capsys.readouterr().out
+    assert said.index("a_one-1.2.3") < said.index("b_two-1.2.3")
+
+
+def test_reads_others_beside_damaged_wheel(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a_bad-1.0-py3-none-any.whl").write_bytes(b"PK no archive")
+    good = make_wheel(tmp_path)
+
+    with pytest.raises(AuditError) as caught:
+        run_session(tmp_path, tmp_path)
+
+    assert caught.value.what == "1 of 2 wheels has 1 error"
+    assert f"{good.name}: nothing found" in capsys.readouterr().out
+
+
+def test_reads_others_beside_file_that_it_may_not_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = make_wheel(tmp_path, name="a_bad"), make_wheel(tmp_path)
+    real = Path.open
+
+    def refuse(path: Path, *rest: Any, **named: Any) -> Any:
+        if path == bad:  # a test that runs as root may read everything
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path, *rest, **named)
+
+    monkeypatch.setattr(Path, "open", refuse)
+
+    with pytest.raises(AuditError):
+        run_session(tmp_path, tmp_path)
+
+    said = capsys.readouterr().out
+    assert "it can't be read as a wheel: Permission denied" in said
+    assert f"{good.name}: nothing found" in said
+
+
+def test_ends_with_line_for_each_of_many_wheels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheels = [make_wheel(tmp_path, name=name) for name in ("a_one", "b_two")]
+
+    run_session(tmp_path, *wheels)
+
+    lines = capsys.readouterr().out.splitlines()[-2:]
+    assert lines == [f"{wheel.name}: nothing found" for wheel in wheels]
+
+
+def test_tells_all_that_is_no_wheel(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        run_session(tmp_path, tmp_path / "nothing.whl", tmp_path)
+
+    assert "nothing.whl: there is no such file" in caught.value.why
+    assert f"{tmp_path} is a folder without one" in caught.value.why
+
+
+def test_refuses_folder_without_wheels(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        run_session(tmp_path, tmp_path)
+
+    assert "a folder without one" in caught.value.why
+
+
+def test_does_not_take_folder_for_wheel(tmp_path: Path) -> None:
+    (tmp_path / "x.whl").mkdir()
+
+    with pytest.raises(UsageError):
+        run_session(tmp_path, tmp_path)
+
+
+def test_prints_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = make_wheel(tmp_path, "-Wl,-z,norelro")
+
+    run_session(tmp_path, wheel, as_json=True, fails_on="never")
+
+    [data] = json.loads(capsys.readouterr().out)
+    assert (data["wheel"], data["verdict"], data["recipe"]) == (wheel.name, "warning", None)
+    assert data["findings"] == [
+        {
+            "severity": "warning",
+            "rule": "relro",
+            "file": "tiny_cuda/libtiny.so",
+            "fact": "its relocated data stays writable (no PT_GNU_RELRO)",
+            "anchor": "TROUBLESHOOTING.md#audit-relro",
+        }
+    ]
+    assert data["libraries"][0]["file"] == "tiny_cuda/libtiny.so"
+
+
+def test_holds_wheel_to_recipe_of_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = make_wheel(tmp_path, version="1.2.3+cu130")
+
+    with pytest.raises(AuditError):
+        run_session(tmp_path, wheel, entries=(make_entry(tmp_path),))
+
+    said = capsys.readouterr().out
+    assert "the recipe of tiny-cuda" in said
+    assert "no library holds device code, the target is for sm_90" in said
+
+
+def test_holds_wheel_of_other_mode_to_recipe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = make_wheel(tmp_path, name="tiny_cuda13x", version="1.2.3+cu130.bundled")
+    entry = make_entry(tmp_path, wheel_name="tiny-cuda{cuda}x")
+
+    run_session(tmp_path, wheel, entries=(entry,), fails_on="never")
+
+    assert "the recipe of tiny-cuda13x" in capsys.readouterr().out
+
+
+def test_holds_wheel_to_archs_that_were_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = make_wheel(tmp_path, version="1.2.3+cu130")
+
+    run_session(tmp_path, wheel, entries=(make_entry(tmp_path),), archs=("80",), fails_on="never")
+
+    assert "the target is for sm_80" in capsys.readouterr().out
+
+
+def test_ignores_recipe_when_told(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, version="1.2.3+cu130")
+
+    run_session(tmp_path, wheel, entries=(make_entry(tmp_path),), ignores_recipes=True)
+
+
+@pytest.mark.parametrize("version", ["1.2.3", "1.2.3+cu128", "1.2.3+mine", "1.1.0+cu130"])
+def test_takes_wheel_of_other_build_for_others(tmp_path: Path, version: str) -> None:
+    wheel = make_wheel(tmp_path, version=version)
+
+    run_session(tmp_path, wheel, entries=(make_entry(tmp_path),))
+
+
+@pytest.mark.parametrize(
+    ("flags", "code"), [((), 0), (("-Wl,-z,norelro",), 81), (("-Wl,-z,execstack",), 80)]
+)
+def test_exit_code_tells_severity(tmp_path: Path, flags: tuple[str, ...], code: int) -> None:
+    wheel = make_wheel(tmp_path, *flags)
+    command: list[str | Path] = [sys.executable, "-m", "cuwheel", "audit", wheel]
+
+    finished = process.run(command, env={"HOME": str(tmp_path)}, cwd=ROOT, check=False)
+
+    assert finished.status == code
+
+
+@pytest.mark.parametrize("option", ["", "--json"])
+def test_ends_quietly_when_nobody_reads_on(tmp_path: Path, option: str) -> None:
+    wheels = [make_wheel(tmp_path, "-Wl,-z,norelro", name=f"n{number}") for number in range(2)]
+    command = f"{sys.executable} -m cuwheel audit {wheels[0]} {wheels[1]} {option} | true"
+
+    finished = process.run(["sh", "-c", command], env={"HOME": str(tmp_path)}, cwd=ROOT)
+
+    assert "BrokenPipe" not in finished.output
+
+
+@pytest.mark.parametrize("arch", ["9.0", "sm_90", "native", "80,90"])
+def test_refuses_what_is_no_arch(tmp_path: Path, arch: str) -> None:
+    command: list[str | Path] = [sys.executable, "-m", "cuwheel", "audit", tmp_path, "--arch", arch]
+
+    finished = process.run(command, env={"HOME": str(tmp_path)}, cwd=ROOT, check=False)
+
+    assert f"--arch {arch} is no compute capability" in finished.output
+    assert "Traceback" not in finished.output
+
+
+def test_names_nearest_option(tmp_path: Path) -> None:
+    command: list[str | Path] = [sys.executable, "-m", "cuwheel", "audit", tmp_path, "--jsn"]
+
+    finished = process.run(command, env={"HOME": str(tmp_path)}, cwd=ROOT, check=False)
+
+    assert 'did you mean "--json"' in finished.output

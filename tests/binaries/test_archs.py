@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from cuwheel.binaries.archs import DeviceCode, describe_code, runs_on
+
+
+@pytest.mark.parametrize(
+    ("sass", "ptx", "capability", "how"),
+    [
+        (("90",), (), "90", "SASS"),
+        (("80",), (), "86", "SASS"),
+        (("86",), (), "80", ""),
+        (("80",), (), "90", ""),
+        (("90a",), (), "90", "SASS"),
+        (("100a",), (), "103", ""),
+        (("100f",), (), "103", "SASS"),
+        (("100f",), (), "120", ""),
+        (("120",), (), "121", "SASS"),
+        ((), ("80",), "90", "PTX"),
+        (("75",), ("90",), "80", ""),
+        ((), ("90a",), "100", ""),
+        ((), ("90a",), "90", "PTX"),
+    ],
+)
+def test_tells_how_code_runs(
+    sass: tuple[str, ...], ptx: tuple[str, ...], capability: str, how: str
+) -> None:
+    assert runs_on(DeviceCode(sass=sass, ptx=ptx), capability) == how
+
+
+def test_names_archs() -> None:
+    assert describe_code(DeviceCode(sass=("80",), ptx=("90",))) == "sm_80 compute_90 (PTX)"

@@ -1,0 +1,89 @@
+"""Symbol look-ups, held against `nm`."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.binaries.elf_image import ElfFormatError
+from cuwheel.binaries.elf_symbols import Symbols
+from cuwheel.diagnose.facts.torch_symbols import find_missing, plain_name
+from cuwheel.system.process import run
+from tests.support.factories import compile_library
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_CODE = """
+extern void far(void);
+extern void perhaps(void) __attribute__((weak));
+static void inner(void) {}
+void near(void) { far(); inner(); if (perhaps) perhaps(); }
+void NUMBER(void) {}
+"""
+_STYLES = ("gnu", "sysv", "both")
+
+
+def make_library(folder: Path, style: str) -> Path:
+    source = folder / "code.c"
+    names = [f"f{number}" for number in range(200)]  # several to a bucket
+    source.write_text(_CODE + "".join(f"void {name}(void) {{}}\n" for name in names))
+    flags = (f"-Wl,--hash-style={style}", "-Wl,-rpath,$ORIGIN/x::/y", "-Wl,--no-as-needed", "-lm")
+    return compile_library(folder / f"lib{style}.so", "gcc", "-fPIC", source, *flags)
+
+
+@pytest.mark.parametrize("style", _STYLES)
+def test_defines_what_nm_says(tmp_path: Path, style: str) -> None:
+    library = make_library(tmp_path, style)
+    told = run(["nm", "-D", "--defined-only", library], env={"PATH": "/usr/bin:/bin"}).output
+    names = {line.split()[-1] for line in told.splitlines()}
+
+    with library.open("rb") as stream:
+        lacking = Symbols(stream).lacking({*names, "far", "inner", "f200"})
+
+    assert len(names) > 200
+    assert lacking == {"far", "inner", "f200"}
+
+
+def test_asks_for_what_has_to_be_there(tmp_path: Path) -> None:
+    with make_library(tmp_path, "gnu").open("rb") as stream:
+        found = set(Symbols(stream).undefined())
+
+    assert "far" in found
+    assert "perhaps" not in found
+
+
+def test_reads_ways_to_others(tmp_path: Path) -> None:
+    with make_library(tmp_path, "gnu").open("rb") as stream:
+        links = Symbols(stream).links
+
+    assert links.runpath == ("$ORIGIN/x", "", "/y")
+    assert links.needed == ("libm.so.6", "libc.so.6")
+
+
+def test_refuses_damaged_library(tmp_path: Path) -> None:
+    content = make_library(tmp_path, "gnu").read_bytes()
+
+    for size in (0, 3, 40, 70, 500):
+        with pytest.raises(ElfFormatError):
+            list(Symbols(io.BytesIO(content[:size])).undefined())
+
+
+def test_needs_no_torch(tmp_path: Path) -> None:
+    with make_library(tmp_path, "gnu").open("rb") as stream:
+        assert find_missing(stream, tmp_path, ()) is None
+
+
+@pytest.mark.parametrize(
+    ("mangled", "plain"),
+    [
+        ("_ZNK3c105Error4whatEv", "c10::Error::what"),
+        ("_ZN3c106detail14torchCheckFailEPKcS2_jRKSs", "c10::detail::torchCheckFail"),
+        ("_ZTVN2at18TensorIteratorBaseE", "at::TensorIteratorBase"),
+        ("aoti_torch_zeros", "aoti_torch_zeros"),
+    ],
+)
+def test_writes_name_as_a_person(mangled: str, plain: str) -> None:
+    assert plain_name(mangled) == plain

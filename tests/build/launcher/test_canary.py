@@ -1,0 +1,172 @@
+"""The canary, on the real nvcc and on toolkits that can do less."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from cuwheel.build.launcher.canary import Canary, _compare, prove
+from cuwheel.build.launcher.toolkit_view import ViewPlaces
+from cuwheel.errors import ToolchainError
+from cuwheel.paths import ROOT
+from tests.support.launchers import BASE_PYTHON
+from tests.support.waiting import PATIENCE, wait_for
+
+# Writes an object, equal everywhere; knows the two options that nvcc's help tells of.
+_EASY_NVCC = """#!/bin/sh
+case "$*" in *--help*) echo "-frandom-seed -objtemp"; exit ;; esac
+echo "$@" >> {calls}
+while [ -e {calls}.hold ]; do sleep 0.05; done
+while [ "$1" ]; do [ "$1" = -o ] && echo object > "$2"; shift; done
+"""
+_PROVE = """
+import sys
+from pathlib import Path
+from cuwheel.canary import prove
+from cuwheel.parallel import Stop
+from cuwheel.toolkitview import ViewPlaces
+home, python, cache = map(Path, sys.argv[1:])
+ask = Stop.ask
+def ask_and_let_go(stop):
+    ask(stop)
+    (home / "calls.hold").unlink()
+Stop.ask = ask_and_let_go
+gcc, gxx = Path("/usr/bin/gcc"), Path("/usr/bin/g++")
+places = ViewPlaces(view=home, launcher=home, toolkit=home, python=python, cc=gcc, cxx=gxx)
+prove(places, "x", cache)
+"""
+
+
+def toolchain(home: Path) -> ViewPlaces:
+    return ViewPlaces(
+        view=Path("unused"),
+        launcher=Path("unused"),
+        toolkit=home,
+        python=BASE_PYTHON,
+        cc=Path("/usr/bin/gcc"),
+        cxx=Path("/usr/bin/g++"),
+    )
+
+
+@pytest.fixture
+def easy_home(tmp_path: Path) -> Path:
+    """A toolkit whose nvcc is a shell script that counts its calls; `calls.hold` holds it up."""
+    nvcc = tmp_path / "toolkit" / "bin" / "nvcc"
+    nvcc.parent.mkdir(parents=True)
+    nvcc.write_text(_EASY_NVCC.replace("{calls}", str(tmp_path / "toolkit" / "calls")))
+    nvcc.chmod(0o755)
+    return tmp_path / "toolkit"
+
+
+def calls_of(home: Path) -> int:
+    return len((home / "calls").read_text().splitlines())
+
+
+def test_nvcc_gives_equal_objects_everywhere(cuda_home: Path, tmp_path: Path) -> None:
+    """Of CUDA 13.0; docs/reproducibility.md says so."""
+    found = prove(toolchain(cuda_home), "fingerprint", tmp_path)
+
+    assert found == Canary(flags=("path", "seed", "objtemp"))
+
+
+@pytest.mark.e2e
+def test_finds_what_differs_without_the_flags(cuda_home: Path, tmp_path: Path) -> None:
+    found = _compare(toolchain(cuda_home), tmp_path, ("objtemp",))
+
+    assert "anonymous" in found.by_path
+    assert "closed" in found.always
+    assert not {"stamp"} & {*found.by_path, *found.always}, "maps and SOURCE_DATE_EPOCH do that"
+
+
+@pytest.mark.e2e
+def test_does_without_an_option_that_nvcc_refuses(cuda_home: Path, tmp_path: Path) -> None:
+    home = copy_of(cuda_home, tmp_path / "toolkit")
+    real = cuda_home / "bin" / "cudafe++"
+    cudafe = home / "bin" / "cudafe++"
+    cudafe.unlink()
+    # nvcc names the source itself first; what the launcher adds comes second.
+    cudafe.write_text(
+        '#!/bin/sh\ncase "$*" in *--orig_src_path_name=*) echo "unknown" >&2; exit 1 ;; esac\n'
+        f'exec {real} "$@"\n'
+    )
+    cudafe.chmod(0o755)
+
+    found = prove(toolchain(home), "fingerprint", tmp_path / "cache")
+
+    assert found.flags == ("seed", "objtemp")
+    assert "anonymous" in found.by_path
+    assert found.always == ()
+
+
+def copy_of(home: Path, folder: Path) -> Path:
+    """The same toolkit, with a folder of links for its programs."""
+    folder.mkdir()
+    for entry in home.iterdir():
+        if entry.name != "bin":
+            (folder / entry.name).symlink_to(entry)
+    (folder / "bin").mkdir()
+    for entry in (home / "bin").iterdir():
+        (folder / "bin" / entry.name).symlink_to(entry)
+    return folder
+
+
+def test_nvcc_that_compiles_nothing_is_an_error(cuda_home: Path, tmp_path: Path) -> None:
+    broken = dataclasses.replace(toolchain(cuda_home), cxx=Path("/bin/false"))
+
+    with pytest.raises(ToolchainError) as caught:
+        prove(broken, "fingerprint", tmp_path)
+
+    assert caught.value.what == "this nvcc compiles nothing"
+    assert [path.name for path in (tmp_path / "canaries").iterdir()] == []
+
+
+def test_keeps_what_was_found(easy_home: Path, tmp_path: Path) -> None:
+    first = prove(toolchain(easy_home), "fingerprint", tmp_path)
+    before = calls_of(easy_home)
+
+    assert prove(toolchain(easy_home), "fingerprint", tmp_path) == first
+    assert calls_of(easy_home) == before
+
+
+def test_tries_another_compiler_anew(easy_home: Path, tmp_path: Path) -> None:
+    prove(toolchain(easy_home), "fingerprint", tmp_path)
+    before = calls_of(easy_home)
+
+    prove(toolchain(easy_home), "another", tmp_path)
+
+    assert calls_of(easy_home) == 2 * before
+
+
+def test_two_at_once_agree(easy_home: Path, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        tries = [pool.submit(prove, toolchain(easy_home), "same", tmp_path) for _ in range(2)]
+        found = {one.result() for one in tries}
+
+    assert found == {Canary(flags=("path", "seed", "objtemp"))}
+    assert len(list((tmp_path / "canaries").iterdir())) == 1
+
+
+def test_interrupt_leaves_nothing(
+    easy_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (easy_home / "calls.hold").touch()
+    cache = tmp_path / "cache"
+    words = [sys.executable, "-c", _PROVE, str(easy_home), str(BASE_PYTHON), str(cache)]
+    monkeypatch.chdir(ROOT)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as running:
+        try:
+            wait_for((easy_home / "calls").exists)
+            running.send_signal(signal.SIGINT)
+            status = running.wait(PATIENCE)
+        finally:
+            running.kill()
+
+    assert status != 0
+    assert list((cache / "canaries").iterdir()) == []
+    assert calls_of(easy_home) <= 2, "of eight, those that were running then"

@@ -1,0 +1,163 @@
+"""Event logs as builds leave them: whole, empty, cut off, with lines of later releases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.build.launcher.events import Compile, HitCount, Tool, hit_counts, read_events
+from tests.support.eventlines import GIB, SOURCE, compile_line, tool_line, write_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_reads_compile(tmp_path: Path) -> None:
+    line = compile_line(start=1.5, dropped=["-lineinfo"])
+
+    (compile_,) = read_events(write_log(tmp_path, line)).compiles
+
+    assert compile_ == Compile(
+        id="1",
+        name="nvcc",
+        file=SOURCE + "a.cu",
+        archs=("90",),
+        start=1.5,
+        end=10.0,
+        status=0,
+        cached="ccache",
+        dropped=("-lineinfo",),
+    )
+
+
+def test_reads_tool(tmp_path: Path) -> None:
+    (tool,) = read_events(write_log(tmp_path, tool_line(called=0.2, asked=0.5, tries=2))).tools
+
+    assert tool == Tool(
+        compile="1",
+        name="cicc",
+        file=SOURCE + "a.cu",
+        arch="90",
+        called=0.2,
+        asked=0.5,
+        start=1.0,
+        end=9.0,
+        peak=GIB,
+        expected=2 * GIB,
+        status=0,
+        tries=2,
+    )
+
+
+@pytest.mark.parametrize("content", ["", "\n", "\n\n"])
+def test_finds_nothing_in_empty_log(content: str, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(content)
+
+    events = read_events(tmp_path / "log")
+
+    assert (events.compiles, events.tools, events.damaged) == ((), (), 0)
+
+
+def test_takes_missing_log_as_empty(tmp_path: Path) -> None:
+    assert not read_events(tmp_path / "log").compiles
+
+
+@pytest.mark.parametrize("length", range(1, len(compile_line()), 7))
+def test_keeps_what_precedes_cut_off_line(length: int, tmp_path: Path) -> None:
+    log = write_log(tmp_path, tool_line())
+    with log.open("a") as stream:
+        stream.write(compile_line()[:length])
+
+    events = read_events(log)
+
+    assert (len(events.tools), len(events.compiles), events.damaged) == (1, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "null",
+        "[1, 2]",
+        "7",
+        '{"id": "1"}',
+        "\0" * 40,
+        compile_line(start=float("nan")),
+        compile_line(end=None),
+        compile_line(archs=7),
+        compile_line(status="bad"),
+        tool_line(peak=float("inf")),
+        "[" * 100_000,
+    ],
+)
+def test_counts_unreadable_line(line: str, tmp_path: Path) -> None:
+    events = read_events(write_log(tmp_path, line, tool_line()))
+
+    assert (len(events.tools), events.damaged) == (1, 1)
+
+
+def test_survives_bytes_that_are_no_text(tmp_path: Path) -> None:
+    log = write_log(tmp_path, tool_line())
+    log.write_bytes(b"\xff\xfe\n" + log.read_bytes())
+
+    assert read_events(log).damaged == 1
+
+
+def test_replaces_byte_that_is_no_character(tmp_path: Path) -> None:
+    (tool,) = read_events(write_log(tmp_path, tool_line(file="/x/\udcff.cu"))).tools
+
+    assert tool.file == "/x/?.cu"
+
+
+def test_ignores_what_later_releases_write(tmp_path: Path) -> None:
+    later = '{"kind": "link", "start": 1}'
+
+    events = read_events(write_log(tmp_path, later, tool_line(colour="red")))
+
+    assert (len(events.tools), events.damaged) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "language"),
+    [
+        ("a.cu", "CUDA"),
+        ("a.cpp", "C++"),
+        ("a.cc", "C++"),
+        ("a.C", "C++"),
+        ("a.c", "C"),
+        ("a.S", "assembler"),
+        ("a.f90", "other"),
+    ],
+)
+def test_tells_language(name: str, language: str, tmp_path: Path) -> None:
+    (compile_,) = read_events(write_log(tmp_path, compile_line(file=f"/x/{name}"))).compiles
+
+    assert compile_.language == language
+
+
+def test_takes_compile_without_tool_for_hit(tmp_path: Path) -> None:
+    log = write_log(tmp_path, compile_line(id="hit"), tool_line(), compile_line(id="1"))
+
+    assert read_events(log).hits() == {"hit"}
+
+
+@pytest.mark.parametrize("fact", [{"cached": ""}, {"status": 1}, {"file": ""}])
+def test_takes_no_hit_for_granted(fact: dict[str, object], tmp_path: Path) -> None:
+    assert not read_events(write_log(tmp_path, compile_line(**fact))).hits()
+
+
+def test_counts_hits_by_language(tmp_path: Path) -> None:
+    log = write_log(
+        tmp_path,
+        compile_line(id="1"),
+        tool_line(compile="1"),
+        compile_line(id="2"),
+        compile_line(id="3", cached=""),
+        compile_line(id="4", file="/x/b.cpp"),
+        compile_line(id="5", file=""),
+    )
+
+    assert hit_counts(read_events(log)) == (
+        HitCount(language="CUDA", compiles=3, asked=2, hits=1),
+        HitCount(language="C++", compiles=1, asked=1, hits=1),
+    )

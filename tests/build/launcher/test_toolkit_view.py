@@ -1,0 +1,165 @@
+"""The toolkit's view: all of a toolkit under its names, with the launcher and the gate in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.build.launcher.toolkit_view import ViewPlaces, fingerprint_of, launcher_settings
+from cuwheel.system.process import run
+from tests.support.launchers import make_bench
+
+if TYPE_CHECKING:
+    from cuwheel.workspace.records import Toolchain
+    from tests.support.launchers import Bench
+
+GATED = ("bin/ptxas", "bin/cudafe++", "nvvm/bin/cicc")
+TAKEN = {"nvcc", "ptxas", "cudafe++", "cicc"}
+
+
+@pytest.fixture(scope="module")
+def bench(module_path: Path, cuda_home: Path) -> Bench:
+    return make_bench(module_path / "pypi", cuda_home)
+
+
+@pytest.fixture(scope="module")
+def conda_bench(module_path: Path, conda_toolchain: Toolchain) -> Bench:
+    assert conda_toolchain.cc
+    assert conda_toolchain.cxx
+    return make_bench(
+        module_path / "conda",
+        conda_toolchain.home,
+        cc=conda_toolchain.cc,
+        cxx=conda_toolchain.cxx,
+    )
+
+
+@pytest.fixture(scope="module")
+def system_bench(module_path: Path) -> Bench:
+    home = Path("/usr/local/cuda")
+    if not (home / "bin" / "nvcc").exists():
+        pytest.skip("there is no toolkit in /usr/local/cuda")
+    return make_bench(module_path / "system", home)
+
+
+@pytest.fixture(params=["bench", "conda_bench", "system_bench"])
+def any_bench(request: pytest.FixtureRequest) -> Bench:
+    """A view of each provider's layout in turn."""
+    made: Bench = request.getfixturevalue(request.param)
+    return made
+
+
+def test_has_every_file_under_its_name(any_bench: Bench) -> None:
+    view, home = any_bench.seen.view, any_bench.seen.toolkit
+    lost = [
+        path.relative_to(home)
+        for path in home.rglob("*")
+        if path.exists() and not (view / path.relative_to(home)).exists()
+    ]
+
+    assert lost == []
+
+
+def test_other_files_are_the_toolkits_own(any_bench: Bench) -> None:
+    view, home = any_bench.seen.view, any_bench.seen.toolkit
+    other = [path.name for path in (home / "bin").iterdir() if path.name not in TAKEN]
+
+    assert "fatbinary" in other
+    for name in other:
+        assert (view / "bin" / name).samefile(home / "bin" / name), name
+
+
+def test_nvcc_calls_programs_of_the_view(any_bench: Bench) -> None:
+    any_bench.write("a.cu", "int x;\n")
+
+    said = any_bench.run("nvcc", "--dryrun", "-arch=sm_90", "-c", "a.cu").output
+
+    view = any_bench.seen.view
+    [top] = [line.split("=")[1] for line in said.splitlines() if line.startswith("#$ TOP=")]
+    assert top.strip().startswith(f"{view}/")
+    [cicc] = [line.split("=")[1] for line in said.splitlines() if line.startswith("#$ CICC_PATH=")]
+    assert (Path(cicc.strip()) / "cicc").read_text().startswith("#!/bin/sh\n")
+    assert str(any_bench.seen.toolkit) not in said
+
+
+def test_compiles_and_gates_each_program(any_bench: Bench) -> None:
+    any_bench.write("k.cu", "__global__ void k(int *p) { *p = 1; }\n")
+    log = any_bench.folder / "gate.jsonl"
+
+    done = any_bench.run("nvcc", "-arch=sm_90", "-c", "k.cu", "-o", "k.o", CUWHEEL_EVENTS=str(log))
+
+    assert done.status == 0, done.output
+    names = [line.split('"name": "')[1].split('"')[0] for line in log.read_text().splitlines()]
+    assert sorted(names) == ["cicc", "cudafe++", "g++", "ptxas"]
+
+
+def test_host_compiler_is_the_asked_one(any_bench: Bench) -> None:
+    said = any_bench.run("g++", "-dumpfullversion").output
+
+    assert (
+        said == run([any_bench.seen.cxx, "-dumpfullversion"], env={"PATH": "/usr/bin:/bin"}).output
+    )
+
+
+def test_scripts_hold_the_fingerprint(bench: Bench) -> None:
+    """A cache that looks at "the compiler" has to see another one with another toolkit."""
+    view, launcher = bench.seen.view, bench.seen.launcher
+    scripts = [view / name for name in ("bin/nvcc", *GATED)]
+    scripts += [launcher / place / name for place in ("bin", "gated") for name in ("gcc", "g++")]
+
+    for script in scripts:
+        assert "# fingerprint" in script.read_text().splitlines(), script
+
+
+def test_knows_each_name_of_a_compiler_where_the_build_sees_it(tmp_path: Path) -> None:
+    """conda-forge's are called by their triple, and in a sandbox stand somewhere else."""
+    programs = tmp_path / "env" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("x86_64-conda-linux-gnu-gcc", "x86_64-conda-linux-gnu-g++", "other-g++"):
+        (programs / name).write_text(name)
+    (programs / "x86_64-conda-linux-gnu-c++").symlink_to("x86_64-conda-linux-gnu-g++")
+
+    def places(folder: Path) -> ViewPlaces:
+        return ViewPlaces(
+            view=Path("/view"),
+            launcher=Path("/launcher"),
+            toolkit=Path("/toolkit"),
+            python=Path("/python"),
+            cc=folder / "x86_64-conda-linux-gnu-gcc",
+            cxx=folder / "x86_64-conda-linux-gnu-g++",
+        )
+
+    seen = Path("/cuwheel/toolchain/bin")
+    made = launcher_settings(places(seen), places(programs), maps=(), flags=())
+
+    assert isinstance(made["standins"], dict)
+    known = {name: path for name, path in made["standins"].items() if name.startswith("/cuwheel")}
+    assert known == {
+        f"{seen}/x86_64-conda-linux-gnu-gcc": "/launcher/gated/gcc",
+        f"{seen}/x86_64-conda-linux-gnu-g++": "/launcher/gated/g++",
+        f"{seen}/x86_64-conda-linux-gnu-c++": "/launcher/gated/g++",
+    }
+
+
+def test_launcher_is_compiled(bench: Bench) -> None:
+    compiled = {path.name.split(".")[0] for path in bench.seen.launcher.glob("__pycache__/*.pyc")}
+
+    assert compiled == {path.stem for path in bench.seen.launcher.glob("*.py")}
+
+
+@pytest.mark.parametrize("change", ["toolchain", "cxx", "banner"])
+def test_fingerprint_tells_compilers_apart(change: str, tmp_path: Path) -> None:
+    other = tmp_path / "g++"
+    other.write_text("#!/bin/sh\necho another\n")
+    other.chmod(0o755)
+    same = {"toolchain": "abc", "cxx": "/usr/bin/g++", "banner": "g++ 12"}
+    changed = {**same, change: str(other)}
+
+    before, again, after = (
+        fingerprint_of(one["toolchain"], Path(one["cxx"]), one["banner"])
+        for one in (same, same, changed)
+    )
+
+    assert before == again != after

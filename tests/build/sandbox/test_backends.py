@@ -1,0 +1,345 @@
+"""The sandboxes: bubblewrap's and our own, held to the same."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from cuwheel.build.sandbox import backends
+from cuwheel.build.sandbox.backends import KINDS, Place, choose_sandbox, sandboxed
+from cuwheel.errors import SandboxError
+from cuwheel.paths import ROOT
+from cuwheel.system.process import Finished, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PATH = {"PATH": "/usr/bin:/bin"}
+_CONNECT = """
+import socket, sys
+socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=5).close()
+"""
+_OWN_SERVER = """
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(server.getsockname(), timeout=5).close()
+"""
+# Starts something in a sandbox and says so, as a build does.
+_STARTER = """
+import sys
+from pathlib import Path
+from cuwheel.process import run
+from cuwheel.sandbox import sandboxed
+prefix = sandboxed(sys.argv[1], (), Path("/usr"))
+script = "trap '' INT TERM; sleep 301 & echo; wait; sleep 302"
+run([*prefix, "sh", "-c", script], env={"PATH": "/usr/bin:/bin"},
+    on_line=lambda *_: print("running", flush=True))
+"""
+_CHOOSE = """
+import sys
+from cuwheel.errors import SandboxError
+from cuwheel.sandbox import choose_sandbox
+print("chosen", choose_sandbox())
+try:
+    choose_sandbox("unshare")
+except SandboxError as error:
+    print("why", error.why)
+"""
+# To be run as root of a user namespace, which may take these away from itself.
+_NO_NAMESPACES = (
+    "for k in user mnt; do echo 0 > /proc/sys/user/max_${k}_namespaces || exit 77; done"
+)
+# As containers have it; who comes into a namespace below can't uncover it: mount_namespaces(7).
+_MASKED_PROC = "mount -t tmpfs none /proc/acpi || mount -t tmpfs none /proc/sys || exit 77"
+_BELOW = "unshare --user --map-root-user --mount"
+_NO_BUBBLEWRAP = "! test -e /usr/bin/bwrap || mount --bind /bin/false /usr/bin/bwrap || exit 77"
+
+
+@pytest.fixture(params=["bubblewrap", "unshare"])
+def kind(request: pytest.FixtureRequest) -> str:
+    try:
+        return choose_sandbox(request.param)
+    except SandboxError as refusal:
+        pytest.skip(f"{refusal.what}: {refusal.why}")
+
+
+@pytest.fixture
+def listener() -> Iterator[int]:
+    """The port of a server of this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def inside(kind: str, *words: str, places: tuple[Place, ...] = (), at: str = "/usr") -> Finished:
+    return run([*sandboxed(kind, places, Path(at)), *words], env=_PATH, check=False)
+
+
+def shell(kind: str, script: str, *places: Place) -> str:
+    """What a script says that succeeds in a sandbox."""
+    done = inside(kind, "sh", "-c", script, places=places)
+    assert done.status == 0, done.output
+    return done.output
+
+
+def test_has_no_network(kind: str, listener: int) -> None:
+    done = inside(kind, "/usr/bin/python3", "-c", _CONNECT, str(listener))
+
+    assert "Connection refused" in done.output
+    assert done.status == 1
+
+
+def test_has_a_loopback_of_its_own(kind: str) -> None:
+    assert inside(kind, "/usr/bin/python3", "-c", _OWN_SERVER).status == 0
+
+
+def test_holds_folders_under_their_names(kind: str, tmp_path: Path) -> None:
+    real = tmp_path / "a folder, with a name"
+    (real / "deep").mkdir(parents=True)
+    (real / "file").write_text("text\n")
+    places = (
+        Place(source=real / "file", target=Path("/cuwheel/source/deep/one"), kind="read"),
+        Place(source=real, target=Path("/cuwheel/source"), kind="write"),
+        Place(source=Path("source/file"), target=Path("/cuwheel/link"), kind="link"),
+    )
+
+    said = shell(kind, "cat /cuwheel/source/deep/one /cuwheel/link; pwd", *places)
+
+    assert said == "text\ntext\n/usr\n"
+
+
+def test_starts_in_asked_folder(kind: str, tmp_path: Path) -> None:
+    place = Place(source=tmp_path, target=Path("/cuwheel/tmp"), kind="write")
+
+    done = inside(kind, "sh", "-c", "pwd; touch made", places=(place,), at="/cuwheel/tmp")
+
+    assert (done.output, (tmp_path / "made").exists()) == ("/cuwheel/tmp\n", True)
+
+
+def test_writes_only_where_it_may(kind: str, tmp_path: Path) -> None:
+    place = Place(source=tmp_path, target=Path("/cuwheel/read"))
+
+    for path in ("/usr", "/etc", "/cuwheel/read", "/usr/lib"):
+        done = inside(kind, "touch", f"{path}/cuwheel-test", places=(place,))
+        assert "Read-only file system" in done.output, path
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_disk_below_a_folder_is_read_only_too(kind: str, tmp_path: Path) -> None:
+    """A mount of its own keeps its flags when the folder above is bound: mount(2)."""
+    code = (
+        "import sys; from pathlib import Path; from cuwheel.process import run; "
+        "from cuwheel.sandbox import Place, sandboxed; "
+        "place = Place(source=Path(sys.argv[2]), target=Path('/cuwheel/read')); "
+        "prefix = sandboxed(sys.argv[1], (place,), Path('/usr')); "
+        "print(run([*prefix, 'touch', '/cuwheel/read/a disk/x'], "
+        "env={'PATH': '/usr/bin:/bin'}, check=False).output)"
+    )
+    (tmp_path / "a disk").mkdir()
+    script = 'mount -t tmpfs none "$1/a disk" || exit 77; cd "$2" && exec "$3" -c "$4" "$5" "$1"'
+
+    said = in_namespace(script, "sh", tmp_path, ROOT, sys.executable, code, kind)
+
+    assert "Read-only file system" in said
+
+
+def test_holds_nothing_of_people(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "secret").touch()
+
+    said = shell(kind, f"ls -d /home /root /var /run /mnt /srv {tmp_path} 2>/dev/null; ls /")
+
+    assert said.split() == sorted({"bin", "dev", "etc", "proc", "usr", *said.split()})
+    assert not {"home", "root", "var", "run", "mnt", "srv", "tmp"} & set(said.split())
+
+
+def test_sees_only_its_own_processes(kind: str) -> None:
+    assert len(shell(kind, "ls -d /proc/[0-9]*").split()) <= 4
+
+
+def test_has_one_name_for_every_machine(kind: str) -> None:
+    assert shell(kind, "uname -n") == "cuwheel\n"
+
+
+@pytest.mark.parametrize(("script", "status"), [("exit 7", 7), ("kill -9 $$", 137)])
+def test_keeps_user_and_status(kind: str, script: str, status: int) -> None:
+    done = inside(kind, "sh", "-c", f"id -u; {script}")
+
+    assert (done.output, done.status) == (f"{os.getuid()}\n", status)
+
+
+def test_program_has_signals_as_they_were(kind: str) -> None:
+    """Python ignores SIGPIPE; what it starts must not."""
+    said = shell(kind, "grep SigIgn /proc/self/status")
+
+    assert int(said.split()[1], 16) & 1 << (signal.SIGPIPE - 1) == 0
+
+
+def test_ends_what_the_program_leaves_behind(kind: str) -> None:
+    mark = f"300.{os.getpid()}"
+
+    shell(kind, f"sleep {mark} > /dev/null 2>&1 &")
+
+    assert processes_with(mark) == []
+
+
+def test_names_program_that_is_missing(kind: str) -> None:
+    done = inside(kind, "/nowhere/ninja")
+
+    assert done.status in {1, 127}
+    assert "/nowhere/ninja: No such file or directory" in done.output
+
+
+def test_refuses_folder_that_is_lost(kind: str, tmp_path: Path) -> None:
+    places = [Place(source=tmp_path / name, target=Path("/cuwheel") / name) for name in "ab"]
+
+    with pytest.raises(SandboxError) as caught:
+        sandboxed(kind, places, Path("/usr"))
+
+    assert caught.value.what == "the sandbox can't have /cuwheel/a, /cuwheel/b"
+    assert caught.value.why == f"not there: {tmp_path / 'a'}, {tmp_path / 'b'}"
+
+
+def test_works_from_a_folder_that_was_removed(kind: str, tmp_path: Path) -> None:
+    lost = tmp_path / "lost"
+    lost.mkdir()
+    prefix = sandboxed(kind, (), Path("/usr"))
+    script = f'rmdir {lost}; exec "$@"'
+
+    done = run(["sh", "-c", script, "sh", *prefix, "pwd"], env=_PATH, cwd=lost, check=False)
+
+    assert (done.status, done.output) == (0, "/usr\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_ends_with_its_starter(kind: str, number: int) -> None:
+    command = [sys.executable, "-c", _STARTER, kind]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as starter:
+        assert starter.stdout
+        assert starter.stdout.readline() == "running\n"
+        family = psutil.Process(starter.pid).children(recursive=True)
+        starter.send_signal(number)
+        starter.wait(timeout=30)
+
+    assert len(family) >= 3
+    assert psutil.wait_procs(family, timeout=10)[1] == []
+
+
+def test_works_for_an_ordinary_user(kind: str, tmp_path: Path) -> None:
+    """As root there is no user namespace in it; an ordinary user needs one."""
+    if os.getuid() != 0:
+        pytest.skip("the other tests run as an ordinary user here")
+    shown = tmp_path / "shown"
+    shown.mkdir(mode=0o755)
+    (shown / "file").write_text("text\n")
+    for folder in (tmp_path, *tmp_path.parents):
+        if not folder.stat().st_mode & 1:
+            folder.chmod(folder.stat().st_mode | 1)  # pytest's own are closed to others
+    script = tmp_path / "enter.py"
+    script.write_bytes((ROOT / "cuwheel" / "standalone" / "namespaces" / "enter.py").read_bytes())
+    place = Place(source=shown, target=Path("/cuwheel/shown"))
+    words = [
+        {
+            str(ROOT / "cuwheel/standalone/namespaces/enter.py"): str(script),
+            sys.executable: "/usr/bin/python3",
+        }.get(word, word)
+        for word in sandboxed(kind, (place,), Path("/cuwheel/shown"))
+    ]
+    ordinary = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+
+    done = run([*ordinary, *words, "sh", "-c", "id -u; cat file"], env=_PATH, check=False)
+
+    assert (done.status, done.output) == (0, "65534\ntext\n")
+
+
+def test_takes_the_first_kind_that_works() -> None:
+    chosen = choose_sandbox()
+
+    working = []
+    for one in ("bubblewrap", "unshare"):
+        with contextlib.suppress(SandboxError):
+            working.append(choose_sandbox(one))
+    assert chosen == next(iter(working), "none")
+
+
+def test_none_is_no_prefix(tmp_path: Path) -> None:
+    place = Place(source=tmp_path / "lost", target=Path("/cuwheel"))
+
+    assert sandboxed(choose_sandbox("none"), (place,), Path("/usr")) == ()
+
+
+@pytest.mark.parametrize(
+    ("setting", "within", "why"),
+    [
+        (_NO_NAMESPACES, "", "a limit is reached, of /proc/sys/user/max_*_namespaces"),
+        (_MASKED_PROC, _BELOW, "Operation not permitted"),
+    ],
+)
+def test_does_without_where_all_is_refused(setting: str, within: str, why: str) -> None:
+    script = f'{_NO_BUBBLEWRAP}; {setting}; cd "$1" && exec {within} "$2" -c "$3"'
+
+    said = in_namespace(script, *_choose())
+
+    assert "chosen none\n" in said
+    assert "why there is no sandbox here: " in said
+    assert why in said
+
+
+def test_takes_own_calls_where_bubblewrap_fails() -> None:
+    said = in_namespace(f'{_NO_BUBBLEWRAP}; cd "$1" && exec "$2" -c "$3"', *_choose())
+
+    assert "chosen unshare\n" in said
+
+
+def _choose() -> tuple[str, Path, str, str]:
+    return ("sh", ROOT, sys.executable, _CHOOSE)
+
+
+def in_namespace(script: str, *words: str | Path) -> str:
+    """Run a script as root of a user namespace; skip where that is refused."""
+    unshare = ("unshare", "--user", "--map-root-user", "--mount", "--net", "--pid", "--fork")
+    own_proc = "mount -t proc proc /proc || exit 77; "
+    done = run([*unshare, "sh", "-c", own_proc + script, *words], env=_PATH, check=False)
+    if done.status == 77 or "unshare:" in done.output:
+        pytest.skip(f"this system refuses what the test needs: {done.output.strip()[-200:]}")
+    assert done.status == 0, done.output
+    return done.output
+
+
+def processes_with(word: str, seconds: float = 5.0) -> list[int]:
+    """Those with this argument that still run after the time is up."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = [
+            one.pid
+            for one in psutil.process_iter(["cmdline"])
+            if word in (one.info["cmdline"] or ())
+        ]
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+def test_starts_whatever_path_the_program_gets(kind: str) -> None:
+    """A build's own PATH names folders of the sandbox; what starts it isn't among them."""
+    if refusal := backends._refusal(kind):
+        pytest.skip(refusal)
+
+    done = run(
+        [*sandboxed(kind, (), Path("/usr")), "/bin/sh", "-c", "echo $PATH"],
+        env={"PATH": "/cuwheel/toolbox"},
+    )
+
+    assert done.output == "/cuwheel/toolbox\n"

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.build.link_flags import check_linkable, include_flags, link_flags
+from cuwheel.model.recipe import Framework, Link, Setuptools, Static
+from cuwheel.workspace.records import Environment, Toolchain
+from tests.support.factories import compile_library, make_space, make_target
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.workspace.workspace import Workspace
+
+_LINKS_RUNTIME = (
+    "#include <cuda_runtime_api.h>\nint f(void) { int v; return cudaRuntimeGetVersion(&v); }\n"
+)
+_ASKS = Setuptools(env={"FLAGS": "{link_flags}"})
+
+
+def make_wheel_folder(site: Path) -> Path:
+    """Site-packages with cuTensorNet's library and headers, as its wheel puts them."""
+    library = site / "cuquantum" / "lib" / "libcutensornet.so.2"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    return library.parent
+
+
+def make_made_space(folder: Path, home: Path) -> Workspace:
+    space = make_space(folder)
+    made = Toolchain(home=home, version="13.0.88", provider="pypi", fingerprint="", pinned=True)
+    space.save("toolchain", made)
+    environment = Environment(
+        python=folder, site_packages=folder, fingerprint="", base_python=folder, base_version=""
+    )
+    space.save("environment", environment)
+    return space
+
+
+@pytest.mark.parametrize("mode", [None, Static()])
+def test_flags_link_the_runtime(tmp_path: Path, cuda_home: Path, mode: Static | None) -> None:
+    target = make_target(link=Link("cudart"), mode=mode)
+    source = tmp_path / "f.c"
+    source.write_text(_LINKS_RUNTIME)
+
+    flags = (*include_flags(target, cuda_home, tmp_path), *link_flags(target, cuda_home, tmp_path))
+    made = compile_library(
+        tmp_path / "libf.so", "gcc", "-fPIC", source, *flags, "-Wl,-z,defs", "-lstdc++"
+    )
+
+    assert made.is_file()
+
+
+def test_names_library_as_toolchain_has_it(tmp_path: Path, cuda_home: Path) -> None:
+    target = make_target(link=Link("cudart", "cufft"))
+
+    flags = link_flags(target, cuda_home, tmp_path)
+
+    assert flags == (f"-L{cuda_home}/lib64", "-l:libcudart.so.13", "-l:libcufft.so.12")
+
+
+def test_leads_to_library_that_no_toolkit_has(tmp_path: Path, cuda_home: Path) -> None:
+    folder = make_wheel_folder(tmp_path)
+    target = make_target(link=Link("cutensornet"))
+
+    flags = (*link_flags(target, cuda_home, tmp_path), *include_flags(target, cuda_home, tmp_path))
+
+    headers = (f"-I{cuda_home}/include", f"-I{tmp_path}/cuquantum/include")
+    assert flags == (f"-L{folder}", "-l:libcutensornet.so.2", *headers)
+
+
+def test_leaves_framework_to_its_build(tmp_path: Path, cuda_home: Path) -> None:
+    framework = Framework(name="torch", version="2.11.0")
+    target = make_target(link=Link("cudart", "torch"), framework=framework)
+
+    assert "torch" not in shlex.join(link_flags(target, cuda_home, tmp_path))
+
+
+def test_finds_library_that_is_nowhere(tmp_path: Path, cuda_home: Path) -> None:
+    space = make_made_space(tmp_path, cuda_home)
+    target = make_target(link=Link("cudart", "cutensornet"), build=_ASKS)
+
+    (problem,) = check_linkable(target, space)
+
+    assert problem.what == "there is no libcutensornet.so.2 to link"
+    assert "add cutensornet-cu13 to tiny_cuda.in" in problem.fix
+
+
+def test_does_not_look_for_what_no_flag_asks_for(tmp_path: Path, cuda_home: Path) -> None:
+    space = make_made_space(tmp_path, cuda_home)
+
+    assert check_linkable(make_target(link=Link("cutensornet")), space) == []
+
+
+def test_finds_component_without_archive(tmp_path: Path, cuda_home: Path) -> None:
+    space = make_made_space(tmp_path, cuda_home)
+    target = make_target(link=Link("cudart", "cufft"), mode=Static())
+
+    (problem,) = check_linkable(target, space)
+
+    assert problem.what == "cufft can't be linked statically"
+
+
+def test_knows_before_the_toolchain_what_wheels_lack(tmp_path: Path) -> None:
+    target = make_target(link=Link("cudart", "cufft"), mode=Static())
+
+    (problem,) = check_linkable(target, make_space(tmp_path))
+
+    assert problem.what == "cufft can't be linked statically"
+    assert problem.why.startswith("a toolchain of pypi holds no archive of it")
+
+
+@pytest.mark.parametrize(
+    ("names", "provider"), [(("cudart",), "pypi"), (("cudart", "cufft"), "conda")]
+)
+def test_waits_for_toolchain(tmp_path: Path, names: tuple[str, ...], provider: str) -> None:
+    target = make_target(link=Link(*names), mode=Static(), provider=provider)
+
+    assert check_linkable(target, make_space(tmp_path)) == []

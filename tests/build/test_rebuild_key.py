@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.build.rebuild_key import changes, digest_of, key_of
+from cuwheel.build.sandbox.backends import choose_sandbox
+from cuwheel.errors import SandboxError
+from cuwheel.model.recipe import Folder, Patch
+from tests.support.factories import make_space, make_target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from cuwheel.model.target import Target
+    from cuwheel.workspace.workspace import Workspace
+
+_PATCHES = (Patch(file="0001-x.patch", why="y"),)
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Workspace:
+    return make_space(tmp_path)
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Target:
+    """A target with a lock, a patch and a source of its own."""
+    for name in ("envs/build/tiny_cuda.lock", "patches/tiny_cuda/0001-x.patch", "source/setup.py"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("old")
+    source = tmp_path / "source"
+    return make_target(root=tmp_path, patches=_PATCHES, source_override=source)
+
+
+def other_recipe(target: Target) -> Target:
+    recipe = dataclasses.replace(target.recipe, max_wheel_size=1)
+    return dataclasses.replace(target, recipe=recipe)
+
+
+def other_archs(target: Target) -> Target:
+    return dataclasses.replace(target, archs=("80",))
+
+
+def other_provider(target: Target) -> Target:
+    return dataclasses.replace(target, provider="system")
+
+
+def other_lock(target: Target) -> Target:
+    target.lock.write_text("new")
+    return target
+
+
+def other_patch(target: Target) -> Target:
+    (target.patch_folder / "0001-x.patch").write_text("new")
+    return target
+
+
+def other_source(target: Target) -> Target:
+    (target.root / "source" / "setup.py").write_text("new")
+    return target
+
+
+def recipes_own_source(target: Target) -> Target:
+    return dataclasses.replace(target, source_override=None)
+
+
+def test_is_the_same_twice(target: Target, space: Workspace) -> None:
+    assert digest_of(key_of(target, space)) == digest_of(key_of(target, space))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (other_recipe, "recipe.max_wheel_size"),
+        (other_archs, "archs"),
+        (other_provider, "lock toolchain"),
+        (other_lock, "lock build"),
+        (other_patch, "patch 0001-x.patch"),
+        (other_source, "source"),
+        (recipes_own_source, "source"),
+    ],
+)
+def test_names_what_changed(
+    target: Target, space: Workspace, change: Callable[[Target], Target], named: str
+) -> None:
+    before = key_of(target, space)
+
+    after = key_of(change(target), space)
+
+    assert named in [line.split(":")[0] for line in changes(before, after)]
+    assert digest_of(before) != digest_of(after)
+
+
+def test_sees_other_python(target: Target, space: Workspace) -> None:
+    before = key_of(target, space)
+
+    after = key_of(target, dataclasses.replace(space, python="/nowhere/python"))
+
+    assert changes(before, after) == (f"python: {before['python']} -> absent",)
+
+
+def test_sees_that_there_is_no_sandbox(target: Target, space: Workspace) -> None:
+    alone = dataclasses.replace(space, sandbox="none")
+    before = key_of(target, alone)
+    has_one = choose_sandbox() != "none"
+
+    after = key_of(target, space)
+
+    assert before["sandbox"] == "no"
+    assert changes(before, after) == (("sandbox: no -> yes",) if has_one else ())
+
+
+@pytest.mark.parametrize("kind", ["bubblewrap", "unshare"])
+def test_kind_of_sandbox_makes_no_difference(kind: str, target: Target, space: Workspace) -> None:
+    asked = key_of(target, dataclasses.replace(space, sandbox=kind))["sandbox"]
+
+    assert asked in {"yes", "absent"}
+    with contextlib.suppress(SandboxError):
+        choose_sandbox(kind)
+        assert asked == "yes"
+
+
+def test_sees_other_compiler(
+    target: Target, space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = key_of(target, space)
+
+    monkeypatch.setenv("CXX", "/nowhere/g++")
+
+    assert changes(before, key_of(target, space))[0].startswith("host compiler: /usr/bin/g++ ")
+
+
+def test_sees_change_in_folder_of_project(target: Target, space: Workspace) -> None:
+    own = make_target(root=target.root, source=Folder(path="source"))
+    before = key_of(own, space)
+
+    after = key_of(other_source(own), space)
+
+    assert [line.split(":")[0] for line in changes(before, after)] == ["source"]
+
+
+def test_does_not_care_where_project_lies(target: Target, space: Workspace) -> None:
+    moved = target.root.with_name("moved")
+    own = [make_target(root=root, source=Folder(path="source")) for root in (target.root, moved)]
+    before = key_of(own[0], space)
+
+    target.root.rename(moved)
+
+    assert changes(before, key_of(own[1], space)) == ()
+
+
+def test_marks_missing_folder_of_project(tmp_path: Path, space: Workspace) -> None:
+    target = make_target(root=tmp_path, source=Folder(path="lost"))
+
+    assert key_of(target, space)["source"] == "absent"
+
+
+def test_holds_everything_that_decides(target: Target, space: Workspace) -> None:
+    named = set(key_of(target, space))
+
+    assert named >= {f"recipe.{field.name}" for field in dataclasses.fields(target.recipe)}
+    assert named >= {"engine", "linker", "strip", "lock engine", "sandbox"}
+
+
+def test_says_nothing_about_equal_keys() -> None:
+    assert changes({"a": "1"}, {"a": "1"}) == ()
+
+
+def test_shortens_digests() -> None:
+    assert changes({"a": "0" * 64}, {"b": "x"}) == ("a: 000000000000 -> absent", "b: absent -> x")

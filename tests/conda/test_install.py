@@ -1,0 +1,462 @@
+"""Installing conda packages: from real channels, through real failures."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from cuwheel.conda.environment_file import read_source
+from cuwheel.conda.install import fetch_packages, install_packages
+from cuwheel.conda.solve import solve
+from cuwheel.errors import DownloadError, HashMismatchError, InstallError
+from cuwheel.fetch.mirrors import VARIABLE, Mirrors
+from cuwheel.paths import ROOT
+from cuwheel.system import process
+from cuwheel.system.files import new_folder, remove_leftovers
+from tests.support.channel import (
+    PREFIX,
+    Copy,
+    Package,
+    Text,
+    toy_packages,
+    write_channel,
+    write_source,
+)
+from tests.support.factories import heard, make_space
+from tests.support.server import Site, serving
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.conda.lock_file import CondaPackage
+    from cuwheel.workspace.workspace import Workspace
+
+MANY = 2000  # files: to unpack and link them takes long enough to be killed in the middle
+
+
+@pytest.fixture(scope="module")
+def channel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    script = Text(content="#!/bin/sh\ntouch $PREFIX/ran\n", executable=True)
+    packages = (
+        *toy_packages(),
+        Package(name="scripted", files={"bin/.scripted-post-link.sh": script}),
+        Package(name="many", files={f"many/{n}": Text(content=f"{n}\n" * 99) for n in range(MANY)}),
+    )
+    return write_channel(tmp_path_factory.mktemp("channel"), packages)
+
+
+@pytest.fixture
+def site(channel: Path) -> Iterator[Site]:
+    files = {f"/{path.relative_to(channel)}": path.read_bytes() for path in channel.glob("*/*")}
+    with serving(Site(files=files)) as served:
+        yield served
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Workspace:
+    return make_space(tmp_path)
+
+
+@pytest.fixture
+def toy(channel: Path, tmp_path: Path) -> tuple[CondaPackage, ...]:
+    """`toy` and what it needs, as a lock has them."""
+    return locked(channel, tmp_path, "toy")
+
+
+def locked(channel: Path, folder: Path, *specs: str) -> tuple[CondaPackage, ...]:
+    source = read_source(write_source(folder / "env", *specs))
+    return solve(source, mirror(channel.as_uri()), cache=folder / "solver", cooldown=7).packages
+
+
+def mirror(address: str) -> Mirrors:
+    return Mirrors.of({VARIABLE: address})
+
+
+def put(
+    space: Workspace, packages: tuple[CondaPackage, ...], address: str, name: str = "prefix"
+) -> Path:
+    """Install packages as the stages do: aside, then under their name."""
+    final = space.cache / "store" / name
+    with new_folder(final) as aside:
+        install_packages(
+            packages,
+            aside,
+            final,
+            mirror(address),
+            cache=space.cache,
+            console=space.console,
+            offline=space.offline,
+            title="the packages of the test",
+        )
+    return final
+
+
+def left(space: Workspace) -> list[str]:
+    """What is in the store, what was made aside included."""
+    return sorted(path.name for path in (space.cache / "store").glob("*"))
+
+
+def test_installs_every_file(
+    space: Workspace, toy: tuple[CondaPackage, ...], channel: Path
+) -> None:
+    prefix = put(space, toy, channel.as_uri())
+
+    assert (prefix / "share" / "toy" / "data").read_text() == "words\n" * 1000
+    assert (prefix / "share" / "toy" / "empty").read_bytes() == b""
+    assert (prefix / "lib" / "libtoy.so").readlink() == Path("libtoy.so.1")
+
+
+def test_program_knows_where_it_is(
+    space: Workspace, toy: tuple[CondaPackage, ...], channel: Path
+) -> None:
+    """The folder is made aside: what gets written into its files is its later name."""
+    prefix = put(space, toy, channel.as_uri())
+
+    said = process.run([prefix / "bin" / "toy"], env={}).output
+    assert said.strip() == f"{prefix}/share/toy"
+
+
+def test_path_in_a_binary_keeps_its_length(
+    space: Workspace, toy: tuple[CondaPackage, ...], channel: Path
+) -> None:
+    prefix = put(space, toy, channel.as_uri())
+
+    content = (prefix / "lib" / "libtoy.so.1").read_bytes()
+    padding = b"\0" * (len(PREFIX) - len(str(prefix)))
+    assert content == b"\x7fELF" + bytes(prefix / "lib") + padding + b"\0the end"
+
+
+def test_runs_no_script_of_a_package(space: Workspace, channel: Path, tmp_path: Path) -> None:
+    prefix = put(space, locked(channel, tmp_path, "scripted"), channel.as_uri())
+
+    assert (prefix / "bin" / ".scripted-post-link.sh").is_file()
+    assert not list(tmp_path.rglob("ran"))
+
+
+def test_second_installation_links_files_of_the_first(
+    space: Workspace, toy: tuple[CondaPackage, ...], channel: Path
+) -> None:
+    first = put(space, toy, channel.as_uri(), "first")
+
+    second = put(space, toy, channel.as_uri(), "second")
+
+    data = Path("share") / "toy" / "data"
+    assert (second / data).samefile(first / data)
+
+
+def test_files_that_hold_the_folder_are_not_shared(
+    space: Workspace, toy: tuple[CondaPackage, ...], channel: Path
+) -> None:
+    first = put(space, toy, channel.as_uri(), "first")
+
+    second = put(space, toy, channel.as_uri(), "second")
+
+    assert str(second) in (second / "bin" / "toy").read_text()
+    assert str(first) in (first / "bin" / "toy").read_text()
+
+
+def test_second_installation_asks_no_server(
+    space: Workspace, toy: tuple[CondaPackage, ...], site: Site
+) -> None:
+    put(space, toy, site.url(""), "first")
+    before = len(site.asked)
+
+    put(space, toy, site.url(""), "second")
+
+    assert (before, len(site.asked)) == (2, 2)
+
+
+def test_installs_from_its_cache_when_offline(
+    space: Workspace, toy: tuple[CondaPackage, ...], site: Site
+) -> None:
+    put(space, toy, site.url(""), "first")
+    site.files.clear()
+
+    prefix = put(dataclasses.replace(space, offline=True), toy, site.url(""), "second")
+
+    assert (prefix / "bin" / "toy").is_file()
+
+
+def test_takes_package_known_by_md5_only(
+    space: Workspace, toy: tuple[CondaPackage, ...], channel: Path
+) -> None:
+    known_by_md5 = tuple(dataclasses.replace(package, sha256="") for package in toy)
+
+    prefix = put(space, known_by_md5, channel.as_uri())
+
+    assert (prefix / "bin" / "toy").is_file()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"sha256": "0" * 64}, {"sha256": "", "md5": "0" * 32}],
+    ids=["sha256", "md5"],
+)
+def test_refuses_file_with_another_hash(
+    space: Workspace, toy: tuple[CondaPackage, ...], channel: Path, changes: dict[str, str]
+) -> None:
+    wrong = tuple(dataclasses.replace(package, **changes) for package in toy)  # type: ignore[arg-type]
+
+    with pytest.raises(HashMismatchError):
+        put(space, wrong, channel.as_uri())
+
+    assert left(space) == []
+
+
+def test_says_that_the_lock_pins_the_hash(
+    space: Workspace, toy: tuple[CondaPackage, ...], channel: Path
+) -> None:
+    wrong = tuple(dataclasses.replace(package, sha256="0" * 64) for package in toy)
+
+    with pytest.raises(HashMismatchError) as caught:
+        put(space, wrong, channel.as_uri())
+
+    assert "recipe" not in str(caught.value)
+    assert "lock" in str(caught.value)
+
+
+def test_goes_on_with_a_download_that_broke_off(
+    space: Workspace, toy: tuple[CondaPackage, ...], site: Site
+) -> None:
+    site.breaks = [300]
+
+    put(space, toy, site.url(""))
+
+    assert [span for _, span in site.asked if span] == ["bytes=300-"]
+
+
+def test_names_file_that_channel_hasnt(
+    space: Workspace, toy: tuple[CondaPackage, ...], site: Site
+) -> None:
+    del site.files["/linux-64/toy-1.0-test_0.conda"]
+
+    with pytest.raises(DownloadError) as caught:
+        put(space, toy, site.url(""))
+
+    assert "toy-1.0-test_0.conda" in str(caught.value)
+    assert left(space) == []
+
+
+def test_names_channel_out_of_reach_and_the_ways_out(
+    space: Workspace, toy: tuple[CondaPackage, ...]
+) -> None:
+    started = time.monotonic()
+
+    with pytest.raises(DownloadError) as caught:
+        put(space, toy, "http://127.0.0.1:9")
+
+    assert time.monotonic() - started < 30
+    assert "http://127.0.0.1:9" in caught.value.why
+    assert [way for way in (VARIABLE, "nox -s mirror") if way not in caught.value.fix] == []
+    assert left(space) == []
+
+
+def test_says_what_offline_lacks(
+    space: Workspace, toy: tuple[CondaPackage, ...], site: Site
+) -> None:
+    with pytest.raises(DownloadError, match=r"can't be downloaded|not in the cache") as caught:
+        put(dataclasses.replace(space, offline=True), toy, site.url(""))
+
+    assert "--offline" in str(caught.value)
+    assert site.asked == []
+
+
+def test_names_file_that_is_no_package(space: Workspace, tmp_path: Path) -> None:
+    channel = write_channel(tmp_path / "channel", toy_packages())
+    (channel / "noarch" / "toy-data-1.0-test_0.conda").write_bytes(b"a portal's page")
+    [package] = locked(channel, tmp_path, "toy-data")
+    forged = dataclasses.replace(package, sha256="", md5="5ce2ae0af6a94d2b6a8c5d0a3d2a9b0d", size=0)
+    with suppress(HashMismatchError):
+        put(space, (forged,), channel.as_uri())
+    [aside] = space.cache.rglob("*.wrong-hash-*")
+    known = dataclasses.replace(package, sha256=_sha256(aside), size=0)
+
+    with pytest.raises(InstallError, match="can't be installed") as caught:
+        put(space, (known,), channel.as_uri())
+
+    assert "toy-data" in caught.value.why
+    assert left(space) == []
+
+
+def test_unpacks_again_what_was_damaged(
+    space: Workspace, toy: tuple[CondaPackage, ...], channel: Path
+) -> None:
+    first = put(space, toy, channel.as_uri(), "first")
+    damaged = first / "share" / "toy" / "data"
+    damaged.write_text("the file in the cache is the same one\n")
+
+    second = put(space, toy, channel.as_uri(), "second")
+
+    assert (second / "share" / "toy" / "data").read_text() == "words\n" * 1000
+    assert "damaged" in heard(space)
+
+
+def test_tells_packages_with_one_name_apart(space: Workspace, tmp_path: Path) -> None:
+    """Two channels may hold other files under the same name, version and build."""
+    contents = ("one", "two")
+    prefixes = []
+    for content in contents:
+        files = {"data": Text(content=content)}
+        channel = write_channel(tmp_path / content, [Package(name="same", files=files)])
+        packages = locked(channel, tmp_path / f"{content}-lock", "same")
+        prefixes.append(put(space, packages, channel.as_uri(), content))
+
+    assert tuple((prefix / "data").read_text() for prefix in prefixes) == contents
+
+
+def test_gives_files_in_their_order(
+    space: Workspace, toy: tuple[CondaPackage, ...], channel: Path
+) -> None:
+    files = fetch_packages(
+        toy,
+        mirror(channel.as_uri()),
+        cache=space.cache,
+        console=space.console,
+        offline=False,
+        title="the toy",
+    )
+
+    assert [file.name for file in files] == [package.file_name for package in toy]
+
+
+_CHILD = """
+import os, sys
+from pathlib import Path
+from cuwheel.errors import CuwheelError
+from tests import test_condastore as own
+from tests.support.factories import make_space
+channel, folder, cache, name, spec = sys.argv[1:]
+space = make_space(Path(folder), cache=Path(cache))
+try:
+    own.put(space, own.locked(Path(channel), Path(folder), spec), Path(channel).as_uri(), name)
+except CuwheelError as error:
+    print(type(error).__name__, error.what)
+else:
+    print("installed")
+print("left:", own.left(space))
+"""
+
+
+def start(*words: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [str(word) for word in words],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def child(*arguments: object) -> tuple[object, ...]:
+    return (sys.executable, "-W", "ignore", "-c", _CHILD, *arguments)
+
+
+@pytest.mark.parametrize(
+    "spot", ["conda/.*/many/9", "store/.prefix.*/many/9"], ids=["unpacking", "linking"]
+)
+def test_runs_clean_after_being_killed(
+    space: Workspace, channel: Path, tmp_path: Path, spot: str
+) -> None:
+    arguments = child(channel, tmp_path / "run", space.cache, "prefix", "many")
+    victim = start(*arguments)
+    wait_for(lambda: bool(list(space.cache.glob(spot))))
+    helpers = psutil.Process(victim.pid).children(recursive=True)
+    victim.kill()
+    victim.communicate()
+
+    # At once: whatever helped the victim may still be at it.
+    remove_leftovers(space.cache / "store" / "prefix")  # as the store does under its lock
+    output, _ = start(*arguments).communicate(timeout=120)
+
+    assert output.splitlines() == ["installed", "left: ['prefix']"]
+    installed = list((space.cache / "store" / "prefix" / "many").iterdir())
+    assert len(installed) == MANY
+    assert all(path.stat().st_size for path in installed)
+    assert not list((space.cache / "conda").glob(".*/"))
+    wait_for(lambda: not any(helper.is_running() for helper in helpers))
+
+
+def test_two_at_once_share_one_cache(space: Workspace, channel: Path, tmp_path: Path) -> None:
+    names = ("first", "second")
+    children = [
+        start(*child(channel, tmp_path / name, space.cache, name, "many")) for name in names
+    ]
+
+    outputs = [one.communicate(timeout=120)[0] for one in children]
+
+    assert [output.splitlines()[0] for output in outputs] == ["installed", "installed"]
+    counts = [len(list((space.cache / "store" / name / "many").iterdir())) for name in names]
+    assert counts == [MANY, MANY]
+
+
+@pytest.mark.parametrize(
+    ("size", "content"),
+    [("1m", os.urandom(4 << 20)), ("8m", bytes(20 << 20)), ("11m", os.urandom(4 << 20))],
+    ids=["downloading", "unpacking", "known before"],
+)
+def test_names_disk_that_is_full(tmp_path: Path, size: str, content: bytes) -> None:
+    """Noise fills the disk as a download, zeros only once they are unpacked.
+
+    The last one would fit, but not with what unpacking may take: three times the download.
+    """
+    if "unshare" in start("unshare", "-rm", "true").communicate()[0]:
+        pytest.skip("this system lets no user mount a small disk")
+    big = tmp_path / "big"
+    big.write_bytes(content)
+    channel = _channel_with(tmp_path, big, knows_size=size == "11m")
+    small = tmp_path / "small"
+    small.mkdir()
+    inside = f'mount -t tmpfs -o size={size} none {small} && exec "$@"'
+    arguments = child(channel, tmp_path / "run", small, "prefix", "big")
+
+    output, _ = start("unshare", "-rm", "sh", "-c", inside, "sh", *arguments).communicate()
+
+    first, last = output.splitlines()
+    assert first.startswith("DiskFullError")
+    assert str(small) in first
+    assert last == "left: []"
+
+
+def _channel_with(folder: Path, big: Path, *, knows_size: bool) -> Path:
+    """A channel with one package; without its size in the index nothing can be foreseen."""
+    package = Package(name="big", files={"share/big": Copy(source=big)})
+    channel = write_channel(folder / "channel", [package])
+    index = channel / "linux-64" / "repodata.json"
+    if not knows_size:
+        lines = index.read_text().splitlines()
+        index.write_text("\n".join(line for line in lines if '"size"' not in line))
+    return channel
+
+
+def _sha256(path: Path) -> str:
+    return process.run(["sha256sum", path], env={"PATH": os.environ["PATH"]}).output.split()[0]
+
+
+def test_tells_program_that_cant_start_from_damage(
+    space: Workspace,
+    toy: tuple[CondaPackage, ...],
+    channel: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho No module named rattler\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+
+    with pytest.raises(InstallError) as caught:
+        put(space, toy, channel.as_uri())
+
+    assert caught.value.why == "No module named rattler"
+    assert "damaged" not in heard(space)

@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import re
+from importlib.metadata import Distribution, distributions
+from typing import TYPE_CHECKING
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from cuwheel.cuda.components import COMPONENTS, component_by_name, requirement_for
+from cuwheel.cuda.toolkits import TOOLKITS, toolkit_by_release
+from cuwheel.errors import UsageError
+from cuwheel.paths import ROOT
+from tests.support.component_facts import faults_of, rows_of, unnamed_in, unrequired_by
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.cuda.toolkits import Toolkit
+
+every_toolkit = pytest.mark.parametrize("toolkit", TOOLKITS, ids=lambda toolkit: toolkit.tag)
+
+# conda-forge's package with a component's headers, and the component.
+_IN_CONDA = {
+    "cuda-cudart-dev": "cudart",
+    "cuda-nvrtc-dev": "nvrtc",
+    "libcublas-dev": "cublas",
+    "libcudnn-dev": "cudnn",
+    "libcufft-dev": "cufft",
+    "libcurand-dev": "curand",
+    "libcusolver-dev": "cusolver",
+    "libcusparse-dev": "cusparse",
+}
+
+
+def pins_of(toolkit: Toolkit) -> dict[str, Version]:
+    """The release of each component that the conda toolchain links against."""
+    text = (ROOT / "envs" / f"cuda{toolkit.tag}" / "environment.yml").read_text()
+    found = re.findall(r"^  - (\S+) ==(\S+)$", text, re.MULTILINE)
+    return {_IN_CONDA[name]: Version(version) for name, version in found if name in _IN_CONDA}
+
+
+def required(name: str, toolkit: Toolkit) -> Requirement:
+    return Requirement(requirement_for(component_by_name(name, toolkit.major), toolkit, ""))
+
+
+def test_names_nearest_component() -> None:
+    with pytest.raises(UsageError) as caught:
+        component_by_name("cublaslt")
+
+    assert caught.value.why == 'did you mean "cublasLt"?'
+
+
+@pytest.mark.parametrize(("cuda", "soname"), [(12, "libcudart.so.12"), (13, "libcudart.so.13")])
+def test_gives_component_of_major(cuda: int, soname: str) -> None:
+    assert component_by_name("cudart", cuda).sonames == (soname,)
+
+
+@pytest.mark.parametrize("cuda", [12, 13])
+def test_gives_framework_with_any_major(cuda: int) -> None:
+    assert component_by_name("torch", cuda).cuda is None
+
+
+def test_majors_differ_in_nvvm_only() -> None:
+    names = {
+        cuda: {found.name for found in COMPONENTS if found.cuda == cuda}
+        for cuda in {toolkit.major for toolkit in TOOLKITS}
+    }
+
+    assert names[12] ^ names[13] == {"nvvm"}
+
+
+def test_template_is_filled() -> None:
+    left = [found for found in COMPONENTS if "|" in repr(found)]
+
+    assert left == []
+
+
+def test_every_need_has_its_supplier() -> None:
+    known = {(found.cuda, soname) for found in COMPONENTS for soname in found.sonames}
+
+    lacking = [
+        (found.name, soname)
+        for found in COMPONENTS
+        for soname in found.needs
+        if (found.cuda, soname) not in known
+    ]
+
+    assert lacking == []
+
+
+def test_everything_lost_is_asked_for() -> None:
+    stray = [
+        (found.name, name)
+        for found in COMPONENTS
+        for name, _ in found.lost
+        if name not in {*found.needs, *found.opens, *found.may_open}
+    ]
+
+    assert stray == []
+
+
+def test_no_two_components_of_a_major_share_a_soname() -> None:
+    held = [(found.cuda, soname) for found in COMPONENTS for soname in found.sonames]
+
+    assert len(set(held)) == len(held)
+
+
+@every_toolkit
+def test_requirement_names_its_distribution(toolkit: Toolkit) -> None:
+    fitting = [found for found in COMPONENTS if found.cuda == toolkit.major]
+
+    asked = [Requirement(requirement_for(found, toolkit, "")).name for found in fitting]
+
+    assert asked == [found.distribution for found in fitting]
+
+
+@every_toolkit
+def test_requirement_takes_what_is_linked_against(toolkit: Toolkit) -> None:
+    pins = pins_of(toolkit)
+
+    refused = [name for name, is_ in pins.items() if is_ not in required(name, toolkit).specifier]
+
+    assert pins
+    assert refused == []
+
+
+@every_toolkit
+def test_requirement_refuses_next_major(toolkit: Toolkit) -> None:
+    pins = pins_of(toolkit)
+
+    taken = [
+        name
+        for name, is_ in pins.items()
+        if Version(f"{is_.major + 1}.0") in required(name, toolkit).specifier
+    ]
+
+    assert taken == []
+
+
+@every_toolkit
+def test_table_holds_releases_of_libraries(toolkit: Toolkit) -> None:
+    linked = {name: f"{is_.major}.{is_.minor}" for name, is_ in pins_of(toolkit).items()}
+
+    stated = dict(toolkit.libraries)
+
+    assert stated.items() <= linked.items()
+
+
+def test_requirement_differs_between_minor_releases() -> None:
+    asked = {tag: str(required("cusparse", toolkit_by_release(tag))) for tag in ("122", "128")}
+
+    assert asked == {
+        "122": "nvidia-cusparse-cu12<13,>=12.1",
+        "128": "nvidia-cusparse-cu12<13,>=12.5",
+    }
+
+
+# Update 1 of 12.4 and 12.8, from which PyTorch's own wheels take their pins.
+@pytest.mark.parametrize(
+    ("release", "name", "version"),
+    [
+        ("12.4", "cublas", "12.4.5.8"),
+        ("12.4", "cusparse", "12.3.1.170"),
+        ("12.4", "cusolver", "11.6.1.9"),
+        ("12.8", "cublas", "12.8.4.1"),
+        ("12.8", "cusparse", "12.5.8.93"),
+        ("13.0", "cublas", "13.0.0.19"),
+    ],
+)
+def test_requirement_takes_other_updates_of_its_minor(
+    release: str, name: str, version: str
+) -> None:
+    asked = required(name, toolkit_by_release(release))
+
+    assert version in asked.specifier
+
+
+def test_requirement_pins_framework() -> None:
+    toolkit = toolkit_by_release("13.0")
+
+    assert requirement_for(component_by_name("torch", 13), toolkit, "2.11") == "torch==2.11.*"
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "asked"),
+    [
+        ("cutensornet", "2.14.0", "cutensornet-cu13>=2.14,<3"),
+        ("cutensornet", "", "cutensornet-cu13>=2.9,<3"),
+        ("cudnn", "9.19.0.56", "nvidia-cudnn-cu13>=9.19,<10"),
+        ("cudensitymat", "0.6.0", "cudensitymat-cu13==0.6.*"),
+    ],
+)
+def test_requirement_takes_floor_of_build_environment(name: str, version: str, asked: str) -> None:
+    component = component_by_name(name, 13)
+    releases = {component.distribution: version} if version else {}
+
+    made = requirement_for(component, toolkit_by_release("13.0"), "", releases)
+
+    assert made == asked
+
+
+def test_requirement_takes_toolchain_before_build_environment() -> None:
+    toolkit = toolkit_by_release("12.8")
+    component = component_by_name("cudnn", 12)
+
+    made = requirement_for(component, toolkit, "", {component.distribution: "9.1.0.70"})
+
+    assert made == "nvidia-cudnn-cu12>=9.13,<10"
+
+
+def wheels_of(cuda_home: Path) -> dict[str, Distribution]:
+    """The wheels of the table that the toolchain is made of."""
+    found = distributions(path=[str(site_of(cuda_home))])
+    return {one.metadata["Name"]: one for one in found if rows_of(one.metadata["Name"])}
+
+
+def site_of(cuda_home: Path) -> Path:
+    return cuda_home.parent.parent
+
+
+def test_table_agrees_with_real_libraries(cuda_home: Path) -> None:
+    wheels = wheels_of(cuda_home)
+
+    faults = [
+        fault
+        for name, wheel in wheels.items()
+        for fault in faults_of(site_of(cuda_home), name, wheel.version)
+    ]
+
+    assert len(wheels) > 8
+    assert faults == []
+
+
+def test_opened_names_stand_in_real_libraries(cuda_home: Path) -> None:
+    unnamed = [
+        fault for name in wheels_of(cuda_home) for fault in unnamed_in(site_of(cuda_home), name)
+    ]
+
+    assert unnamed == []
+
+
+def test_real_wheels_require_what_table_says(cuda_home: Path) -> None:
+    unrequired = {
+        name: lacking
+        for name, wheel in wheels_of(cuda_home).items()
+        if (lacking := unrequired_by(wheel.requires or (), name))
+    }
+
+    assert unrequired == {}
+
+
+def test_toolchain_has_archives_of_runtime_only(cuda_home: Path) -> None:
+    there = {path.stem.removeprefix("lib") for path in (cuda_home / "lib").glob("*.a")}
+
+    whole = {
+        found.name
+        for found in COMPONENTS
+        if found.cuda == 13 and found.static and there >= set(found.static)
+    }
+
+    assert whole == {"cudart"}

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import pytest
+
+from cuwheel.cuda.frameworks import Brought, brought_by, preloads
+
+
+def majors_of(*requirements: str) -> set[int]:
+    return {found.cuda for found in brought_by(requirements) if found.cuda is not None}
+
+
+def names_of(*requirements: str) -> set[str]:
+    return {found.distribution for found in brought_by(requirements)}
+
+
+@pytest.mark.parametrize(
+    ("requirement", "majors"),
+    [
+        ("torch==2.10.*", {12}),
+        ("torch==2.11.*", {13}),
+        ("torch==2.10.0+cu126", {12}),
+        ("torch>=2.4,<2.9", {12}),
+        ("torch<2.11", {12}),
+        ("torch>2.11", {13}),
+        ("torch>=2.16", {13}),
+        ("torch>=2.10", {12, 13}),
+        ("torch~=2.6", {12, 13}),
+        ("torch!=2.11.*", {12, 13}),
+        ("torch", {12, 13}),
+        ("torch==1.13.1", set()),
+        ("cuda-toolkit[cublas]==12.*", {12}),
+        ("cuda-toolkit[cublas]", {12, 13}),
+        ("tensorflow[and-cuda]", {12}),
+        ("tensorflow", set()),
+        ("numpy>=2", set()),
+    ],
+)
+def test_takes_majors_of_releases_that_specifier_allows(requirement: str, majors: set[int]) -> None:
+    assert majors_of(requirement) == majors
+
+
+def test_tells_what_starts_the_chain() -> None:
+    found = brought_by(["torch==2.11.*"])
+
+    assert {one.by for one in found} == {"torch"}
+    assert Brought(distribution="nvidia-cufft", by="torch", extra="", cuda=13) in found
+    assert Brought(distribution="torch", by="torch", extra="", cuda=None) in found
+
+
+@pytest.mark.parametrize(
+    ("requirement", "added"),
+    [
+        ("torch==2.6.*", "nvidia-cusparselt-cu12"),
+        ("torch==2.7.*", "nvidia-cufile-cu12"),
+        ("torch==2.9.*", "nvidia-nvshmem-cu12"),
+        ("torch==2.14.*", "nvidia-curand"),
+    ],
+)
+def test_knows_what_one_release_of_torch_differs_in(requirement: str, added: str) -> None:
+    release = int(requirement[9:-2])
+    other = release + (1 if added == "nvidia-curand" else -1)
+
+    assert added in names_of(requirement)
+    assert added not in names_of(f"torch==2.{other}.*")
+
+
+def test_follows_requirements_of_nvidia_wheels() -> None:
+    assert names_of("nvidia_cuSOLVER>=12") == {
+        "nvidia-cusolver",
+        "nvidia-cublas",
+        "nvidia-cusparse",
+        "nvidia-nvjitlink",
+    }
+
+
+def test_follows_extra_through_plugin() -> None:
+    found = brought_by(['jax[cuda13]>=0.8; extra == "cuda13"'])
+
+    assert Brought(distribution="nvidia-cudnn-cu13", by="jax", extra="cuda13", cuda=13) in found
+
+
+def test_local_extra_brings_plugin_alone() -> None:
+    assert names_of("jax[cuda12-local]") == {"jax", "jax-cuda12-plugin", "jax-cuda12-pjrt"}
+
+
+def test_gives_each_extra_its_own() -> None:
+    lines = ['nvidia-curand; extra == "cuda13"', 'nvidia-curand-cu12; extra == "cuda12"']
+
+    assert [(one.extra, one.cuda) for one in brought_by(lines)] == [("cuda13", 13), ("cuda12", 12)]
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        'nvidia-cufft; sys_platform == "win32"',
+        'nvidia-cufft; platform_machine == "aarch64"',
+        "not a requirement",
+    ],
+)
+def test_passes_over_what_is_not_for_this_kind_of_machine(requirement: str) -> None:
+    assert brought_by([requirement]) == ()
+
+
+def test_takes_either_extra_of_a_marker() -> None:
+    found = brought_by(['cupy-cuda13x[ctk]; extra == "gpu" or extra == "all"'])
+
+    assert {one.extra for one in found} == {"gpu", "all"}
+
+
+@pytest.mark.parametrize("soname", ["", "libcublas.so.13", "libnvrtc-builtins.so.13.0"])
+def test_torch_loads_its_libraries(soname: str) -> None:
+    assert preloads("torch", soname)
+
+
+@pytest.mark.parametrize(
+    ("framework", "soname"),
+    [
+        ("torch", "libcusolverMg.so.12"),
+        ("jax", ""),
+        ("jax-cuda13-plugin", "libcublas.so.13"),
+        ("numpy", ""),
+    ],
+)
+def test_others_load_nothing(framework: str, soname: str) -> None:
+    assert not preloads(framework, soname)

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from packaging.version import Version
+
+from cuwheel.cuda.toolkits import TOOLKITS, check_archs, toolkit_by_release
+from cuwheel.errors import UnsupportedArchError, UsageError
+from cuwheel.paths import ROOT
+from cuwheel.system.process import run
+from cuwheel.toolchains.compilers import newest_gcc_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.cuda.toolkits import Toolkit
+
+_TOOLKIT = toolkit_by_release("13.0")
+every_toolkit = pytest.mark.parametrize("toolkit", TOOLKITS, ids=lambda toolkit: toolkit.tag)
+
+
+@pytest.mark.parametrize("name", ["13.0", "130"])
+def test_finds_toolkit_by_release_and_tag(name: str) -> None:
+    assert toolkit_by_release(name).nvcc == "13.0.88"
+
+
+def test_names_nearest_toolkit() -> None:
+    with pytest.raises(UsageError) as caught:
+        toolkit_by_release("13.1")
+
+    assert caught.value.why == 'did you mean "13.0"?'
+
+
+def test_refuses_all_unknown_archs_together() -> None:
+    with pytest.raises(UnsupportedArchError) as caught:
+        check_archs("x-130", _TOOLKIT, ("70", "90", "999"))
+
+    assert caught.value.what == "x-130: CUDA 13.0 cannot compile for sm_70, sm_999"
+    assert caught.value.fix.startswith('remove "70", "999"')
+
+
+@pytest.mark.parametrize("written", ["sm_90", "compute_90", "9.0"])
+def test_says_how_an_arch_is_written(written: str) -> None:
+    with pytest.raises(UnsupportedArchError) as caught:
+        check_archs("x-130", _TOOLKIT, (written,))
+
+    assert caught.value.what == f"x-130: CUDA 13.0 cannot compile for {written}"
+    assert caught.value.fix == f'write {written} as "90"'
+
+
+@every_toolkit
+def test_nvcc_is_of_its_release(toolkit: Toolkit) -> None:
+    assert toolkit.nvcc.startswith(f"{toolkit.release}.")
+
+
+def test_knows_releases_in_order() -> None:
+    releases = [Version(toolkit.release) for toolkit in TOOLKITS]
+
+    assert releases == sorted(set(releases))
+
+
+@every_toolkit
+def test_wheels_with_compiler_come_from_pypi(toolkit: Toolkit) -> None:
+    assert (toolkit.provider == "pypi") == bool(toolkit.site_folder)
+
+
+@every_toolkit
+def test_pypi_lock_is_there_where_it_is_the_default(toolkit: Toolkit) -> None:
+    lock = ROOT / "envs" / f"cuda{toolkit.tag}" / "pypi.lock"
+
+    assert lock.is_file() == (toolkit.provider == "pypi")
+
+
+def test_table_holds_archs_of_real_nvcc(cuda_home: Path) -> None:
+    told = run([cuda_home / "bin" / "nvcc", "--list-gpu-arch"], env={"PATH": "/usr/bin:/bin"})
+
+    assert set(told.output.replace("compute_", "").split()) == set(_TOOLKIT.archs)
+
+
+def test_table_holds_limit_of_real_nvcc(cuda_home: Path) -> None:
+    assert newest_gcc_for(cuda_home) == _TOOLKIT.max_gcc

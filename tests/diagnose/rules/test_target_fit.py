@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cuwheel.diagnose.facts.gpus import Driver, Gpu
+from cuwheel.diagnose.facts.host import look_around
+from cuwheel.diagnose.rules.target_fit import Fit, fit_targets
+from cuwheel.model.catalogue import Entry
+from cuwheel.model.recipe import GIB
+from tests.support.factories import make_recipe, make_space
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def fit(
+    folder: Path,
+    *,
+    driver: str = "580.65.06",
+    capability: str = "90",
+    python: str = "3.12.1",
+    **recipe: Any,
+) -> Fit:
+    made = make_recipe(**recipe)
+    entry = Entry(root=folder, name=made.name, recipe=made)
+    gpu = Gpu(index=0, name="A", capability=capability)
+    [found] = fit_targets(
+        (entry,),
+        make_space(folder),
+        Driver(version=driver, gpus=(gpu,)),
+        look_around(folder),
+        python,
+    )
+    return found
+
+
+def test_fits(tmp_path: Path) -> None:
+    assert fit(tmp_path) == Fit(name="tiny-cuda-130", runs=(), builds=())
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"driver": ""}, "there is no NVIDIA driver"),
+        ({"driver": "535.104.05"}, "driver 535.104.05 is older than 580.65.06"),
+        ({"capability": "80"}, "its archs are sm_90, the GPU is sm_80"),
+        ({"python": "3.9.1", "requires_python": ">=3.10"}, "it takes Python >=3.10"),
+    ],
+)
+def test_says_why_wheel_does_not_run(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
+    [found] = fit(tmp_path, **changes).runs
+
+    assert found.startswith(reason)
+
+
+def test_passes_over_archs_of_recipe_without_device_code(tmp_path: Path) -> None:
+    assert fit(tmp_path, archs=(), capability="61").runs == ()
+
+
+def test_says_why_it_can_not_be_built(tmp_path: Path) -> None:
+    [found] = fit(tmp_path, disk=GIB << 20).builds
+
+    assert found.startswith("the disk of")
+
+
+def test_names_recipe_that_can_not_be_loaded(tmp_path: Path) -> None:
+    entry = Entry(root=tmp_path, name="broken", recipe=None, fault="SyntaxError")
+
+    [found] = fit_targets((entry,), make_space(tmp_path), Driver(), None, "")
+
+    assert found.builds == ("broken recipe: SyntaxError",)

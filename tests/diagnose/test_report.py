@@ -1,0 +1,148 @@
+"""What a diagnosis looks like, and what its verdicts lead to."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import typing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import rich.console
+
+from cuwheel.diagnose.facts import environment
+from cuwheel.diagnose.facts.gpus import Driver, Gpu
+from cuwheel.diagnose.facts.installed_toolkits import Installations
+from cuwheel.diagnose.facts.python_choice import Chosen
+from cuwheel.diagnose.report import Report, as_text, print_report
+from cuwheel.diagnose.rules.target_fit import Fit
+from cuwheel.diagnose.session import DiagnoseOptions, callers_environment, diagnose
+from cuwheel.diagnose.verdict import KNOWN, OWN_ENTRIES, Own, broken, warns, works, worst
+from cuwheel.paths import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def make_report(**changes: Any) -> Report:
+    usual: dict[str, Any] = {
+        "around": None,
+        "driver": Driver(),
+        "installations": Installations(),
+        "settings": (),
+        "environment": None,
+        "frameworks": (),
+        "packages": (),
+        "bnb": None,
+        "fits": (),
+        "chosen": Chosen(path=None, how="PATH"),
+        "verdicts": (works("all is well"),),
+    }
+    return Report(**{**usual, **changes})
+
+
+def printed(report: Report, width: int = 0) -> str:
+    """As in a log; with a width, as on a terminal of so many columns."""
+    stream = io.StringIO()
+    terminal = rich.console.Console(
+        file=stream, width=width or 200, force_terminal=bool(width), color_system=None
+    )
+    print_report(report, terminal)
+    return stream.getvalue()
+
+
+def test_gathers_equal_gpus() -> None:
+    gpus = tuple(Gpu(index=index, name="A", capability="90") for index in range(8))
+
+    shown = printed(make_report(driver=Driver(gpus=gpus)))
+
+    assert "  GPU 0-7      A, sm_90\n" in shown
+
+
+def test_shows_bad_news_last() -> None:
+    bad = broken("no-cuda-device", "it is bad", "a cause", "a fix")
+
+    lines = printed(make_report(verdicts=(works("all is well"), bad))).splitlines()
+
+    assert lines[-6:] == [
+        "  ok       all is well",
+        "  broken   it is bad",
+        "           because  a cause",
+        "           to fix   a fix",
+        "           more     TROUBLESHOOTING.md#no-cuda-device",
+        "diagnose: broken (1 broken, 1 ok)",
+    ]
+
+
+def test_wraps_for_terminal() -> None:
+    long = warns("no-cuda-device", "word " * 30, "cause " * 30, "fix")
+
+    lines = printed(make_report(verdicts=(long,)), width=60).splitlines()
+
+    assert max(map(len, lines)) <= 60
+
+
+def test_shows_reasons_of_targets() -> None:
+    fits = (Fit(name="a-130", runs=(), builds=()), Fit(name="b-130", runs=("old",), builds=("no",)))
+
+    shown = printed(make_report(fits=fits))
+
+    assert "  a-130        fits\n" in shown
+    assert "  b-130        can't run: old; can't be built: no\n" in shown
+
+
+def test_data_hold_verdicts() -> None:
+    told = json.loads(as_text(make_report(verdicts=(warns("diagnose-versions", "a", "b", "c"),))))
+
+    assert (told["verdict"], told["exit_code"]) == ("warning", 1)
+    assert told["verdicts"] == [
+        {
+            "level": "warning",
+            "what": "a",
+            "cause": "b",
+            "fix": "c",
+            "anchor": "diagnose-versions",
+            "more": "TROUBLESHOOTING.md#diagnose-versions",
+        }
+    ]
+
+
+def test_nothing_to_say_is_well() -> None:
+    assert worst(()) == "ok"
+
+
+def test_anchors_have_the_form_of_anchors() -> None:
+    assert [name for name in KNOWN if not re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", name)] == []
+
+
+def test_own_anchors_lead_to_entries() -> None:
+    page = (ROOT / "TROUBLESHOOTING.md").read_text()
+
+    assert set(OWN_ENTRIES) == set(typing.get_args(Own))
+    assert [name for name in OWN_ENTRIES if f'<a id="{name}"></a>' not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        ({"PYTHONPATH": str(ROOT)}, {}),
+        ({"PYTHONPATH": str(ROOT), "CUWHEEL_CALLERS_PYTHONPATH": "/x"}, {"PYTHONPATH": "/x"}),
+        ({"PYTHONPATH": f"{ROOT}:/x"}, {"PYTHONPATH": "/x"}),
+        ({"CUWHEEL_CACHE": "/c", "A": "b"}, {"A": "b"}),
+    ],
+)
+def test_gives_callers_own_environment(given: dict[str, str], seen: dict[str, str]) -> None:
+    assert callers_environment(given) == seen
+
+
+def test_goes_on_past_python_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "FACTS_PATIENCE", 1.0)
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nsleep 100\n")
+    program.chmod(0o755)
+
+    report = diagnose(DiagnoseOptions(python=str(program), start=tmp_path), {"PATH": "/usr/bin"})
+
+    [found] = [one for one in report.verdicts if one.level == "broken"]
+    assert found.cause.endswith("no answer within 1 s")

@@ -1,0 +1,133 @@
+"""The failure catalogue holds together: each sample is explained by its own entry."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+
+import pytest
+
+from cuwheel.audit.findings import RULES
+from cuwheel.cli.reference.troubleshooting import error_classes
+from cuwheel.diagnose.verdict import KNOWN
+from cuwheel.explain.catalogue import Cause, causes, groups, signs
+from cuwheel.explain.explanation import Explainer
+from cuwheel.explain.log_text import blocks, undecorated
+from tests.logs.reproduce import RAW
+
+CAUSES = tuple(causes().values())
+STAGES = {
+    *("configure", "compile", "device-link", "link", "package"),
+    *("repair", "install", "import", "runtime"),
+}
+
+
+@pytest.fixture(scope="module")
+def explainer() -> Explainer:
+    return Explainer()
+
+
+def slugs_of(log: str, explainer: Explainer) -> list[str]:
+    return [one.cause.slug for one in explainer.explain(io.BytesIO(log.encode())).causes]
+
+
+@pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.slug)
+def test_samples_have_this_cause(cause: Cause, explainer: Explainer) -> None:
+    wrong = [one for one in cause.examples if slugs_of(one, explainer)[:1] != [cause.slug]]
+
+    assert cause.examples
+    assert not wrong
+
+
+@pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.slug)
+def test_each_pattern_has_a_sample(cause: Cause) -> None:
+    lines = [window for one in cause.examples for window in windows(one)]
+
+    unmet = [
+        one.regex.pattern
+        for one in cause.patterns
+        if not any(one.regex.search(window) for window in lines)
+    ]
+
+    assert not unmet
+
+
+@pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.slug)
+def test_looks_for_what_healthy_logs_seldom_hold(cause: Cause, healthy: list[str]) -> None:
+    """Each line with such a text costs a closer look, and with many of them the log is slow."""
+    common = [
+        one.texts
+        for one in cause.patterns
+        if sum(any(text in line for text in one.texts) for line in healthy) > len(healthy) / 20
+    ]
+
+    assert not common
+
+
+@pytest.fixture(scope="module")
+def healthy() -> list[str]:
+    """The lines of a long build that went well, as they are searched."""
+    return (RAW / "ok--ninja-long.log").read_text(errors="replace").lower().splitlines()
+
+
+def windows(log: str) -> list[str]:
+    text = b"".join(one.text[: one.fresh] for one in blocks(io.BytesIO(log.encode()))).decode()
+    lines = [undecorated(line) for line in text.splitlines()]
+    return ["\n".join(lines[start : start + 3]) for start in range(len(lines))]
+
+
+@pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.slug)
+def test_always_has_something_to_say(cause: Cause) -> None:
+    for templates in (cause.why, cause.fix):
+        assert templates
+        assert "{" not in templates[-1].replace("{{", "")
+    assert cause.confirm
+    assert cause.links
+    assert cause.stage in STAGES
+
+
+@pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.slug)
+def test_names_known_causes(cause: Cause) -> None:
+    assert set(cause.brings) | set(cause.akin) <= set(causes())
+    assert cause.slug not in {*cause.brings, *cause.akin}
+
+
+@pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.slug)
+def test_is_akin_both_ways(cause: Cause) -> None:
+    assert all(cause.slug in causes()[other].akin for other in cause.akin)
+
+
+def test_no_two_bring_each_other() -> None:
+    known = causes()
+
+    both = [(a, b) for a, one in known.items() for b in one.brings if a in known[b].brings]
+
+    assert not both
+
+
+def test_needs_are_known() -> None:
+    named = set(signs().named)
+    needs = {need for cause in CAUSES for one in cause.patterns for need in one.needs}
+
+    unknown = {one for one in needs if one.removeprefix("not ") not in named and " " not in one}
+
+    assert not unknown
+
+
+def test_anchors_are_unique() -> None:
+    anchors = [one.slug for group in groups() for one in group.causes]
+    anchors += [kind.anchor for kind in error_classes()] + [rule.anchor for rule in RULES]
+
+    assert [name for name, times in Counter(anchors).items() if times > 1] == []
+
+
+def test_every_sign_is_needed() -> None:
+    needs = {
+        need.removeprefix("not ") for cause in CAUSES for p in cause.patterns for need in p.needs
+    }
+
+    assert set(signs().named) <= needs
+
+
+def test_knows_what_diagnose_leads_to() -> None:
+    assert set(KNOWN) <= set(causes()) | {kind.anchor for kind in error_classes()}

@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.cli.commands import COMMANDS
+from cuwheel.errors import UsageError
+from cuwheel.explain.explanation import Explainer, Explanation
+from cuwheel.explain.report import as_data, as_text
+from cuwheel.paths import ROOT
+from cuwheel.system.console import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+GCC_TOO_NEW = (
+    "/usr/local/cuda-12.2/include/crt/host_config.h:143:2: error: #error -- unsupported GNU "
+    "version! gcc versions later than 12 are not supported!"
+)
+BUILT = "Successfully built example-1.0-cp312-cp312-linux_x86_64.whl"
+
+
+@pytest.fixture(scope="module")
+def explainer() -> Explainer:
+    return Explainer()
+
+
+def explain(explainer: Explainer, *lines: str, **known: str) -> Explanation:
+    return explainer.explain(io.BytesIO("\n".join(lines).encode()), known)
+
+
+def slugs(explanation: Explanation) -> list[str]:
+    return [one.cause.slug for one in explanation.causes]
+
+
+def test_finds_line_among_many(explainer: Explainer) -> None:
+    noise = [f"[{number}/90000] nvcc -Werror -c file{number}.cu" for number in range(40_000)]
+
+    found = explain(explainer, *noise, GCC_TOO_NEW, *noise, "ninja: build stopped.").causes[0]
+
+    assert found.cause.slug == "host-compiler-too-new"
+    assert found.evidence[0].number == len(noise) + 1
+    assert found.evidence[0].text == GCC_TOO_NEW
+
+
+def test_fills_in_what_the_line_says(explainer: Explainer) -> None:
+    (found,) = explain(explainer, GCC_TOO_NEW).causes
+
+    assert "CUDA 12.2 takes GCC 12 at most" in found.why
+    assert "gxx_linux-64=12" in found.fix
+
+
+def test_fills_in_what_is_known_besides(explainer: Explainer) -> None:
+    line = "#error -- unsupported GNU version! gcc versions later than 12 are not supported!"
+
+    (found,) = explain(explainer, line, cuda="12.1").causes
+
+    assert "CUDA 12.1 takes GCC 12" in found.why
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        f"\x1b[01;31m\x1b[K{GCC_TOO_NEW}\x1b[m",
+        f"2026-11-22T05:00:00.1234567Z {GCC_TOO_NEW}",
+        f"#12 34.56 {GCC_TOO_NEW}",
+        GCC_TOO_NEW.upper(),
+        GCC_TOO_NEW.replace("\n", "\r\n") + "\r\n",
+        f"  Building: 10%\r  Building: 20%\r{GCC_TOO_NEW}",
+    ],
+)
+def test_sees_through_decoration(log: str, explainer: Explainer) -> None:
+    assert slugs(explain(explainer, log)) == ["host-compiler-too-new"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "latin-1"])
+def test_reads_other_encodings(encoding: str, explainer: Explainer) -> None:
+    log = f"größer\n{GCC_TOO_NEW}\n".encode(encoding)
+
+    assert slugs(explainer.explain(io.BytesIO(log))) == ["host-compiler-too-new"]
+
+
+def test_finds_nothing_where_it_went_well(explainer: Explainer) -> None:
+    told = explain(
+        explainer, "-- Performing Test HAS_FLAG - Failed", "c++ -Werror -c error.c", BUILT
+    )
+
+    assert not told.failed
+    assert "no failure found in 3 lines" in as_text(told, "build.log")
+
+
+def test_forgives_what_was_overcome(explainer: Explainer) -> None:
+    told = explain(explainer, GCC_TOO_NEW, BUILT)
+
+    assert (told.failed, told.overcome) == (False, ("host-compiler-too-new",))
+
+
+def test_does_not_forgive_what_outlasts_a_success(explainer: Explainer) -> None:
+    told = explain(
+        explainer,
+        "ERROR: pip's dependency resolver does not currently take into account all the packages",
+        "torchvision 0.18.0 requires torch==2.3.0, but you have torch 2.4.1",
+        "Successfully installed torch-2.4.1",
+    )
+
+    assert slugs(told) == ["pip-resolution-conflict"]
+
+
+def test_remembers_what_came_again_behind_a_success(explainer: Explainer) -> None:
+    told = explain(explainer, *[GCC_TOO_NEW] * 5, BUILT, GCC_TOO_NEW)
+
+    assert [one.number for one in told.causes[0].evidence] == [7]
+
+
+def test_shows_first_error_where_it_knows_nothing(explainer: Explainer) -> None:
+    lines = ["one", "two", "three", "widget.c:4: error: no such frobnicator", "five", "six"]
+
+    text = as_text(explain(explainer, *lines), "build.log")
+
+    assert "nothing in it is known" in text
+    assert ">       4  widget.c:4: error: no such frobnicator" in text
+    assert "        2  two" in text
+    assert "docs/how-to/failure-catalogue.md" in text
+
+
+@pytest.mark.parametrize("log", ["", "\n", "\0\0\0", "no newline", "\xff\xfe" * 100])
+def test_survives_anything(log: str, explainer: Explainer) -> None:
+    assert not explain(explainer, log).causes
+
+
+def test_gives_data(explainer: Explainer) -> None:
+    data = as_data(explain(explainer, "first", GCC_TOO_NEW), "build.log")
+
+    (cause,) = json.loads(json.dumps(data))["causes"]
+    assert (data["log"], data["lines"], data["failed"]) == ("build.log", 2, True)
+    assert cause["evidence"][0]["line"] == 2
+    assert cause["anchor"] == "TROUBLESHOOTING.md#host-compiler-too-new"
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> Callable[..., str]:
+    """Run the command in a folder; give what it prints."""
+
+    def run(*words: str, given: str = "") -> str:
+        monkeypatch.setenv("CUWHEEL_INVOKED_FROM", str(tmp_path))
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+        COMMANDS["explain"](Console(), words)
+        return capsysbinary.readouterr().out.decode()
+
+    return run
+
+
+def test_command_reads_file(tmp_path: Path, command: Callable[..., str]) -> None:
+    (tmp_path / "build.log").write_text(GCC_TOO_NEW)
+
+    told = command("build.log")
+
+    assert "build.log: the cause, from 1 line" in told
+    assert "line 1 " in told
+
+
+def test_command_reads_folder(tmp_path: Path, command: Callable[..., str]) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "good.log").write_text(BUILT)
+    (logs / "bad.log").write_text(GCC_TOO_NEW)
+    (logs / "program").write_bytes(b"\x7fELF\0\0")
+
+    told = command("logs")
+
+    assert "logs/bad.log: the cause" in told
+    assert "1 of 2 logs show no failure" in told
+
+
+def test_command_answers_line_by_line(command: Callable[..., str]) -> None:
+    cases = [{"id": "a", "log": GCC_TOO_NEW}, {"id": 2, "log": BUILT}]
+
+    told = command("--jsonl", "-", given="\n".join(map(json.dumps, cases)))
+
+    assert [json.loads(line) for line in told.splitlines()] == [
+        {"id": "a", "causes": ["host-compiler-too-new"]},
+        {"id": 2, "causes": []},
+    ]
+
+
+def test_command_gives_data(tmp_path: Path, command: Callable[..., str]) -> None:
+    (tmp_path / "build.log").write_text(GCC_TOO_NEW)
+
+    told = command("--json", "build.log")
+
+    assert [one["log"] for one in json.loads(told)] == ["build.log"]
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "told"),
+    [
+        (["missing.log"], "", "there is no log missing.log"),
+        (["empty"], "", "empty holds no logs"),
+        (["program"], "", "program is no text"),
+        (["--jsonl", "-"], "{", "standard input:1 can't be answered"),
+        (["--jsonl", "-"], '{"id": 1}', "it has no 'log'"),
+        (["--jsonl", "-"], '{"id": 1, "log": 2}', "`log` is no text"),
+        ([], "", "the following arguments are required"),
+    ],
+)
+def test_command_says_what_is_wrong(
+    words: list[str], given: str, told: str, tmp_path: Path, command: Callable[..., str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "program").write_bytes(b"\x7fELF\0\0")
+
+    with pytest.raises(UsageError) as caught:
+        command(*words, given=given)
+
+    assert told in str(caught.value)
+
+
+def test_ends_quietly_when_nobody_reads_on(tmp_path: Path) -> None:
+    (tmp_path / "build.log").write_text(GCC_TOO_NEW)
+    script = f"{sys.executable} -m cuwheel explain {tmp_path} | true; exit ${{PIPESTATUS[0]}}"
+
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_session_reads_standard_input() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "nox", "-s", "explain", "--", "-"],
+        cwd=ROOT,
+        input=GCC_TOO_NEW,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "standard input: the cause, from 1 line" in done.stdout
+
+
+def test_reads_large_log_in_bounded_memory(tmp_path: Path) -> None:
+    log = tmp_path / "large.log"
+    with log.open("w") as stream:
+        for number in range(25_000):
+            stream.write(f"[{number}] " + "nvcc -O3 -c some/file.cu -o some/file.o " * 50 + "\n")
+    script = (
+        "import resource, sys; from cuwheel.explain import Explainer; explainer = Explainer(); "
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; "
+        "told = explainer.explain(open(sys.argv[1], 'rb')); "
+        "print(told.lines, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script, log],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    lines, grown = map(int, done.stdout.split())
+    assert lines == 25_000
+    assert grown << 10 < log.stat().st_size // 2

@@ -1,0 +1,170 @@
+"""The failures that building by hand ran into: each is impossible here, or found before compiling.
+
+One section for each row of the log that was kept of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.cuda.toolkits import toolkit_by_release
+from cuwheel.errors import PreflightError, RecipeError, ToolchainError
+from cuwheel.model.recipe import CMake, Setuptools, TorchExtension
+from cuwheel.model.recipe_check import check_recipe
+from cuwheel.paths import ROOT
+from cuwheel.stages.preflight import preflight
+from cuwheel.stages.toolchain import toolchain
+from cuwheel.system import machine
+from cuwheel.toolchains import compilers
+from tests.support.factories import make_recipe, make_space, make_target, write_compiler
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.model.recipe import Build
+    from cuwheel.model.target import Target
+    from tests.support.engine import Engine
+
+
+def write_nvcc(folder: Path, version: str) -> Path:
+    """An nvcc that says which one it is, and leaves a file `used` beside itself when it is run."""
+    folder.mkdir(parents=True)
+    for name in ("nvcc", "ptxas"):
+        program = folder / name
+        program.write_text(
+            f'#!/bin/sh\ntouch "{folder}/used"\necho "Cuda compilation tools, V{version}"\n'
+        )
+        program.chmod(0o755)
+    return folder / "nvcc"
+
+
+def target_for(toolkit: str, provider: str = "system") -> Target:
+    project = ROOT / "tests" / "project"
+    return make_target(root=project, name="tiny-skbuild", toolkit=toolkit, provider=provider)
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that stands for `/usr/bin`, with the GCC of a new distribution."""
+    folder = tmp_path / "usr" / "bin"
+    write_compiler(folder, "g++", "13.3.0")
+    monkeypatch.setattr(compilers, "SYSTEM_PATH", str(folder))
+    monkeypatch.delenv("CXX", raising=False)
+    return folder
+
+
+# nvcc of another version was picked up
+
+
+def test_passes_over_nvcc_that_caller_has_first(engine: Engine, tmp_path: Path) -> None:
+    nvcc = write_nvcc(tmp_path / "cuda-12.0" / "bin", "12.0.76")
+    path = f"{nvcc.parent}:{engine.environment()['PATH']}"
+
+    done = engine.build(
+        "tiny-capi", PATH=path, CUDACXX=str(nvcc), CUDA_HOME=str(tmp_path / "cuda-12.0")
+    )
+
+    assert done.status == 0, done.output
+    assert not (nvcc.parent / "used").exists()
+
+
+def test_refuses_toolkit_of_machine_that_is_another_release(tmp_path: Path) -> None:
+    home = tmp_path / "cuda"
+    write_nvcc(home / "bin", "12.0.76")
+
+    with pytest.raises(ToolchainError) as caught:
+        toolchain(
+            toolkit_by_release("12.2"), "system", make_space(tmp_path), {"CUDA_HOME": str(home)}
+        )
+
+    assert caught.value.what.endswith("is not CUDA 12.2")
+    assert caught.value.why == "it holds nvcc 12.0.76, ptxas 12.0.76"
+
+
+@pytest.mark.parametrize("name", ["CMAKE_CUDA_COMPILER", "CUDAToolkit_ROOT"])
+def test_refuses_recipe_that_names_nvcc(name: str) -> None:
+    recipe = make_recipe(build=CMake(define={name: "/usr/local/cuda"}))
+
+    with pytest.raises(RecipeError, match="1 fault"):
+        check_recipe(recipe)
+
+
+# GCC 13 was picked for nvcc 12.2
+
+
+@pytest.mark.usefixtures("system")
+def test_refuses_gcc_13_for_nvcc_12_2(tmp_path: Path) -> None:
+    with pytest.raises(PreflightError) as caught:
+        preflight(target_for("12.2"), make_space(tmp_path))
+
+    assert "nvcc of CUDA 12.2 takes GCC 12 at most" in caught.value.why
+    assert "apt-get install g++-12" in caught.value.fix
+
+
+def test_prefers_gcc_12_to_gcc_13_for_nvcc_12_2(system: Path, tmp_path: Path) -> None:
+    fitting = write_compiler(system, "g++-12", "12.2.0")
+
+    found = preflight(target_for("12.2"), make_space(tmp_path))
+
+    assert found.host_compiler == fitting
+
+
+@pytest.mark.usefixtures("system")
+def test_conda_toolchain_needs_no_other_gcc(tmp_path: Path) -> None:
+    assert preflight(target_for("12.2", "conda"), make_space(tmp_path)).jobs
+
+
+# `_Float32` is undefined: -allow-unsupported-compiler let a GCC pass that nvcc can't read
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        CMake(define={"CMAKE_CUDA_FLAGS": "-O3 -allow-unsupported-compiler"}),
+        CMake(env={"NVCC_PREPEND_FLAGS": "--allow-unsupported-compiler"}),
+        Setuptools(env={"NVCC_FLAGS": "-allow-unsupported-compiler"}),
+        TorchExtension(env={"NVCC_FLAGS": "-allow-unsupported-compiler"}),
+    ],
+    ids=["define", "cmake env", "setuptools", "torch"],
+)
+def test_refuses_recipe_that_shuts_nvccs_check_off(build: Build) -> None:
+    with pytest.raises(RecipeError) as caught:
+        check_recipe(make_recipe(build=build))
+
+    assert "only moves the failure into the headers (`_Float32` is undefined)" in caught.value.why
+
+
+def test_keeps_callers_nvcc_flags_out(engine: Engine) -> None:
+    flags = "--no-such-option"  # nvcc would refuse it
+
+    done = engine.build("tiny-capi", NVCC_PREPEND_FLAGS=flags, NVCC_APPEND_FLAGS=flags)
+
+    assert done.status == 0, done.output
+
+
+# The wheel's CUDA doesn't fit the driver
+
+
+def test_refuses_cuda_that_driver_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "driver_version", lambda: "535.104.05")
+
+    with pytest.raises(PreflightError) as caught:
+        preflight(target_for("13.0", "pypi"), make_space(tmp_path))
+
+    assert caught.value.why == (
+        "1. a wheel for CUDA 13.0 doesn't run on this machine: "
+        "its driver is 535.104.05, it takes 580.65.06 at least"
+    )
+    assert "-- --any-driver" in caught.value.fix
+
+
+def test_builds_cuda_12_for_driver_of_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "driver_version", lambda: "535.104.05")
+
+    assert preflight(target_for("12.2", "conda"), make_space(tmp_path)).jobs

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cuwheel.explain.literals import required_texts
+
+
+@pytest.mark.parametrize(
+    ("regex", "texts"),
+    [
+        ("unsupported GNU version", ("unsupported gnu version",)),
+        (r"one \d+ and a longer text", (" and a longer text",)),
+        ("(?:first|second) x", ("first", "second")),
+        ("(?P<name>first|second)", ("first", "second")),
+        ("(?:error one|error two)", ("error one", "error two")),
+        ("error (?:one|two|)", ("error ", "error one", "error two")),
+        (r"(?:required)+ a", ("required",)),
+        (r"(?:optional)? text", (" text",)),
+        (r"\d+|word", ()),
+        (r"\w+", ()),
+        ("größer als", ("er als",)),
+    ],
+)
+def test_finds_texts(regex: str, texts: tuple[str, ...]) -> None:
+    assert required_texts(re.compile(regex, re.IGNORECASE))[:1] == ((texts,) if texts else ())
+
+
+@pytest.mark.parametrize(
+    ("regex", "first"),
+    [
+        (r"begins here\s+and goes on somewhere else", "begins here"),
+        (r"begins here[^x]and goes on somewhere else", "begins here"),
+        (r"begins here(?:\n|, )and goes on somewhere else", "begins here"),
+        (r"begins here\W{0,3}and goes on somewhere else", "begins here"),
+        (r"begins\s+and goes on somewhere else", "and goes on somewhere else"),
+        (r"begins here[^\n]{0,9}and goes on somewhere else", "and goes on somewhere else"),
+        (r"begins here['\"]?and goes on somewhere else", "and goes on somewhere else"),
+        (r"begins here(?!\n)and goes on somewhere else", "and goes on somewhere else"),
+    ],
+)
+def test_looks_for_the_line_that_a_match_begins_in(regex: str, first: str) -> None:
+    assert required_texts(re.compile(regex))[0] == (first,)
+
+
+def test_takes_alternatives_with_the_longest_shortest() -> None:
+    regex = re.compile("(?:ab|cdefghijk) (?:lmno|pqrs)")
+
+    assert required_texts(regex) == ((" lmno", " pqrs"), ("lmno", "pqrs"), ("ab", "cdefghijk"))

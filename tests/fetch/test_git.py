@@ -1,0 +1,455 @@
+"""Commits of real git repositories, from a folder and over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import os
+import subprocess
+import tarfile
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.errors import DownloadError, HashMismatchError
+from cuwheel.fetch.git import Commit, fetch_commit
+from cuwheel.system import process
+from cuwheel.system.files import sha256_of_file
+from tests.support.factories import heard, make_space
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cuwheel.workspace.workspace import Workspace
+
+COMMITTED = 1_600_000_000  # seconds since 1970
+UNKNOWN = "f" * 40
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Workspace:
+    return make_space(tmp_path / "run")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository of two commits, each with `setup.py`."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    for text in ("first", "second"):
+        (folder / "setup.py").write_text(f"# {text}\n")
+        git(folder, "add", ".")
+        git(folder, "commit", "-q", "-m", text)
+    return folder
+
+
+def git(folder: Path, *words: str) -> str:
+    env = {
+        "PATH": os.environ["PATH"],
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_COMMITTER_DATE": f"{COMMITTED} +0000",
+    }
+    who = ["-c", "user.name=me", "-c", "user.email=me@example.invalid"]
+    return process.run(["git", *who, *words], env=env, cwd=folder).output.strip()
+
+
+def commit_all(repository: Path, files: dict[str, str]) -> Commit:
+    """One more commit with these files."""
+    for name, text in files.items():
+        (repository / name).write_text(text)
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "more")
+    return commit_of(repository)
+
+
+def commit_of(repository: Path, name: str = "HEAD", sha256: str = "") -> Commit:
+    commit = git(repository, "rev-parse", name)
+    return Commit(repository=repository.as_uri(), id=commit, sha256=sha256)
+
+
+def fetch(wanted: Commit, space: Workspace, tar: Path | None = None) -> Path:
+    """The commit's pack in the cache."""
+    return fetch_commit(
+        wanted, cache=space.cache, console=space.console, offline=space.offline, tar=tar
+    )
+
+
+def make_tar(wanted: Commit, space: Workspace) -> Path:
+    """The commit's tar, of the pack in the cache."""
+    tar = space.folder("tars") / "commit.tar"
+    fetch(wanted, space, tar)
+    return tar
+
+
+def put(wanted: Commit, content: bytes, space: Workspace) -> Path:
+    """Put something into the cache where the commit's pack has to be."""
+    path = space.cache / "downloads" / f"git-{wanted.id}" / f"tiny-{wanted.id}.pack"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    return path
+
+
+def pack_of(repository: Path, *objects: str) -> bytes:
+    """A pack with these objects alone."""
+    listed = repository.parent / "objects"
+    listed.write_text("".join(f"{git(repository, 'rev-parse', name)}\n" for name in objects))
+    made = repository.parent / "made.pack"
+    command = 'exec git pack-objects -q --stdout < "$0" > "$1"'
+    process.run(["sh", "-c", command, listed, made], env=dict(os.environ), cwd=repository)
+    return made.read_bytes()
+
+
+def content_of(tar: Path) -> dict[str, bytes]:
+    with tarfile.open(tar) as archive:
+        files = [member for member in archive if member.isfile()]
+        return {
+            member.name: stream.read()
+            for member in files
+            if (stream := archive.extractfile(member))
+        }
+
+
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """Serve repositories as GitHub does, with git's own `http-backend`; gives the address."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.answer(b"")
+
+        def do_POST(self) -> None:
+            self.answer(self.rfile.read(int(self.headers["Content-Length"])))
+
+        def answer(self, body: bytes) -> None:
+            path, _, query = self.path.partition("?")
+            env = {
+                "PATH": os.environ["PATH"],
+                "GIT_PROJECT_ROOT": str(folder),
+                "GIT_HTTP_EXPORT_ALL": "1",
+                "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+                "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+                "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+                "CONTENT_LENGTH": str(len(body)),
+                "REQUEST_METHOD": self.command,
+                "PATH_INFO": path,
+                "QUERY_STRING": query,
+                "REMOTE_ADDR": "127.0.0.1",
+            }
+            done = subprocess.run(
+                ["git", "http-backend"], input=body, env=env, capture_output=True, check=True
+            )
+            head, _, content = done.stdout.partition(b"\r\n\r\n")
+            headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
+            self.send_response(int(headers.pop("Status", "200").split()[0]))
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            """Keep the test's output clean."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_gives_commit_under_one_folder(repository: Path, space: Workspace) -> None:
+    wanted = commit_of(repository)
+
+    tar = make_tar(wanted, space)
+
+    assert content_of(tar) == {f"tiny-{wanted.id}/setup.py": b"# second\n"}
+
+
+def test_gives_commit_that_is_no_tip(repository: Path, space: Workspace) -> None:
+    wanted = commit_of(repository, "HEAD~1")
+
+    tar = make_tar(wanted, space)
+
+    assert content_of(tar) == {f"tiny-{wanted.id}/setup.py": b"# first\n"}
+
+
+def test_gives_commit_over_http(
+    repository: Path, space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    commit = git(repository, "rev-parse", "HEAD~1")
+
+    with serving(repository.parent) as address:
+        tar = make_tar(Commit(repository=f"{address}/tiny/.git", id=commit), space)
+
+    assert list(content_of(tar).values()) == [b"# first\n"]
+
+
+def test_gives_same_bytes_under_any_umask(repository: Path, tmp_path: Path) -> None:
+    wanted = commit_of(repository)
+    first = make_tar(wanted, make_space(tmp_path / "a"))
+    old = os.umask(0o077)
+
+    try:
+        second = make_tar(wanted, make_space(tmp_path / "b"))
+    finally:
+        os.umask(old)
+
+    assert sha256_of_file(first) == sha256_of_file(second)
+
+
+def test_leaves_only_the_pack(repository: Path, space: Workspace) -> None:
+    wanted = commit_of(repository)
+
+    pack = fetch(wanted, space)
+
+    downloads = space.cache / "downloads"
+    assert pack == downloads / f"git-{wanted.id}" / f"tiny-{wanted.id}.pack"
+    assert {path for path in downloads.rglob("*") if ".locks" not in path.parts} == {
+        pack.parent,
+        pack,
+    }
+
+
+def test_needs_no_repository_the_second_time(repository: Path, space: Workspace) -> None:
+    wanted = commit_of(repository)
+    fetch(wanted, space)
+    repository.rename(repository.with_name("gone"))
+
+    tar = make_tar(wanted, make_space(space.cache.parent, offline=True))
+
+    assert list(content_of(tar).values()) == [b"# second\n"]
+
+
+def test_gives_same_bytes_from_the_cache(repository: Path, space: Workspace) -> None:
+    wanted = commit_of(repository)
+    first = make_tar(wanted, space).read_bytes()
+
+    second = make_tar(wanted, space).read_bytes()
+
+    assert first == second
+
+
+def test_gives_same_bytes_whatever_else_the_pack_holds(
+    repository: Path, space: Workspace, tmp_path: Path
+) -> None:
+    wanted = commit_all(
+        repository,
+        {".gitattributes": "version export-subst\n", "version": "$Format:%h%d%(describe)$\n"},
+    )
+    git(repository, "tag", "v3")
+    everything = git(repository, "rev-list", "--objects", "--all", "--no-object-names").split()
+    large = make_space(tmp_path / "large")
+    put(wanted, pack_of(repository, *everything), large)
+
+    versions = {
+        content_of(make_tar(wanted, each))[f"tiny-{wanted.id}/version"] for each in (space, large)
+    }
+
+    # git's short ids are the longer the more objects there are; cut history would be "grafted".
+    assert versions == {f"{wanted.id}\n".encode()}
+    assert not list(large.cache.rglob("*.wrong-*"))
+
+
+def test_leaves_submodules_out(repository: Path, space: Workspace) -> None:
+    git(repository, "update-index", "--add", "--cacheinfo", f"160000,{UNKNOWN},vendored")
+    git(repository, "commit", "-q", "-m", "with a submodule")
+
+    tar = make_tar(commit_of(repository), space)
+
+    assert list(content_of(tar).values()) == [b"# second\n"]
+
+
+def test_takes_pack_that_was_put_there(repository: Path, space: Workspace) -> None:
+    wanted = commit_of(repository)
+    parts = [f"{wanted.id}{rest}" for rest in ("", "^{tree}", ":setup.py")]
+    pack = put(wanted, pack_of(repository, *parts), space)
+
+    assert fetch(wanted, make_space(space.cache.parent, offline=True)) == pack
+
+
+@pytest.fixture
+def wrong_packs(repository: Path, space: Workspace, tmp_path: Path) -> dict[str, bytes]:
+    """What may lie under the name of the second commit's pack and isn't it."""
+    wanted = commit_of(repository)
+    good = fetch(wanted, make_space(tmp_path / "other")).read_bytes()
+    first = fetch(commit_of(repository, "HEAD~1"), space).read_bytes()
+    middle = len(good) // 2
+    return {
+        "another commit's": first,
+        "cut short": good[:-1],
+        "with a bit flipped": good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :],
+        "with more behind it": good + b"x",
+        "without a file": pack_of(repository, "HEAD", "HEAD^{tree}"),
+        "without the folder": pack_of(repository, "HEAD", "HEAD:setup.py"),
+        "of the files alone": pack_of(repository, "HEAD^{tree}", "HEAD:setup.py"),
+        "text": b"by hand",
+        "empty": b"",
+    }
+
+
+KINDS = (
+    *("another commit's", "cut short", "with a bit flipped", "with more behind it", "text"),
+    *("without a file", "without the folder", "of the files alone", "empty"),
+)
+
+
+@pytest.mark.parametrize("kind", ["another commit's", "cut short"])
+def test_sets_wrong_pack_aside_and_fetches_again(
+    repository: Path, space: Workspace, wrong_packs: dict[str, bytes], kind: str
+) -> None:
+    wanted = commit_of(repository)
+    pack = put(wanted, wrong_packs[kind], space)
+
+    tar = make_tar(wanted, space)
+
+    assert list(content_of(tar).values()) == [b"# second\n"]
+    [aside] = pack.parent.glob("*.wrong-*")
+    assert aside.read_bytes() == wrong_packs[kind]
+    assert f"isn't used (now {aside.name}): git says:" in heard(space).replace("\n", " ")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_refuses_wrong_pack_offline(
+    repository: Path, space: Workspace, wrong_packs: dict[str, bytes], kind: str
+) -> None:
+    wanted = Commit(repository="http://127.0.0.1:9/tiny", id=commit_of(repository).id)
+    pack = put(wanted, wrong_packs[kind], space)
+    offline = make_space(space.cache.parent, offline=True)
+
+    with pytest.raises(DownloadError, match="is not in the cache"):
+        make_tar(wanted, offline)
+
+    assert not pack.exists()
+
+
+def test_refuses_pack_without_file_that_no_archive_has(repository: Path, space: Workspace) -> None:
+    wanted = commit_all(repository, {".gitattributes": "setup.py export-ignore\n"})
+    put(wanted, pack_of(repository, "HEAD", "HEAD^{tree}", "HEAD:.gitattributes"), space)
+
+    fetch(wanted, space)
+
+    assert "missing blob" in heard(space).replace("\n", " ")
+
+
+def test_refuses_id_of_a_tree(repository: Path, space: Workspace) -> None:
+    tree = git(repository, "rev-parse", "HEAD^{tree}")
+    wanted = Commit(repository="http://127.0.0.1:9/tiny", id=tree)
+    put(wanted, pack_of(repository, "HEAD^{tree}", "HEAD:setup.py"), space)
+    offline = make_space(space.cache.parent, offline=True)
+
+    with pytest.raises(DownloadError):
+        fetch(wanted, offline)
+
+    assert "is no commit but a tree" in heard(offline).replace("\n", " ")
+
+
+def test_removes_what_a_killed_run_left(repository: Path, space: Workspace) -> None:
+    wanted = commit_of(repository)
+    left = space.cache / "downloads" / f".git-{wanted.id}.killed" / "repository"
+    left.mkdir(parents=True)
+
+    fetch(wanted, space)
+
+    assert not left.parent.exists()
+
+
+def test_refuses_tar_with_other_hash(repository: Path, space: Workspace) -> None:
+    wanted = commit_of(repository, sha256="0" * 64)
+
+    with pytest.raises(HashMismatchError, match="not the file that the recipe pins"):
+        fetch(wanted, space)
+
+
+def test_refuses_tar_with_other_hash_from_the_cache(repository: Path, space: Workspace) -> None:
+    pack = fetch(commit_of(repository), space)
+
+    with pytest.raises(HashMismatchError):
+        fetch(commit_of(repository, sha256="0" * 64), space)
+
+    assert pack.is_file()  # it is the commit; the recipe's hash is wrong
+
+
+def test_takes_tar_with_its_hash(repository: Path, space: Workspace) -> None:
+    sha256 = sha256_of_file(make_tar(commit_of(repository), space))
+
+    assert fetch(commit_of(repository, sha256=sha256), space).is_file()
+
+
+def test_runs_no_hook_of_the_user(
+    repository: Path, space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template, mark = tmp_path / "template", tmp_path / "hook-ran"
+    hook = template / "hooks" / "reference-transaction"
+    hook.parent.mkdir(parents=True)
+    hook.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    hook.chmod(0o755)
+    settings = f"[init]\n\ttemplateDir = {template}\n[core]\n\thooksPath = {hook.parent}\n"
+    (tmp_path / ".gitconfig").write_text(settings)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    fetch(commit_of(repository), space)
+
+    assert not mark.exists()
+
+
+def test_names_commit_that_is_not_there(repository: Path, space: Workspace) -> None:
+    wanted = Commit(repository=repository.as_uri(), id=UNKNOWN)
+
+    with pytest.raises(DownloadError) as caught:
+        fetch(wanted, space)
+
+    assert UNKNOWN in caught.value.what
+    assert "has no commit" in caught.value.what
+    assert not (space.cache / "downloads" / f"git-{UNKNOWN}").exists()
+
+
+def test_names_repository_that_is_not_there(tmp_path: Path, space: Workspace) -> None:
+    with pytest.raises(DownloadError) as caught:
+        fetch(Commit(repository=(tmp_path / "nowhere").as_uri(), id=UNKNOWN), space)
+
+    assert "can't be fetched" in caught.value.what
+    assert "git says" in caught.value.why
+
+
+def test_names_unreachable_server_within_seconds(space: Workspace) -> None:
+    started = time.monotonic()
+
+    with pytest.raises(DownloadError) as caught:
+        fetch(Commit(repository="http://127.0.0.1:9/tiny", id=UNKNOWN), space)
+
+    assert time.monotonic() - started < 10
+    assert "127.0.0.1" in caught.value.why
+    assert f"tiny-{UNKNOWN}.pack" in caught.value.fix
+
+
+def test_fetches_nothing_offline(space: Workspace) -> None:
+    offline = make_space(space.cache.parent, offline=True)
+
+    with pytest.raises(DownloadError, match="is not in the cache"):
+        fetch(Commit(repository="http://127.0.0.1:9/tiny", id=UNKNOWN), offline)
+
+
+def test_takes_local_repository_offline(repository: Path, space: Workspace) -> None:
+    offline = make_space(space.cache.parent, offline=True)
+
+    assert fetch(commit_of(repository), offline).is_file()
+
+
+def test_names_missing_git(
+    repository: Path, space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = commit_of(repository)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(DownloadError, match="can't be had") as caught:
+        fetch(wanted, space)
+
+    assert "no program `git`" in caught.value.why

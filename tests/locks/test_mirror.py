@@ -1,0 +1,598 @@
+"""Mirrors of small projects, made from an index and a channel that are folders."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.conda.lock_file import CondaLock, CondaPackage, write_conda_lock
+from cuwheel.errors import (
+    DownloadError,
+    FileAccessError,
+    HashMismatchError,
+    LockError,
+    SourceError,
+    UsageError,
+)
+from cuwheel.fetch.mirrors import VARIABLE, Mirrors
+from cuwheel.locks.mirror import mirror
+from cuwheel.model.recipe import Archive, Folder, GitCommit, Resource
+from cuwheel.pypi.indexes import find_wheels
+from cuwheel.pypi.wheel_selection import is_fitting
+from cuwheel.sources.archives import unpack
+from cuwheel.sources.pinned import fetch_pinned, open_pinned
+from cuwheel.stages.source import source as stage_source
+from cuwheel.system.files import sha256_of_file
+from cuwheel.wheel.index import write_index
+from tests.support.channel import toy_packages, write_channel
+from tests.support.factories import commit_all, heard, make_space, make_target, write_wheel
+
+if TYPE_CHECKING:
+    from cuwheel.locks.mirror import MirrorSummary
+    from cuwheel.model.target import Target
+    from cuwheel.workspace.workspace import Workspace
+
+ANY = "py3-none-any"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """A project of small locks, the index that they were made from, and a source."""
+
+    root: Path
+    index: Path
+
+    @property
+    def source(self) -> Path:
+        return self.root / "tiny.tar.gz"
+
+    def add(self, lock: str, *wheels: Path, markers: str = "") -> None:
+        """Put wheels of one release into a lock; they lie on the index."""
+        path = self.root / "envs" / lock
+        path.parent.mkdir(parents=True, exist_ok=True)
+        name = wheels[0].name.split("-")[0].replace("_", "-")
+        hashes = "".join(f" --hash=sha256:{sha256_of_file(wheel)}" for wheel in wheels)
+        with path.open("a") as stream:
+            stream.write(f"{name}==1.0{markers}{hashes}\n")
+
+    def wheel(self, name: str, tag: str = ANY, *, requires: tuple[str, ...] = ()) -> Path:
+        files = {f"{name}.py": os.urandom(100)}
+        return write_wheel(self.index, files, name=name, version="1.0", tag=tag, requires=requires)
+
+    def target(self, **changes: object) -> Target:
+        own = {
+            "root": self.root,
+            "source": Archive(url=self.source.as_uri(), sha256=sha256_of_file(self.source)),
+        }
+        return make_target(**{**own, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    made = Project(root=tmp_path / "project", index=tmp_path / "index")
+    made.add("engine.lock", made.wheel("engine"))
+    made.add("dev.lock", made.wheel("nox", requires=("colorlog", "tool; extra == 'all'")))
+    made.add("dev.lock", made.wheel("colorlog"))
+    made.add("dev.lock", made.wheel("tool"))
+    made.add("build/tiny_cuda.lock", made.wheel("setuptools"))
+    made.add("smoke/tiny_cuda.lock", made.wheel("numpy"))
+    made.add("cuda130/pypi.lock", made.wheel("nvcc", "py3-none-manylinux_2_17_x86_64"))
+    with tarfile.open(made.source, "w:gz") as archive:
+        archive.add(__file__, "tiny-1.2.3/setup.py")
+    (made.root / "noxfile.py").write_text("# the project itself\n")
+    monkeypatch.setattr("cuwheel.locks.mirror.ROOT", made.root)
+    monkeypatch.setenv("CUWHEEL_PROJECT", str(made.root))
+    monkeypatch.setenv("UV_DEFAULT_INDEX", (made.index / "simple").as_uri())
+    return made
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Workspace:
+    return make_space(tmp_path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "mirror"
+
+
+def wheels(folder: Path) -> set[str]:
+    return {path.name.split("-")[0] for path in (folder / "wheels").glob("*.whl")}
+
+
+def manifest(folder: Path) -> dict[str, dict[str, dict[str, object]]]:
+    content: dict[str, dict[str, dict[str, object]]]
+    content = json.loads((folder / "mirror.json").read_text())
+    return content
+
+
+def make(
+    project: Project,
+    folder: Path,
+    space: Workspace,
+    *targets: Target,
+    source: Path | None = None,
+) -> MirrorSummary:
+    """Write the index, then the mirror of these targets, or of the project's own."""
+    write_index(project.index)
+    return mirror(targets or [project.target()], folder, space, source=source)
+
+
+def test_holds_wheels_of_every_lock_and_nox(
+    project: Project, folder: Path, space: Workspace
+) -> None:
+    make(project, folder, space)
+
+    assert wheels(folder) == {"engine", "nox", "colorlog", "setuptools", "numpy", "nvcc"}
+
+
+def test_indexes_its_wheels(project: Project, folder: Path, space: Workspace) -> None:
+    make(project, folder, space)
+
+    [found] = find_wheels("nvcc", indexes=[(folder / "simple").as_uri()])
+
+    assert found.sha256 == sha256_of_file(next(folder.glob("wheels/nvcc*.whl")))
+    assert Path(found.url.removeprefix("file://")).resolve().is_file()
+
+
+def test_holds_source_under_its_hash(project: Project, folder: Path, space: Workspace) -> None:
+    make(project, folder, space)
+
+    found = Mirrors.of({VARIABLE: folder.as_uri()}).find(
+        sha256_of_file(project.source), "tiny.tar.gz"
+    )
+
+    assert found
+    assert Path(found.url.removeprefix("file://")).read_bytes() == project.source.read_bytes()
+
+
+def test_holds_resources(project: Project, folder: Path, space: Workspace) -> None:
+    extra = project.root / "extra.cmake"
+    extra.write_text("# a resource\n")
+    declared = Archive(url=extra.as_uri(), sha256=sha256_of_file(extra))
+    resource = Resource(name="extra", source=declared, to="extra.cmake", why="test", unpack=False)
+
+    make(project, folder, space, project.target(resources=(resource,)))
+
+    assert (folder / "downloads" / declared.sha256 / "extra.cmake").is_file()
+
+
+def test_holds_project_itself(project: Project, folder: Path, space: Workspace) -> None:
+    make(project, folder, space)
+
+    assert (folder / "cuwheel" / "noxfile.py").is_file()
+    assert (folder / "cuwheel" / "envs" / "cuda130" / "pypi.lock").is_file()
+
+
+def test_holds_recipes_from_outside(
+    project: Project, folder: Path, space: Workspace, tmp_path: Path
+) -> None:
+    shutil.copytree(project.root / "envs", tmp_path / "ours" / "envs")
+
+    make(project, folder, space, project.target(root=tmp_path / "ours"))
+
+    assert (folder / "projects" / "ours" / "envs" / "build" / "tiny_cuda.lock").is_file()
+    assert "CUWHEEL_PROJECT=$PWD/projects/ours" in (folder / "README.txt").read_text()
+
+
+@pytest.fixture
+def local(project: Project) -> Target:
+    """A target whose source is a folder of the project, committed years ago."""
+    package = project.root / "samples" / "tiny"
+    package.mkdir(parents=True)
+    (package / "setup.py").write_text("# the source\n")
+    (project.root / "recipes").mkdir()
+    (project.root / "recipes" / "tiny_cuda.py").write_text(
+        "from cuwheel import *\n"
+        "RECIPE = Recipe(name='tiny-cuda', version='1', license='MIT', homepage='', archs=('90',),"
+        " source=Folder(path='samples/tiny'), toolkits=('13.0',), build=Setuptools(),"
+        " link=Link('cudart'), smoke=Smoke(imports=('tiny_cuda',)), maintainers=('me',))\n"
+    )
+    commit_all(project.root, GIT_COMMITTER_DATE="1600000000 +0000")
+    return project.target(source=Folder(path="samples/tiny"))
+
+
+def test_folder_of_project_is_the_same_in_mirror(
+    project: Project, local: Target, folder: Path, space: Workspace
+) -> None:
+    make(project, folder, space, local)
+
+    copied = dataclasses.replace(local, root=folder / "cuwheel")
+    there, here = stage_source(copied, space), stage_source(local, space)
+    assert (there.sha256, there.epoch) == (here.sha256, 1_600_000_000)
+
+
+def test_keeps_folder_for_target_of_run_before(
+    project: Project, local: Target, folder: Path, space: Workspace
+) -> None:
+    make(project, folder, space, local)
+
+    make(project, folder, space)
+
+    assert (folder / "cuwheel" / "samples" / "tiny" / "setup.py").is_file()
+
+
+def test_refuses_missing_folder_of_project(
+    project: Project, folder: Path, space: Workspace
+) -> None:
+    target = project.target(source=Folder(path="samples/lost"))
+
+    with pytest.raises(SourceError, match="samples/lost"):
+        make(project, folder, space, target)
+
+    assert not folder.exists()
+
+
+def test_refuses_file_as_source_that_is_in_the_project(
+    project: Project, local: Target, folder: Path, space: Workspace
+) -> None:
+    with pytest.raises(UsageError, match="has it in the project"):
+        make(project, folder, space, local, source=project.source)
+
+
+def test_manifest_names_every_file(project: Project, folder: Path, space: Workspace) -> None:
+    made = make(project, folder, space)
+
+    files = manifest(folder)["files"]
+    stated = {path: facts["sha256"] for path, facts in files.items()}
+    found = {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.startswith(".") and path.name != "mirror.json"
+    }
+    assert stated == found
+    assert made.size == sum(path.stat().st_size for path in map(folder.joinpath, found))
+
+
+def test_second_target_joins_the_first(project: Project, folder: Path, space: Workspace) -> None:
+    make(project, folder, space)
+    project.add("build/other.lock", project.wheel("meson"))
+
+    make(project, folder, space, project.target(name="other"))
+
+    assert set(manifest(folder)["targets"]) == {"tiny-cuda-130", "other-130"}
+    assert {"meson", "setuptools"} <= wheels(folder)
+
+
+def test_second_python_joins_the_first(project: Project, folder: Path, space: Workspace) -> None:
+    make(project, folder, space)
+
+    make(project, folder, space, project.target(python="3.12"))
+
+    assert manifest(folder)["targets"]["tiny-cuda-130"]["pythons"] == ["3.11", "3.12"]
+
+
+def test_takes_wheels_of_each_python_that_is_asked_for(
+    project: Project, folder: Path, space: Workspace
+) -> None:
+    tags = [f"cp3{minor}-cp3{minor}-manylinux_2_28_x86_64" for minor in (10, 11, 12)]
+    project.add("build/tiny_cuda.lock", *(project.wheel("numpy_core", tag) for tag in tags))
+
+    make(project, folder, space, *(project.target(python=release) for release in ("3.11", "3.12")))
+
+    names = sorted(path.name for path in folder.glob("wheels/numpy_core*.whl"))
+    assert [name.split("-")[2] for name in names] == ["cp311", "cp312"]
+
+
+def test_leaves_out_what_markers_exclude(project: Project, folder: Path, space: Workspace) -> None:
+    project.add(
+        "build/tiny_cuda.lock", project.wheel("tomli"), markers=" ; python_version < '3.11'"
+    )
+
+    make(project, folder, space)
+
+    assert "tomli" not in wheels(folder)
+
+
+@pytest.mark.parametrize(
+    ("tag", "fits"),
+    [
+        ("py3-none-any", True),
+        ("py2.py3-none-any", True),
+        ("cp312-cp312-manylinux_2_28_x86_64", True),
+        ("cp312-cp312-manylinux2014_x86_64.manylinux_2_17_x86_64", True),
+        ("cp39-abi3-manylinux_2_34_x86_64", True),
+        ("cp313-abi3-manylinux_2_34_x86_64", False),
+        ("cp311-cp311-manylinux_2_28_x86_64", False),
+        ("cp312-cp312t-manylinux_2_28_x86_64", False),
+        ("cp312-cp312-musllinux_1_2_x86_64", False),
+        ("cp312-cp312-manylinux_2_28_aarch64", False),
+        ("cp312-cp312-win_amd64", False),
+    ],
+)
+def test_tells_which_wheels_fit(tag: str, fits: bool) -> None:  # noqa: FBT001 - pytest gives it by name
+    assert is_fitting(f"toy-1.0-{tag}.whl", "3.12") is fits
+
+
+def test_names_packages_without_fitting_wheel(
+    project: Project, folder: Path, space: Workspace
+) -> None:
+    project.add("build/tiny_cuda.lock", project.wheel("old", "cp310-cp310-manylinux_2_17_x86_64"))
+    project.add("smoke/tiny_cuda.lock", project.wheel("new", "cp313-cp313-manylinux_2_17_x86_64"))
+
+    with pytest.raises(LockError) as caught:
+        make(project, folder, space)
+
+    assert "old==1.0 has none for Python 3.11" in caught.value.why
+    assert "new==1.0 has none for Python 3.11" in caught.value.why
+
+
+def test_takes_nothing_whose_hash_is_not_locked(
+    project: Project, folder: Path, space: Workspace
+) -> None:
+    project.wheel("setuptools")  # another one in its place
+
+    with pytest.raises(LockError, match="no wheel that fits"):
+        make(project, folder, space)
+
+
+@pytest.fixture
+def channel(project: Project, tmp_path: Path) -> Path:
+    """A channel with two small packages, and a lock that names them."""
+    folder = write_channel(tmp_path / "conda-forge", toy_packages())
+    packages = tuple(
+        CondaPackage(
+            name=package.name,
+            version=package.version,
+            build=package.build,
+            url=f"https://conda.invalid/conda-forge/{package.subdir}/{package.stem}.conda",
+            sha256=sha256_of_file(folder / package.subdir / f"{package.stem}.conda"),
+            md5="",
+            size=(folder / package.subdir / f"{package.stem}.conda").stat().st_size,
+        )
+        for package in toy_packages()
+    )
+    lock = CondaLock(packages=packages, channels=("conda-forge",), digest="0" * 64, index="test")
+    for name in ("cuda122", "python311"):
+        path = project.root / "envs" / name / "conda-lock.yml"
+        path.parent.mkdir()
+        write_conda_lock(path, lock, command="test")
+    return folder
+
+
+def test_conda_packages_form_a_channel(
+    project: Project,
+    channel: Path,
+    folder: Path,
+    space: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(VARIABLE, channel.as_uri())
+
+    make(
+        project, folder, space, project.target(toolkit="12.2", toolkits=("12.2",), provider="conda")
+    )
+
+    for subdir, name in (("linux-64", "toy-1.0-test_0"), ("noarch", "toy-data-1.0-test_0")):
+        index = json.loads((folder / subdir / "repodata.json").read_text())
+        assert index["packages.conda"][f"{name}.conda"]["sha256"] == sha256_of_file(
+            channel / subdir / f"{name}.conda"
+        )
+    assert "nvcc" not in wheels(folder)
+
+
+def test_mirror_can_be_made_of_a_mirror(
+    project: Project,
+    folder: Path,
+    space: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    first = make(project, folder, space)
+    target = project.target()
+    shutil.rmtree(project.index)
+    project.source.unlink()
+    shutil.rmtree(space.cache)
+    monkeypatch.setenv(VARIABLE, folder.as_uri())
+
+    second = mirror([target], tmp_path / "second", space)
+
+    assert wheels(second.folder) == wheels(first.folder)
+
+
+def test_goes_on_after_failure(project: Project, folder: Path, space: Workspace) -> None:
+    write_index(project.index)
+    [numpy] = project.index.glob("numpy-*.whl")
+    numpy.rename(project.root / numpy.name)
+    with pytest.raises(DownloadError):
+        mirror([project.target()], folder, space)
+    (project.root / numpy.name).rename(numpy)
+
+    mirror([project.target()], folder, space)
+
+    assert "numpy" in wheels(folder)
+
+
+def test_leaves_no_manifest_when_it_fails(project: Project, folder: Path, space: Workspace) -> None:
+    write_index(project.index)
+    next(project.index.glob("numpy-*.whl")).unlink()
+
+    with pytest.raises(DownloadError, match=r"numpy.*can't be downloaded"):
+        mirror([project.target()], folder, space)
+
+    assert not (folder / "mirror.json").exists()
+
+
+def test_mends_damaged_file(project: Project, folder: Path, space: Workspace) -> None:
+    make(project, folder, space)
+    [wheel] = folder.glob("wheels/nvcc*.whl")
+    whole = wheel.read_bytes()
+    wheel.unlink()
+    wheel.write_bytes(whole[:-1] + b"x")
+
+    make(project, folder, space)
+
+    assert wheel.read_bytes() == whole
+
+
+def test_shares_disk_space_with_cache(project: Project, folder: Path, space: Workspace) -> None:
+    make(project, folder, space)
+
+    [wheel] = folder.glob("wheels/nvcc*.whl")
+
+    assert wheel.stat().st_nlink == 2
+
+
+def test_takes_source_that_cannot_be_downloaded(
+    project: Project, folder: Path, space: Workspace
+) -> None:
+    sha256 = sha256_of_file(project.source)
+    unreachable = Archive(url="http://127.0.0.1:9/tiny.tar.gz", sha256=sha256)
+
+    make(project, folder, space, project.target(source=unreachable), source=project.source)
+
+    assert (folder / "downloads" / sha256 / "tiny.tar.gz").is_file()
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> GitCommit:
+    """A commit of a repository on this machine."""
+    folder = tmp_path / "toy"
+    folder.mkdir()
+    return commit_setup(folder, "# the toy\n")
+
+
+def commit_setup(folder: Path, text: str) -> GitCommit:
+    """Commit a `setup.py` with this text."""
+    (folder / "setup.py").write_text(text)
+    return GitCommit(repository=folder.as_uri(), commit=commit_all(folder))
+
+
+def out_of_reach(commit: GitCommit) -> GitCommit:
+    """The same commit, of a repository that doesn't answer."""
+    return dataclasses.replace(commit, repository="http://127.0.0.1:9/toy")
+
+
+@pytest.fixture
+def mirrored(
+    project: Project,
+    folder: Path,
+    space: Workspace,
+    toy: GitCommit,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    """The commit's pack in a mirror that is in use."""
+    make(project, folder, space, project.target(source=toy))
+    monkeypatch.setenv(VARIABLE, folder.as_uri())
+    return folder / "downloads" / f"git-{toy.commit}" / f"toy-{toy.commit}.pack"
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Workspace:
+    """A workspace with another cache."""
+    return make_space(tmp_path / "elsewhere", offline=True)
+
+
+def swap(folder: Path, pack: Path, content: bytes) -> None:
+    """Put something in a pack's place in a mirror, and its hash into the manifest."""
+    pack.unlink()
+    pack.write_bytes(content)
+    changed = manifest(folder)
+    changed["files"][str(pack.relative_to(folder))]["sha256"] = sha256_of_file(pack)
+    (folder / "mirror.json").write_text(json.dumps(changed))
+
+
+def test_holds_pack_of_commit(mirrored: Path, folder: Path) -> None:
+    name = str(mirrored.relative_to(folder))
+
+    assert manifest(folder)["files"][name]["sha256"] == sha256_of_file(mirrored)
+
+
+@pytest.mark.usefixtures("mirrored")
+def test_commit_comes_from_mirror_offline(
+    toy: GitCommit, elsewhere: Workspace, tmp_path: Path
+) -> None:
+    with open_pinned(out_of_reach(toy), elsewhere, "") as got:
+        tree = unpack(got.path, tmp_path / "unpacked").top
+
+    assert (tree / "setup.py").read_text() == "# the toy\n"
+
+
+def test_refuses_pack_of_another_commit_in_mirror(
+    mirrored: Path, folder: Path, toy: GitCommit, elsewhere: Workspace, tmp_path: Path
+) -> None:
+    other = fetch_pinned(commit_setup(tmp_path / "toy", "# other\n"), elsewhere, "")
+    swap(folder, mirrored, other.read_bytes())
+
+    with pytest.raises(DownloadError, match="is not in the cache"):
+        fetch_pinned(out_of_reach(toy), elsewhere, "")
+
+    assert "is damaged or another commit's" in heard(elsewhere)
+
+
+def test_takes_commit_from_repository_when_mirror_is_wrong(
+    mirrored: Path, folder: Path, toy: GitCommit, elsewhere: Workspace
+) -> None:
+    good = mirrored.read_bytes()
+    swap(folder, mirrored, b"garbage")
+
+    got = fetch_pinned(toy, elsewhere, "")
+
+    assert got.read_bytes() == good
+
+
+def test_refuses_pack_that_is_not_in_the_manifest(
+    mirrored: Path, toy: GitCommit, elsewhere: Workspace
+) -> None:
+    mirrored.unlink()
+    mirrored.write_bytes(b"garbage")
+
+    with pytest.raises(HashMismatchError, match="the mirror pins"):
+        fetch_pinned(toy, elsewhere, "")
+
+
+def test_refuses_file_as_source_that_is_a_commit(
+    project: Project, folder: Path, space: Workspace
+) -> None:
+    commit = GitCommit(repository="http://127.0.0.1:9/toy", commit="1" * 40)
+
+    with pytest.raises(UsageError, match="pins a git commit") as caught:
+        make(project, folder, space, project.target(source=commit), source=project.source)
+
+    assert f"git-{'1' * 40}/toy-{'1' * 40}.pack" in caught.value.fix
+    assert not list(space.cache.rglob("*.pack"))
+
+
+def test_refuses_source_that_is_not_the_pinned_one(
+    project: Project, folder: Path, space: Workspace
+) -> None:
+    target = project.target()
+    project.source.write_bytes(b"something else")
+
+    with pytest.raises(HashMismatchError):
+        make(project, folder, space, target, source=project.source)
+
+    assert not folder.exists()
+
+
+def test_refuses_one_source_for_two_recipes(
+    project: Project, folder: Path, space: Workspace
+) -> None:
+    with pytest.raises(UsageError, match="2 recipes"):
+        make(
+            project,
+            folder,
+            space,
+            project.target(),
+            project.target(name="other"),
+            source=project.source,
+        )
+
+
+def test_refuses_foreign_manifest(project: Project, folder: Path, space: Workspace) -> None:
+    folder.mkdir()
+    (folder / "mirror.json").write_text("[]")
+
+    with pytest.raises(FileAccessError, match="can't be understood"):
+        make(project, folder, space)
+
+    assert heard(space) == ""

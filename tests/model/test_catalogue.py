@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.cuda.toolkits import TOOLKITS
+from cuwheel.errors import RecipeError, UsageError
+from cuwheel.model.catalogue import find_recipe, load_catalogue, missing_roots
+from cuwheel.model.nox_sessions import (
+    asked_sessions,
+    builds_of,
+    check_builds,
+    sessions_of,
+    suggest_sessions,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SOUND = """
+from cuwheel import Link, Recipe, Sdist, Setuptools, Smoke
+RECIPE = Recipe(
+    name="{name}", version="1.0", license="MIT", homepage="", archs=("90",),
+    source=Sdist(project="p", version="1.0", sha256="{digits}"),
+    toolkits=("13.0",), build=Setuptools(), link=Link("cudart"),
+    smoke=Smoke(imports=("p",)), maintainers=("{maintainer}",),
+)
+"""
+
+
+def add_recipe(root: Path, name: str, maintainer: str = "me") -> None:
+    text = _SOUND.format(name=name, digits="0" * 64, maintainer=maintainer)
+    add_module(root, name.replace("-", "_"), text)
+
+
+def add_module(root: Path, name: str, text: str) -> None:
+    path = root / "recipes" / f"{name}.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_loads_recipes_in_order(tmp_path: Path) -> None:
+    add_recipe(tmp_path, "b-two")
+    add_recipe(tmp_path, "a-one")
+
+    assert [entry.name for entry in load_catalogue([tmp_path])] == ["a-one", "b-two"]
+
+
+def test_first_project_wins(tmp_path: Path) -> None:
+    for maintainer in ("first", "second"):
+        add_recipe(tmp_path / maintainer, "same", maintainer)
+
+    [entry] = load_catalogue([tmp_path / "first", tmp_path / "second"])
+
+    assert entry.root == tmp_path / "first"
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("RECIPE = ", "SyntaxError"),
+        ("import nowhere", "ModuleNotFoundError: No module named 'nowhere'"),
+        ("RECIPE = 1", "TypeError: RECIPE is not a Recipe(...)"),
+        ("", "AttributeError"),
+        ("from cuwheel import Recipe\nRECIPE = Recipe(nme='x')", "TypeError"),
+        ("raise SystemExit(1)", "SystemExit: 1"),
+        (
+            "from tests.support.factories import make_recipe\nRECIPE = make_recipe(archs=('90'))",
+            'TypeError: archs has to be a tuple: ("90",), with the comma',
+        ),
+    ],
+)
+def test_broken_recipe_breaks_no_other(tmp_path: Path, text: str, fault: str) -> None:
+    add_recipe(tmp_path, "sound")
+    add_module(tmp_path, "broken", text)
+
+    broken, sound = load_catalogue([tmp_path])
+
+    assert broken.fault.startswith(fault)
+    assert sound.recipe
+
+
+def test_gives_sessions_for_every_toolkit(tmp_path: Path) -> None:
+    add_recipe(tmp_path, "a-one")
+
+    names = [made.name for made in sessions_of(load_catalogue([tmp_path]))]
+
+    toolchains = [f"toolchain-{toolkit.tag}" for toolkit in TOOLKITS]
+    verbs = ("build", "smoke", "verify", "profile")
+    assert names == [*(f"{verb}-a-one-130" for verb in verbs), *toolchains]
+
+
+def test_gives_broken_recipe_a_session_that_says_so(tmp_path: Path) -> None:
+    add_module(tmp_path, "broken", "RECIPE = 1")
+
+    first, *_ = sessions_of(load_catalogue([tmp_path]))
+
+    assert (first.name, first.summary[:14]) == ("build-broken", "BROKEN recipe:")
+
+
+@pytest.mark.parametrize("name", ["a-one", "a_one"])
+def test_finds_recipe(tmp_path: Path, name: str) -> None:
+    add_recipe(tmp_path, "a-one")
+
+    assert find_recipe(name, load_catalogue([tmp_path])).name == "a-one"
+
+
+def test_names_nearest_recipe(tmp_path: Path) -> None:
+    add_recipe(tmp_path, "a-one")
+
+    with pytest.raises(UsageError) as caught:
+        find_recipe("a-on", load_catalogue([tmp_path]))
+
+    assert caught.value.why == 'did you mean "a-one"?'
+
+
+@pytest.mark.parametrize(
+    ("was", "wrong", "fault"),
+    [
+        ('Link("cudart")', "Link", "link has to be Link(...)"),
+        ('Link("cudart")', 'Link("cudart", mode="bundled")', "link's mode has to be External(...)"),
+        ("build=Setuptools()", "build=Setuptools", "build has to be TorchExtension(...)"),
+        ('toolkits=("13.0",)', "toolkits=(13.0,)", 'toolkits has to hold texts: "13.0"'),
+    ],
+)
+def test_says_what_a_field_takes(tmp_path: Path, was: str, wrong: str, fault: str) -> None:
+    text = _SOUND.format(name="p", digits="0" * 64, maintainer="me")
+    assert was in text
+    add_module(tmp_path, "p", text.replace(was, wrong))
+
+    (entry,) = load_catalogue([tmp_path])
+
+    assert fault in entry.fault
+
+
+def test_refuses_recipe_that_can_not_be_loaded(tmp_path: Path) -> None:
+    add_module(tmp_path, "broken", "RECIPE = 1")
+
+    with pytest.raises(RecipeError) as caught:
+        find_recipe("broken", load_catalogue([tmp_path]))
+
+    assert caught.value.why == "TypeError: RECIPE is not a Recipe(...)"
+    assert caught.value.fix == "correct recipes/broken.py"
+
+
+@pytest.mark.parametrize(
+    ("line", "asked"),
+    [
+        ("-l", ()),
+        ("-s a", ("a",)),
+        ("-s a b -r", ("a", "b")),
+        ("--session=a", ("a",)),
+        ("--sessions a -- -s b", ("a",)),
+        ("-R -e a --verbose x", ("a",)),
+    ],
+)
+def test_reads_sessions_from_command_line(line: str, asked: tuple[str, ...]) -> None:
+    assert asked_sessions(line.split()) == asked
+
+
+def test_names_nearest_build(tmp_path: Path) -> None:
+    add_recipe(tmp_path, "one")
+    entries = load_catalogue([tmp_path])
+
+    with pytest.raises(UsageError) as caught:
+        check_builds(["one-130", "one-131"], entries)
+
+    assert builds_of(entries) == ("one-130",)
+    assert caught.value.what == 'nothing that can be built is called "one-131"'
+    assert "one-130" in caught.value.why
+
+
+def test_names_nearest_session() -> None:
+    known = ["build-x-130", "lint"]
+
+    assert suggest_sessions(["lint", "biuld-x-130"], known) == (
+        'no session is called "biuld-x-130": did you mean "build-x-130"?',
+    )
+
+
+def test_tells_why_session_of_broken_recipe_is_missing(tmp_path: Path) -> None:
+    add_module(tmp_path, "a_one", "RECIPE = 1")
+    entries = load_catalogue([tmp_path])
+
+    [line] = suggest_sessions(["build-a-one-130"], ["build-a_one"], entries)
+
+    assert "a_one.py can't be loaded: TypeError: RECIPE is not a Recipe(...)" in line
+
+
+def test_names_project_folder_that_is_missing(tmp_path: Path) -> None:
+    lost = tmp_path / "lost"
+
+    assert missing_roots([tmp_path, lost]) == (f"CUWHEEL_PROJECT names {lost}, which is no folder",)

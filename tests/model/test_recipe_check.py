@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import pytest
+
+from cuwheel.errors import RecipeError
+from cuwheel.model.recipe import (
+    Archive,
+    CMake,
+    External,
+    Folder,
+    GitCommit,
+    Link,
+    Resource,
+    Sdist,
+    Setuptools,
+    Smoke,
+)
+from cuwheel.model.recipe_check import check_recipe
+from tests.support.factories import make_recipe
+
+
+def resource(to: str = "tiny", sha256: str = "0" * 64) -> Resource:
+    return Resource(name="tiny", source=Archive(url="u", sha256=sha256), to=to, why="a test")
+
+
+def test_passes_sound_recipe() -> None:
+    check_recipe(make_recipe())
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"name": "Tiny"}, "lower case"),
+        ({"name": "tiny_cuda"}, "lower case"),
+        ({"maintainers": ()}, "maintainers is empty"),
+        ({"toolkits": ("13.7",)}, "cuwheel knows no CUDA 13.7"),
+        ({"archs": ("90", "35")}, "cannot compile for sm_35"),
+        ({"link": Link("cudart", "cublaslt")}, 'did you mean "cublasLt"?'),
+        ({"source": Sdist(project="p", version="1", sha256="abc")}, "64 hexadecimal digits"),
+        ({"source": Sdist(project="p", version="1", sha256="x" * 64)}, "64 hexadecimal digits"),
+        ({"build": Setuptools(env={"ARCHS": "{arch}"})}, 'did you mean "archs"?'),
+        ({"build": CMake(define={"JOBS": "{job}"})}, 'did you mean "jobs"?'),
+        ({"build": CMake(env={"OPEN": "{"})}, "a brace itself is written twice"),
+        ({"source": GitCommit(repository="r", commit="abc")}, "40 hexadecimal digits"),
+        ({"source": Folder(path="../x")}, "a folder inside the project"),
+        ({"source": Folder(path="/etc")}, "a folder inside the project"),
+        ({"source": Folder(path="./")}, "a folder inside the project"),
+        ({"more_archs": {"13.0": ("35",)}}, "cannot compile for sm_35"),
+        ({"more_archs": {"12.8": ("90",)}}, 'more_archs names "12.8"'),
+        ({"resources": (resource(to="/etc/x"),)}, "leads out of the folder"),
+        ({"resources": (resource(to="a/../../x"),)}, "leads out of the folder"),
+        ({"resources": (resource(to="x"), resource(to="x"))}, "two resources want one place"),
+        ({"resources": (resource(to="x"), resource(to="x/y"))}, "two resources want one place"),
+        ({"resources": (resource(sha256="abc"),)}, "resource tiny: source.sha256"),
+        ({"smoke": Smoke(imports=("p",), libraries=("{archs}.so",))}, "smoke.libraries"),
+        ({"toolkits": ("12.8", "13.0"), "link": Link("cublaslt")}, 'did you mean "cublasLt"?'),
+        ({"build": CMake(define={"CMAKE_CUDA_COMPILER": "x"})}, "compilers are the toolchain's"),
+        ({"build": Setuptools(env={"CXX": "g++-13"})}, "compilers are the toolchain's"),
+        ({"build": Setuptools(env={"FLAGS": "-ccbin g++-13"})}, "compilers are the toolchain's"),
+        ({"wheel_name": "tiny-cu{major}"}, "wheel_name=tiny-cu{major}: {major}"),
+        ({"link": Link("cudart", mode=External(extra="cu{toolkit}"))}, "extra=cu{toolkit}"),
+        ({"link": Link("cudart", mode=External(local_extra="local"))}, "local_extra without extra"),
+        ({"toolkits": ("12.4", "12.8"), "has_local_version": False}, "get the same name"),
+        ({"ptx": "lst"}, 'ptx="lst": did you mean "last"?'),
+        ({"python": "eech"}, 'python="eech": did you mean "each"?'),
+        ({"has_local_version": "no"}, "has_local_version has to be True or False"),
+        ({"max_wheel_size": "1 GB"}, "max_wheel_size has to be a number of bytes"),
+        (
+            {"link": Link("cudart", mode=External(search="rupath"))},  # type: ignore[arg-type]
+            'link: search="rupath": did you mean "runpath"?',
+        ),
+        ({"wheel_name": "tiny cuda{cuda}"}, "no name that a wheel can have"),
+        ({"link": Link("cudart", mode=External(extra="bad extra!"))}, "no name that a wheel can"),
+        (
+            {"link": Link("cudart", mode=External(extra="cuda", local_extra="cuda"))},
+            'extra and local_extra are both "cuda"',
+        ),
+    ],
+)
+def test_names_fault(changes: dict[str, object], fault: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        check_recipe(make_recipe(**changes))
+
+    assert fault in caught.value.why
+    assert "1 fault" in caught.value.what
+
+
+def test_passes_names_that_tell_toolkits_apart() -> None:
+    changes = {"toolkits": ("12.8", "13.0"), "has_local_version": False}
+
+    check_recipe(make_recipe(wheel_name="tiny-cuda{cuda}x", **changes))
+
+
+def test_passes_commit_without_hash() -> None:
+    check_recipe(make_recipe(source=GitCommit(repository="r", commit="a" * 40)))
+
+
+def test_names_all_faults_together() -> None:
+    with pytest.raises(RecipeError) as caught:
+        check_recipe(make_recipe(archs=("35",), link=Link("cuda"), maintainers=()))
+
+    assert caught.value.what == "tiny-cuda: the recipe has 3 faults"

@@ -1,0 +1,187 @@
+"""Which index is asked, and what it answers, on real servers."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+import pypi_simple
+import pytest
+
+from cuwheel.errors import DownloadError, HashMismatchError
+from cuwheel.fetch.retry import Patience
+from cuwheel.pypi.indexes import configured_indexes, find_sdist
+from tests.support.server import Site, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SHA256 = "ab" * 32
+HASTY = Patience(pause=0.01)
+
+
+def link(name: str, sha256: str = SHA256) -> str:
+    fragment = f"#sha256={sha256}" if sha256 else ""
+    return f'<a href="../../files/{name}{fragment}">{name}</a>'
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    page = link("tiny_cuda-1.0-py3-none-any.whl", "cd" * 32) + link("tiny_cuda-1.0.tar.gz")
+    with serving(Site(files={"/simple/tiny-cuda/": page.encode()})) as site:
+        yield site
+
+
+def find(*indexes: str, version: str = "1.0", sha256: str = SHA256) -> str:
+    return find_sdist("tiny-cuda", version, sha256, indexes=indexes, patience=HASTY)
+
+
+def test_finds_sdist_by_hash(site: Site) -> None:
+    url = find(site.url("/simple"))
+
+    assert url == site.url("/files/tiny_cuda-1.0.tar.gz")
+
+
+def test_finds_sdist_where_index_gives_no_hash(site: Site) -> None:
+    site.files["/simple/tiny-cuda/"] = link("tiny_cuda-1.0.tar.gz", sha256="").encode()
+
+    url = find(site.url("/simple"))
+
+    assert url == site.url("/files/tiny_cuda-1.0.tar.gz")
+
+
+def test_asks_next_index(site: Site) -> None:
+    url = find(site.url("/other"), site.url("/simple"))
+
+    assert url == site.url("/files/tiny_cuda-1.0.tar.gz")
+
+
+def test_asks_next_index_when_first_is_out_of_reach(site: Site) -> None:
+    url = find("http://nowhere.invalid/simple", site.url("/simple"))
+
+    assert url == site.url("/files/tiny_cuda-1.0.tar.gz")
+
+
+def test_reads_index_in_folder(tmp_path: Path) -> None:
+    (tmp_path / "simple" / "tiny-cuda").mkdir(parents=True)
+    page = tmp_path / "simple" / "tiny-cuda" / "index.html"
+    page.write_text(link("tiny_cuda-1.0.tar.gz"))
+
+    url = find((tmp_path / "simple").as_uri())
+
+    assert url == (tmp_path / "files" / "tiny_cuda-1.0.tar.gz").as_uri()
+
+
+def test_names_other_hash_of_same_release(site: Site) -> None:
+    with pytest.raises(HashMismatchError) as caught:
+        find(site.url("/simple"), sha256="0" * 64)
+
+    assert SHA256 in caught.value.why
+    assert "0" * 64 in caught.value.why
+
+
+def test_says_what_each_index_answered(site: Site) -> None:
+    site.files["/text/tiny-cuda/"] = b"no page of an index"
+
+    with pytest.raises(DownloadError) as caught:
+        find(site.url("/simple"), site.url("/none"), site.url("/text"), version="2.0")
+
+    assert f"{site.url('/simple')}: has tiny-cuda, but no sdist of 2.0" in caught.value.why
+    assert f"{site.url('/none')}: has no tiny-cuda" in caught.value.why
+
+
+def test_gives_user_and_password_to_own_host_only(site: Site) -> None:
+    site.password = "Basic " + base64.b64encode(b"me:geheim").decode()
+    site.files["/simple/tiny-cuda/"] = (
+        f'<a href="{site.url("/mine/tiny_cuda-1.0.tar.gz")}">tiny_cuda-1.0.tar.gz</a>'
+        '<a href="http://other.invalid/tiny_cuda-2.0.tar.gz">tiny_cuda-2.0.tar.gz</a>'
+    ).encode()
+    index = site.url("/simple", "me:geheim@")
+
+    own, foreign = find(index), find(index, version="2.0")
+
+    assert own == site.url("/mine/tiny_cuda-1.0.tar.gz", "me:geheim@")
+    assert foreign == "http://other.invalid/tiny_cuda-2.0.tar.gz"
+
+
+@pytest.mark.parametrize("version", ["2.0", "1.0"])
+def test_never_shows_password(version: str, site: Site) -> None:
+    indexes = (site.url("/simple", "me:geheim@"), "http://me:geheim@nowhere.invalid/simple")
+
+    with pytest.raises((DownloadError, HashMismatchError)) as caught:
+        find(*indexes, version=version, sha256="0" * 64)
+
+    assert "geheim" not in str(caught.value)
+
+
+def test_asks_default_index_when_nothing_is_configured() -> None:
+    indexes = configured_indexes({}, [])
+
+    assert indexes == (pypi_simple.PYPI_SIMPLE_ENDPOINT,)
+
+
+def test_prefers_variables_to_files(tmp_path: Path) -> None:
+    (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://file.invalid/\n")
+    environ = {
+        "PIP_INDEX_URL": "https://pip.invalid/",
+        "UV_DEFAULT_INDEX": "mine=https://uv.invalid/",
+        "PIP_EXTRA_INDEX_URL": "https://one.invalid/ https://two.invalid/",
+    }
+
+    indexes = configured_indexes(environ, [tmp_path / "pip.conf"])
+
+    assert indexes == ("https://uv.invalid/", "https://one.invalid/", "https://two.invalid/")
+
+
+def test_reads_configuration_of_pip(tmp_path: Path) -> None:
+    (tmp_path / "pip.conf").write_text(
+        "[global]\nindex-url = https://a.invalid/%20\n"
+        "extra-index-url =\n    https://b.invalid/\n    https://c.invalid/\n"
+    )
+
+    indexes = configured_indexes({}, [tmp_path / "pip.conf"])
+
+    assert indexes == ("https://a.invalid/%20", "https://b.invalid/", "https://c.invalid/")
+
+
+def test_reads_configuration_of_uv(tmp_path: Path) -> None:
+    (tmp_path / "uv.toml").write_text(
+        '[[index]]\nurl = "https://b.invalid/"\n\n'
+        '[[index]]\nurl = "https://a.invalid/"\ndefault = true\n'
+    )
+
+    indexes = configured_indexes({}, [tmp_path / "uv.toml"])
+
+    assert indexes == ("https://a.invalid/", "https://b.invalid/")
+
+
+def test_finds_configuration_of_user(tmp_path: Path) -> None:
+    (tmp_path / "pip").mkdir()
+    (tmp_path / "pip" / "pip.conf").write_text("[install]\nindex-url = https://a.invalid/\n")
+
+    indexes = configured_indexes({"XDG_CONFIG_HOME": str(tmp_path)})
+
+    assert indexes[0] == "https://a.invalid/"
+
+
+def test_reads_no_configuration_of_pip_when_told_so(tmp_path: Path) -> None:
+    (tmp_path / "pip").mkdir()
+    (tmp_path / "pip" / "pip.conf").write_text("[global]\nindex-url = https://a.invalid/\n")
+    environ = {"XDG_CONFIG_HOME": str(tmp_path), "PIP_CONFIG_FILE": "/dev/null"}
+
+    indexes = configured_indexes(environ)
+
+    assert "https://a.invalid/" not in indexes
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("pip.conf", "index-url = x"), ("uv.toml", "index = ["), ("uv.toml", "index = 3")],
+)
+def test_refuses_malformed_configuration(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+
+    with pytest.raises(DownloadError, match=name):
+        configured_indexes({}, [tmp_path / name])

@@ -1,0 +1,201 @@
+"""The recipe of bitsandbytes, on a package of ours with the same build interface.
+
+Upstream's own source is never fetched here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.model.catalogue import find_recipe, load_catalogue
+from cuwheel.paths import ROOT
+from cuwheel.system.process import run
+from tests.support.engine import PACKAGES, Engine
+from tests.support.factories import make_target
+
+if TYPE_CHECKING:
+    from cuwheel.model.recipe import Recipe
+
+STANDIN = PACKAGES / "bitsandbytes_standin"
+
+# Where upstream says what an option means, and the words.
+_CMAKELISTS = (
+    "https://github.com/bitsandbytes-foundation/bitsandbytes/blob/"
+    "02188cc8159b2fd88fc6765cb29b3a9deb65591a/CMakeLists.txt"
+)
+DOCUMENTED = {
+    "COMPUTE_BACKEND": (_CMAKELISTS, "cpu, cuda or mps: the backend to build"),
+    "CUDA_VERSION": (_CMAKELISTS, "the CUDA version to expect, a check; 130 for 13.0"),
+    "COMPUTE_CAPABILITY": (_CMAKELISTS, "archs for nvcc, separated by semicolons"),
+}
+# The archs of the libraries in upstream's own wheel, read with cuwheel.fatbin from
+# bitsandbytes-0.49.1-py3-none-manylinux_2_24_x86_64.whl of the package index.
+RELEASED = {
+    "12.1": ("60", "70", "75", "80", "86", "89", "90"),
+    "12.2": ("60", "70", "75", "80", "86", "89", "90"),
+    "12.4": ("60", "70", "75", "80", "86", "89", "90"),
+    "12.8": ("70", "75", "80", "86", "89", "90", "100", "120"),
+    "13.0": ("75", "80", "86", "89", "90", "100", "120"),
+}
+
+
+@pytest.fixture(scope="module")
+def recipe() -> Recipe:
+    found = find_recipe("bitsandbytes", load_catalogue([ROOT])).recipe
+    assert found
+    return found
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path, cuda_home: Path) -> Engine:
+    """An engine that has built the stand-in for two archs, once for all tests."""
+    assert cuda_home.is_dir()
+    folder = tmp_path_factory.mktemp("bitsandbytes")
+    engine = Engine(
+        python=Path(sys.executable),
+        cache=shared_cache,
+        work=folder / "work",
+        dist=folder / "dist",
+        project=ROOT / "tests" / "project",
+    )
+    archs = ("--arch", "86", "--arch", "90")
+    done = engine.build("bitsandbytes", "--source", str(STANDIN), *archs, "--keep-work")
+    assert done.status == 0, done.output
+    return engine
+
+
+def text_in(wheel: Path, suffix: str) -> str:
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(suffix)]
+        return archive.read(name).decode()
+
+
+def test_passes_only_documented_options(recipe: Recipe) -> None:
+    assert set(getattr(recipe.build, "define", {})) == set(DOCUMENTED)
+    assert dict(recipe.build.env) == {}
+
+
+@pytest.mark.parametrize("release", RELEASED)
+def test_has_archs_of_the_released_wheel(recipe: Recipe, release: str) -> None:
+    assert recipe.archs_for(release) == RELEASED[release]
+
+
+def test_has_every_toolkit_that_was_compared(recipe: Recipe) -> None:
+    assert recipe.toolkits == tuple(RELEASED)
+
+
+def test_target_takes_archs_of_its_toolkit() -> None:
+    target = make_target(toolkit="13.0", archs=None, more_archs={"13.0": ("100",)})
+
+    assert target.archs == ("90", "100")
+
+
+def test_hands_archs_of_the_target_over(built: Engine) -> None:
+    [log] = built.work.glob("*/logs/build.log")
+
+    assert "compute capabilities: 86;90 -> 86-real;90" in log.read_text()
+
+
+def test_states_the_options_in_the_provenance(built: Engine) -> None:
+    [path] = built.dist.glob("*.provenance.json")
+
+    stated = json.dumps(json.loads(path.read_text()))
+
+    assert "-DCOMPUTE_BACKEND=cuda" in stated
+    assert "-DCUDA_VERSION=130" in stated
+    assert "-DCOMPUTE_CAPABILITY=86;90" in stated
+
+
+def test_makes_one_wheel_for_every_python(built: Engine) -> None:
+    [wheel] = built.wheels()
+
+    assert wheel.name.startswith("bitsandbytes-0.49.0.dev0+cu130-py3-none-manylinux_")
+
+
+def test_names_library_after_the_toolkit(built: Engine) -> None:
+    [wheel] = built.wheels()
+
+    with zipfile.ZipFile(wheel) as archive:
+        libraries = [name for name in archive.namelist() if ".so" in name]
+
+    assert libraries == ["bitsandbytes/libbitsandbytes_cuda130.so"]
+
+
+def test_requires_the_wheels_that_hold_cuda(built: Engine) -> None:
+    [wheel] = built.wheels()
+
+    requires = [
+        line.removeprefix("Requires-Dist: ")
+        for line in text_in(wheel, "/METADATA").splitlines()
+        if line.startswith("Requires-Dist: nvidia-")
+    ]
+
+    assert {"nvidia-cuda-runtime", "nvidia-cublas", "nvidia-cusparse"} <= {
+        line.partition(">")[0] for line in requires
+    }
+
+
+def test_loads_library_without_gpu(built: Engine) -> None:
+    [path] = built.work.glob("*/stages/smoke.json")
+
+    loaded = dict(json.loads(path.read_text())["libraries"])
+
+    assert {"libcublas.so.13", "libcublasLt.so.13", "libcusparse.so.12"} <= set(loaded)
+
+
+def test_variable_of_the_package_picks_the_library(built: Engine, tmp_path: Path) -> None:
+    [wheel] = built.wheels()
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    env = {"PATH": os.defpath, "PYTHONPATH": str(tmp_path), "BNB_CUDA_VERSION": "122"}
+
+    said = run([sys.executable, "-c", "import bitsandbytes as b; b.load()"], env=env, check=False)
+
+    assert "libbitsandbytes_cuda122.so isn't there; available: 130" in said.output
+
+
+def test_refuses_compiler_of_another_release(engine: Engine, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "recipes").mkdir(parents=True)
+    text = (ROOT / "recipes" / "bitsandbytes.py").read_text()
+    (project / "recipes" / "bitsandbytes.py").write_text(text.replace("{toolkit_tag}", "122", 1))
+    shutil.copytree(ROOT / "envs" / "build", project / "envs" / "build")
+
+    done = engine.build(
+        "bitsandbytes", "--source", str(STANDIN), "--arch", "90", CUWHEEL_PROJECT=str(project)
+    )
+
+    [log] = engine.work.glob("*/logs/build.log")
+    assert done.status == 61
+    assert "CUDA version 122 was asked for, the compiler is of 130." in log.read_text()
+
+
+def test_says_what_to_fetch_where_its_source_can_not_be_reached(engine: Engine) -> None:
+    started = time.monotonic()
+    words = ["-m", "cuwheel", "build", "bitsandbytes", "122", "--stage", "source"]
+    unreachable = engine.environment(
+        HTTPS_PROXY="http://127.0.0.1:9", https_proxy="http://127.0.0.1:9", NO_PROXY="", no_proxy=""
+    )
+
+    done = run(
+        [engine.python, *words, "--work", engine.work, "--dist", engine.dist],
+        env={**unreachable, "CUWHEEL_CACHE": str(engine.work.with_name("empty"))},
+        cwd=ROOT,
+        check=False,
+    )
+
+    assert time.monotonic() - started < 30
+    assert done.status == 30
+    said = " ".join(done.output.split())
+    assert "archive/refs/tags/0.49.1.tar.gz can't be downloaded" in said
+    assert "`-- --source FILE` (its SHA-256 is 522afad2d62234ae" in said
+    assert str(engine.work.with_name("empty") / "downloads") in said

@@ -1,0 +1,175 @@
+"""The recipe of jax-finufft: its options, what its build is given, and what its patch does with it.
+
+Upstream's source is fetched and built in tests/e2e/test_jax_finufft.py. Here CMake itself reads the
+files that the patch leaves, with folders of the tests in place of xsimd, FFTW and the toolkit.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from unidiff.patch import PatchSet
+
+from cuwheel.build.checks import check_system_packages
+from cuwheel.model.catalogue import find_recipe, load_catalogue
+from cuwheel.paths import ROOT
+from cuwheel.stages.environment import environment
+from cuwheel.system.process import run
+from tests.support.factories import make_space, make_target
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.model.recipe import Recipe
+    from cuwheel.system.process import Finished
+
+PATCH = ROOT / "patches" / "jax_finufft" / "0001-build-from-what-is-given.patch"
+MODULES = ("setupCPM", "setupXSIMD", "setupFFTW", "setupCCCL")
+
+# Where upstream says what an option means.
+DOCUMENTED = {
+    "JAX_FINUFFT_USE_CUDA": "https://github.com/flatironinstitute/jax-finufft#configuring-the-build",
+    "FINUFFT_ARCH_FLAGS": "https://github.com/flatironinstitute/jax-finufft#configuring-the-build",
+    "XSIMD_INCLUDE_DIR": "patches/jax_finufft/0001-build-from-what-is-given.patch",
+}
+
+XSIMD = "#define XSIMD_VERSION_MAJOR {major}\n#define XSIMD_VERSION_MINOR 1\n"
+PROJECT = """
+cmake_minimum_required(VERSION 3.24)
+project(asks LANGUAGES NONE)
+set(CUDAToolkit_INCLUDE_DIRS "$ENV{{CUDA_HOME}}/include")
+set(FINUFFT_USE_OPENMP ON)
+{includes}
+get_target_property(libraries finufft_fftlibs INTERFACE_LINK_LIBRARIES)
+message(STATUS "xsimd: ${{XSIMD_INCLUDE_DIR}}")
+message(STATUS "fftw: ${{FFTW_INCLUDE_DIRS}} ${{libraries}}")
+message(STATUS "cccl: ${{CCCL_INCLUDE_DIR}}")
+{more}
+"""
+
+
+@pytest.fixture(scope="module")
+def recipe() -> Recipe:
+    found = find_recipe("jax-finufft", load_catalogue([ROOT])).recipe
+    assert found
+    return found
+
+
+@pytest.fixture(scope="module")
+def cmake(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> Path:
+    """The CMake of a build environment that other tests use too."""
+    space = make_space(tmp_path_factory.mktemp("cmake"), cache=shared_cache)
+    return environment(make_target(root=ROOT, name="jaxmg"), space).python.with_name("cmake")
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> Path:
+    """A folder with everything that the build asks for."""
+    write_file(tmp_path / "site" / "xsimd/config/xsimd_config.hpp", XSIMD.format(major=14))
+    write_file(tmp_path / "cuda" / "include/fftw3.h")
+    write_file(tmp_path / "cuda" / "include/cccl/cuda/std/mdspan")
+    for name in ("fftw3", "fftw3f", "fftw3_omp", "fftw3f_omp"):
+        write_file(tmp_path / "cuda" / "lib" / f"lib{name}.so")
+    return tmp_path
+
+
+def write_file(path: Path, content: str = "") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+
+
+def configure(cmake: Path, given: Path, more: str = "") -> Finished:
+    """Run the patched files, with nothing of the system to find, as with a conda toolchain."""
+    for file in PatchSet.from_filename(str(PATCH)):
+        lines = (line for hunk in file for line in hunk if not line.is_removed)
+        name = file.path.rpartition("/")[2]
+        (given / name).write_text("".join(line.value for line in lines))
+    includes = "\n".join(f"include({name}.cmake)" for name in MODULES)
+    (given / "CMakeLists.txt").write_text(PROJECT.format(includes=includes, more=more))
+    options = ("-DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF", f"-DXSIMD_INCLUDE_DIR={given / 'site'}")
+    return run(
+        [cmake, "-G", "Ninja", "-S", given, "-B", given / "build", *options],
+        env={"PATH": f"{cmake.parent}:{os.defpath}", "CUDA_HOME": str(given / "cuda")},
+        check=False,
+    )
+
+
+def test_passes_only_documented_options(recipe: Recipe) -> None:
+    assert set(getattr(recipe.build, "define", {})) == set(DOCUMENTED)
+
+
+def test_takes_everything_from_what_is_given(cmake: Path, given: Path) -> None:
+    done = configure(cmake, given)
+
+    cuda = given / "cuda"
+    names = ("fftw3", "fftw3f", "fftw3_omp", "fftw3f_omp")
+    libraries = ";".join(f"{cuda}/lib/lib{name}.so" for name in names)
+    assert f"xsimd: {given}/site\n" in done.output
+    assert f"fftw: {cuda}/include {libraries}\n" in done.output
+    assert f"cccl: {cuda}/include/cccl\n" in done.output
+
+
+def test_takes_cccl_of_older_toolkit(cmake: Path, given: Path) -> None:
+    (given / "cuda/include/cccl/cuda").rename(given / "cuda/include/cuda")
+
+    done = configure(cmake, given)
+
+    assert f"cccl: {given}/cuda/include\n" in done.output
+
+
+@pytest.mark.parametrize(
+    "missing",
+    ["cuda/include/fftw3.h", "cuda/lib/libfftw3f_omp.so", "cuda/include/cccl/cuda/std/mdspan"],
+)
+def test_stops_where_something_is_missing(cmake: Path, given: Path, missing: str) -> None:
+    (given / missing).unlink()
+
+    done = configure(cmake, given)
+
+    assert done.status != 0
+    assert "Could not find" in done.output
+
+
+def test_refuses_xsimd_that_is_too_old(cmake: Path, given: Path) -> None:
+    write_file(given / "site/xsimd/config/xsimd_config.hpp", XSIMD.format(major=8))
+
+    done = configure(cmake, given)
+
+    assert done.status != 0
+    assert f"FINUFFT needs xsimd 14 or newer, {given}/site has 8" in " ".join(done.output.split())
+
+
+def test_refuses_to_download(cmake: Path, given: Path) -> None:
+    done = configure(cmake, given, "CPMAddPackage(NAME ducc0)")
+
+    assert done.status != 0
+    assert "nothing is downloaded in this build" in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize("toolkit", ["12.2", "12.8", "13.0"])
+def test_conda_toolchain_holds_what_recipe_needs(
+    recipe: Recipe, tmp_path: Path, toolkit: str
+) -> None:
+    target = make_target(toolkit=toolkit, provider="conda", conda=recipe.conda)
+
+    assert check_system_packages(target, make_space(tmp_path)) == []
+
+
+def test_names_conda_package_that_toolchain_lacks(tmp_path: Path) -> None:
+    target = make_target(toolkit="12.2", provider="conda", conda=("fftw", "no-such-package"))
+
+    [problem] = check_system_packages(target, make_space(tmp_path))
+
+    assert "needs no-such-package" in problem.why
+    assert problem.fix == (
+        f"add no-such-package to {ROOT}/envs/cuda122/environment.yml, then "
+        "`nox -s lock -- toolchain:122:conda`"
+    )
+
+
+def test_asks_nothing_of_machine_with_conda_toolchain(tmp_path: Path) -> None:
+    target = make_target(toolkit="12.2", provider="conda", system=("no-such-package",))
+
+    assert check_system_packages(target, make_space(tmp_path)) == []

@@ -1,0 +1,296 @@
+"""The recipe of jaxmg, on a package of ours with the same build interface.
+
+Neither upstream's source nor what its build downloads is ever fetched here: the resources are
+small ones of the test under the recipe's own names, and the toolkit is the tests' own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.build.sandbox.backends import choose_sandbox
+from cuwheel.model.catalogue import find_recipe, load_catalogue
+from cuwheel.model.recipe import Archive, GitCommit
+from cuwheel.paths import ROOT
+from cuwheel.system.files import sha256_of_file
+from tests.support.engine import PACKAGES, Engine
+from tests.support.factories import commit_all
+
+if TYPE_CHECKING:
+    from cuwheel.model.recipe import Recipe
+
+STANDIN = PACKAGES / "jaxmg_standin"
+SOLVERS = ("cyclic", "potrs", "potrs_mp", "potri", "syevd", "syevd_no_V")
+
+# Where upstream, or the tool it uses, says what an option means.
+_CPM = "https://github.com/cpm-cmake/CPM.cmake/blob/master/README.md#local-package-override"
+_CMAKE = "https://cmake.org/cmake/help/latest/variable/CMAKE_PROJECT_PROJECT-NAME_INCLUDE.html"
+DOCUMENTED = {
+    "CPM_absl_SOURCE": _CPM,
+    "CPM_jax_SOURCE": _CPM,
+    "CPM_XLA_SOURCE": _CPM,
+    "CMAKE_PROJECT_JaxSolve_INCLUDE": _CMAKE,
+    "CUWHEEL_CPM": "patches/jaxmg/0001-build-from-what-is-given.patch",
+    "CUWHEEL_CUPTI": "patches/jaxmg/0001-build-from-what-is-given.patch",
+    "CUDA_cupti_LIBRARY": "https://cmake.org/cmake/help/latest/module/FindCUDAToolkit.html",
+}
+
+# The interface of CPM.cmake that matters here: a local source where one is given, else a download.
+CPM = """
+function(CPMAddPackage)
+  cmake_parse_arguments(asked "" "NAME;GIT_REPOSITORY;GIT_TAG;DOWNLOAD_ONLY" "" ${ARGN})
+  set(name ${asked_NAME})
+  if(NOT CPM_${name}_SOURCE)
+    message(FATAL_ERROR "CPM: ${name} would be downloaded from ${asked_GIT_REPOSITORY}")
+  endif()
+  message(STATUS "CPM: ${name} from ${CPM_${name}_SOURCE}")
+  set(${name}_SOURCE_DIR "${CPM_${name}_SOURCE}" PARENT_SCOPE)
+  if(NOT asked_DOWNLOAD_ONLY)
+    add_subdirectory("${CPM_${name}_SOURCE}" "${CMAKE_BINARY_DIR}/_deps/${name}")
+  endif()
+endfunction()
+"""
+ABSL = """
+project(absl LANGUAGES CXX)
+foreach(part strings status statusor)
+  add_library(absl_${part} STATIC part.cc)
+  add_library(absl::${part} ALIAS absl_${part})
+endforeach()
+"""
+JAX_HEADER = "namespace jax { int cupti_version(); }\n"
+JAX_SOURCE = """
+#include "jaxlib/gpu/gpu_kernel_helpers.h"
+#include "third_party/gpus/cuda/extras/CUPTI/include/cupti.h"
+
+namespace jax {
+int cupti_version() {
+  uint32_t version = 0;
+  return cuptiGetVersion(&version) == CUPTI_SUCCESS ? version : -1;
+}
+}
+"""
+XLA_HEADER = "enum { XLA_FFI_DONE = 0, XLA_FFI_FAILED = 1 };\n"
+
+# Below the project of the test; only what the test needs to change differs from the real recipe.
+RECIPE = """
+import dataclasses, runpy
+from cuwheel import Archive, GitCommit
+
+REAL = runpy.run_path({real!r})["RECIPE"]
+SOURCES = {sources}
+# The build environment has CUDA 12's, for the recipe's own toolkit.
+CUPTI = {{
+    "CUWHEEL_CUPTI": "{{cuda_home}}/include",
+    "CUDA_cupti_LIBRARY": "{{cuda_home}}/lib64/libcupti.so",
+}}
+RECIPE = dataclasses.replace(
+    REAL,
+    toolkits=("13.0",),
+    archs=("90",),
+    ptx="none",
+    build=dataclasses.replace(REAL.build, define={{**REAL.build.define, **CUPTI}}),
+    resources=tuple(
+        dataclasses.replace(resource, source=SOURCES[resource.name])
+        for resource in REAL.resources
+    ),
+    memory_per_job=512 << 20,
+    disk=256 << 20,
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def recipe() -> Recipe:
+    found = find_recipe("jaxmg", load_catalogue([ROOT])).recipe
+    assert found
+    return found
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project folder with the recipe, its patch and locks, and small resources."""
+    return write_project(tmp_path_factory.mktemp("jaxmg"))
+
+
+@pytest.fixture(scope="module")
+def built(
+    tmp_path_factory: pytest.TempPathFactory, shared_cache: Path, cuda_home: Path, project: Path
+) -> Engine:
+    """An engine that has built the stand-in, once for all tests."""
+    assert cuda_home.is_dir()
+    folder = tmp_path_factory.mktemp("built")
+    engine = Engine(
+        python=Path(sys.executable),
+        cache=shared_cache,
+        work=folder / "work",
+        dist=folder / "dist",
+        project=project,
+    )
+    done = engine.build("jaxmg", "--source", str(STANDIN), "--keep-work")
+    assert done.status == 0, done.output
+    return engine
+
+
+def write_project(folder: Path) -> Path:
+    for name in ("recipes", "envs/build", "envs/smoke"):
+        (folder / name).mkdir(parents=True)
+    shutil.copytree(ROOT / "patches" / "jaxmg", folder / "patches" / "jaxmg")
+    for suffix in ("in", "lock"):
+        shutil.copy(ROOT / "envs" / "build" / f"jaxmg.{suffix}", folder / "envs" / "build")
+    # The wheels that hold CUDA 13's libraries; JAX isn't needed.
+    for suffix in ("in", "lock"):
+        shutil.copy(
+            ROOT / "envs" / "cuda130" / f"pypi.{suffix}",
+            folder / "envs" / "smoke" / f"jaxmg.{suffix}",
+        )
+    write_recipe(folder, {name: repr(source) for name, source in make_resources(folder).items()})
+    return folder
+
+
+def write_recipe(project: Path, sources: dict[str, str]) -> None:
+    text = ", ".join(f"{name!r}: {source}" for name, source in sources.items())
+    recipe = RECIPE.format(real=str(ROOT / "recipes" / "jaxmg.py"), sources=f"{{{text}}}")
+    (project / "recipes" / "jaxmg.py").write_text(recipe)
+
+
+def change_recipe(project: Path, folder: Path, lines: str) -> Path:
+    """A copy of the project whose recipe ends with these lines."""
+    other = folder / "project"
+    shutil.copytree(project, other)
+    with (other / "recipes" / "jaxmg.py").open("a") as stream:
+        stream.write(lines)
+    return other
+
+
+def make_resources(folder: Path) -> dict[str, Archive | GitCommit]:
+    """Archives and a repository with just enough in them, as sources of a recipe."""
+    trees = {
+        "abseil-cpp": {"CMakeLists.txt": ABSL, "part.cc": ""},
+        "jax": {
+            "jaxlib/gpu/gpu_kernel_helpers.h": JAX_HEADER,
+            "jaxlib/gpu/gpu_kernel_helpers.cc": JAX_SOURCE,
+        },
+        "XLA": {"xla/ffi/api/ffi.h": XLA_HEADER},
+    }
+    for name, files in trees.items():
+        for path, content in files.items():
+            (folder / name / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name / path).write_text(content)
+    (folder / "CPM.cmake").write_text(CPM)
+    archives = {name: pack(folder / name) for name in ("abseil-cpp", "jax")}
+    archives["CPM.cmake"] = folder / "CPM.cmake"
+    return {name: archive_of(path) for name, path in archives.items()} | {
+        "XLA": commit_of(folder / "XLA")
+    }
+
+
+def pack(folder: Path) -> Path:
+    path = folder.with_name(f"{folder.name}.tar.gz")
+    with tarfile.open(path, "w:gz") as tar:
+        tar.add(folder, f"{folder.name}-1.0")
+    return path
+
+
+def archive_of(path: Path) -> Archive | GitCommit:
+    return Archive(url=path.as_uri(), sha256=sha256_of_file(path))
+
+
+def commit_of(folder: Path) -> GitCommit:
+    return GitCommit(repository=folder.as_uri(), commit=commit_all(folder))
+
+
+def test_passes_only_documented_options(recipe: Recipe) -> None:
+    assert set(getattr(recipe.build, "define", {})) == set(DOCUMENTED)
+
+
+def test_hands_every_resource_over(recipe: Recipe) -> None:
+    handed = " ".join(getattr(recipe.build, "define", {}).values())
+
+    assert [r.name for r in recipe.resources if f"{{resources}}/{r.to}" not in handed] == []
+
+
+def test_configures_without_network(built: Engine) -> None:
+    [log] = built.work.glob("*/logs/build.log")
+
+    said = log.read_text()
+
+    for name in ("absl", "jax", "XLA"):
+        work = Path("/cuwheel") if choose_sandbox() != "none" else log.parents[1]
+        assert f"CPM: {name} from {work / 'resources' / name}" in said
+    assert "would be downloaded" not in said
+
+
+def test_packs_what_cmake_installed(built: Engine) -> None:
+    [wheel] = built.wheels()
+
+    with zipfile.ZipFile(wheel) as archive:
+        libraries = {name for name in archive.namelist() if name.endswith(".so")}
+
+    assert libraries == {f"jaxmg/bin/lib{name}.so" for name in SOLVERS}
+
+
+def test_keeps_extras_of_the_package(built: Engine) -> None:
+    [wheel] = built.wheels()
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith("/METADATA")]
+        lines = archive.read(name).decode().splitlines()
+
+    assert {"Provides-Extra: cuda12", "Provides-Extra: docs"} <= set(lines)
+    assert 'Requires-Dist: jax[cuda12]>=0.6.2; extra == "cuda12"' in lines
+
+
+def test_makes_one_wheel_for_every_python(built: Engine) -> None:
+    [wheel] = built.wheels()
+
+    assert wheel.name.startswith("jaxmg-0.0.2+cu130-py3-none-manylinux_")
+
+
+def test_records_resources(built: Engine, project: Path) -> None:
+    [path] = built.work.glob("*/stages/source.json")
+
+    recorded = path.read_text()
+
+    assert f"git+{(project / 'XLA').as_uri()}@" in recorded
+    assert sha256_of_file(project / "CPM.cmake") in recorded
+
+
+def test_stops_at_resource_with_other_hash(engine: Engine, project: Path, tmp_path: Path) -> None:
+    other = change_recipe(
+        project,
+        tmp_path,
+        "first, *others = RECIPE.resources\n"
+        "wrong = dataclasses.replace(first.source, sha256='d' * 64)\n"
+        "first = dataclasses.replace(first, source=wrong)\n"
+        "RECIPE = dataclasses.replace(RECIPE, resources=(first, *others))\n",
+    )
+
+    done = engine.build("jaxmg", "--source", str(STANDIN), CUWHEEL_PROJECT=str(other))
+
+    assert done.status == 31
+    assert "is not the file that the recipe pins" in done.output
+    assert not list(engine.work.glob("*/logs/build.log"))
+
+
+def test_would_download_without_its_overrides(
+    engine: Engine, project: Path, tmp_path: Path
+) -> None:
+    other = change_recipe(
+        project,
+        tmp_path,
+        "define = {**REAL.build.define, 'CPM_XLA_SOURCE': ''}\n"
+        "build = dataclasses.replace(REAL.build, define=define)\n"
+        "RECIPE = dataclasses.replace(RECIPE, build=build)\n",
+    )
+
+    done = engine.build("jaxmg", "--source", str(STANDIN), CUWHEEL_PROJECT=str(other))
+
+    [log] = engine.work.glob("*/logs/build.log")
+    assert done.status == 61
+    assert "CPM: XLA would be downloaded" in log.read_text()

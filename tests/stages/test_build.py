@@ -1,0 +1,215 @@
+"""What a package's own build sees, and what a person sees of it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import rich.console
+
+from cuwheel.build.launcher.events import read_events
+from cuwheel.build.sandbox.backends import choose_sandbox
+from cuwheel.errors import SandboxError
+from cuwheel.stages.build import _Progress
+from cuwheel.system.console import Live
+from cuwheel.system.files import sha256_of_file
+from cuwheel.toolchains.compilers import read_compiler
+from tests.support.engine import PACKAGES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.engine import Engine
+
+
+class Line(Live):
+    """Remembers what it was told to show."""
+
+    def __init__(self) -> None:
+        super().__init__(rich.console.Console(file=io.StringIO()), "building")
+        self.text = ""
+
+    def show(self, text: str) -> None:
+        self.text = text
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Callable[[str], Path]:
+    """Give a tiny package whose setup.py begins with some lines of the test's own."""
+
+    def make(lines: str) -> Path:
+        tree = tmp_path / "tiny_capi"
+        shutil.copytree(PACKAGES / "tiny_capi", tree)
+        setup = tree / "setup.py"
+        setup.write_text(lines + setup.read_text())
+        return tree
+
+    return make
+
+
+def test_gets_nothing_of_callers_environment(
+    package: Callable[[str], Path], engine: Engine
+) -> None:
+    tree = package(
+        "import os\n"
+        "assert 'CALLER_SECRET' not in os.environ\n"
+        "assert os.environ['CFLAGS'].startswith('-O2 ')\n"
+        "assert (os.environ['TZ'], os.environ['LC_ALL']) == ('UTC', 'C.UTF-8')\n"
+        "assert os.umask(0o022) == 0o022\n"
+    )
+
+    done = engine.build(
+        "tiny-capi", "--source", str(tree), CALLER_SECRET="s3cret", CFLAGS="-O0", TZ="Asia/Tokyo"
+    )
+
+    assert done.status == 0, done.output
+
+
+def test_reaches_no_network(package: Callable[[str], Path], engine: Engine) -> None:
+    if choose_sandbox() == "none":
+        pytest.skip("this system gives no sandbox; the provenance says so")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        tree = package(
+            "import socket\n"
+            f"assert socket.socket().connect_ex(('127.0.0.1', {port})) != 0, 'reached'\n"
+        )
+
+        done = engine.build("tiny-capi", "--source", str(tree))
+
+    assert done.status == 0, done.output
+
+
+def test_explains_its_log_when_it_fails(package: Callable[[str], Path], engine: Engine) -> None:
+    tree = package("import torch\n")
+
+    done = engine.build("tiny-capi", "--source", str(tree))
+
+    assert done.status == 61
+    assert "ModuleNotFoundError: No module named 'torch'" in done.output
+    assert "TROUBLESHOOTING.md#isolated-build-no-torch" in done.output
+
+
+def test_explains_with_what_the_log_does_not_tell(
+    package: Callable[[str], Path], engine: Engine
+) -> None:
+    gcc = read_compiler(Path(shutil.which("g++") or ""))
+    tree = package("import sys\nsys.exit('error: identifier \"_Float32\" is undefined')\n")
+
+    done = engine.build("tiny-capi", "--source", str(tree))
+
+    assert gcc is not None
+    assert f"headers of GCC {gcc.major} use what" in " ".join(done.output.split())
+    assert "CUDA 13.0 takes GCC 15 at most" in " ".join(done.output.split())
+
+
+def test_warns_once_of_a_compile_cache_that_goes_bad(
+    package: Callable[[str], Path], engine: Engine, tmp_path: Path
+) -> None:
+    tree = package(
+        "import os, shutil\n"
+        "cache = os.environ.get('SCCACHE_DIR') or os.environ['CCACHE_DIR']\n"
+        "shutil.rmtree(cache, ignore_errors=True)\n"
+        "open(cache, 'w').close()\n"
+    )
+    own = str(tmp_path / "compiles")
+
+    done = engine.build("tiny-capi", "--source", str(tree), CUWHEEL_COMPILE_CACHE=own)
+
+    assert done.status == 0, done.output
+    assert " ".join(done.output.split()).count("warning the compile cache failed") == 1
+
+
+def test_warns_of_a_compile_cache_that_never_runs(engine: Engine, tmp_path: Path) -> None:
+    """As a ccache whose libraries the sandbox doesn't have."""
+    ccache = tmp_path / "ccache"
+    ccache.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo "ccache version 4.14.2" && exit\n'
+        "echo libhere.so: cannot open shared object file >&2\nexit 127\n"
+    )
+    ccache.chmod(0o755)
+
+    done = engine.build("tiny-capi", CUWHEEL_CCACHE=str(ccache))
+
+    assert done.status == 0, done.output
+    assert "ccache did nothing in this build" in " ".join(done.output.split())
+    [log] = engine.work.glob("*/logs/build.log")
+    assert "libhere.so: cannot open" in log.read_text()
+
+
+def test_tells_once_that_line_information_was_left_out(
+    package: Callable[[str], Path], engine: Engine
+) -> None:
+    tree = package("import os\nos.environ['NVCC_APPEND_FLAGS'] = '-lineinfo'\n")
+
+    done = engine.build("tiny-capi", "--source", str(tree))
+
+    assert done.status == 0, done.output
+    said = " ".join(done.output.split())
+    assert said.count("the package asks nvcc for -lineinfo, which was left out") == 1
+
+
+@pytest.mark.parametrize("name", ["tiny-capi", "tiny-skbuild"])
+def test_every_compile_passes_the_launcher(name: str, built: Callable[[str], Engine]) -> None:
+    """setuptools, a setup.py that calls nvcc itself, and CMake each have their own way to it."""
+    [log] = built(name).work.glob("*/events/events.jsonl")
+    events = read_events(log)
+
+    sources = {one.file for one in events.compiles if one.file.startswith("/cuwheel/source/")}
+    tools = {one.name for one in events.tools if one.compile}
+
+    root = PACKAGES / name.replace("-", "_")
+    own = [path for ending in ("cu", "c", "cpp") for path in root.rglob(f"*.{ending}")]
+    assert own
+    assert sources == {f"/cuwheel/source/{path.relative_to(root)}" for path in own}
+    assert tools - {"gcc", "g++"} <= {"cicc", "cudafe++", "ptxas"}
+
+
+def test_wheel_is_the_same_without_a_sandbox(
+    engine: Engine, built: Callable[[str], Engine]
+) -> None:
+    if choose_sandbox() == "none":
+        pytest.skip("this system gives no sandbox")
+    done = engine.build("tiny-capi", "--sandbox", "none", "--no-cache")
+    assert done.status == 0, done.output
+
+    alone, inside = engine.wheels()[0], built("tiny-capi").wheels()[0]
+
+    assert sha256_of_file(alone) == sha256_of_file(inside)
+
+
+@pytest.mark.parametrize("kind", ["bubblewrap", "unshare"])
+def test_sandbox_that_does_not_work_is_an_error(kind: str, engine: Engine) -> None:
+    with contextlib.suppress(SandboxError):
+        choose_sandbox(kind)
+        pytest.skip("it works here; tests/build/sandbox/test_backends.py takes it away")
+
+    done = engine.build("tiny-capi", "--sandbox", kind)
+
+    assert done.status == SandboxError.exit_code
+    assert f"this machine gives no sandbox by {kind}" in done.output
+
+
+def test_progress_tells_steps_of_ninja() -> None:
+    line = Line()
+    progress = _Progress(line, jobs=4)
+
+    progress.see("[3/47] Building CUDA object kernel.o", 1 << 30)
+
+    assert line.text.startswith("step 3/47, ")
+    assert line.text.endswith(" so far, 4 jobs, 1024 MiB")
+
+
+def test_progress_gives_no_time_that_has_passed() -> None:
+    line = Line()
+    progress = _Progress(line, jobs=1)
+
+    progress.see("[4/4] Linking kernel.so", 0)
+    progress.see("", 0)
+
+    assert "left" not in line.text

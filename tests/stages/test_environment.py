@@ -1,0 +1,123 @@
+"""The build environment: exactly what the lock says, made once, made again when damaged."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.errors import InstallError, LockError
+from cuwheel.model.recipe import Framework
+from cuwheel.pypi.lock_file import render
+from cuwheel.pypi.uv import resolve
+from cuwheel.stages.environment import environment
+from cuwheel.system.process import run
+from tests.support.factories import make_target
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.model.target import Target
+    from cuwheel.workspace.workspace import Workspace
+
+
+@pytest.fixture
+def target(tmp_path: Path, lean_space: Workspace) -> Target:
+    """A target whose environment is one small pure package."""
+    _write_lock(tmp_path / "project", "iniconfig==2.1.0\n", lean_space)
+    return make_target(root=tmp_path / "project")
+
+
+def test_holds_what_lock_says_and_nothing_else(target: Target, lean_space: Workspace) -> None:
+    made = environment(target, lean_space)
+
+    listed = {path.name.split("-")[0] for path in made.site_packages.glob("*.dist-info")}
+    assert listed == {"iniconfig"}
+
+
+def test_runs_target_python(target: Target, lean_space: Workspace) -> None:
+    made = environment(target, lean_space)
+
+    said = run([made.python, "-c", "import iniconfig; print('fine')"], env={"PATH": os.defpath})
+    assert said.output == "fine\n"
+
+
+def test_is_made_once(target: Target, lean_space: Workspace) -> None:
+    first = environment(target, lean_space)
+    born = first.python.lstat().st_mtime_ns
+
+    again = environment(target, lean_space)
+
+    assert (again, again.python.lstat().st_mtime_ns) == (first, born)
+
+
+def test_is_made_again_when_cut_off(target: Target, lean_space: Workspace) -> None:
+    """What a kill in the middle leaves: files, but no marker."""
+    first = environment(target, lean_space)
+    (first.python.parent.parent / "cuwheel.json").unlink()
+    (first.site_packages / "iniconfig" / "__init__.py").unlink()
+
+    again = environment(target, lean_space)
+
+    assert (again.site_packages / "iniconfig" / "__init__.py").is_file()
+
+
+def test_is_made_again_when_file_is_missing(target: Target, lean_space: Workspace) -> None:
+    first = environment(target, lean_space)
+    (first.site_packages / "iniconfig" / "__init__.py").unlink()
+
+    again = environment(target, lean_space)
+
+    assert (again.site_packages / "iniconfig" / "__init__.py").is_file()
+
+
+def test_refuses_lock_that_does_not_match_its_input(target: Target, lean_space: Workspace) -> None:
+    source = target.root / "envs" / "build" / "tiny_cuda.in"
+    source.write_text("iniconfig==2.0.0\n")
+
+    with pytest.raises(LockError) as caught:
+        environment(target, lean_space)
+
+    assert caught.value.fix == "nox -s lock -- build:tiny-cuda"
+
+
+def test_names_lock_command_for_other_framework(target: Target, lean_space: Workspace) -> None:
+    """The recipe was locked with one release of its framework and another one is asked for."""
+    asked = dataclasses.replace(target, framework=Framework(name="iniconfig", version="2.0.0"))
+
+    with pytest.raises(LockError) as caught:
+        environment(asked, lean_space)
+
+    assert "--framework iniconfig==2.0.0" in caught.value.fix
+
+
+def test_refuses_edited_hash(target: Target, lean_space: Workspace) -> None:
+    lock = target.lock
+    lines = lock.read_text().splitlines(keepends=True)
+    body = "".join(line for line in lines if not line.startswith("#"))
+    lock.write_text(render(_flip(body), wanted="iniconfig==2.1.0\n", command="x", cooldown="y"))
+
+    with pytest.raises(InstallError) as caught:
+        environment(target, lean_space)
+
+    assert "ash mismatch" in caught.value.why
+
+
+def _flip(text: str) -> str:
+    """Every hash with its first digit changed."""
+    head, *rest = text.split("--hash=sha256:")
+    turned = [("0" if part[0] != "0" else "1") + part[1:] for part in rest]
+    return "--hash=sha256:".join([head, *turned])
+
+
+def _write_lock(root: Path, wanted: str, lean_space: Workspace) -> None:
+    source = root / "envs" / "build" / "tiny_cuda.in"
+    source.parent.mkdir(parents=True)
+    source.write_text(wanted)
+    body = resolve(
+        source, python="3.10", uploaded_before="2026-11-14", cache=lean_space.cache, offline=False
+    )
+    text = render(body, wanted=wanted, command="nox -s lock", cooldown="2026-11-14")
+    source.with_suffix(".lock").write_text(text)

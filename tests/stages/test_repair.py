@@ -1,0 +1,530 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import sys
+import zipfile
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, Any
+
+import pytest
+
+from cuwheel.binaries.elf import Elf, read_elf
+from cuwheel.errors import RepairError
+from cuwheel.model.recipe import Bundled, External, Framework, Link, Static
+from cuwheel.stages.repair import repair
+from cuwheel.system import process
+from cuwheel.wheel.metadata import header
+from cuwheel.workspace.records import Toolchain
+from tests.support.factories import (
+    compile_cuda,
+    compile_library,
+    heard,
+    make_space,
+    make_target,
+    save_built,
+    write_wheel,
+)
+
+if TYPE_CHECKING:
+    from cuwheel.workspace.records import RepairedWheel
+    from cuwheel.workspace.workspace import Workspace
+
+_KERNEL = """
+__global__ void twice(float *p) { p[threadIdx.x] *= 2; }
+extern "C" int driver(void) { int v = 0; cudaDriverGetVersion(&v); return v >= 0; }
+extern "C" void run(float *p) { twice<<<1, 1>>>(p); }
+"""
+_LEFT_BY_BUILD = "/left/by/the/build/lib"
+_MEMBER = "tiny_cuda/libtiny.so"
+_CODE = "int answer(void) { return 42; }\n"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory, cuda_home: Path) -> Path:
+    """Device code, linked to libcudart.so, with an absolute rpath as many builds leave it."""
+    folder = tmp_path_factory.mktemp("library")
+    source = folder / "twice.cu"
+    source.write_text(_KERNEL)
+    flags = ("-gencode=arch=compute_90,code=sm_90", "-cudart=shared")
+    return compile_cuda(
+        folder / "libtiny.so", cuda_home, source, *flags, f"-Xlinker=-rpath={_LEFT_BY_BUILD}"
+    )
+
+
+@pytest.fixture(scope="module")
+def repaired(tmp_path_factory: pytest.TempPathFactory, library: Path) -> RepairedWheel:
+    wheel, _ = _repair(tmp_path_factory.mktemp("repaired"), {_MEMBER: library})
+    return wheel
+
+
+def _repair(
+    folder: Path,
+    files: dict[str, bytes | Path],
+    requires: tuple[str, ...] = (),
+    version: str = "1.2.3",
+    programs: Path | None = None,
+    **changes: Any,
+) -> tuple[RepairedWheel, Workspace]:
+    space = make_space(folder)
+    wheel = write_wheel(folder / "built", files, requires=requires, version=version)
+    save_built(space, wheel)
+    made = dataclasses.replace(space.load("toolchain", Toolchain), programs=programs)
+    space.save("toolchain", made)
+    return repair(make_target(**changes), space), space
+
+
+def _built_space(
+    folder: Path, files: dict[str, bytes | Path], home: Path, *requires: str
+) -> Workspace:
+    """A workspace whose toolchain is the real one."""
+    space = make_space(folder)
+    save_built(space, write_wheel(folder / "built", files, requires=requires))
+    made = dataclasses.replace(space.load("toolchain", Toolchain), home=home)
+    space.save("toolchain", made)
+    return space
+
+
+def _needing(folder: Path, name: str, *sonames: str) -> Path:
+    """A library that needs these sonames, each supplied by a stub when it is linked."""
+    folder.mkdir(parents=True, exist_ok=True)
+    source = folder / "answer.c"
+    source.write_text(_CODE)
+    stubs = [
+        compile_library(folder / soname, "gcc", "-fPIC", source, f"-Wl,-soname,{soname}")
+        for soname in sonames
+    ]
+    return compile_library(folder / name, "gcc", "-fPIC", source, "-Wl,--no-as-needed", *stubs)
+
+
+def _elf(wheel: RepairedWheel, member: str) -> Elf:
+    with zipfile.ZipFile(wheel.path) as archive, archive.open(member) as stream:
+        return read_elf(stream)
+
+
+def _metadata(wheel: RepairedWheel) -> str:
+    with zipfile.ZipFile(wheel.path) as archive:
+        name = next(name for name in archive.namelist() if name.endswith("/METADATA"))
+        return archive.read(name).decode()
+
+
+def test_names_wheel_with_local_version_and_one_manylinux_tag(repaired: RepairedWheel) -> None:
+    expected = f"tiny_cuda-1.2.3+cu130-cp311-cp311-{repaired.platform_tag}.whl"
+
+    assert repaired.path.name == expected
+    assert repaired.platform_tag.startswith("manylinux_2_")
+    assert "." not in repaired.platform_tag
+
+
+def test_sets_relative_runpath_in_place_of_absolute(repaired: RepairedWheel) -> None:
+    elf = _elf(repaired, _MEMBER)
+
+    assert (elf.runpath, elf.rpath) == (("$ORIGIN/../nvidia/cu13/lib",), ())
+
+
+def test_leaves_no_trace_of_absolute_rpath(repaired: RepairedWheel, library: Path) -> None:
+    with zipfile.ZipFile(repaired.path) as archive:
+        content = archive.read(_MEMBER)
+
+    assert _LEFT_BY_BUILD.encode() in library.read_bytes()
+    assert _LEFT_BY_BUILD.encode() not in content
+
+
+def test_leaves_no_trace_of_rpath_that_nothing_needs(tmp_path: Path) -> None:
+    source = tmp_path / "answer.c"
+    source.write_text(_CODE)
+    rpath = f"-Wl,-rpath,{_LEFT_BY_BUILD}"
+    library = compile_library(tmp_path / "ext.so", "gcc", "-fPIC", source, rpath)
+
+    wheel, _ = _repair(tmp_path, {"ext.so": library}, link=Link())
+
+    with zipfile.ZipFile(wheel.path) as archive:
+        assert _LEFT_BY_BUILD.encode() not in archive.read("ext.so")
+    assert _elf(wheel, "ext.so").search_path == ()
+
+
+def test_strips_symbols_and_keeps_device_code(repaired: RepairedWheel, library: Path) -> None:
+    with library.open("rb") as stream:
+        before, code_before = read_elf(stream), _device_code(stream)
+    with zipfile.ZipFile(repaired.path) as archive, archive.open(_MEMBER) as stream:
+        after, code_after = read_elf(stream), _device_code(stream)
+
+    assert before.section(".symtab")
+    assert after.section(".symtab") is None
+    assert code_before == code_after
+
+
+def _device_code(stream: IO[bytes]) -> bytes:
+    section = read_elf(stream).section(".nv_fatbin")
+    assert section
+    stream.seek(section.offset)
+    return stream.read(section.size)
+
+
+def test_requires_wheel_of_linked_component(repaired: RepairedWheel) -> None:
+    assert header(_metadata(repaired), "requires-dist") == ("nvidia-cuda-runtime>=13.0,<14",)
+    assert repaired.requires == ("nvidia-cuda-runtime>=13.0,<14",)
+    assert repaired.external == ("libcudart.so.13",)
+
+
+def test_records_tools(repaired: RepairedWheel) -> None:
+    assert [name for name, _ in repaired.tools] == ["strip", "patchelf", "auditwheel", "zlib-ng"]
+    assert all(version for _, version in repaired.tools)
+
+
+def test_replaces_requirement_of_framework_with_exact_one(tmp_path: Path) -> None:
+    library = _needing(tmp_path, "ext.so", "libtorch.so", "libc10.so")
+    framework = Framework(name="torch", version="2.11.0")
+
+    wheel, _ = _repair(
+        tmp_path, {"ext.so": library}, ("torch", "ninja"), framework=framework, link=Link("torch")
+    )
+
+    assert header(_metadata(wheel), "requires-dist") == ("torch==2.11.*", "ninja")
+    assert _elf(wheel, "ext.so").runpath == ("$ORIGIN/torch/lib",)
+    assert header(_metadata(wheel), "version") == ("1.2.3+cu130torch2.11",)
+
+
+def test_replaces_local_version_of_upstream(tmp_path: Path, library: Path) -> None:
+    wheel, _ = _repair(tmp_path, {_MEMBER: library}, version="1.2.3+cu13torch2")
+
+    assert header(_metadata(wheel), "version") == ("1.2.3+cu130",)
+
+
+def test_tags_wheel_for_every_python(tmp_path: Path, library: Path) -> None:
+    wheel, _ = _repair(tmp_path, {_MEMBER: library}, serves="any")
+
+    assert wheel.path.name.startswith("tiny_cuda-1.2.3+cu130-py3-none-manylinux_2_")
+
+
+def test_leads_library_to_its_neighbour_in_wheel(tmp_path: Path) -> None:
+    library = _needing(tmp_path, "ext.so", "libown.so.1")
+    files: dict[str, bytes | Path] = {
+        "pkg/ext.so": library,
+        "pkg/lib/libown.so.1": tmp_path / "libown.so.1",
+    }
+
+    wheel, _ = _repair(tmp_path, files, link=Link())
+
+    assert _elf(wheel, "pkg/ext.so").runpath == ("$ORIGIN/lib",)
+
+
+def test_grafts_library_that_few_systems_have(tmp_path: Path, cuda_home: Path) -> None:
+    source = tmp_path / "openmp.c"
+    source.write_text("#include <omp.h>\nint threads(void) { return omp_get_max_threads(); }\n")
+    flags = ("-fopenmp", "-Wl,--no-as-needed", cuda_home / "lib64" / "libcudart.so.13")
+    library = compile_library(tmp_path / "ext.so", "gcc", "-fPIC", source, *flags)
+
+    wheel, _ = _repair(tmp_path, {"pkg/ext.so": library})
+
+    elf = _elf(wheel, "pkg/ext.so")
+    assert any(soname.startswith("libgomp-") for soname in elf.needed)
+    assert set(elf.runpath) == {"$ORIGIN/../tiny_cuda.libs", "$ORIGIN/../nvidia/cu13/lib"}
+
+
+def test_gives_same_bytes_for_same_wheel(tmp_path: Path, repaired: RepairedWheel) -> None:
+    space = make_space(tmp_path)
+    save_built(space, _built_copy(repaired, tmp_path))
+    before = os.umask(0o077)
+    try:
+        again = repair(make_target(), space)
+    finally:
+        os.umask(before)
+
+    assert again.sha256 == repaired.sha256
+
+
+def _built_copy(repaired: RepairedWheel, folder: Path) -> Path:
+    built = repaired.path.parents[2] / "built"
+    copied = shutil.copytree(built, folder / "elsewhere")
+    return next(Path(copied).glob("*.whl"))
+
+
+def test_makes_library_that_loads_from_site_packages(
+    tmp_path: Path, cuda_home: Path, repaired: RepairedWheel
+) -> None:
+    with zipfile.ZipFile(repaired.path) as archive:
+        archive.extractall(tmp_path)
+    nvidia = tmp_path / "nvidia" / "cu13" / "lib"
+    nvidia.mkdir(parents=True)
+    shutil.copy(cuda_home / "lib64" / "libcudart.so.13", nvidia)
+    code = (
+        f"import ctypes; print(ctypes.CDLL('{tmp_path}/tiny_cuda/libtiny.so').driver());"
+        "print(*(line for line in open('/proc/self/maps') if 'libcudart' in line))"
+    )
+
+    done = process.run([sys.executable, "-I", "-c", code], env={"PATH": os.defpath})
+
+    assert done.output.startswith("1\n")
+    assert str(nvidia / "libcudart.so.13") in done.output
+
+
+def test_refuses_components_that_recipe_does_not_declare(tmp_path: Path) -> None:
+    library = _needing(tmp_path, "ext.so", "libcudart.so.13", "libcublas.so.13", "libcufft.so.12")
+
+    with pytest.raises(RepairError) as caught:
+        _repair(tmp_path, {"pkg/ext.so": library})
+
+    assert "pkg/ext.so needs libcublas.so.13 (component cublas)" in caught.value.why
+    assert caught.value.fix == 'write link=Link("cudart", "cublas", "cufft")'
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "soname"), [("13.0", "libcudart.so.12"), ("12.2", "libcudart.so.13")]
+)
+def test_refuses_cuda_library_of_other_major(tmp_path: Path, toolkit: str, soname: str) -> None:
+    library = _needing(tmp_path, "ext.so", soname)
+
+    with pytest.raises(RepairError) as caught:
+        _repair(tmp_path, {"pkg/ext.so": library}, toolkit=toolkit)
+
+    assert caught.value.why == f"pkg/ext.so needs {soname}, which no component supplies"
+    assert caught.value.fix.startswith(f"build against a library of CUDA {toolkit[:2]}")
+
+
+def test_leads_to_folder_of_each_cuda_12_library(tmp_path: Path) -> None:
+    library = _needing(tmp_path, "ext.so", "libcublas.so.12", "libcusparse.so.12")
+
+    wheel, _ = _repair(
+        tmp_path, {"pkg/ext.so": library}, toolkit="12.2", link=Link("cublas", "cusparse")
+    )
+
+    assert _elf(wheel, "pkg/ext.so").runpath == (
+        "$ORIGIN/../nvidia/cublas/lib",
+        "$ORIGIN/../nvidia/cusparse/lib",
+    )
+    assert header(_metadata(wheel), "requires-dist") == (
+        "nvidia-cublas-cu12>=12.2,<13",
+        "nvidia-cusparse-cu12>=12.1,<13",
+    )
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "requirement", "folder"),
+    [
+        ("12.8", "nvidia-cusparse-cu12>=12.5,<13", "nvidia/cusparse/lib"),
+        ("13.0", "nvidia-cusparse>=12.6,<13", "nvidia/cu13/lib"),
+    ],
+)
+def test_takes_soname_of_two_majors_from_the_toolkits(
+    tmp_path: Path, toolkit: str, requirement: str, folder: str
+) -> None:
+    library = _needing(tmp_path, "ext.so", "libcusparse.so.12")
+
+    wheel, _ = _repair(tmp_path, {"pkg/ext.so": library}, toolkit=toolkit, link=Link("cusparse"))
+
+    assert wheel.requires == (requirement,)
+    assert _elf(wheel, "pkg/ext.so").runpath == (f"$ORIGIN/../{folder}",)
+
+
+def test_requires_cudnn_once_for_its_libraries(tmp_path: Path) -> None:
+    library = _needing(tmp_path, "ext.so", "libcudnn.so.9", "libcudnn_ops.so.9")
+
+    wheel, _ = _repair(tmp_path, {"pkg/ext.so": library}, toolkit="12.8", link=Link("cudnn"))
+
+    assert wheel.requires == ("nvidia-cudnn-cu12>=9.13,<10",)
+
+
+def test_strips_with_toolchains_own_program(tmp_path: Path, library: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    own = programs / "strip"
+    own.write_text(
+        '#!/bin/sh\ncase $1 in --version) echo own strip 1.0 ;; *) exec strip "$@" ;; esac\n'
+    )
+    own.chmod(0o755)
+
+    wheel, _ = _repair(tmp_path, {_MEMBER: library}, programs=programs)
+
+    assert wheel.tools[0] == ("strip", "own strip 1.0")
+    assert _elf(wheel, _MEMBER).section(".symtab") is None
+
+
+def test_names_toolchain_that_lacks_strip(tmp_path: Path, library: Path) -> None:
+    (tmp_path / "programs").mkdir()
+
+    with pytest.raises(RepairError) as caught:
+        _repair(tmp_path, {_MEMBER: library}, programs=tmp_path / "programs")
+
+    assert caught.value.fix == "name binutils in the toolchain's environment.yml"
+
+
+def test_refuses_library_that_is_nowhere(tmp_path: Path) -> None:
+    library = _needing(tmp_path / "away", "ext.so", "libnowhere.so.3")
+
+    with pytest.raises(RepairError) as caught:
+        _repair(tmp_path, {"pkg/ext.so": library}, link=Link())
+
+    assert 'required library "libnowhere.so.3" could not be located' in caught.value.why
+
+
+def test_leaves_driver_to_the_system(tmp_path: Path) -> None:
+    library = _needing(tmp_path, "ext.so", "libcuda.so.1")
+
+    wheel, _ = _repair(tmp_path, {"pkg/ext.so": library}, link=Link())
+
+    assert _elf(wheel, "pkg/ext.so").needed[0] == "libcuda.so.1"
+    assert wheel.external == ()
+
+
+def test_warns_of_component_that_nothing_needs(tmp_path: Path, library: Path) -> None:
+    _, space = _repair(tmp_path, {"pkg/libtiny.so": library}, link=Link("cudart", "cufft"))
+
+    assert 'declares link "cufft" and no library of the wheel needs' in heard(space)
+
+
+def test_writes_rpath_where_recipe_says_so(tmp_path: Path, library: Path) -> None:
+    link = Link("cudart", mode=External(search="rpath"))
+
+    wheel, _ = _repair(tmp_path, {_MEMBER: library}, link=link)
+
+    elf = _elf(wheel, _MEMBER)
+    assert (elf.rpath, elf.runpath) == (("$ORIGIN/../nvidia/cu13/lib",), ())
+
+
+def test_puts_requirement_behind_extra(tmp_path: Path, library: Path) -> None:
+    mode = External(extra="cuda{cuda}", local_extra="cuda{cuda}-local")
+
+    wheel, _ = _repair(tmp_path, {_MEMBER: library}, link=Link("cudart", mode=mode))
+
+    text = _metadata(wheel)
+    assert header(text, "requires-dist") == ('nvidia-cuda-runtime>=13.0,<14; extra == "cuda13"',)
+    assert header(text, "provides-extra") == ("cuda13-local", "cuda13")
+
+
+def test_takes_requirement_of_upstream_behind_extra(tmp_path: Path, library: Path) -> None:
+    link = Link("cudart", mode=External(extra="cuda-pip"))
+    requires = ("nvidia-cuda-runtime>=13", "numpy")
+
+    wheel, _ = _repair(tmp_path, {_MEMBER: library}, requires=requires, link=link)
+
+    found = header(_metadata(wheel), "requires-dist")
+    assert found == ("numpy", 'nvidia-cuda-runtime>=13.0,<14; extra == "cuda-pip"')
+
+
+def test_gives_wheel_another_name(tmp_path: Path, library: Path) -> None:
+    wheel, _ = _repair(tmp_path, {_MEMBER: library}, wheel_name="tiny-cuda{cuda}x")
+
+    assert wheel.path.name.startswith("tiny_cuda13x-1.2.3+cu130-")
+    assert header(_metadata(wheel), "name") == ("tiny-cuda13x",)
+
+
+def test_leaves_local_version_out(tmp_path: Path, library: Path) -> None:
+    wheel, _ = _repair(tmp_path, {_MEMBER: library}, has_local_version=False)
+
+    assert wheel.path.name.startswith("tiny_cuda-1.2.3-cp311-")
+
+
+def test_copies_libraries_into_wheel(tmp_path: Path, library: Path, cuda_home: Path) -> None:
+    space = _built_space(tmp_path, {_MEMBER: library}, cuda_home)
+
+    wheel = repair(make_target(mode=Bundled()), space)
+
+    ((name, size),) = wheel.bundled
+    (grafted,) = _elf(wheel, _MEMBER).runpath
+    assert name.startswith("tiny_cuda.libs/libcudart-")
+    with zipfile.ZipFile(wheel.path) as archive:
+        assert size == archive.getinfo(name).file_size
+    assert grafted == "$ORIGIN/../tiny_cuda.libs"
+    assert header(_metadata(wheel), "requires-dist") == ()
+    assert "+cu130.bundled-" in wheel.path.name
+
+
+def test_names_copied_library_in_bill_of_materials(
+    tmp_path: Path, library: Path, cuda_home: Path
+) -> None:
+    space = _built_space(tmp_path, {_MEMBER: library}, cuda_home)
+
+    wheel = repair(make_target(mode=Bundled()), space)
+
+    with zipfile.ZipFile(wheel.path) as archive:
+        (sbom,) = (name for name in archive.namelist() if "cuwheel" in name and "/sboms/" in name)
+        text = archive.read(sbom).decode()
+    assert PurePosixPath(wheel.bundled[0][0]).name in text
+    assert "of nvidia-cuda-runtime" in text
+    assert "LicenseRef-NVIDIA-Proprietary" in text
+    assert "libraries of NVIDIA's" in heard(space)
+
+
+def test_does_not_copy_library_that_opens_others(tmp_path: Path) -> None:
+    needing = _needing(tmp_path / "made", "libtiny.so", "libnvrtc.so.13")
+
+    with pytest.raises(RepairError) as caught:
+        _repair(tmp_path, {_MEMBER: needing}, link=Link("nvrtc"), mode=Bundled())
+
+    assert "libnvrtc-builtins" in caught.value.why
+    assert "can't be linked as `bundled` asks" in caught.value.fix
+
+
+def test_does_not_lose_mode_when_it_names_component(tmp_path: Path) -> None:
+    needing = _needing(tmp_path / "made", "libtiny.so", "libcublas.so.13")
+
+    with pytest.raises(RepairError) as caught:
+        _repair(tmp_path, {_MEMBER: needing}, link=Link("cudart", mode=Bundled()))
+
+    assert caught.value.fix == 'add "cublas" to `link`'
+
+
+def test_blames_library_of_other_major_on_the_build(tmp_path: Path) -> None:
+    needing = _needing(tmp_path / "made", "libtiny.so", "libcudart.so.12")
+
+    with pytest.raises(RepairError) as caught:
+        _repair(tmp_path, {_MEMBER: needing}, mode=Bundled())
+
+    assert caught.value.fix.startswith("build against a library of CUDA 13")
+
+
+def test_links_archive_in_and_requires_nothing(tmp_path: Path, cuda_home: Path) -> None:
+    source = tmp_path / "twice.cu"
+    source.write_text(_KERNEL)
+    flags = ("-gencode=arch=compute_90,code=sm_90", "-cudart=static")
+    library = compile_cuda(tmp_path / "libtiny.so", cuda_home, source, *flags)
+    space = _built_space(tmp_path, {_MEMBER: library}, cuda_home, "nvidia-cuda-runtime>=13")
+
+    wheel = repair(make_target(mode=Static()), space)
+
+    assert header(_metadata(wheel), "requires-dist") == ()
+    assert wheel.external == ()
+    with zipfile.ZipFile(wheel.path) as archive:
+        (sbom,) = (name for name in archive.namelist() if "cuwheel" in name and "/sboms/" in name)
+        assert "libcudart_static.a" in archive.read(sbom).decode()
+
+
+def test_refuses_static_wheel_that_needs_library(tmp_path: Path, library: Path) -> None:
+    with pytest.raises(RepairError) as caught:
+        _repair(tmp_path, {_MEMBER: library}, mode=Static())
+
+    assert "libcudart.so.13, which was to be linked in" in caught.value.why
+
+
+def test_refuses_wheel_without_library(tmp_path: Path) -> None:
+    with pytest.raises(RepairError, match="holds no compiled library"):
+        _repair(tmp_path, {"pkg/__init__.py": b""})
+
+
+def test_refuses_damaged_library(tmp_path: Path, library: Path) -> None:
+    with pytest.raises(RepairError, match=r"pkg/libtiny.so in the built wheel is damaged"):
+        _repair(tmp_path, {"pkg/libtiny.so": library.read_bytes()[:500]})
+
+
+def test_names_missing_program(
+    tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cuwheel.repair.tools.SYSTEM_PATH", str(tmp_path))
+
+    with pytest.raises(RepairError, match="the program strip is missing") as caught:
+        _repair(tmp_path, {"pkg/libtiny.so": library})
+
+    assert caught.value.fix == "apt-get install binutils"
+
+
+def test_replaces_result_of_earlier_run(tmp_path: Path, library: Path) -> None:
+    wheel, space = _repair(tmp_path, {"pkg/libtiny.so": library})
+    old = wheel.path.with_name("old.whl")
+    old.touch()
+
+    again = repair(make_target(), space)
+
+    assert not old.exists()
+    assert again == wheel

@@ -1,0 +1,359 @@
+"""The toolchain stage with NVIDIA's real wheels, and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.conda.environment_file import read_source
+from cuwheel.conda.lock_file import write_conda_lock
+from cuwheel.conda.solve import solve
+from cuwheel.cuda.toolkits import toolkit_by_release
+from cuwheel.errors import DownloadError, InstallError, LockError, ToolchainError
+from cuwheel.fetch.mirrors import VARIABLE, Mirrors
+from cuwheel.paths import ROOT
+from cuwheel.pypi.lock_file import read_pins
+from cuwheel.pypi.uv import resolve
+from cuwheel.stages.toolchain import toolchain
+from cuwheel.system.files import remove_tree
+from cuwheel.system.process import run
+from tests.support.channel import write_source
+from tests.support.factories import heard, make_space
+from tests.support.toolchain_channel import toolchain_specs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from cuwheel.workspace.records import Toolchain
+    from cuwheel.workspace.workspace import Workspace
+
+TOOLKIT = toolkit_by_release("13.0")
+COMPILER = ("cuda-crt", "cuda-nvcc", "cuda-runtime", "nvvm", "cuda-toolkit")
+
+
+@pytest.fixture
+def small_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The real lock, cut down to what compiling takes: fewer bytes for each test."""
+    lock = tmp_path / "project" / "envs" / "cuda130" / "pypi.lock"
+    lock.parent.mkdir(parents=True)
+    pins = read_pins(ROOT / "envs" / "cuda130" / "pypi.lock")
+    kept = [pin for pin in pins if pin.requirement.name.removeprefix("nvidia-") in COMPILER]
+    lock.write_text("".join(_line(str(pin.requirement), pin.hashes) for pin in kept))
+    monkeypatch.setenv("CUWHEEL_PROJECT", str(tmp_path / "project"))
+    return lock
+
+
+@pytest.fixture
+def private_space(tmp_path: Path) -> Iterator[Workspace]:
+    """A cache that shares nothing, for tests that damage it."""
+    made = make_space(tmp_path)
+    yield made
+    remove_tree(made.cache)
+
+
+@pytest.mark.usefixtures("small_lock")
+def test_makes_home_that_compiles_and_links(lean_space: Workspace, tmp_path: Path) -> None:
+    made = toolchain(TOOLKIT, "pypi", lean_space)
+
+    library = _compile(made, tmp_path)
+
+    assert library.read_bytes().startswith(b"\x7fELF")
+
+
+@pytest.mark.usefixtures("small_lock")
+def test_reuses_what_is_whole(lean_space: Workspace) -> None:
+    first = toolchain(TOOLKIT, "pypi", lean_space)
+    nvcc = (first.home / "bin" / "nvcc").stat().st_ino
+
+    again = toolchain(TOOLKIT, "pypi", lean_space)
+
+    assert (again.home / "bin" / "nvcc").stat().st_ino == nvcc
+
+
+@pytest.mark.usefixtures("small_lock")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda home: (home / "bin" / "ptxas").unlink(),
+        lambda home: _rewrite(home / "include" / "crt" / "host_config.h", "// changed\n"),
+        lambda home: _forbid(home / "bin" / "nvcc"),
+        lambda home: (home / "include" / "new.h").write_text("#error\n"),
+    ],
+    ids=["missing file", "changed file", "changed mode", "added file"],
+)
+def test_makes_damaged_one_again(damage: Callable[[Path], object], lean_space: Workspace) -> None:
+    whole = toolchain(TOOLKIT, "pypi", lean_space)
+    damage(whole.home)
+
+    mended = toolchain(TOOLKIT, "pypi", lean_space)
+
+    assert "was damaged and is made again" in heard(lean_space)
+    assert mended == whole
+
+
+@pytest.mark.usefixtures("small_lock")
+def test_mends_damage_that_reached_the_installers_cache(private_space: Workspace) -> None:
+    """Hard links: who writes into a file in place changes the cache's copy as well."""
+    whole = toolchain(TOOLKIT, "pypi", private_space)
+    with (whole.home / "include" / "crt" / "host_config.h").open("a") as stream:
+        stream.write("// changed in place\n")
+
+    mended = toolchain(TOOLKIT, "pypi", private_space)
+
+    assert mended == whole
+
+
+def test_refuses_parts_of_several_releases(small_lock: Path, lean_space: Workspace) -> None:
+    """What pip makes of `cuda-toolkit[nvcc]` alone: an nvvm of whatever release is newest."""
+    lines = small_lock.read_text().splitlines(keepends=True)
+    kept = "".join(line for line in lines if "nvidia-nvvm" not in line)
+    small_lock.write_text(kept + _locked("nvidia-nvvm>13.1", lean_space))
+
+    with pytest.raises(ToolchainError) as caught:
+        toolchain(TOOLKIT, "pypi", lean_space)
+
+    assert "nvidia-cuda-nvcc 13.0.88" in caught.value.why
+
+
+def test_leaves_nothing_of_a_toolchain_that_could_not_be_made(
+    small_lock: Path, lean_space: Workspace
+) -> None:
+    lines = small_lock.read_text().splitlines(keepends=True)
+    small_lock.write_text("".join(line for line in lines if "nvidia-nvvm" not in line))
+
+    with pytest.raises(InstallError):
+        toolchain(TOOLKIT, "pypi", lean_space)
+
+    assert [path for path in (lean_space.cache / "toolchains").iterdir() if path.is_dir()] == []
+
+
+def test_conda_provider_says_what_is_missing(lean_space: Workspace) -> None:
+    newer = dataclasses.replace(TOOLKIT, release="13.9")
+
+    with pytest.raises(LockError) as caught:
+        toolchain(newer, "conda", lean_space)
+
+    assert "envs/cuda139/conda-lock.yml" in caught.value.why
+    assert "nox -s lock -- toolchain:139" in caught.value.fix
+
+
+@pytest.fixture
+def small_conda_lock(
+    tmp_path: Path, conda_channel: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """nvcc, cudart and the compilers of the channel: fewer bytes for each test."""
+    needed = re.compile("cuda-(nvcc|cudart-dev|driver-dev_linux-64) |gcc_|gxx_")
+    specs = filter(needed.match, toolchain_specs(conda_channel))
+    source = write_source(tmp_path / "conda" / "envs" / "cuda130", *specs)
+    monkeypatch.setenv("CUWHEEL_PROJECT", str(tmp_path / "conda"))
+    monkeypatch.setenv(VARIABLE, conda_channel.as_uri())
+    solved = solve(read_source(source), Mirrors.of(os.environ), cache=shared_cache, cooldown=7)
+    write_conda_lock(source.with_name("conda-lock.yml"), solved, command="the tests")
+    return source.with_name("conda-lock.yml")
+
+
+@pytest.mark.usefixtures("small_conda_lock")
+def test_conda_home_compiles_and_links(private_space: Workspace, tmp_path: Path) -> None:
+    made = toolchain(TOOLKIT, "conda", private_space)
+
+    library = _compile(made, tmp_path, f"-ccbin={made.cxx}")
+
+    assert library.read_bytes().startswith(b"\x7fELF")
+
+
+def test_conda_toolchain_says_what_it_is(conda_toolchain: Toolchain) -> None:
+    packages = {name: version for name, version, _, _ in conda_toolchain.packages}
+
+    facts = (conda_toolchain.provider, conda_toolchain.version, conda_toolchain.pinned)
+    assert facts == ("conda", "13.0.88", True)
+    assert packages["cuda-nvcc-tools"] == "13.0.88"
+
+
+def test_conda_toolchain_names_addresses_of_the_channel(conda_toolchain: Toolchain) -> None:
+    """Not of the mirror that the files came from."""
+    own = "https://conda.anaconda.org/conda-forge/"
+
+    addresses = [address for _, _, address, _ in conda_toolchain.packages]
+    assert [address for address in addresses if not address.startswith(own)] == []
+
+
+@pytest.mark.usefixtures("small_conda_lock")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda home: (home / "include" / "cuda_runtime.h").unlink(),
+        lambda home: (home / "bin" / "nvcc.profile").write_text("TOP = /\n"),
+    ],
+    ids=["missing link", "changed in place"],
+)
+def test_makes_damaged_conda_toolchain_again(
+    damage: Callable[[Path], object], private_space: Workspace
+) -> None:
+    """Changing a file in place changes the unpacked package in the cache too."""
+    whole = toolchain(TOOLKIT, "conda", private_space)
+    profile = (whole.home / "bin" / "nvcc.profile").read_text()
+    damage(whole.home)
+
+    mended = toolchain(TOOLKIT, "conda", private_space)
+
+    assert "was damaged and is made again" in heard(private_space)
+    assert mended == whole
+    assert (mended.home / "bin" / "nvcc.profile").read_text() == profile
+
+
+@pytest.mark.usefixtures("small_conda_lock")
+def test_reuses_conda_toolchain_without_its_channel(
+    private_space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = toolchain(TOOLKIT, "conda", private_space)
+    (tmp_path / "nothing").mkdir()
+    monkeypatch.setenv(VARIABLE, (tmp_path / "nothing").as_uri())
+
+    assert toolchain(TOOLKIT, "conda", private_space) == first
+
+
+@pytest.mark.usefixtures("small_conda_lock")
+def test_leaves_nothing_when_channel_lacks_a_package(
+    private_space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nothing").mkdir()
+    monkeypatch.setenv(VARIABLE, (tmp_path / "nothing").as_uri())
+
+    with pytest.raises(DownloadError) as caught:
+        toolchain(TOOLKIT, "conda", private_space)
+
+    files = [path for path in private_space.cache.rglob("*") if path.is_file()]
+    assert [path for path in files if path.stat().st_size] == []
+    assert not list((private_space.cache / "toolchains").glob("*conda*/"))
+    assert VARIABLE in caught.value.fix
+
+
+def test_refuses_conda_lock_that_was_edited(
+    small_conda_lock: Path, private_space: Workspace
+) -> None:
+    text = small_conda_lock.read_text()
+    small_conda_lock.write_text(text.replace("sha256: ", "sha256: 0", 1))
+
+    with pytest.raises(LockError, match=r"edited by hand|is no conda lock"):
+        toolchain(TOOLKIT, "conda", private_space)
+
+
+def test_refuses_conda_toolkit_of_another_release(
+    small_conda_lock: Path, private_space: Workspace
+) -> None:
+    """CUDA 13.0 under the name of 12.2: nvcc itself is asked, not the folder's name."""
+    other = small_conda_lock.parent.rename(small_conda_lock.parent.with_name("cuda122"))
+
+    with pytest.raises(ToolchainError, match=r"is not CUDA 12\.2") as caught:
+        toolchain(toolkit_by_release("12.2"), "conda", private_space)
+
+    assert other.name == "cuda122"
+    assert "nvcc 13.0.88" in caught.value.why
+
+
+@pytest.mark.usefixtures("small_conda_lock")
+def test_refuses_conda_toolchain_for_another_machine(
+    private_space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+
+    with pytest.raises(ToolchainError) as caught:
+        toolchain(TOOLKIT, "conda", private_space)
+
+    assert "linux-64, this is aarch64" in caught.value.why
+
+
+@pytest.mark.usefixtures("small_lock")
+def test_system_provider_takes_named_toolkit_and_is_unpinned(lean_space: Workspace) -> None:
+    home = toolchain(TOOLKIT, "pypi", lean_space).home
+
+    found = toolchain(TOOLKIT, "system", lean_space, {"CUDA_HOME": str(home)})
+
+    assert (found.version, found.pinned) == ("13.0.88", False)
+
+
+@pytest.mark.parametrize("name", ["bin/ptxas", "nvvm/bin/cicc", "nvvm/libdevice/libdevice.10.bc"])
+def test_system_toolkit_is_known_by_all_that_compiles(
+    name: str, lean_space: Workspace, tmp_path: Path
+) -> None:
+    home = tmp_path / "cuda"
+    _fake_toolkit(home, "13.0, V13.0.88")
+    before = toolchain(TOOLKIT, "system", lean_space, {"CUDA_HOME": str(home)})
+
+    (home / name).parent.mkdir(parents=True, exist_ok=True)
+    with (home / name).open("a") as stream:
+        stream.write("# another one\n")
+
+    after = toolchain(TOOLKIT, "system", lean_space, {"CUDA_HOME": str(home)})
+    assert after.fingerprint != before.fingerprint
+
+
+def test_system_provider_refuses_other_release(lean_space: Workspace, tmp_path: Path) -> None:
+    _fake_toolkit(tmp_path / "cuda", "12.4, V12.4.131")
+
+    with pytest.raises(ToolchainError) as caught:
+        toolchain(TOOLKIT, "system", lean_space, {"CUDA_HOME": str(tmp_path / "cuda")})
+
+    assert "12.4.131" in caught.value.why
+
+
+def test_system_provider_says_where_it_looked(lean_space: Workspace, tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError) as caught:
+        toolchain(TOOLKIT, "system", lean_space, {"CUDA_HOME": str(tmp_path / "none")})
+
+    assert str(tmp_path / "none") in caught.value.why
+
+
+def _locked(requirement: str, lean_space: Workspace) -> str:
+    source = lean_space.cache / "one.in"
+    source.write_text(requirement + "\n")
+    return resolve(
+        source, python="3.10", uploaded_before="2026-11-14", cache=lean_space.cache, offline=False
+    )
+
+
+def _line(requirement: str, hashes: tuple[str, ...]) -> str:
+    return requirement + "".join(f" --hash=sha256:{digest}" for digest in hashes) + "\n"
+
+
+def _rewrite(path: Path, text: str) -> None:
+    """Replace a file, so that its hard links elsewhere stay as they are."""
+    path.unlink()
+    path.write_text(text)
+
+
+def _forbid(path: Path) -> None:
+    """Take away the right to run a file; its hard links elsewhere, which others run, keep it."""
+    copy = path.with_name("copy")
+    shutil.copyfile(path, copy)
+    copy.chmod(0o644)
+    copy.replace(path)
+
+
+def _compile(made: Toolchain, folder: Path, *more: str) -> Path:
+    source = folder / "kernel.cu"
+    source.write_text(
+        "__global__ void add(int *a) { ++*a; }\nvoid f(int *a) { add<<<1, 1>>>(a); }\n"
+    )
+    library = folder / "kernel.so"
+    flags = ["-arch=sm_90", "-shared", "-Xcompiler=-fPIC", "-cudart=shared", *more]
+    run(
+        [made.home / "bin" / "nvcc", *flags, "-o", library, source],
+        env={"PATH": os.defpath},
+        cwd=folder,
+    )
+    return library
+
+
+def _fake_toolkit(home: Path, release: str) -> None:
+    (home / "bin").mkdir(parents=True)
+    for name in ("nvcc", "ptxas"):
+        program = home / "bin" / name
+        program.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}'\n")
+        program.chmod(0o755)

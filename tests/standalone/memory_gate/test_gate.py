@@ -1,0 +1,528 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from cuwheel.standalone.memory_gate import gate
+from tests.support.gated import MIB, PROBES, PYTHON, Gated
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@pytest.fixture
+def gated(tmp_path: Path) -> Gated:
+    return Gated(folder=tmp_path)
+
+
+@pytest.fixture
+def limited(tmp_path: Path) -> Callable[[int], Gated]:
+    """Give a gate whose programs may take so many MiB, and knows of a hog what it takes."""
+
+    def limit(mib: int) -> Gated:
+        return Gated(folder=tmp_path, budget=mib * MIB)
+
+    return limit
+
+
+@pytest.fixture
+def largest(gated: Gated) -> Iterator[Callable[[], int]]:
+    """Give the most MiB that all hogs took together up to now."""
+    seen = [0]
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.01):
+            total = 0
+            for one in psutil.process_iter(["exe", "memory_info"]):
+                if (one.info["exe"] or "").startswith(str(gated.programs)):
+                    total += one.info["memory_info"].rss
+            seen[0] = max(seen[0], total)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    yield lambda: seen[0] // MIB
+    ended.set()
+    thread.join()
+
+
+def test_leaves_input_output_and_status_alone(gated: Gated) -> None:
+    program = gated.program("cicc", 'cat; echo "$@"; echo problem >&2; exit 3')
+    command = gated.command(program, gated.source("a"), "two words", "")
+
+    done = subprocess.run(
+        command, input=b"given\n", capture_output=True, env=gated.environment(), check=False
+    )
+
+    assert done.stdout == f"given\n{gated.source('a')} two words \n".encode()
+    assert done.stderr == b"problem\n"
+    assert done.returncode == 3
+
+
+def test_starts_nothing_for_a_version(gated: Gated) -> None:
+    program = gated.program("ptxas", "echo $PPID; exec sleep 0")
+
+    started = gated.start(program, "--version", stdout=subprocess.PIPE)
+    parent, _ = started.communicate()
+
+    assert int(parent) == os.getpid()  # the gate became the program
+    assert not gated.memory.exists()
+
+
+def test_gates_no_preprocessing(gated: Gated) -> None:
+    assert gate.work_of("/usr/bin/g++", ["-E", "-c", str(gated.source("a"))]) is None
+
+
+def test_gives_programs_the_signals_that_python_ignores(gated: Gated) -> None:
+    program = gated.program("cicc", "grep SigIgn /proc/self/status")
+
+    started = gated.start(program, gated.source("a"), stdout=subprocess.PIPE)
+    output, _ = started.communicate()
+
+    ignored = int(output.split()[1], 16)
+    assert not ignored & (1 << signal.SIGPIPE - 1)
+
+
+def test_gives_status_of_a_signal_as_shells_do(gated: Gated) -> None:
+    program = gated.program("cicc", "kill -SEGV $$")
+
+    assert gated.run(program, gated.source("a")) == 128 + signal.SIGSEGV
+
+
+def test_passes_signals_on(gated: Gated) -> None:
+    program = gated.program(
+        "cicc", f"trap 'exit 7' TERM; touch {gated.folder}/up; while :; do sleep 0.02; done"
+    )
+    started = gated.start(program, gated.source("a"))
+    wait_for((gated.folder / "up").exists)
+
+    started.terminate()
+
+    assert started.wait(10) == 7
+    assert gated.event_of("a")["tries"] == 1
+
+
+def test_runs_nothing_again_that_it_was_told_to_end(gated: Gated) -> None:
+    program = gated.program(
+        "cicc", f"trap 'kill -9 $$' TERM; touch {gated.folder}/up; while :; do sleep 0.02; done"
+    )
+    started = gated.start(program, gated.source("a"))
+    wait_for((gated.folder / "up").exists)
+
+    started.terminate()
+
+    assert started.wait(10) == 137
+    assert gated.event_of("a")["tries"] == 1
+
+
+def test_ends_when_told_while_it_waits(limited: Callable[[int], Gated]) -> None:
+    gated = limited(120)
+    gated.teach("first", 80)
+    first = gated.start_hog("first", 80, hold=1000)
+    gated.wait_for_entries(1)
+    second = gated.start_hog("first", 80)
+    gated.wait_for_entries(2)
+
+    second.terminate()
+
+    assert second.wait(10) == 128 + signal.SIGTERM
+    assert len(gated.entries()) == 1
+    assert first.wait(10) == 0
+
+
+def test_notes_what_ran(gated: Gated) -> None:
+    quoted = Gated(
+        folder=gated.folder,
+        variables={
+            "CUWHEEL_COMPILE": "12-34",
+            "CUWHEEL_FILE": '/cuwheel/source/a "b"\\\n\udce9.cu',
+        },
+    )
+    words = ("--orig_src_path_name", '/cuwheel/source/a "b"\\\n\udce9.cu', "-arch", "compute_90a")
+    before = time.time()
+
+    quoted.run(quoted.program("cicc", "sleep 0.2"), *words, quoted.source("a"))
+
+    (event,) = gated.events()
+    times = [event.pop(name) for name in ("called", "asked", "start", "end")]
+    assert event.pop("peak") > MIB
+    assert event.pop("expected") == 2048 * MIB
+    assert event == {
+        "kind": "tool",
+        "compile": "12-34",
+        "name": "cicc",
+        "file": '/cuwheel/source/a "b"\\\n\udce9.cu',
+        "arch": "90a",
+        "status": 0,
+        "tries": 1,
+    }
+    assert before < times[0] <= times[1] <= times[2] <= times[3] - 0.2
+
+
+def test_learns_peak(gated: Gated) -> None:
+    for mib in (60, 20):
+        gated.start_hog("a", mib, grow=1, hold=0).wait()  # over before anyone has looked at it
+
+    first, second = gated.events()
+    assert 60 <= first["peak"] // MIB <= 64
+    assert second["expected"] == int(first["peak"] * 1.1) + 16 * MIB
+
+
+def test_expects_more_than_a_failed_program_took(gated: Gated) -> None:
+    gated.run(gated.program("cicc", "exit 1"), gated.source("a"))
+    gated.run(gated.program("cicc", "exit 1"), gated.source("a"))
+
+    assert [event["expected"] for event in gated.events()] == [2048 * MIB] * 2
+    assert [event["tries"] for event in gated.events()] == [1, 1]
+
+
+def test_takes_memory_from_recipe_where_nothing_is_known(gated: Gated) -> None:
+    told = Gated(folder=gated.folder, variables={"CUWHEEL_MEMORY_PER_JOB": str(4096 * MIB)})
+
+    told.run(told.program("cicc", "exit 0"), told.source("a"))
+
+    assert told.event_of("a")["expected"] == 4096 * MIB
+
+
+def test_waits_for_room(limited: Callable[[int], Gated]) -> None:
+    gated = limited(160)
+    gated.teach("a", 80)
+    gated.teach("b", 80)
+    first = gated.start_hog("a", 80, hold=800)
+    gated.wait_for_entries(1)
+
+    second = gated.start_hog("b", 80)
+
+    assert (first.wait(20), second.wait(20)) == (0, 0)
+    # Room is there as soon as the program is gone, perhaps before its gate has noted the end.
+    assert gated.event_of("b")["start"] > gated.event_of("a")["start"] + 0.8
+
+
+def test_runs_together_what_fits(limited: Callable[[int], Gated]) -> None:
+    gated = limited(220)
+    for name in ("a", "b"):
+        gated.teach(name, 80)
+
+    started = [gated.start_hog(name, 80, hold=1000) for name in ("a", "b")]
+
+    assert [one.wait(20) for one in started] == [0, 0]
+    first, second = gated.events()
+    assert second["start"] < first["end"]
+
+
+def test_stays_within_budget(limited: Callable[[int], Gated], largest: Callable[[], int]) -> None:
+    gated = limited(160)
+    sizes = (80, 12, 50, 25, 60, 12, 40, 25, 80, 50, 12, 60)
+    for number, mib in enumerate(sizes):
+        gated.teach(f"s{number}", mib)
+
+    started = [gated.start_hog(f"s{one}", mib, hold=300) for one, mib in enumerate(sizes)]
+
+    assert [one.wait(60) for one in started] == [0] * len(sizes)
+    assert 80 < largest() <= 160
+
+
+def test_runs_no_more_at_once_than_the_build_has_jobs(gated: Gated) -> None:
+    two = Gated(folder=gated.folder, variables={"CUWHEEL_JOBS": "2"})
+    other_log = gated.folder / "other" / "events.jsonl"
+    other_log.parent.mkdir()
+    another_log = {"CUWHEEL_JOBS": "2", "CUWHEEL_EVENTS": str(other_log)}
+    for name in "abcdz":
+        gated.teach(name, 10)
+
+    started = [two.start_hog(name, 10, hold=1500) for name in "ab"]
+    gated.wait_for_entries(2)
+    started += [two.start_hog(name, 10, hold=1500) for name in "cd"]
+    other = Gated(folder=gated.folder, variables=another_log).start_hog("z", 10)
+
+    assert other.wait(20) == 0
+    in_between = json.loads(other_log.read_text())
+    assert [one.wait(20) for one in started] == [0] * 4
+    one, another, *late = sorted(gated.events(), key=lambda event: event["start"])
+    assert another["start"] < one["end"]
+    first_end = min(one["end"], another["end"])
+    assert in_between["start"] < first_end
+    assert all(event["start"] > first_end for event in late)
+    # They waited for their turn, not for memory.
+    assert all(event["start"] - event["asked"] < 0.2 for event in late)
+    assert all(event["asked"] - event["called"] > 0.5 for event in late)
+
+
+def test_runs_what_is_too_large_alone(limited: Callable[[int], Gated]) -> None:
+    gated = limited(100)
+    gated.teach("large", 120)
+    gated.teach("small", 20)
+    small = gated.start_hog("small", 20, hold=500)
+    gated.wait_for_entries(1)
+
+    large = gated.start_hog("large", 120)
+
+    assert (small.wait(20), large.wait(20)) == (0, 0)
+    assert gated.event_of("small")["end"] <= gated.event_of("large")["start"]
+
+
+def test_starts_nothing_beside_others_under_pressure(limited: Callable[[int], Gated]) -> None:
+    gated = limited(200)
+    gated.teach("a", 50)
+    gated.teach("b", 50)
+    first = gated.start_hog("a", 50, hold=500)
+    gated.wait_for_entries(1)
+
+    pressed = Gated(folder=gated.folder, budget=gated.budget, variables={"PRESSED": "1"})
+    second = pressed.start_hog("b", 50)
+
+    first.wait(20)
+    assert second.poll() is None
+    second.kill()
+    second.wait()
+
+
+def test_runs_killed_program_again_alone(limited: Callable[[int], Gated]) -> None:
+    gated = limited(200)
+    gated.teach("other", 50)
+    other = gated.start_hog("other", 50, hold=1000)
+    gated.wait_for_entries(1)
+    killed = gated.program("ptxas", '[ -e "$1.killed" ] || { touch "$1.killed"; kill -9 $$; }')
+
+    status = gated.run(killed, gated.source("a"))
+
+    assert (status, other.wait(20)) == (0, 0)
+    event = gated.event_of("a")
+    assert event["tries"] == 2
+    assert event["end"] > gated.event_of("other")["end"]
+
+
+def test_ends_who_started_last_when_memory_runs_out(
+    limited: Callable[[int], Gated], largest: Callable[[], int]
+) -> None:
+    gated = limited(200)
+    gated.teach("a", 40)
+    gated.teach("b", 40)
+    first = gated.start_hog("a", 160, grow=1500)
+    wait_for(lambda: psutil.Process(first.pid).children())
+
+    second = gated.start_hog("b", 160, grow=1500)
+
+    assert (first.wait(20), second.wait(20)) == (0, 0)
+    assert [gated.event_of(name)["tries"] for name in "ab"] == [1, 2]
+    assert largest() < 200 + 64
+
+
+def test_ends_a_program_with_all_that_it_started(tmp_path: Path) -> None:
+    little = {"CUWHEEL_MEMORY_PER_JOB": str(20 * MIB)}
+    gated = Gated(folder=tmp_path, budget=150 * MIB, variables=little)
+    first = gated.start_hog("a", 100, hold=2500)
+    wait_for(lambda: psutil.Process(first.pid).children())
+    pids = tmp_path / "pids"
+    driver = gated.program("g++", f"{gated.hog()} - 120 800 200 & echo $! >> {pids}; wait")
+
+    status = gated.run(driver, "-c", gated.source("b"))
+
+    assert (status, first.wait(20)) == (0, 0)
+    assert gated.event_of("b")["tries"] == 2
+    assert not any(map(psutil.pid_exists, map(int, pids.read_text().split())))
+
+
+def test_remembers_what_a_killed_program_had_reached(gated: Gated) -> None:
+    hog = gated.start_hog("a", 100, hold=60_000)
+    gated.wait_for_entries(1)
+    (program,) = psutil.Process(hog.pid).children()
+    wait_for(lambda: program.memory_info().rss > 100 * MIB)
+
+    program.kill()
+    wait_for(lambda: psutil.Process(hog.pid).children() not in ([], [program]))
+    hog.terminate()
+    hog.wait(10)
+    gated.start_hog("a", 10).wait(20)
+
+    assert gated.events()[-1]["expected"] > 1.5 * 100 * 1.1 * MIB
+
+
+def test_gives_up_on_what_is_killed_each_time(gated: Gated) -> None:
+    killed = gated.program("cicc", "kill -9 $$")
+
+    status = gated.run(killed, gated.source("a"))
+
+    assert status == 137
+    assert gated.event_of("a")["tries"] == 3
+
+
+def test_runs_nothing_again_whose_input_is_gone(gated: Gated) -> None:
+    killed = gated.program("g++", "cat > /dev/null; kill -9 $$")
+
+    status = gated.run(killed, "-c", "-x", "c++", "-", stdin=subprocess.DEVNULL)
+
+    assert status == 137
+    assert gated.events()[0]["tries"] == 1
+
+
+def test_holds_memory_of_a_program_whose_gate_was_killed(limited: Callable[[int], Gated]) -> None:
+    gated = limited(120)
+    gated.teach("a", 80)
+    gated.teach("b", 80)
+    first = gated.start_hog("a", 80, grow=1500)
+    gated.wait_for_entries(1)
+    wait_for(lambda: psutil.Process(first.pid).children())
+    (program,) = psutil.Process(first.pid).children()
+
+    first.kill()
+    second = gated.start_hog("b", 80)
+    gated.wait_for_entries(2)
+
+    wait_for(lambda: not program.is_running() or program.status() == psutil.STATUS_ZOMBIE)
+    gone = time.time()
+    assert second.wait(20) == 0
+    assert gated.event_of("b")["start"] >= gone - 0.2
+    assert first.wait() == -signal.SIGKILL
+
+
+def test_goes_on_when_who_waits_is_killed(limited: Callable[[int], Gated]) -> None:
+    gated = limited(120)
+    for name in ("a", "b", "c"):
+        gated.teach(name, 80)
+    first = gated.start_hog("a", 80, hold=700)
+    gated.wait_for_entries(1)
+    second = gated.start_hog("b", 80)
+    gated.wait_for_entries(2)
+    third = gated.start_hog("c", 80)
+
+    second.kill()
+
+    assert (first.wait(20), third.wait(20)) == (0, 0)
+    assert not gated.entries()
+    second.wait()
+
+
+def test_survives_kills_in_the_middle(
+    limited: Callable[[int], Gated], largest: Callable[[], int]
+) -> None:
+    gated = limited(160)
+    names = [f"s{number}" for number in range(16)]
+    for name in names:
+        gated.teach(name, 40)
+    started = [gated.start_hog(name, 40) for name in names]
+
+    wait_for(lambda: len(gated.events()) > 2)
+    for one in started[1::3]:
+        one.kill()
+
+    statuses = [one.wait(60) for one in started]
+    assert set(statuses[1::3]) <= {-signal.SIGKILL, 0}
+    assert statuses[0::3] + statuses[2::3] == [0] * 11
+    assert largest() <= 160
+    assert not gated.entries()
+
+
+def test_shares_with_builds_in_other_process_namespaces(limited: Callable[[int], Gated]) -> None:
+    gated = limited(100)  # so each is too large to run beside another
+    gated.teach("a", 80)
+    gated.teach("b", 80)
+    apart = ("unshare", "--user", "--map-current-user", "--pid", "--mount-proc", "--fork")
+    probe = subprocess.run([*apart, "true"], check=False, capture_output=True)
+    if probe.returncode:
+        pytest.skip(f"process namespaces are refused here: {probe.stderr.decode().strip()}")
+    words = (gated.source("a"), "80", "50", "800")
+    first = subprocess.Popen([*apart, *gated.command(gated.hog(), *words)], env=gated.environment())
+    gated.wait_for_entries(1)
+    words = (gated.source("b"), "80", "50", "50")
+    second = subprocess.Popen(
+        [*apart, *gated.command(gated.hog(), *words)], env=gated.environment()
+    )
+
+    assert (first.wait(20), second.wait(20)) == (0, 0)
+    assert gated.event_of("a")["end"] <= gated.event_of("b")["start"]
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda folder: folder.touch(), lambda folder: folder.symlink_to("x/y")]
+)
+def test_runs_where_folder_cannot_be_used(gated: Gated, spoil: Callable[[Path], None]) -> None:
+    spoil(gated.memory)
+
+    assert gated.run(gated.program("cicc", "exit 4"), gated.source("a")) == 4
+    assert gated.event_of("a")["status"] == 4
+
+
+def test_runs_on_when_folder_is_removed(gated: Gated) -> None:
+    program = gated.program("cicc", f"rm -r {gated.memory}; sleep 0.3; exit 4")
+
+    assert gated.run(program, gated.source("a")) == 4
+
+
+def test_runs_without_any_variable(gated: Gated) -> None:
+    program = gated.program("cicc", "exit 4")
+    command = gated.command(program, gated.source("a"))
+
+    assert subprocess.run(command, env={}, check=False).returncode == 4
+
+
+def test_is_first_to_be_killed_for_memory(gated: Gated) -> None:
+    program = gated.program("cicc", "sleep 0.1; cat /proc/self/oom_score_adj")
+
+    started = gated.start(program, gated.source("a"), stdout=subprocess.PIPE)
+    score, _ = started.communicate()
+
+    assert int(score) >= 500
+
+
+def test_imports_nothing_that_takes_long() -> None:
+    code = f"import sys; sys.path.insert(0, {str(PROBES)!r}); import gate; print(*sys.modules)"
+
+    done = subprocess.run([PYTHON, "-ISBc", code], capture_output=True, text=True, check=True)
+
+    slow = {"json", "re", "typing", "enum", "signal", "subprocess", "contextlib", "pathlib"}
+    assert not slow.intersection(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("real", "words", "expected"),
+    [
+        (
+            "/c/cicc",
+            "-arch compute_80 --orig_src_path_name /tmp/x/a.cu -g -O3 {ii} -o x.ptx",
+            ("cicc", "/tmp/x/a.cu", "80", "/tmp/x/a.cu 80 -O3 -g"),
+        ),
+        (
+            "/c/cudafe++",
+            "--orig_src_path_name /tmp/x/a.cu --orig_src_path_name=/cuwheel/source/a.cu {ii}",
+            ("cudafe++", "/cuwheel/source/a.cu", "", "/cuwheel/source/a.cu "),
+        ),
+        (
+            "/c/ptxas",
+            "-arch=sm_90a {ptx} -o x.cubin",
+            ("ptxas", "my_kernel", "90a", "my_kernel 90a"),
+        ),
+        (
+            "/usr/bin/x86_64-linux-gnu-g++-12",
+            "-march=x86-64-v3 -O2 -c {host} -o {object}",
+            ("g++", "my_kernel", "", "my_kernel  -O2"),
+        ),
+    ],
+)
+def test_knows_what_is_compiled(
+    tmp_path: Path, real: str, words: str, expected: tuple[str, ...]
+) -> None:
+    names = {
+        "ii": "a.ii",
+        "ptx": "tmpxft_0000a1b2_00000000-7_my_kernel.compute_90a.ptx",
+        "host": "tmpxft_0000a1b2_00000000-6_my_kernel.compute_90.cudafe1.cpp",
+        "object": "old.o",
+    }
+    paths = {word: str(tmp_path / name) for word, name in names.items()}
+    for path in paths.values():
+        Path(path).touch()
+
+    work = gate.work_of(real, words.format(**paths).split())
+
+    assert work
+    assert (work.tool, work.file, work.arch, work.key) == expected

@@ -1,0 +1,125 @@
+"""Compile under a compile cache as a build does, without the rest of a build."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cuwheel.build.compile_cache.backends import (
+    CachePlaces,
+    CompileCache,
+    choose_cache,
+    install_program,
+)
+from cuwheel.build.compile_cache.statistics import Tally, read_tally
+from cuwheel.system.process import run
+from cuwheel.toolchains.compilers import SYSTEM_PATH
+from tests.support.ccache_package import obtain_ccache
+
+if TYPE_CHECKING:
+    from cuwheel.system.process import Finished
+
+EPOCH = 1_700_000_000
+BESIDE = Path(sys.executable).parent  # where the engine's sccache is
+
+
+@functools.cache
+def _sockets_of(_: Path) -> Path:
+    """The folder for a bench's sockets, whose paths may have 107 bytes; pytest's are too deep."""
+    folder = tempfile.mkdtemp(prefix="cw-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """A folder in which things are compiled with a cache.
+
+    Attributes:
+        folder: holds it all.
+        cache: what keeps the compiles.
+        python: an interpreter.
+        fingerprint: what the compilers are said to be.
+        variables: come on top of the environment.
+        with_remote: whether a relay listens.
+    """
+
+    folder: Path
+    cache: CompileCache
+    python: Path
+    fingerprint: str = "one"
+    variables: dict[str, str] = field(default_factory=dict)
+    with_remote: bool = False
+
+    @property
+    def places(self) -> CachePlaces:
+        return CachePlaces(
+            compiles=self.folder / "compiles",
+            program=self.folder / "program",
+            sockets=_sockets_of(self.folder),
+            events=self.folder / "events",
+        )
+
+    def set_up(self) -> Bench:
+        for name in ("compiles", "events", "home"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        install_program(self.cache, self.places.program)
+        return self
+
+    def changed(self, **changes: Any) -> Bench:
+        return replace(self, **changes).set_up()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        own = self.cache.variables(
+            self.places, fingerprint=self.fingerprint, epoch=EPOCH, with_remote=self.with_remote
+        )
+        base = {"PATH": SYSTEM_PATH, "HOME": str(self.folder / "home"), "TMPDIR": str(self.folder)}
+        return {**base, "SOURCE_DATE_EPOCH": str(EPOCH), **own, **self.variables}
+
+    def run(self, words: list[str], *, check: bool = True) -> Finished:
+        """Run a command with what has to be beside it."""
+        supervised = self.cache.supervised(words, self.places, self.python)
+        return self.run_bare(supervised, check=check)
+
+    def run_bare(self, words: list[str], *, check: bool = True) -> Finished:
+        """Run a command with nothing beside it."""
+        return run(words, env=self.environment, cwd=self.folder, check=check)
+
+    def compile(self, source: Path, *options: str, compiler: str = "/usr/bin/g++") -> Finished:
+        """Compile one file; the object lies beside it."""
+        made = source.with_suffix(".o")
+        made.unlink(missing_ok=True)
+        prefix = self.cache.prefix(self.places)
+        return self.run([*prefix, compiler, "-O1", "-c", str(source), "-o", str(made), *options])
+
+    def take_tally(self) -> Tally:
+        """What the cache did since the last time."""
+        tally = read_tally(self.places.events)
+        shutil.rmtree(self.places.events)
+        self.places.events.mkdir()
+        return tally
+
+
+def cache_of(name: str, shared_cache: Path) -> CompileCache:
+    """A compile cache by name; skips the test where this ccache can't be had."""
+    if name == "ccache":
+        return choose_cache({"CUWHEEL_CCACHE": str(obtain_ccache(shared_cache))})
+    return choose_cache({"PATH": ""}, beside=BESIDE)
+
+
+def processes_of(bench: Bench) -> list[str]:
+    """Commands of processes that were started from the bench's folder of programs."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (entry / "exe").readlink().is_relative_to(bench.places.program):
+                found.append((entry / "cmdline").read_text())
+    return found

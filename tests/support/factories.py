@@ -1,0 +1,210 @@
+"""Targets and workspaces for tests: sound by default, each changed only in what a test is about."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import dataclasses
+import hashlib
+import io
+import os
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rich.console
+
+from cuwheel.cuda.toolkits import toolkit_by_release
+from cuwheel.model.recipe import Framework, Link, Recipe, Sdist, Setuptools, Smoke
+from cuwheel.model.target import Target
+from cuwheel.system import process
+from cuwheel.system.console import Console
+from cuwheel.workspace.records import BuiltWheel, SourceTree, Toolchain
+from cuwheel.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cuwheel.model.recipe import Mode
+
+EPOCH = 1_700_000_000  # of every source in the tests, seconds since 1970
+
+_RECIPE = Recipe(
+    name="tiny-cuda",
+    version="1.2.3",
+    license="Apache-2.0",
+    homepage="https://example.invalid/tiny-cuda",
+    source=Sdist(project="tiny-cuda", version="1.2.3", sha256="0" * 64),
+    toolkits=("13.0",),
+    archs=("90",),
+    build=Setuptools(),
+    link=Link("cudart"),
+    smoke=Smoke(imports=("tiny_cuda",)),
+    maintainers=("someone",),
+)
+
+
+def make_recipe(**changes: Any) -> Recipe:
+    """A small sound recipe with the given fields changed."""
+    return dataclasses.replace(_RECIPE, **changes)
+
+
+def make_target(  # noqa: PLR0913 - the fields of a target, each with a default
+    *,
+    toolkit: str = "13.0",
+    python: str = "3.11",
+    serves: str = "each",
+    archs: tuple[str, ...] | None = None,
+    provider: str = "pypi",
+    root: Path | None = None,
+    mode: Mode | None = None,
+    source_override: Path | None = None,
+    **recipe: Any,
+) -> Target:
+    """A target of the small recipe; names that a target doesn't know change the recipe.
+
+    `python` is the target's; `serves` is the field `python` of the recipe.
+    """
+    changed = make_recipe(python=serves, **recipe)
+    framework: Framework | None = changed.framework
+    return Target(
+        recipe=changed,
+        toolkit=toolkit_by_release(toolkit),
+        python=python,
+        framework=framework,
+        archs=changed.archs_for(toolkit) if archs is None else archs,
+        provider=provider,
+        root=root or Path("unused"),
+        mode=mode or changed.link.mode,
+        source_override=source_override,
+    )
+
+
+def make_space(folder: Path, **changes: Any) -> Workspace:
+    """A workspace below `folder`; what its console says is collected for `heard`."""
+    terminal = rich.console.Console(file=io.StringIO(), width=200)
+    space = Workspace(
+        cache=folder / "cache",
+        work=folder / "work",
+        dist=folder / "dist",
+        console=Console(terminal),
+    )
+    return dataclasses.replace(space, **changes)
+
+
+def heard(space: Workspace) -> str:
+    """Everything that the workspace's console said so far."""
+    stream = space.console.terminal.file
+    if not isinstance(stream, io.StringIO):
+        raise TypeError("only a workspace of make_space remembers what was said")
+    return stream.getvalue()
+
+
+def write_compiler(folder: Path, name: str, version: str) -> Path:
+    """A stand-in for a GCC that this machine doesn't have: it only says which one it is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(
+        f'#!/bin/sh\ncase "$1" in\n--version) echo "{name} (Stand-in) {version}" ;;\n'
+        f"*) echo {version} ;;\nesac\n"
+    )
+    path.chmod(0o755)
+    return path
+
+
+def compile_library(path: Path, *words: str | Path) -> Path:
+    """Run a compiler: `words` are it and its arguments; it writes the library `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    process.run([*words, "-shared", "-o", path], env={"PATH": os.environ["PATH"]})
+    return path
+
+
+def compile_cuda(path: Path, home: Path, source: Path, *flags: str) -> Path:
+    """Compile a library with a toolkit's nvcc; it finds the toolkit's libraries without rpath."""
+    return compile_library(
+        path, home / "bin" / "nvcc", "-ccbin=g++", "-Xcompiler=-fPIC", source, *flags
+    )
+
+
+def compile_device_file(path: Path, home: Path, source: Path, arch: str) -> Path:
+    """Compile a file of device code alone; its suffix says of what kind: cubin, fatbin, ptx."""
+    kind = f"-{path.suffix.removeprefix('.')}"
+    words = (home / "bin" / "nvcc", "-ccbin=g++", kind, f"-arch=sm_{arch}", source, "-o", path)
+    process.run(words, env={"PATH": os.environ["PATH"]})
+    return path
+
+
+def write_wheel(  # noqa: PLR0913 - the facts of a wheel, each with a default
+    folder: Path,
+    files: Mapping[str, bytes | Path],
+    *,
+    name: str = "tiny_cuda",
+    version: str = "1.2.3",
+    tag: str = "cp311-cp311-linux_x86_64",
+    requires: tuple[str, ...] = (),
+    modes: Mapping[str, int] | None = None,
+    year: int = 1980,
+) -> Path:
+    """Write a wheel as a build backend would, in the first minute of a year."""
+    stem = f"{name}-{version}"
+    lines = "".join(f"Requires-Dist: {text}\n" for text in requires)
+    contents = {
+        **{key: _content(value) for key, value in files.items()},
+        f"{stem}.dist-info/METADATA": (
+            f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n{lines}\nA text.\n"
+        ).encode(),
+        f"{stem}.dist-info/WHEEL": (
+            f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: false\nTag: {tag}\n"
+        ).encode(),
+    }
+    path = folder / f"{stem}-{tag}.whl"
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for key, content in contents.items():
+            entry = zipfile.ZipInfo(key, (year, 1, 1, 0, 0, 0))
+            entry.external_attr = (modes or {}).get(key, 0o644) << 16
+            archive.writestr(entry, content)
+        archive.writestr(f"{stem}.dist-info/RECORD", _record(contents, f"{stem}.dist-info/RECORD"))
+    return path
+
+
+def save_built(space: Workspace, wheel: Path, *, private_paths: tuple[str, ...] = ()) -> None:
+    """Leave in the work folder what the stages before the repair leave."""
+    built = BuiltWheel(
+        path=wheel,
+        log=wheel.with_suffix(".log"),
+        peak_memory=0,
+        environment=(),
+        private_paths=private_paths,
+        not_hermetic=(),
+    )
+    source = SourceTree(path=wheel.parent, origin="", sha256="", epoch=EPOCH, pinned=True)
+    home = Toolchain(
+        home=wheel.parent, version="13.0.88", provider="pypi", fingerprint="", pinned=True
+    )
+    space.save("toolchain", home)
+    space.save("build", built)
+    space.save("patch", source)
+
+
+def commit_all(folder: Path, **env: str) -> str:
+    """Make a folder a git repository with one commit of all that is in it; gives back its id."""
+    env = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, **env}
+    who = ["-c", "user.name=me", "-c", "user.email=me@example.invalid"]
+    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "all"]):
+        process.run(["git", *words], env=env, cwd=folder)
+    return process.run(["git", "rev-parse", "HEAD"], env=env, cwd=folder).output.strip()
+
+
+def _content(value: bytes | Path) -> bytes:
+    return value if isinstance(value, bytes) else value.read_bytes()
+
+
+def _record(contents: Mapping[str, bytes], own: str) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for key, content in contents.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        writer.writerow((key, f"sha256={digest}", len(content)))
+    writer.writerow((own, "", ""))
+    return text.getvalue()

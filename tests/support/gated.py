@@ -1,0 +1,183 @@
+"""Compilers that only take memory, and the memory gate as a build calls it, for tests."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cuwheel.paths import ROOT
+from cuwheel.standalone.memory_gate.peaks import Peaks
+from cuwheel.system import process
+
+MIB = 1 << 20
+PROBES = ROOT / "cuwheel" / "probes"
+PYTHON = Path(sys.executable).resolve()
+
+# hog SOURCE MIB GROW_MS HOLD_MS: grow to so much memory, hold it, end with status 0.
+_HOG = """
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    int mib = atoi(words[2]), grow = atoi(words[3]), hold = atoi(words[4]), done;
+    char *memory = malloc((size_t)mib << 20);
+    for (done = 0; done < mib; done++) {
+        memset(memory + ((size_t)done << 20), 1, 1 << 20);
+        usleep(1000 * grow / mib);
+    }
+    usleep(1000 * hold);
+    return memory[((size_t)mib << 20) - 1] - 1;
+}
+"""
+# As the stub that a build's shims start; and the memory of all programs in a folder has a limit,
+# as that of a cgroup would.
+_STUB = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import gate, room
+look = room.look
+def taken(pid):
+    try:
+        if os.readlink(f"/proc/{pid}/exe").startswith(sys.argv[2]):
+            return int(open(f"/proc/{pid}/statm").read().split()[1]) << 12
+    except (OSError, IndexError):
+        pass
+    return 0
+def limited():
+    seen = look()
+    seen.pressed = "PRESSED" in os.environ
+    if "BUDGET" in os.environ:
+        budget = int(os.environ["BUDGET"]) + (64 << 20)
+        used = sum(taken(pid) for pid in os.listdir("/proc") if pid.isdigit())
+        seen.levels.append(room.Level("test", budget, budget - used))
+    return seen
+room.look = limited
+sys.exit(gate.main(sys.argv[3], sys.argv[4:]))
+"""
+
+
+@functools.cache
+def _compiled_hog() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "hog.c")
+        source.write_text(_HOG)
+        command = ("cc", "-O1", "-o", source.with_suffix(""), source)
+        process.run(command, env={"PATH": os.environ["PATH"]})
+        return source.with_suffix("").read_bytes()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gated:
+    """A folder with programs, and what their gate shares and writes.
+
+    Attributes:
+        folder: of the test.
+        budget: bytes that all hogs together may take; 0: as many as the machine has.
+        variables: more of them for the gate.
+    """
+
+    folder: Path
+    budget: int = 0
+    variables: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def programs(self) -> Path:
+        return self.folder / "programs"
+
+    @property
+    def memory(self) -> Path:
+        return self.folder / "memory"
+
+    @property
+    def ledger(self) -> Path:
+        """The folder of entries."""
+        (found,) = self.memory.glob("gated-*")
+        return found
+
+    def environment(self) -> dict[str, str]:
+        given = {"BUDGET": str(self.budget)} if self.budget else {}
+        return {
+            "PATH": os.defpath,
+            "CUWHEEL_MEMORY": str(self.memory),
+            "CUWHEEL_EVENTS": str(self.folder / "events.jsonl"),
+            "CUWHEEL_TARGET": "tiny-130",
+            **given,
+            **self.variables,
+        }
+
+    def program(self, tool: str, text: str) -> Path:
+        """A shell script of a compiler's name."""
+        path = self.programs / tool
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}")
+        path.chmod(0o755)
+        return path
+
+    def hog(self, tool: str = "cicc") -> Path:
+        """A compiler that takes what memory it is told to."""
+        path = self.programs / tool
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(_compiled_hog())
+            path.chmod(0o755)
+        return path
+
+    def source(self, name: str) -> Path:
+        path = self.folder / f"{name}.ii"
+        path.touch()
+        return path
+
+    def command(self, program: Path, *words: str | Path) -> list[str]:
+        stub = self.folder / "stub.py"
+        stub.write_text(_STUB)
+        start = (PYTHON, "-ISB", stub, PROBES, self.programs, program)
+        return [str(word) for word in (*start, *words)]
+
+    def start(self, program: Path, *words: str | Path, **options: Any) -> subprocess.Popen[bytes]:
+        command = self.command(program, *words)
+        return subprocess.Popen(command, env=self.environment(), **options)
+
+    def start_hog(
+        self, name: str, mib: int, *, grow: int = 100, hold: int = 100, **options: Any
+    ) -> subprocess.Popen[bytes]:
+        """Start a hog behind the gate; times in milliseconds."""
+        words = [str(number) for number in (mib, grow, hold)]
+        return self.start(self.hog(), self.source(name), *words, **options)
+
+    def run(self, program: Path, *words: str | Path, **options: Any) -> int:
+        """Exit status."""
+        return self.start(program, *words, **options).wait(60)
+
+    def teach(self, name: str, mib: int) -> None:
+        """Let the gate know what a hog takes."""
+        peaks = Peaks(str(self.memory), "tiny-130")
+        peaks.learn("cicc", f"{self.source(name)} ", mib * MIB)
+
+    def events(self) -> list[dict[str, Any]]:
+        log = self.folder / "events.jsonl"
+        return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+    def event_of(self, name: str) -> dict[str, Any]:
+        (found,) = (event for event in self.events() if Path(event["file"]).stem == name)
+        return found
+
+    def entries(self) -> list[Path]:
+        """Files of those who wait or run."""
+        return sorted(self.ledger.glob("[0-9]*"))
+
+    def wait_for_entries(self, count: int) -> list[Path]:
+        for _ in range(500):
+            if self.memory.exists() and list(self.memory.glob("gated-*")):
+                found = self.entries()
+                if len(found) == count and all(path.stat().st_size for path in found):
+                    return found
+            time.sleep(0.01)
+        raise AssertionError(f"not {count} entries: {list(self.memory.rglob('*'))}")

@@ -1,0 +1,130 @@
+"""Compile with nvcc through the real launcher, the toolkit's view and a compile cache."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cuwheel.build.launcher.events import read_events
+from cuwheel.build.launcher.toolkit_view import (
+    ViewPlaces,
+    launcher_settings,
+    make_launcher,
+    make_view,
+)
+from cuwheel.system.process import run
+from tests.support.caching import Bench
+
+if TYPE_CHECKING:
+    from cuwheel.build.compile_cache.backends import CompileCache
+    from cuwheel.build.launcher.events import Events
+    from cuwheel.system.process import Finished
+
+ARCHS = ("80", "90")
+_FLAGS = ("path", "seed", "objtemp")
+
+# An anonymous namespace, no symbol that others see, the time and the path: what once made objects
+# differ from compile to compile.
+KERNEL = """\
+#include <cstdio>
+namespace {
+__global__ void fill(int* to) { to[threadIdx.x] = %d; printf(__DATE__ __FILE__); }
+struct Start { Start() { fill<<<1, 32>>>(nullptr); } } start;
+}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchedBench(Bench):
+    """A bench with a toolkit's view and a launcher.
+
+    Attributes:
+        home: the CUDA home.
+    """
+
+    home: Path
+
+    def launch_ready(self) -> LaunchedBench:
+        """Make view and launcher anew."""
+        self.set_up()
+        base = Path(sys.base_prefix) / "bin" / "python3"
+        seen = ViewPlaces(
+            view=self.folder / "view",
+            launcher=self.folder / "launcher",
+            toolkit=self.home,
+            python=base.resolve(),
+            cc=Path("/usr/bin/gcc"),
+            cxx=Path("/usr/bin/g++"),
+        )
+        for made in (seen.view, seen.launcher):
+            shutil.rmtree(made, ignore_errors=True)
+            made.mkdir()
+        maps = ((str(self.folder / "tree"), "/cuwheel/source"),)
+        settings = {
+            **launcher_settings(seen, seen, maps=maps, flags=self.cache.nvcc_flags(_FLAGS)),
+            "cache": self.cache.prefix(self.places),
+            "events": str(self._log),
+        }
+        make_view(seen.view, self.home, seen, self.fingerprint)
+        make_launcher(seen.launcher, seen, settings, seen.python, self.fingerprint)
+        return self
+
+    def ready(self, **changes: Any) -> LaunchedBench:
+        """The same with changes, with its own view and launcher."""
+        return replace(self, **changes).launch_ready()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**super().environment, "CUWHEEL_EVENTS": str(self._log)}
+
+    @property
+    def _log(self) -> Path:
+        return self.places.events / "events.jsonl"
+
+    @property
+    def nvcc(self) -> str:
+        return str(self.folder / "view" / "bin" / "nvcc")
+
+    def nvcc_words(self, source: Path, *options: str, archs: tuple[str, ...] = ARCHS) -> list[str]:
+        """The command that compiles a file to the object beside it."""
+        made = source.with_suffix(".o")
+        made.unlink(missing_ok=True)
+        codes = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in archs]
+        return [self.nvcc, "-c", str(source), "-o", str(made), *codes, *options]
+
+    def compile_cuda(self, source: Path, *options: str) -> Finished:
+        return self.run(self.nvcc_words(source, *options))
+
+    def write(self, name: str = "fill.cu", number: int = 1) -> Path:
+        """A source file; `number` makes it another one."""
+        path = self.folder / "tree" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(KERNEL % number)
+        return path
+
+    def take_events(self) -> Events:
+        """What was compiled since the last time."""
+        events = read_events(self._log)
+        self._log.unlink(missing_ok=True)
+        return events
+
+    def tools(self) -> list[str]:
+        """Names of the parts of nvcc that have run since the last time."""
+        return sorted(tool.name for tool in self.take_events().tools)
+
+
+def new_launched(folder: Path, cache: CompileCache, home: Path) -> LaunchedBench:
+    """A bench that is ready."""
+    bench = LaunchedBench(folder=folder, cache=cache, python=Path(sys.executable), home=home)
+    return bench.launch_ready()
+
+
+def stripped(source: Path) -> bytes:
+    """The object beside a source as the linker's `-s` leaves it."""
+    made = source.with_suffix(".o")
+    bare = made.with_suffix(".bare")
+    run(["strip", "--strip-debug", "-o", bare, made], env={"PATH": "/usr/bin:/bin"})
+    return bare.read_bytes()

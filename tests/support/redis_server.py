@@ -1,0 +1,56 @@
+"""A real Redis server on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.system.process import which
+from cuwheel.toolchains.compilers import SYSTEM_PATH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_PATIENCE = 20.0  # seconds
+
+
+@contextlib.contextmanager
+def redis_server(folder: Path, *, password: str = "", port: int = 0) -> Iterator[int]:
+    """Run one until the block ends; gives its port. Skips the test where Redis isn't installed.
+
+    Args:
+        folder: where it runs.
+        password: that it asks for; empty for none.
+        port: where it listens; 0 for any.
+    """
+    program = which("redis-server", SYSTEM_PATH)
+    if program is None:
+        pytest.skip("redis-server isn't installed (Debian: redis-server)")
+    if not port:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+    words = [program, "--bind", "127.0.0.1", "--port", str(port), "--save", ""]
+    words += ["--dir", str(folder)]
+    if password:
+        words += ["--requirepass", password]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL) as server:
+        try:
+            _wait_for(port)
+            yield port
+        finally:
+            server.kill()
+
+
+def _wait_for(port: int) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    with socket.socket() as probe:
+        while probe.connect_ex(("127.0.0.1", port)):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)

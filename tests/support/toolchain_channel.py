@@ -1,0 +1,154 @@
+"""A channel with a CUDA 13.0 toolchain laid out as conda-forge's, made of real parts.
+
+CUDA is what NVIDIA's wheels hold. GCC, binutils and the C library are the machine's, under the
+names and with the search paths of conda-forge's. cmake and ninja are those of their wheels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.cuda.toolkits import toolkit_by_release
+from cuwheel.paths import ROOT
+from cuwheel.pypi.uv import install_into
+from cuwheel.system import process
+from cuwheel.system.files import lock, new_folder, remove_tree
+from cuwheel.toolchains.compilers import SYSTEM_PATH, HostCompiler, find_host_compilers
+from cuwheel.toolchains.pythons import own_python
+from tests.support.channel import Copy, Entry, Package, Text, write_channel
+from tests.support.cuda_packages import GLIBC, LIBS, Wheels, cuda_packages, site_of
+from tests.support.gcc_packages import binutils_packages, c_library_version, gcc_packages, stand_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.workspace.workspace import Workspace
+
+_MADE_BY = ("channel.py", "cuda_packages.py", "gcc_packages.py", "toolchain_channel.py")
+_BUILD_TOOLS = ROOT / "tests" / "project" / "envs" / "build" / "tiny_skbuild.lock"
+
+# As in envs/cuda130/environment.yml, without the libraries that no package of the tests links.
+_ASKED_FOR = (
+    "cuda-version",
+    "cuda-nvcc",
+    "cuda-cudart-dev",
+    "cuda-driver-dev_linux-64",
+    "libcublas-dev",
+    "libcusolver-dev",
+    "libcusparse-dev",
+    "cuda-nvrtc-dev",
+    "cuda-cccl",
+    "cuda-cupti-dev",
+    "gcc_linux-64",
+    "gxx_linux-64",
+    "binutils",
+    "sysroot_linux-64",
+    "cmake",
+    "ninja",
+)
+
+
+def make_channel(space: Workspace, cuda_home: Path) -> Path:
+    """Give the channel's folder: the one in the cache, or a new one.
+
+    Args:
+        space: its cache keeps the channel; cmake and ninja are installed with its settings.
+        cuda_home: a CUDA home made from NVIDIA's wheels.
+    """
+    gcc = find_host_compilers({}, toolkit_by_release("13.0").max_gcc)[0]
+    parts = [
+        *(Path(__file__).with_name(name).read_text() for name in _MADE_BY),
+        _BUILD_TOOLS.read_text(),
+        *(path.name for path in sorted(site_of(cuda_home).glob("*.dist-info"))),
+        f"{gcc.cxx} {gcc.banner} {c_library_version()}",
+        f"{own_python().path} {own_python().version}",
+    ]
+    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    folder = space.cache / f"test-channel-{key}"
+    with lock(space.cache / "test-channel.lock"):
+        if not folder.is_dir():
+            for older in space.cache.glob("test-channel-*/"):
+                _forget(older, space.cache)
+            with new_folder(folder) as aside:
+                tools = space.folder("channel-tools")
+                _install_build_tools(tools, space)
+                stub = _compile_driver_stub(space.folder("channel-stub"), gcc)
+                wheels = Wheels(cuda_home)
+                own = (*_build_tools(tools), *gcc_packages(gcc), *binutils_packages(), _python())
+                write_channel(aside, (*cuda_packages(wheels, stub), *own))
+    return folder
+
+
+def _forget(channel: Path, cache: Path) -> None:
+    """Remove a channel, and what was downloaded from it: nothing asks for these files again."""
+    for index in channel.glob("*/repodata.json"):
+        for record in json.loads(index.read_text())["packages.conda"].values():
+            remove_tree(cache / "downloads" / record["sha256"])
+    remove_tree(channel)
+
+
+def toolchain_specs(channel: Path) -> tuple[str, ...]:
+    """What an `environment.yml` asks this channel for, each with its exact version."""
+    records = [
+        record
+        for index in channel.glob("*/repodata.json")
+        for record in json.loads(index.read_text())["packages.conda"].values()
+    ]
+    versions = {record["name"]: record["version"] for record in records}
+    return tuple(f"{name} =={versions[name]}" for name in _ASKED_FOR)
+
+
+def _python() -> Package:
+    """The Python that runs this, behind a script; for machines that have none."""
+    python = own_python()
+    program = Text(content=f'#!/bin/sh\nexec {python.path} "$@"\n', executable=True)
+    return stand_in("python", python.version, {f"bin/python{python.release}": program})
+
+
+def _build_tools(site: Path) -> Iterator[Package]:
+    """cmake and ninja of their wheels: programs in `bin`, cmake's modules in `share`."""
+    data = site / "cmake" / "data"
+    modules = (path for path in data.glob("share/cmake-*/**/*") if path.is_file())
+    cmake: dict[str, Entry] = {
+        "bin/cmake": Copy(source=data / "bin" / "cmake", executable=True),
+        **{path.relative_to(data).as_posix(): Copy(source=path) for path in modules},
+    }
+    ninja: dict[str, Entry] = {"bin/ninja": Copy(source=site / "bin" / "ninja", executable=True)}
+    for name, files in (("cmake", cmake), ("ninja", ninja)):
+        [info] = site.glob(f"{name}-*.dist-info")
+        yield Package(
+            name=name,
+            version=info.name.removesuffix(".dist-info").partition("-")[2],
+            build="wheel_0",
+            depends=(GLIBC, *LIBS),
+            summary=f"{name} of its wheel, for cuwheel's tests",
+            files=files,
+        )
+
+
+def _install_build_tools(site: Path, space: Workspace) -> None:
+    install_into(
+        site,
+        _BUILD_TOOLS,
+        python=Path(sys.executable),
+        cache=space.cache,
+        offline=space.offline,
+        log=space.log("channel-tools"),
+        console=space.console,
+    )
+
+
+def _compile_driver_stub(folder: Path, gcc: HostCompiler) -> Path:
+    """A `libcuda.so` as NVIDIA's: the names that programs link, and nothing behind them."""
+    source, stub = folder / "stub.c", folder / "libcuda.so"
+    names = ("cuInit", "cuDriverGetVersion", "cuGetProcAddress_v2", "cuGetErrorString")
+    source.write_text("".join(f"int {name}(void) {{ return 34; }}\n" for name in names))
+    process.run(
+        [gcc.cc, "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", stub, source],
+        env={"PATH": SYSTEM_PATH},
+    )
+    return stub

@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import contextlib
+import errno
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.errors import DiskFullError
+from cuwheel.paths import ROOT
+from cuwheel.system import files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_HOLD = """
+import sys
+from pathlib import Path
+from cuwheel.files import lock
+with lock(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+_FILL = """
+import sys
+from pathlib import Path
+from cuwheel.errors import DiskFullError
+from cuwheel.files import naming_full_disk, new_folder, write_atomically
+disk = Path(sys.argv[1])
+try:
+    with naming_full_disk(disk), new_folder(disk / "made") as aside:
+        write_atomically(aside / "large", bytes(1 << 20))
+except DiskFullError as error:
+    print(error.what)
+print(sorted(path.name for path in disk.rglob("*")))
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    folder = tmp_path / "tree"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "sub" / "file").write_text("content")
+    (folder / "link").symlink_to("sub/file")
+    return folder
+
+
+def stop_by_line(holder: subprocess.Popen[str]) -> None:
+    assert holder.stdin
+    holder.stdin.write("\n")
+    holder.stdin.flush()
+
+
+def stop_by_kill(holder: subprocess.Popen[str]) -> None:
+    holder.kill()
+
+
+def start_holder(path: Path) -> subprocess.Popen[str]:
+    """Another process that holds the lock until it gets a line."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLD, path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert holder.stdout
+    assert holder.stdout.readline() == "held\n"
+    return holder
+
+
+def test_hashes_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"abc")
+
+    # The example of FIPS 180-2, appendix B.1.
+    expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert files.sha256_of_file(path) == expected
+
+
+def change_content(tree: Path) -> None:
+    (tree / "sub" / "file").write_text("CONTENT")
+
+
+def change_name(tree: Path) -> None:
+    (tree / "sub" / "file").rename(tree / "sub" / "other")
+
+
+def change_mode(tree: Path) -> None:
+    (tree / "sub" / "file").chmod(0o755)
+
+
+def change_link(tree: Path) -> None:
+    (tree / "link").unlink()
+    (tree / "link").symlink_to("sub")
+
+
+def add_file(tree: Path) -> None:
+    (tree / "sub" / "empty").touch()
+
+
+@pytest.mark.parametrize(
+    "change", [change_content, change_name, change_mode, change_link, add_file]
+)
+def test_tree_hash_sees_change(tree: Path, change: Callable[[Path], None]) -> None:
+    before = files.sha256_of_tree(tree)
+
+    change(tree)
+
+    assert files.sha256_of_tree(tree) != before
+
+
+def test_tree_hash_is_of_content_not_place(tree: Path) -> None:
+    before = files.sha256_of_tree(tree)
+
+    moved = tree.rename(tree.with_name("moved"))
+
+    assert files.sha256_of_tree(moved) == before
+
+
+def test_tree_hash_skips_what_is_asked(tree: Path) -> None:
+    before = files.sha256_of_tree(tree)
+
+    (tree / "sub" / "note").touch()
+
+    assert files.sha256_of_tree(tree, skip=lambda path: path.name == "note") == before
+
+
+def test_lists_links_to_folders_without_following(tree: Path) -> None:
+    (tree / "up").symlink_to("..")
+
+    assert files.list_tree(tree) == [Path("link"), Path("sub/file"), Path("up")]
+
+
+def test_writes_with_readable_mode(tmp_path: Path) -> None:
+    files.write_atomically(tmp_path / "new" / "file", "text")
+
+    assert (tmp_path / "new" / "file").stat().st_mode & 0o777 == 0o644
+
+
+def test_keeps_old_content_when_writing_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, "broken disk")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(OSError, match="broken disk"):
+        files.write_atomically(path, "new")
+
+    assert [entry.read_text() for entry in tmp_path.iterdir()] == ["old"]
+
+
+def test_new_folder_gets_its_name_last(tmp_path: Path) -> None:
+    final = tmp_path / "final"
+
+    with files.new_folder(final) as aside:
+        (aside / "file").touch()
+        assert not final.exists()
+
+    assert [path.name for path in tmp_path.rglob("*")] == ["final", "file"]
+
+
+def test_new_folder_leaves_nothing_on_error(tmp_path: Path) -> None:
+    with contextlib.suppress(KeyboardInterrupt), files.new_folder(tmp_path / "final") as aside:
+        (aside / "file").touch()
+        raise KeyboardInterrupt
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_new_folder_keeps_old_one_on_error(tree: Path) -> None:
+    with contextlib.suppress(ValueError), files.new_folder(tree):
+        raise ValueError
+
+    assert (tree / "sub" / "file").is_file()
+
+
+def test_new_folder_replaces_old_one(tree: Path) -> None:
+    with files.new_folder(tree) as aside:
+        (aside / "only").touch()
+
+    assert files.list_tree(tree) == [Path("only")]
+
+
+def test_removes_leftovers_of_killed_process(tmp_path: Path) -> None:
+    (tmp_path / ".final.abc" / "half").mkdir(parents=True)
+    (tmp_path / "final").mkdir()
+
+    files.remove_leftovers(tmp_path / "final")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["final"]
+
+
+def test_removes_read_only_tree(tree: Path) -> None:
+    (tree / "sub").chmod(0o500)
+
+    files.remove_tree(tree)
+
+    assert not tree.exists()
+
+
+def test_removes_link_and_not_what_it_leads_to(tree: Path) -> None:
+    link = tree.with_name("link")
+    link.symlink_to(tree)
+
+    files.remove_tree(link)
+
+    assert (tree / "sub" / "file").is_file()
+
+
+@pytest.mark.parametrize("stop", [stop_by_line, stop_by_kill])
+def test_lock_waits_for_other_process(
+    tmp_path: Path, stop: Callable[[subprocess.Popen[str]], None]
+) -> None:
+    path = tmp_path / "folder" / "lock"
+    waited = []
+
+    with start_holder(path) as holder:
+
+        def let_go() -> None:
+            waited.append(True)
+            stop(holder)
+
+        with files.lock(path, on_wait=let_go):
+            pass
+
+    assert waited == [True]
+
+
+def test_free_lock_does_not_wait(tmp_path: Path) -> None:
+    waited = []
+
+    with files.lock(tmp_path / "lock", on_wait=lambda: waited.append(True)):
+        pass
+
+    assert waited == []
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_names_full_disk(tmp_path: Path, code: int) -> None:
+    with pytest.raises(DiskFullError) as caught, files.naming_full_disk(tmp_path / "later"):
+        raise OSError(code, "full")
+
+    assert str(tmp_path / "later") in caught.value.what
+    assert "CUWHEEL_CACHE" in caught.value.fix
+
+
+def test_passes_other_system_errors(tmp_path: Path) -> None:
+    with pytest.raises(PermissionError), files.naming_full_disk(tmp_path):
+        raise PermissionError(errno.EACCES, "no")
+
+
+def test_leaves_nothing_on_full_disk(tmp_path: Path) -> None:
+    script = 'mount -t tmpfs -o size=64k none "$1" && exec "$2" -c "$3" "$1"'
+    unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
+
+    done = subprocess.run(
+        [*unshare, tmp_path, sys.executable, _FILL],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode and not done.stdout:
+        pytest.skip(f"this system lets nobody mount a small disk: {done.stderr}")
+
+    assert done.stdout.splitlines() == [f"no space left on the disk of {tmp_path}", "[]"]
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("cc1plus: fatal error: closing /tmp/x.s: No space left on device", True),
+        ("failed to write: (os error 28)", True),
+        ("error: no such file", False),
+    ],
+)
+def test_hears_full_disk(line: str, answer: bool) -> None:  # noqa: FBT001 - an expected value
+    assert files.says_disk_full([line]) is answer
+
+
+def test_refuses_what_the_disk_has_no_room_for(tmp_path: Path) -> None:
+    with pytest.raises(DiskFullError) as caught:
+        files.check_room(tmp_path / "not" / "there", 1 << 60)
+
+    assert f"{1 << 40} MiB are needed" in caught.value.why
+
+
+def test_gives_up_waiting_for_lock(tmp_path: Path) -> None:
+    with start_holder(tmp_path / "lock") as holder:
+        try:
+            with pytest.raises(TimeoutError), files.lock(tmp_path / "lock", gives_up=lambda: True):
+                pass
+        finally:
+            stop_by_line(holder)

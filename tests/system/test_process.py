@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from cuwheel.errors import BuildFailedError, CommandFailedError
+from cuwheel.paths import ROOT
+from cuwheel.system import process
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_PATH = {"PATH": os.defpath}
+_MIB = 1 << 20
+
+# Ends with its grandchild, which it names on its first line.
+_FAMILY = "sleep 300 & echo $!; wait"
+
+
+def shell(script: str, **options: object) -> process.Finished:
+    return process.run(["sh", "-c", script], env=_PATH, **options)  # type: ignore[arg-type]
+
+
+def python(script: str) -> process.Finished:
+    return process.run([sys.executable, "-c", script], env=_PATH, check=False)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and that nobody has waited for doesn't."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def wait_until_dead(pids: list[int], seconds: float = 5.0) -> list[int]:
+    """Those that still run after the time is up."""
+    deadline = time.monotonic() + seconds
+    while (alive := [pid for pid in pids if is_alive(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return alive
+
+
+def test_gives_exactly_this_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_HOME", "/usr/local/cuda")
+
+    told = process.run(["/usr/bin/env"], env={"ONLY": "this"})
+
+    assert told.output == "ONLY=this\n"
+
+
+def test_returns_output_and_errors_in_order() -> None:
+    assert shell("echo one; echo two >&2; echo three").output == "one\ntwo\nthree\n"
+
+
+def test_runs_in_asked_folder(tmp_path: Path) -> None:
+    assert shell("pwd", cwd=tmp_path).output == f"{tmp_path}\n"
+
+
+def test_gives_no_input() -> None:
+    assert shell("cat").output == ""
+
+
+def test_survives_output_that_is_no_text() -> None:
+    assert shell(r"printf '\377\n'").output == "\N{REPLACEMENT CHARACTER}\n"
+
+
+def test_returns_status_when_not_checked() -> None:
+    assert shell("exit 3", check=False).status == 3
+
+
+def test_raises_asked_error_with_facts() -> None:
+    with pytest.raises(BuildFailedError) as caught:
+        shell("exit 3", error=BuildFailedError, what="x: failed", fix="mend it")
+
+    assert (caught.value.what, caught.value.fix) == ("x: failed", "mend it")
+    assert caught.value.status == 3
+
+
+def test_names_program_that_failed() -> None:
+    with pytest.raises(CommandFailedError) as caught:
+        shell("exit 3")
+
+    assert caught.value.what == "sh failed"
+
+
+def test_names_program_that_is_missing() -> None:
+    with pytest.raises(CommandFailedError) as caught:
+        process.run(["/nowhere/ninja"], env=_PATH)
+
+    assert caught.value.what == "/nowhere/ninja can't be started"
+    assert "No such file" in caught.value.why
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_error_shows_last_lines(tmp_path: Path, logged: bool) -> None:  # noqa: FBT001
+    log = tmp_path / "log" if logged else None
+
+    with pytest.raises(CommandFailedError) as caught:
+        shell("seq 1 30; exit 1", log=log)
+
+    assert caught.value.tail == tuple(map(str, range(11, 31)))
+
+
+def test_log_holds_every_line(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    shell("seq 1 30", log=log)
+
+    assert log.read_text().split() == list(map(str, range(1, 31)))
+
+
+def test_log_is_continued(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    shell("echo one", log=log)
+    shell("echo two", log=log)
+
+    assert log.read_text() == "one\ntwo\n"
+
+
+def test_hands_on_each_line_as_it_comes(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    heard = []
+
+    def hear(line: str, _: int) -> None:
+        heard.append(line)
+        mark.touch()
+
+    shell(f"echo one; until test -e {mark}; do sleep 0.02; done; echo two", on_line=hear)
+
+    assert heard == ["one", "two"]
+
+
+def test_timeout_ends_whole_family() -> None:
+    done = shell(_FAMILY, timeout=0.3, check=False)
+
+    assert done.status == -9
+    assert wait_until_dead([int(done.output)]) == []
+
+
+def test_interrupt_ends_whole_family() -> None:
+    pids = []
+
+    def interrupt(line: str, _: int) -> None:
+        pids.append(int(line))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        shell(_FAMILY, on_line=interrupt)
+
+    assert wait_until_dead(pids) == []
+
+
+def test_kills_what_ignores_the_polite_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_GRACE", 0.2)
+    pids = []
+
+    def interrupt(line: str, _: int) -> None:
+        pids.append(int(line))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        shell("trap '' TERM; echo $$; while :; do sleep 0.05; done", on_line=interrupt)
+
+    assert wait_until_dead(pids) == []
+
+
+def test_ends_what_program_leaves_behind() -> None:
+    done = shell("sleep 300 >/dev/null 2>&1 & echo $!")
+
+    assert wait_until_dead([int(done.output)]) == []
+
+
+def test_measures_memory_of_grandchild() -> None:
+    child = "import time; held = bytearray(b'x') * (200 << 20); time.sleep(0.7)"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+
+    done = python(parent)
+
+    assert 200 * _MIB <= done.peak_memory <= 260 * _MIB
+
+
+def test_measures_duration() -> None:
+    assert 0.3 <= shell("sleep 0.3").duration < 3
+
+
+def test_finds_program_on_path_given(tmp_path: Path) -> None:
+    tool = tmp_path / "tool"
+    tool.touch(mode=0o755)
+
+    assert process.which("tool", str(tmp_path)) == str(tool)
+
+
+def test_finds_no_program_elsewhere(tmp_path: Path) -> None:
+    assert process.which("sh", str(tmp_path)) is None
+
+
+def test_kill_of_starter_ends_a_logged_program_and_its_children(tmp_path: Path) -> None:
+    """`kill -9` can't be caught: a guard on a pipe does it, where there is no namespace."""
+    code = (
+        "import sys; from pathlib import Path; from cuwheel.process import run; "
+        "run(['sh', '-c', 'sleep 300 & sleep 300; true'], env={'PATH': '/usr/bin:/bin'}, "
+        f"log=Path({str(tmp_path / 'log')!r}))"
+    )
+    starter = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    family = _wait_for_sleepers(starter.pid)
+
+    starter.kill()
+    starter.wait()
+
+    assert psutil.wait_procs(family, timeout=10)[1] == []
+
+
+def _wait_for_sleepers(pid: int) -> list[psutil.Process]:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        family = psutil.Process(pid).children(recursive=True)
+        if sum("sleep" in child.name() for child in family) == 2:
+            return family
+        time.sleep(0.05)
+    pytest.fail("the program's children never ran")
