@@ -1,5 +1,5 @@
 """What this machine can give to a build: cores, limits of its cgroup included, and disk; and which
-GPU driver it has. Memory is `probes/room.py`'s matter.
+GPU driver it has. Memory is `standalone/memory_gate/free_memory.py`'s matter.
 """  # noqa: D205 - one sentence
 
 from __future__ import annotations

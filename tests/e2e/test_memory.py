@@ -14,7 +14,7 @@ import pytest
 from bench.cgroup import limited
 from cuwheel.errors import UsageError
 from cuwheel.system.process import run, which
-from tests.support.gated import MIB, PROBES, PYTHON, Gated
+from tests.support.gated import MIB, PYTHON, Gated, gate_folder
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def forget(path: Path) -> Path:
 
 
 def through_gate(commands: list[list[str]]) -> list[list[str]]:
-    return [[str(PYTHON), "-ISBc", _GATE, str(PROBES), *command] for command in commands]
+    return [[str(PYTHON), "-ISBc", _GATE, str(gate_folder()), *command] for command in commands]
 
 
 def test_kernel_kills_without_gate(cgroup: Cgroup, gated: Gated) -> None:
@@ -198,7 +198,7 @@ def view(tmp_path: Path, cuda_home: Path) -> Path:
                 (folder / place / entry.name).symlink_to(entry)
     for place in ("bin/ptxas", "bin/cudafe++", "nvvm/bin/cicc"):
         (folder / place).write_text(
-            f"#!/bin/sh\nexec {PYTHON} -ISBc '{_GATE}' {PROBES} {cuda_home / place} \"$@\"\n"
+            f"#!/bin/sh\nexec {PYTHON} -ISBc '{_GATE}' {gate_folder()} {cuda_home / place} \"$@\"\n"
         )
         (folder / place).chmod(0o755)
     return folder

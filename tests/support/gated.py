@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,12 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cuwheel.paths import ROOT
+from cuwheel.build.launcher.toolkit_view import LAUNCHER_FILES
 from cuwheel.standalone.memory_gate.peaks import Peaks
 from cuwheel.system import process
 
 MIB = 1 << 20
-PROBES = ROOT / "cuwheel" / "probes"
 PYTHON = Path(sys.executable).resolve()
 
 # hog SOURCE MIB GROW_MS HOLD_MS: grow to so much memory, hold it, end with status 0.
@@ -42,8 +43,8 @@ int main(int count, char **words) {
 _STUB = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-import gate, room
-look = room.look
+import free_memory, gate
+look = free_memory.look
 def taken(pid):
     try:
         if os.readlink(f"/proc/{pid}/exe").startswith(sys.argv[2]):
@@ -57,11 +58,21 @@ def limited():
     if "BUDGET" in os.environ:
         budget = int(os.environ["BUDGET"]) + (64 << 20)
         used = sum(taken(pid) for pid in os.listdir("/proc") if pid.isdigit())
-        seen.levels.append(room.Level("test", budget, budget - used))
+        seen.levels.append(free_memory.Level("test", budget, budget - used))
     return seen
-room.look = limited
+free_memory.look = limited
 sys.exit(gate.main(sys.argv[3], sys.argv[4:]))
 """
+
+
+@functools.cache
+def gate_folder() -> Path:
+    """The gate's scripts side by side, as a build's launcher folder has them."""
+    folder = Path(tempfile.mkdtemp(prefix="gate-"))
+    atexit.register(shutil.rmtree, folder)
+    for script in LAUNCHER_FILES:
+        (folder / script.name).symlink_to(script)
+    return folder
 
 
 @functools.cache
@@ -138,7 +149,7 @@ class Gated:
     def command(self, program: Path, *words: str | Path) -> list[str]:
         stub = self.folder / "stub.py"
         stub.write_text(_STUB)
-        start = (PYTHON, "-ISB", stub, PROBES, self.programs, program)
+        start = (PYTHON, "-ISB", stub, gate_folder(), self.programs, program)
         return [str(word) for word in (*start, *words)]
 
     def start(self, program: Path, *words: str | Path, **options: Any) -> subprocess.Popen[bytes]:

@@ -70,9 +70,7 @@ def troubleshooting() -> str:
     ]
     parts = [
         "# Troubleshooting",
-        MARK.format(
-            source="the docstrings in cuwheel/errors.py, cuwheel/explain/failures/, findings.py"
-        ),
+        MARK.format(source="errors.py, explain/failures/ and audit/findings.py"),
         _INTRO,
         "## What cuwheel says",
         _errors_intro(),

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from cuwheel.standalone.memory_gate import gate
-from tests.support.gated import MIB, PROBES, PYTHON, Gated
+from tests.support.gated import MIB, PYTHON, Gated, gate_folder
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -476,7 +476,9 @@ def test_is_first_to_be_killed_for_memory(gated: Gated) -> None:
 
 
 def test_imports_nothing_that_takes_long() -> None:
-    code = f"import sys; sys.path.insert(0, {str(PROBES)!r}); import gate; print(*sys.modules)"
+    code = (
+        f"import sys; sys.path.insert(0, {str(gate_folder())!r}); import gate; print(*sys.modules)"
+    )
 
     done = subprocess.run([PYTHON, "-ISBc", code], capture_output=True, text=True, check=True)
 

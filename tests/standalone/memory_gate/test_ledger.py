@@ -10,7 +10,7 @@ import pytest
 
 from cuwheel.standalone.memory_gate import free_memory, ledger
 from cuwheel.standalone.memory_gate.ledger import Ledger
-from tests.support.gated import MIB, PROBES, PYTHON
+from tests.support.gated import MIB, PYTHON, gate_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,7 +76,7 @@ def test_keeps_boots_and_machines_apart(tmp_path: Path) -> None:
 def test_removes_what_the_dead_left(
     tmp_path: Path, start: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
-    other = start(_ENTER, PROBES, tmp_path)
+    other = start(_ENTER, gate_folder(), tmp_path)
     assert len(entries(tmp_path)) == 1
 
     other.kill()
