@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from bench.records import Turn, watched
 from cuwheel.build.environment import BuildInputs, variables
 from cuwheel.build.launcher.canary import prove
-from cuwheel.build.launcher.toolkit_view import ViewPlaces, fingerprint_of
+from cuwheel.build.launcher.toolkit_view import ViewPaths, fingerprint_of
 from cuwheel.build.paths import prefix_of
 from cuwheel.cli.options import build
 from cuwheel.cli.target_choice import choose_target
@@ -59,7 +59,7 @@ class Prepared:
         toolchain: the CUDA home.
         python: the environment with the build requirements.
         machine: what preflight chose.
-        space: the folders in which it was prepared.
+        workspace: the folders in which it was prepared.
     """
 
     target: Target
@@ -67,7 +67,7 @@ class Prepared:
     toolchain: Toolchain
     python: Environment
     machine: Preflight
-    space: Workspace
+    workspace: Workspace
 
     @property
     def compilers(self) -> tuple[Path, Path]:
@@ -81,10 +81,10 @@ class Prepared:
             raise StageOrderError("there is no host compiler", why="preflight found none")
         return cc, cxx
 
-    def places(self, folder: Path) -> ViewPlaces:
+    def places(self, folder: Path) -> ViewPaths:
         """Where a view of the toolkit stands in a folder, and what it refers to."""
         cc, cxx = self.compilers
-        return ViewPlaces(
+        return ViewPaths(
             view=folder / "cuda",
             launcher=folder / "launcher",
             toolkit=self.toolchain.home,
@@ -116,7 +116,7 @@ def prepare(command: Sequence[str], folder: Path, jobs: int, console: Console) -
     given = build.parse_build("bench", tuple(STAGES), rest)
     [python] = given.python
     target = choose_target(find_recipe(name, load_catalogue(project_roots())), tag, python, given)
-    space = Workspace(
+    workspace = Workspace(
         cache=default_cache(),
         work=folder / "prepared" / target.id,
         dist=folder / "prepared" / "dist",
@@ -125,16 +125,16 @@ def prepare(command: Sequence[str], folder: Path, jobs: int, console: Console) -
         python=python,
     )
     for stage in _BEFORE_BUILD:
-        make_stage(stage, target, space)
+        make_stage(stage, target, workspace)
     prepared = Prepared(
         target=target,
-        source=space.load("patch", SourceTree),
-        toolchain=space.load("toolchain", Toolchain),
-        python=space.load("environment", Environment),
-        machine=space.load("preflight", Preflight),
-        space=space,
+        source=workspace.load("patch", SourceTree),
+        toolchain=workspace.load("toolchain", Toolchain),
+        python=workspace.load("environment", Environment),
+        machine=workspace.load("preflight", Preflight),
+        workspace=workspace,
     )
-    prove(prepared.places(space.folder("unused")), prepared.fingerprint, space.cache)
+    prove(prepared.places(workspace.folder("unused")), prepared.fingerprint, workspace.cache)
     return prepared
 
 
@@ -195,20 +195,20 @@ def install_fromager(prepared: Prepared) -> Path:
     Raises:
         InstallError: it can't be had.
     """
-    space = prepared.space
-    folder = space.cache / "bench" / f"fromager-{prepared.python.base_version}"
+    workspace = prepared.workspace
+    folder = workspace.cache / "bench" / f"fromager-{prepared.python.base_version}"
     mark = folder / "lock"
     if not mark.is_file() or mark.read_text() != FROMAGER_LOCK.read_text():
         remove_tree(folder)
-        log = space.log("fromager")
-        make_environment(folder, prepared.python.base_python, cache=space.cache, log=log)
+        log = workspace.log("fromager")
+        make_environment(folder, prepared.python.base_python, cache=workspace.cache, log=log)
         install(
             folder / "bin" / "python",
             FROMAGER_LOCK,
-            cache=space.cache,
-            offline=space.offline,
+            cache=workspace.cache,
+            offline=workspace.offline,
             log=log,
-            console=space.console,
+            console=workspace.console,
         )
         shutil.copyfile(FROMAGER_LOCK, mark)
     return folder / "bin" / "fromager"
@@ -228,7 +228,7 @@ class _Fromager:
     prepared: Prepared
     inputs: BuildInputs
 
-    def furnish(self) -> None:
+    def set_up(self) -> None:
         """Put in place what its steps take for downloaded."""
         recipe = self.prepared.target.recipe
         stem = f"{recipe.folder}-{recipe.version}"
@@ -284,7 +284,7 @@ def _furnished(prepared: Prepared, folder: Path) -> _Fromager:
     remove_tree(folder)
     inputs = _inputs(prepared, folder)
     fromager = _Fromager(program=program, folder=folder, prepared=prepared, inputs=inputs)
-    fromager.furnish()
+    fromager.set_up()
     return fromager
 
 
@@ -307,7 +307,7 @@ def _inputs(prepared: Prepared, folder: Path) -> BuildInputs:
         home=made["home"],
         tmp=made["tmp"],
         toolbox=make_toolbox(made["toolbox"]),
-        resources=prepared.space.work / "resources",
+        resources=prepared.workspace.work / "resources",
         view=prepared.toolchain.home,
         launcher=made["compilers"],
         events=made["unused"],

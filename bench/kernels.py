@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bench.contenders import prepare
 from cuwheel.errors import UsageError
 from cuwheel.model.recipe import Sdist
-from cuwheel.sources.archives import unpack
+from cuwheel.sources.archives import unpack_archive
 from cuwheel.sources.pinned import fetch_pinned
 from cuwheel.system.machine import usable_cores
 from cuwheel.system.process import run, which
@@ -126,7 +126,7 @@ def _sources(
         return tuple(sorted(asked.sources.absolute().glob("*.cu")))[: asked.files], ()
     way_out = "name a folder of .cu files with --sources"
     archive = fetch_pinned(FLASH_ATTN, bare_workspace(console), way_out)
-    csrc = unpack(archive, folder / "flash-attn").top / "csrc"
+    csrc = unpack_archive(archive, folder / "flash-attn").top / "csrc"
     kernels = csrc / "flash_attn" / "src"
     own = (csrc / "flash_attn", kernels, csrc / "cutlass" / "include")
     return tuple(kernels / name for name in FILES[: asked.files]), own

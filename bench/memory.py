@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bench.cgroup import Cgroup
-    from cuwheel.build.launcher.events import Tool
+    from cuwheel.build.launcher.events import ProgramRun
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 RESULTS = ROOT / "bench" / "results"
@@ -150,7 +150,7 @@ def _outcome(name: str, plan: Plan, cgroup: Cgroup, watch: Watch, peak: int) -> 
     )
 
 
-def _as_data(tool: Tool) -> dict[str, Any]:
+def _as_data(tool: ProgramRun) -> dict[str, Any]:
     return {
         "file": Path(tool.file).stem,
         "name": tool.name,
@@ -165,16 +165,16 @@ def _as_data(tool: Tool) -> dict[str, Any]:
 def _furnish_gate(plan: Plan, folder: Path) -> Path:
     """The toolkit's view with launcher and gate, as a build has it; its nvcc."""
     prepared = plan.prepared
-    seen = prepared.places(folder)
-    for made in (seen.view, seen.launcher):
+    inside = prepared.places(folder)
+    for made in (inside.view, inside.launcher):
         made.mkdir()
-    make_view(seen.view, seen.toolkit, seen, prepared.fingerprint)
+    make_view(inside.view, inside.toolkit, inside, prepared.fingerprint)
     settings = {
-        **launcher_settings(seen, seen, maps=(), flags=()),
+        **launcher_settings(inside, inside, maps=(), flags=()),
         "events": str(folder / "events.jsonl"),
     }
-    make_launcher(seen.launcher, seen, settings, seen.python, prepared.fingerprint)
-    return seen.view / "bin" / "nvcc"
+    make_launcher(inside.launcher, inside, settings, inside.python, prepared.fingerprint)
+    return inside.view / "bin" / "nvcc"
 
 
 def _write_ninja_file(folder: Path, plan: Plan, nvcc: Path) -> None:

@@ -20,7 +20,7 @@ import psutil
 
 from cuwheel.system.files import write_atomically
 from cuwheel.system.machine import usable_cores
-from cuwheel.workspace.serialization import rebuild
+from cuwheel.workspace.serialization import from_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -244,7 +244,7 @@ def read_record(path: Path) -> dict[str, Any]:
         ValueError: it is no JSON.
     """
     content: dict[str, Any] = json.loads(path.read_text())
-    content["machine"] = rebuild(Machine, content["machine"])
+    content["machine"] = from_json(Machine, content["machine"])
     return content
 
 

@@ -20,14 +20,14 @@ from cuwheel.stages.smoke import smoke
 from cuwheel.stages.source import source
 from cuwheel.stages.toolchain import toolchain
 from cuwheel.system.files import (
-    lock,
+    file_lock,
     naming_full_disk,
     remove_tree,
     sha256_of_file,
     write_atomically,
 )
-from cuwheel.workspace.records import Audit, BuiltWheel, Published, RepairedWheel
-from cuwheel.workspace.serialization import rebuild
+from cuwheel.workspace.records import Audit, BuiltWheel, IndexedWheel, RepairedWheel
+from cuwheel.workspace.serialization import from_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from cuwheel.workspace.workspace import Workspace
 
 
-def _toolchain(target: Target, space: Workspace) -> Toolchain:
-    return toolchain(target.toolkit, target.provider, space)
+def _toolchain(target: Target, workspace: Workspace) -> Toolchain:
+    return toolchain(target.toolkit, target.provider, workspace)
 
 
 # The source comes first: it is small, and the likeliest to be out of reach or not as pinned.
@@ -67,7 +67,7 @@ PROFILE = "profile"  # folder of the work folder
 _KEPT_FOLDERS = ("stages", "logs", PROFILE)
 
 
-def make(target: Target, space: Workspace, *, keep_work: bool) -> Summary:
+def make(target: Target, workspace: Workspace, *, keep_work: bool) -> Summary:
     """Build, check and publish one wheel; do nothing when it is there and nothing has changed.
 
     Two of these on one target wait for each other. A run that was killed is taken up after its
@@ -75,137 +75,139 @@ def make(target: Target, space: Workspace, *, keep_work: bool) -> Summary:
 
     Args:
         target: what to build.
-        space: where.
+        workspace: where.
         keep_work: leave all of the work folder after success.
 
     Raises:
         CuwheelError: of the stage that failed; the work folder is kept.
     """
-    with _alone(target, space):
-        key = key_of(target, space)
-        record = _read_record(target, space)
-        reasons = _reasons(record, key, space) or _unfinished(space, key)
+    with _alone(target, workspace):
+        key = key_of(target, workspace)
+        record = _read_record(target, workspace)
+        reasons = _reasons(record, key, workspace) or _unfinished(workspace, key)
         if not reasons:
-            space.console.note(f"{record['summary']['wheel']} is up to date: nothing to do")
-            if _is_unfinished(space) and not keep_work:
-                _clear(space)
-            return rebuild(Summary, record["summary"])
+            workspace.console.note(f"{record['summary']['wheel']} is up to date: nothing to do")
+            if _is_unfinished(workspace) and not keep_work:
+                _clear(workspace)
+            return from_json(Summary, record["summary"])
         for reason in reasons:
-            space.console.note(f"building, because {reason}")
-        with naming_full_disk(space.work):
-            _prepare_work(space, key)
-            preflight(target, space)
+            workspace.console.note(f"building, because {reason}")
+        with naming_full_disk(workspace.work):
+            _prepare_work(workspace, key)
+            preflight(target, workspace)
             for name in STAGES:
-                _run_stage(name, target, space)
+                _run_stage(name, target, workspace)
         # Whatever is kept here from now on is of a finished run: no later one takes it up.
-        (space.work / "key").unlink()
-        summary = _summarise(space)
+        (workspace.work / "key").unlink()
+        summary = _summarise(workspace)
         written = {"key": key, "summary": dataclasses.asdict(summary), "reasons": reasons}
-        write_atomically(_record(target, space), json.dumps(written, indent=2) + "\n")
+        write_atomically(_record(target, workspace), json.dumps(written, indent=2) + "\n")
         if not keep_work:
-            _tidy(space)
+            _tidy(workspace)
     return summary
 
 
-def make_stage(name: str, target: Target, space: Workspace) -> Any:
+def make_stage(name: str, target: Target, workspace: Workspace) -> Any:
     """Run one stage on what the stages before it left in the work folder, and return its artefact.
 
     Raises:
         StageOrderError: one of them has left nothing.
         CuwheelError: of the stage.
     """
-    with _alone(target, space), naming_full_disk(space.work), space.console.stage(name):
-        mark = space.work / "key"
-        if _is_unfinished(space) and mark.read_text() != digest_of(key_of(target, space)):
+    with _alone(target, workspace), naming_full_disk(workspace.work), workspace.console.stage(name):
+        mark = workspace.work / "key"
+        if _is_unfinished(workspace) and mark.read_text() != digest_of(key_of(target, workspace)):
             mark.unlink()  # what this leaves is of another target than the interrupted run's
-        artefact = STAGES[name](target, space)
-        space.save(name, artefact)
+        artefact = STAGES[name](target, workspace)
+        workspace.save(name, artefact)
     return artefact
 
 
-def explain(target: Target, space: Workspace) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def rebuild_reasons(
+    target: Target, workspace: Workspace
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Why a build would do work now (nothing: it wouldn't), and why the last one did."""
-    record = _read_record(target, space)
-    return _reasons(record, key_of(target, space), space), tuple(record.get("reasons", ()))
+    record = _read_record(target, workspace)
+    return _reasons(record, key_of(target, workspace), workspace), tuple(record.get("reasons", ()))
 
 
-def _is_unfinished(space: Workspace) -> bool:
-    return (space.work / "key").is_file()
+def _is_unfinished(workspace: Workspace) -> bool:
+    return (workspace.work / "key").is_file()
 
 
-def _unfinished(space: Workspace, key: dict[str, str]) -> tuple[str, ...]:
+def _unfinished(workspace: Workspace, key: dict[str, str]) -> tuple[str, ...]:
     """A reason to go on, where an earlier run of this very key left its work half done."""
-    mark = space.work / "key"
-    is_ours = _is_unfinished(space) and mark.read_text() == digest_of(key)
-    return ("an earlier run was not finished",) if is_ours and not space.has("index") else ()
+    mark = workspace.work / "key"
+    is_ours = _is_unfinished(workspace) and mark.read_text() == digest_of(key)
+    return ("an earlier run was not finished",) if is_ours and not workspace.has("index") else ()
 
 
-def _clear(space: Workspace) -> None:
+def _clear(workspace: Workspace) -> None:
     """Tidy up after a run that was killed after its last stage, or was about something else."""
-    if space.has("index"):
-        _tidy(space)
+    if workspace.has("index"):
+        _tidy(workspace)
     else:
-        remove_tree(space.work)
+        remove_tree(workspace.work)
 
 
-def _alone(target: Target, space: Workspace) -> Any:
+def _alone(target: Target, workspace: Workspace) -> Any:
     def tell() -> None:
-        space.console.note(f"another cuwheel is at work on {target.id}; waiting for it")
+        workspace.console.note(f"another cuwheel is at work on {target.id}; waiting for it")
 
-    return lock(space.work.with_name(f"{space.work.name}.lock"), on_wait=tell)
+    return file_lock(workspace.work.with_name(f"{workspace.work.name}.lock"), on_wait=tell)
 
 
-def _reasons(record: dict[str, Any], key: dict[str, str], space: Workspace) -> tuple[str, ...]:
+def _reasons(record: dict[str, Any], key: dict[str, str], workspace: Workspace) -> tuple[str, ...]:
     if not record:
-        return (f"{space.dist} holds no record of this target",)
+        return (f"{workspace.dist} holds no record of this target",)
     if found := changes(record["key"], key):
         return found
-    wheel = space.dist / record["summary"]["wheel"]
+    wheel = workspace.dist / record["summary"]["wheel"]
     if not wheel.is_file():
-        return (f"{wheel.name} is gone from {space.dist}",)
+        return (f"{wheel.name} is gone from {workspace.dist}",)
     if sha256_of_file(wheel) != record["summary"]["sha256"]:
         return (f"{wheel.name} is not the file that was built",)
-    beside = (wheel.with_name(f"{wheel.name}.provenance.json"), space.dist / "simple")
+    beside = (wheel.with_name(f"{wheel.name}.provenance.json"), workspace.dist / "simple")
     if gone := [path.name for path in beside if not path.exists()]:
-        return (f"{', '.join(gone)} is gone from {space.dist}",)
-    return () if space.reuse else ("--no-cache was given",)
+        return (f"{', '.join(gone)} is gone from {workspace.dist}",)
+    return () if workspace.reuse else ("--no-cache was given",)
 
 
-def _run_stage(name: str, target: Target, space: Workspace) -> None:
-    if name not in _EACH_TIME and space.has(name):
-        space.console.note(f"{name}: kept from the interrupted run before")
+def _run_stage(name: str, target: Target, workspace: Workspace) -> None:
+    if name not in _EACH_TIME and workspace.has(name):
+        workspace.console.note(f"{name}: kept from the interrupted run before")
         return
-    with space.console.stage(name):
-        space.save(name, STAGES[name](target, space))
+    with workspace.console.stage(name):
+        workspace.save(name, STAGES[name](target, workspace))
 
 
-def _prepare_work(space: Workspace, key: dict[str, str]) -> None:
+def _prepare_work(workspace: Workspace, key: dict[str, str]) -> None:
     """Keep what an interrupted run of the same key left; remove everything else."""
-    mark, wanted = space.work / "key", digest_of(key)
-    if not space.reuse or not mark.is_file() or mark.read_text() != wanted:
-        remove_tree(space.work)
+    mark, wanted = workspace.work / "key", digest_of(key)
+    if not workspace.reuse or not mark.is_file() or mark.read_text() != wanted:
+        remove_tree(workspace.work)
     for name in _EACH_TIME:
-        (space.work / "stages" / f"{name}.json").unlink(missing_ok=True)
+        (workspace.work / "stages" / f"{name}.json").unlink(missing_ok=True)
     write_atomically(mark, wanted)
 
 
-def _tidy(space: Workspace) -> None:
+def _tidy(workspace: Workspace) -> None:
     """Leave logs and the records that later single stages need; the wheel is in `dist` now."""
-    published = space.load("index", Published)
-    repaired = space.load("repair", RepairedWheel)
-    space.save("repair", dataclasses.replace(repaired, path=published.wheel))
-    for path in space.work.iterdir():
+    published = workspace.load("index", IndexedWheel)
+    repaired = workspace.load("repair", RepairedWheel)
+    workspace.save("repair", dataclasses.replace(repaired, path=published.wheel))
+    for path in workspace.work.iterdir():
         if path.name not in _KEPT_FOLDERS:
             remove_tree(path)
-    for path in (space.work / "stages").iterdir():
+    for path in (workspace.work / "stages").iterdir():
         if path.stem not in _KEPT_STAGES:
             path.unlink()
 
 
-def _summarise(space: Workspace) -> Summary:
-    wheel = space.load("repair", RepairedWheel)
-    found = space.load("audit", Audit)
-    built = space.load("build", BuiltWheel)
+def _summarise(workspace: Workspace) -> Summary:
+    wheel = workspace.load("repair", RepairedWheel)
+    found = workspace.load("audit", Audit)
+    built = workspace.load("build", BuiltWheel)
     outside = {soname: by for _, soname, by in found.suppliers if soname in wheel.external}
     return Summary(
         wheel=wheel.path.name,
@@ -216,7 +218,7 @@ def _summarise(space: Workspace) -> Summary:
         platform_tag=wheel.platform_tag,
         external=tuple(sorted(outside.items())),
         bundled=wheel.bundled,
-        durations=tuple(space.console.durations.items()),
+        durations=tuple(workspace.console.durations.items()),
         peak_memory=built.peak_memory,
         cache=f"{built.cache}: {built.hits} of {built.compiles} compiles were there"
         if built.cache
@@ -224,13 +226,13 @@ def _summarise(space: Workspace) -> Summary:
     )
 
 
-def _record(target: Target, space: Workspace) -> Path:
-    return space.dist / ".cuwheel" / f"{target.id}.json"
+def _record(target: Target, workspace: Workspace) -> Path:
+    return workspace.dist / ".cuwheel" / f"{target.id}.json"
 
 
-def _read_record(target: Target, space: Workspace) -> dict[str, Any]:
+def _read_record(target: Target, workspace: Workspace) -> dict[str, Any]:
     try:
-        record: dict[str, Any] = json.loads(_record(target, space).read_text())
+        record: dict[str, Any] = json.loads(_record(target, workspace).read_text())
     except (OSError, ValueError):
         return {}
     return record

@@ -12,7 +12,7 @@ from cuwheel.conda.environment_file import read_source
 from cuwheel.conda.lock_file import write_conda_lock
 from cuwheel.conda.solve import solve
 from cuwheel.cuda.toolkits import toolkit_by_release
-from cuwheel.fetch.mirrors import VARIABLE, Mirrors
+from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
 from cuwheel.paths import ROOT, default_cache
 from cuwheel.stages.toolchain import toolchain
 from cuwheel.system.console import Console
@@ -20,7 +20,7 @@ from cuwheel.system.files import remove_tree
 from cuwheel.workspace.workspace import Workspace
 from tests.support.channel import write_source
 from tests.support.engine import Engine
-from tests.support.factories import make_space
+from tests.support.factories import make_workspace
 from tests.support.toolchain_channel import make_channel, toolchain_specs
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ def shared_cache() -> Path:
 @pytest.fixture(scope="session")
 def cuda_home(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("toolchain")
-    space = Workspace(
+    workspace = Workspace(
         cache=shared_cache, work=folder / "work", dist=folder / "dist", console=Console()
     )
-    return toolchain(toolkit_by_release("13.0"), "pypi", space).home
+    return toolchain(toolkit_by_release("13.0"), "pypi", workspace).home
 
 
 @pytest.fixture(scope="session")
@@ -49,8 +49,8 @@ def conda_channel(
     shared_cache: Path, cuda_home: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """A folder that is a conda channel with a CUDA 13.0 toolchain; the cache keeps it."""
-    space = make_space(tmp_path_factory.mktemp("channel"), cache=shared_cache)
-    return make_channel(space, cuda_home)
+    workspace = make_workspace(tmp_path_factory.mktemp("channel"), cache=shared_cache)
+    return make_channel(workspace, cuda_home)
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +60,7 @@ def conda_project(
     """A project folder with a conda lock for CUDA 13.0, solved from the channel."""
     folder = tmp_path_factory.mktemp("conda-project")
     source = write_source(folder / "envs" / "cuda130", *toolchain_specs(conda_channel))
-    mirrors = Mirrors.of({VARIABLE: conda_channel.as_uri()})
+    mirrors = Mirrors.of({MIRRORS_VARIABLE: conda_channel.as_uri()})
     solved = solve(read_source(source), mirrors, cache=shared_cache, cooldown=7)
     write_conda_lock(source.with_name("conda-lock.yml"), solved, command="the tests")
     return folder
@@ -74,11 +74,11 @@ def conda_toolchain(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Toolchain:
     """The toolchain of that lock, installed into the shared cache."""
-    space = make_space(tmp_path_factory.mktemp("conda"), cache=shared_cache)
+    workspace = make_workspace(tmp_path_factory.mktemp("conda"), cache=shared_cache)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(VARIABLE, conda_channel.as_uri())
+        patch.setenv(MIRRORS_VARIABLE, conda_channel.as_uri())
         patch.setenv("CUWHEEL_PROJECT", str(conda_project))
-        return toolchain(toolkit_by_release("13.0"), "conda", space)
+        return toolchain(toolkit_by_release("13.0"), "conda", workspace)
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +94,9 @@ def module_path(
 
 
 @pytest.fixture
-def lean_space(tmp_path: Path, shared_cache: Path) -> Workspace:
+def lean_workspace(tmp_path: Path, shared_cache: Path) -> Workspace:
     """A workspace with a cache of the test's own, but the downloads of the shared one."""
-    made = make_space(tmp_path)
+    made = make_workspace(tmp_path)
     made.cache.mkdir()
     (shared_cache / "uv").mkdir(parents=True, exist_ok=True)
     (made.cache / "uv").symlink_to(shared_cache / "uv")

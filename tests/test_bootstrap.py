@@ -63,9 +63,9 @@ class Checkout:
     def start_installing(self) -> subprocess.Popen[str]:
         """Started, and so far that the first step has begun to write the environment."""
         started = self.start("-c", "pass")
-        patience = time.monotonic() + 20
+        retry_policy = time.monotonic() + 20
         while not list(self.cache.glob("engine/*/bin")):
-            assert time.monotonic() < patience
+            assert time.monotonic() < retry_policy
             time.sleep(0.005)
         return started
 

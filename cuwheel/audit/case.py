@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from cuwheel.audit.contract import Contract
     from cuwheel.audit.findings import Severity
-    from cuwheel.audit.scan import Library, WheelScan
+    from cuwheel.audit.scan import ScannedLibrary, WheelScan
     from cuwheel.binaries.elf import Elf
     from cuwheel.cuda.components import Component
 
@@ -112,7 +112,7 @@ class Case:
         return (*self.declared, *brought_by(self.assumed))
 
     @cached_property
-    def host_libraries(self) -> tuple[tuple[Library, Elf], ...]:
+    def host_libraries(self) -> tuple[tuple[ScannedLibrary, Elf], ...]:
         """Its libraries and programs that run on the host, those that could be read."""
         return tuple(
             (one, one.elf) for one in self.scan.libraries if one.elf and one.elf.is_host_code

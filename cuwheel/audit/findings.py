@@ -212,7 +212,7 @@ class Finding:
         return _BY_NAME[self.rule].anchor
 
 
-def worst(findings: Iterable[Finding]) -> Severity | None:
+def worst_severity(findings: Iterable[Finding]) -> Severity | None:
     """The severity of the worst of them; None where there are none."""
     found = {finding.severity for finding in findings}
     return next((severity for severity in SEVERITIES if severity in found), None)

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cuwheel.audit.case import Case
-    from cuwheel.audit.scan import Library
+    from cuwheel.audit.scan import ScannedLibrary
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reach:
+class LoaderGraph:
     """The libraries of a wheel, as the loader goes from one to the next (ld.so(8)).
 
     Attributes:
@@ -27,7 +27,7 @@ class Reach:
 
     case: Case
 
-    def finds(self, library: Library, soname: str, folders: Iterable[object]) -> bool:
+    def finds(self, library: ScannedLibrary, soname: str, folders: Iterable[object]) -> bool:
         """Whether a library finds another in one of these folders, or whoever loads it does.
 
         The loader takes what a file itself needs before what those need in turn, and hands its
@@ -49,11 +49,11 @@ class Reach:
 
     def _is_served(
         self,
-        library: Library,
+        library: ScannedLibrary,
         soname: str,
         wanted: frozenset[str],
         inherits: bool,  # noqa: FBT001 - private
-        seen: tuple[Library, ...],
+        seen: tuple[ScannedLibrary, ...],
     ) -> bool:
         """Whether all that need a library bring the other along, or hand a way to it down."""
         parents = [one for one in self._parents(library) if one not in seen]
@@ -63,7 +63,7 @@ class Reach:
             for parent in parents
         )
 
-    def _parents(self, library: Library) -> list[Library]:
+    def _parents(self, library: ScannedLibrary) -> list[ScannedLibrary]:
         names = _names(library)
         return [
             parent
@@ -80,7 +80,7 @@ class Reach:
             if ".so" in PurePosixPath(library.name).name and not self._parents(library)
         )
 
-    def _closure(self, library: Library) -> frozenset[str]:
+    def _closure(self, library: ScannedLibrary) -> frozenset[str]:
         """Every soname that a library needs, through others of the wheel too."""
         queue, found = [library], frozenset[str]()
         for one in queue:
@@ -90,23 +90,23 @@ class Reach:
         return found
 
 
-def _needed(library: Library) -> frozenset[str]:
+def _needed(library: ScannedLibrary) -> frozenset[str]:
     return frozenset(library.elf.needed) if library.elf else frozenset()
 
 
-def _names(library: Library) -> frozenset[str]:
+def _names(library: ScannedLibrary) -> frozenset[str]:
     """Its file name and its soname."""
     soname = library.elf.soname if library.elf else ""
     return frozenset({PurePosixPath(library.name).name, soname} - {""})
 
 
-def _helps(parent: Library, soname: str, inherits: bool) -> bool:  # noqa: FBT001 - private
+def _helps(parent: ScannedLibrary, soname: str, inherits: bool) -> bool:  # noqa: FBT001 - private
     """Whether what a library finds is found by what it loads too."""
     hands_down = parent.elf is not None and not parent.elf.runpath
     return soname in _needed(parent) or (inherits and hands_down)
 
 
-def _leads(library: Library, wanted: frozenset[str]) -> bool:
+def _leads(library: ScannedLibrary, wanted: frozenset[str]) -> bool:
     place = installed_path(library.name)
     if place is None or library.elf is None:
         return False

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cuwheel.audit.findings import Finding, Severity
-    from cuwheel.audit.scan import Library, WheelScan
+    from cuwheel.audit.scan import ScannedLibrary, WheelScan
     from cuwheel.audit.supply import Supply
-    from cuwheel.audit.verdict import Judgement
+    from cuwheel.audit.verdict import AuditResult
 
 
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "dim"}
@@ -32,40 +32,40 @@ _SHOWN: dict[Severity, int] = {"error": 20, "warning": 20, "note": 4}
 _NUMBER = re.compile(r"sha256=[\w-]+|\d+(\.\d+)*")
 
 
-def print_judgement(judgement: Judgement, terminal: rich.console.Console) -> None:
+def print_result(result: AuditResult, terminal: rich.console.Console) -> None:
     """Print a wheel's facts, who supplies what, and the findings, the worst first."""
-    scan = judgement.case.scan
+    scan = result.case.scan
     terminal.rule(f"[bold]{rich.markup.escape(scan.file_name)}[/]", align="left")
     if scan.dist_info:  # else it can't be read, and there is nothing to tell
-        terminal.print(_facts(judgement))
-    if table := _supply_table(judgement.supplies):
+        terminal.print(_facts(result))
+    if table := _supply_table(result.supplies):
         terminal.print()
         terminal.print(table)
-    _print_findings(judgement.findings, terminal)
+    _print_findings(result.findings, terminal)
     terminal.print()
-    terminal.print(_verdict(judgement), markup=False, soft_wrap=True)
+    terminal.print(_verdict(result), markup=False, soft_wrap=True)
 
 
-def print_verdicts(judgements: Iterable[Judgement], terminal: rich.console.Console) -> None:
+def print_verdicts(results: Iterable[AuditResult], terminal: rich.console.Console) -> None:
     """Print one line for each wheel, for those who named many."""
     terminal.rule("[bold]all wheels[/]", align="left")
-    for judgement in judgements:
-        terminal.print(_verdict(judgement), markup=False, soft_wrap=True)
+    for result in results:
+        terminal.print(_verdict(result), markup=False, soft_wrap=True)
 
 
-def as_data(judgement: Judgement) -> dict[str, Any]:
+def result_as_data(result: AuditResult) -> dict[str, Any]:
     """A judgement for machines: texts, numbers, lists; the keys stay what they are."""
-    case = judgement.case
+    case = result.case
     return {
         "wheel": case.scan.file_name,
         "sha256": case.scan.sha256,
         "size": case.scan.size,
-        "verdict": judgement.verdict or "ok",
+        "verdict": result.verdict or "ok",
         "recipe": case.contract.project if case.contract else None,
-        "cuda": list(judgement.majors),
-        "min_driver": {str(major): driver for major, driver in judgement.min_driver},
-        "archs": list(judgement.archs),
-        "ptx_archs": list(judgement.ptx_archs),
+        "cuda": list(result.majors),
+        "min_driver": {str(major): driver for major, driver in result.min_driver},
+        "archs": list(result.archs),
+        "ptx_archs": list(result.ptx_archs),
         "libraries": [_library_data(library) for library in case.scan.libraries],
         "device_files": [
             {"file": name, "archs": list(code.sass), "ptx_archs": list(code.ptx)}
@@ -78,7 +78,7 @@ def as_data(judgement: Judgement) -> dict[str, Any]:
                 "supplier": supply.supplier,
                 "condition": supply.condition,
             }
-            for supply in judgement.supplies
+            for supply in result.supplies
         ],
         "findings": [
             {
@@ -88,12 +88,12 @@ def as_data(judgement: Judgement) -> dict[str, Any]:
                 "fact": finding.fact,
                 "anchor": f"TROUBLESHOOTING.md#{finding.anchor}",
             }
-            for finding in judgement.findings
+            for finding in result.findings
         ],
     }
 
 
-def _library_data(library: Library) -> dict[str, Any]:
+def _library_data(library: ScannedLibrary) -> dict[str, Any]:
     code, elf = library.device_code, library.elf
     return {
         "file": library.name,
@@ -105,10 +105,10 @@ def _library_data(library: Library) -> dict[str, Any]:
     }
 
 
-def _facts(judgement: Judgement) -> rich.table.Table:
-    case = judgement.case
-    majors = ", ".join(map(str, judgement.majors)) or "none needed"
-    drivers = ", ".join(f"{driver} (CUDA {major})" for major, driver in judgement.min_driver)
+def _facts(result: AuditResult) -> rich.table.Table:
+    case = result.case
+    majors = ", ".join(map(str, result.majors)) or "none needed"
+    drivers = ", ".join(f"{driver} (CUDA {major})" for major, driver in result.min_driver)
     held = (
         f"the recipe of {case.contract.project}" if case.contract else "what any wheel has to keep"
     )
@@ -122,7 +122,7 @@ def _facts(judgement: Judgement) -> rich.table.Table:
         ("libraries", str(len(case.host_libraries))),
         ("CUDA", majors),
         ("oldest driver", drivers),
-        ("archs", _archs(judgement.archs, judgement.ptx_archs)),
+        ("archs", _archs(result.archs, result.ptx_archs)),
         ("device files", _device_files(case.scan)),
     ):
         if value:
@@ -211,10 +211,10 @@ def _print_line(text: str, terminal: rich.console.Console) -> None:
         terminal.print(f"  {text}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _verdict(judgement: Judgement) -> str:
-    counts = Counter(finding.severity for finding in judgement.findings)
+def _verdict(result: AuditResult) -> str:
+    counts = Counter(finding.severity for finding in result.findings)
     words = [_count(counts[severity], severity) for severity in SEVERITIES if counts[severity]]
-    return f"{judgement.case.scan.file_name}: {', '.join(words) or 'nothing found'}"
+    return f"{result.case.scan.file_name}: {', '.join(words) or 'nothing found'}"
 
 
 def _count(number: int, severity: Severity) -> str:

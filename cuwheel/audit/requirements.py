@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from cuwheel.audit.loader_paths import Reach
+from cuwheel.audit.loader_paths import LoaderGraph
 from cuwheel.cuda.frameworks import preloads
 from cuwheel.cuda.suppliers import components_of, is_other_accelerator
 from cuwheel.wheel.metadata import project_of
@@ -20,7 +20,7 @@ from cuwheel.wheel.metadata import project_of
 if TYPE_CHECKING:
     from cuwheel.audit.case import Case
     from cuwheel.audit.findings import Severity
-    from cuwheel.audit.scan import Library
+    from cuwheel.audit.scan import ScannedLibrary
     from cuwheel.cuda.components import Component
 
 
@@ -31,7 +31,7 @@ _CUDA_SUFFIX = re.compile(r"-cu(da)?[0-9]+x?$")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class SupplierConditions:
     """What a wheel's requirements bring, and who loads what.
 
     Attributes:
@@ -41,9 +41,9 @@ class Terms:
     case: Case
 
     @cached_property
-    def reach(self) -> Reach:
+    def reach(self) -> LoaderGraph:
         """Which of its libraries find which."""
-        return Reach(case=self.case)
+        return LoaderGraph(case=self.case)
 
     @cached_property
     def has_alternatives(self) -> bool:
@@ -124,7 +124,7 @@ class Terms:
                 return name
         return ""
 
-    def namesakes(self, library: Library) -> list[str]:
+    def namesakes(self, library: ScannedLibrary) -> list[str]:
         """Requirements that seem to supply something else of what a library needs."""
         needed = library.elf.needed if library.elf else ()
         known = (*self.case.system, *self.case.files)

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.binaries.windows import Window
-    from cuwheel.wheel.zip_reader import Member
+    from cuwheel.wheel.zip_reader import SeekableMember
 
 
 _BATCH = 1 << 20  # bytes that go from one thread to the other at once; less costs switches
 _AHEAD = 4  # batches that wait at most, each of up to `_BATCH` and a piece
 _ARCHIVE = b"!<arch>\n"  # a static library
-_Batch = list[tuple["Member", bytes]]
+_Batch = list[tuple["SeekableMember", bytes]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class DevicePart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Library:
+class ScannedLibrary:
     """An ELF file in a wheel.
 
     Attributes:
@@ -119,7 +119,7 @@ class WheelScan:
     names: tuple[str, ...]
     metadata: str
     tags_text: str
-    libraries: tuple[Library, ...]
+    libraries: tuple[ScannedLibrary, ...]
     leaks: tuple[Leak, ...]
     archive_faults: tuple[tuple[str, str], ...]
     device_parts: tuple[DevicePart, ...] = ()
@@ -177,10 +177,10 @@ class _Learnt:
     content: Content
     leaks: tuple[Leak, ...]
     parts: tuple[DevicePart, ...]
-    library: Library | None
+    library: ScannedLibrary | None
 
 
-def _read(members: Iterable[Member], rules: LeakRules) -> Iterator[_Learnt]:
+def _read(members: Iterable[SeekableMember], rules: LeakRules) -> Iterator[_Learnt]:
     """Read members one after another."""
     reading = None
     with contextlib.closing(_ahead(_batches(members))) as batches:
@@ -193,7 +193,7 @@ def _read(members: Iterable[Member], rules: LeakRules) -> Iterator[_Learnt]:
                 reading = None
 
 
-def _batches(members: Iterable[Member]) -> Iterator[_Batch]:
+def _batches(members: Iterable[SeekableMember]) -> Iterator[_Batch]:
     """The pieces of all members; an empty one stands behind each member's last."""
     batch: _Batch = []
     size = 0
@@ -222,7 +222,7 @@ def _ahead(batches: Iterator[_Batch]) -> Generator[_Batch, None, None]:
 class _Reading:
     """Learns all of a member while its pieces go by."""
 
-    def __init__(self, member: Member, rules: LeakRules) -> None:
+    def __init__(self, member: SeekableMember, rules: LeakRules) -> None:
         self._member = member
         self._rules = rules
         self._hash = ContentHash()
@@ -272,17 +272,17 @@ class _Reading:
         elif name.endswith(".ptx"):
             yield DevicePart(name=name, section="", code=code_of_ptx(self._start))
 
-    def _read_library(self) -> tuple[Library, tuple[DevicePart, ...]]:
+    def _read_library(self) -> tuple[ScannedLibrary, tuple[DevicePart, ...]]:
         name, elf = self._member.name, None
         try:
             with self._member.open() as stream:
                 elf = read_elf(stream)
             parts = tuple(_device_parts(name, elf, self._fatbins.found))
         except (ElfFormatError, FatbinFormatError) as problem:
-            return Library(name=name, elf=elf, device_code=None, damage=str(problem)), ()
+            return ScannedLibrary(name=name, elf=elf, device_code=None, damage=str(problem)), ()
         loaded = [part.code for part in parts if part.section != RELOCATABLE_SECTION]
         code = join_codes(loaded) if loaded else None
-        return Library(name=name, elf=elf, device_code=code), parts
+        return ScannedLibrary(name=name, elf=elf, device_code=code), parts
 
 
 def join_codes(codes: Iterable[DeviceCode]) -> DeviceCode:

@@ -10,7 +10,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from cuwheel.audit.findings import SEVERITIES
-from cuwheel.audit.report import as_data, print_judgement, print_verdicts
+from cuwheel.audit.report import print_result, print_verdicts, result_as_data
 from cuwheel.audit.verdict import audit_wheel, unreadable
 from cuwheel.cuda.toolkits import TOOLKITS
 from cuwheel.errors import AuditError, AuditWarningError, UnsafeArchiveError, UsageError
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from packaging.tags import Tag
 
-    from cuwheel.audit.verdict import Judgement
+    from cuwheel.audit.verdict import AuditResult
     from cuwheel.cuda.toolkits import Toolkit
-    from cuwheel.model.catalogue import Entry
+    from cuwheel.model.catalogue import CatalogueEntry
     from cuwheel.model.recipe import Recipe
     from cuwheel.system.console import Console
 
@@ -51,7 +51,10 @@ class AuditOptions:
 
 
 def audit_session(
-    paths: Sequence[Path], entries: tuple[Entry, ...], console: Console, asked: AuditOptions
+    paths: Sequence[Path],
+    entries: tuple[CatalogueEntry, ...],
+    console: Console,
+    asked: AuditOptions,
 ) -> None:
     """Audit wheels and print what was found.
 
@@ -74,9 +77,9 @@ def audit_session(
             found = _audit(wheel, target, asked.excludes)
         made.append(found)
         if not asked.as_json:
-            print_judgement(found, terminal)
+            print_result(found, terminal)
     if asked.as_json:
-        terminal.out(json.dumps([as_data(one) for one in made], indent=2), highlight=False)
+        terminal.out(json.dumps([result_as_data(one) for one in made], indent=2), highlight=False)
     elif len(made) > 1:
         print_verdicts(made, terminal)
     _end(made, asked.fails_on)
@@ -102,7 +105,7 @@ def _wheels(paths: Iterable[Path]) -> list[Path]:
     return wheels
 
 
-def _audit(wheel: Path, target: Target | None, excludes: tuple[str, ...]) -> Judgement:
+def _audit(wheel: Path, target: Target | None, excludes: tuple[str, ...]) -> AuditResult:
     """One file that can't be read doesn't keep the others from being read."""
     try:
         return audit_wheel(wheel, target=target, excludes=excludes)
@@ -112,7 +115,9 @@ def _audit(wheel: Path, target: Target | None, excludes: tuple[str, ...]) -> Jud
         return unreadable(wheel, problem.strerror or str(problem))
 
 
-def _target_of(wheel: Path, entries: Iterable[Entry], archs: tuple[str, ...]) -> Target | None:
+def _target_of(
+    wheel: Path, entries: Iterable[CatalogueEntry], archs: tuple[str, ...]
+) -> Target | None:
     """The target that a wheel says it is of: project, CUDA release and framework in its name."""
     try:
         project, version, _, tags = parse_wheel_filename(wheel.name)
@@ -131,7 +136,7 @@ def _target_of(wheel: Path, entries: Iterable[Entry], archs: tuple[str, ...]) ->
 
 
 def _possible_targets(
-    entry: Entry, recipe: Recipe, toolkit: Toolkit, python: str, archs: tuple[str, ...]
+    entry: CatalogueEntry, recipe: Recipe, toolkit: Toolkit, python: str, archs: tuple[str, ...]
 ) -> Iterator[Target]:
     """One for each mode of linking; the recipe's own framework."""
     own = recipe.link.mode
@@ -155,7 +160,7 @@ def _python_of(tags: Iterable[Tag]) -> str:
     return f"3.{next((minor for minor in sorted(minors) if minor.isdigit()), '0')}"
 
 
-def _end(made: list[Judgement], fails_on: str) -> None:
+def _end(made: list[AuditResult], fails_on: str) -> None:
     for severity, kind in (("error", AuditError), ("warning", AuditWarningError)):
         bad = [one for one in made if one.verdict == severity]
         if bad and fails_on in SEVERITIES[SEVERITIES.index(severity) :]:

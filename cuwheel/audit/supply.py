@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.utils import canonicalize_name
 
-from cuwheel.audit.requirements import Terms
+from cuwheel.audit.requirements import SupplierConditions
 from cuwheel.cuda.frameworks import has_common_release, preloads
 from cuwheel.cuda.suppliers import is_cuda_library, is_from_driver, is_other_accelerator
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from cuwheel.audit.case import Case
     from cuwheel.audit.findings import Severity
-    from cuwheel.audit.scan import Library
+    from cuwheel.audit.scan import ScannedLibrary
     from cuwheel.cuda.components import Component
 
 
@@ -86,9 +86,9 @@ class Chain:
     case: Case
 
     @cached_property
-    def terms(self) -> Terms:
+    def terms(self) -> SupplierConditions:
         """What brings and loads what."""
-        return Terms(case=self.case)
+        return SupplierConditions(case=self.case)
 
     @cached_property
     def supplies(self) -> tuple[Supply, ...]:
@@ -100,7 +100,7 @@ class Chain:
         ]
         return (*direct, *self._transitive())
 
-    def _supply(self, library: Library, soname: str) -> Supply:
+    def _supply(self, library: ScannedLibrary, soname: str) -> Supply:
         case = self.case
         if soname in case.files:
             return self._from_wheel(library, soname)
@@ -114,7 +114,7 @@ class Chain:
             return self._from_wheel(library, soname)
         return self._from_nowhere(library, soname)
 
-    def _from_wheel(self, library: Library, soname: str) -> Supply:
+    def _from_wheel(self, library: ScannedLibrary, soname: str) -> Supply:
         fault = Fault(
             severity=self._severity("warning"),
             fact="{} is in the wheel and no rpath entry leads to it",
@@ -128,7 +128,7 @@ class Chain:
             faults=() if is_found else (fault,),
         )
 
-    def _from_component(self, library: Library, soname: str, component: Component) -> Supply:
+    def _from_component(self, library: ScannedLibrary, soname: str, component: Component) -> Supply:
         contract = self.case.contract
         faults = []
         if contract and component.name not in contract.links:
@@ -152,7 +152,7 @@ class Chain:
             faults=tuple(faults),
         )
 
-    def _from_nowhere(self, library: Library, soname: str) -> Supply:
+    def _from_nowhere(self, library: ScannedLibrary, soname: str) -> Supply:
         loaders = sorted({one.by for one in self.case.brought if preloads(one.by, soname)})
         namesake = self.terms.namesake(soname)
         supplier, condition, fault = "", "", None

@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.audit.case import Case
 from cuwheel.audit.contract import Contract
-from cuwheel.audit.findings import SEVERITIES, Finding, worst
+from cuwheel.audit.findings import SEVERITIES, Finding, worst_severity
 from cuwheel.audit.rules.library import device_codes, library_findings
 from cuwheel.audit.rules.supply import supply_findings
 from cuwheel.audit.rules.wheel import wheel_findings
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judgement:
+class AuditResult:
     """What the audit says of a wheel.
 
     Attributes:
@@ -51,10 +51,10 @@ class Judgement:
     @property
     def verdict(self) -> Severity | None:
         """The severity of the worst finding; None where there is none."""
-        return worst(self.findings)
+        return worst_severity(self.findings)
 
 
-def judge(case: Case) -> Judgement:
+def judge(case: Case) -> AuditResult:
     """Hold a wheel to its contract, or to what any wheel has to keep."""
     chain = Chain(case=case)
     findings = [*wheel_findings(case), *library_findings(case), *supply_findings(chain)]
@@ -62,7 +62,7 @@ def judge(case: Case) -> Judgement:
     decided = {major for majors in case.majors.values() for major in majors}
     named = {case.named_cuda} if case.named_cuda else set()
     majors = tuple(sorted(decided or named))
-    return Judgement(
+    return AuditResult(
         case=case,
         findings=tuple(sorted(dict.fromkeys(findings), key=_rank)),
         supplies=chain.supplies,
@@ -73,7 +73,7 @@ def judge(case: Case) -> Judgement:
     )
 
 
-def unreadable(path: Path, why: str) -> Judgement:
+def unreadable(path: Path, why: str) -> AuditResult:
     """What is said of a file that can't be read as a wheel."""
     scan = WheelScan(
         file_name=path.name,
@@ -88,7 +88,7 @@ def unreadable(path: Path, why: str) -> Judgement:
         archive_faults=(),
     )
     fact = f"it can't be read as a wheel: {why}"
-    return Judgement(
+    return AuditResult(
         case=Case(scan=scan, contract=None),
         findings=(Finding(file=path.name, rule="archive", fact=fact),),
         supplies=(),
@@ -109,7 +109,7 @@ def audit_wheel(
     target: Target | None = None,
     excludes: tuple[str, ...] = (),
     private_paths: tuple[str, ...] = (),
-) -> Judgement:
+) -> AuditResult:
     """Read a wheel, whoever made it, and judge it.
 
     Args:

@@ -48,7 +48,7 @@ class ToolNote:
     options: str
 
 
-class Part(NamedTuple):
+class CubinPart(NamedTuple):
     """A section of a cubin: its name, its content, and the kernel it belongs to or nothing."""
 
     name: str
@@ -67,7 +67,7 @@ class Cubin:
         symbols: names of all symbols but sections and labels.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[CubinPart, ...]
     kernels: tuple[str, ...]
     notes: tuple[ToolNote, ...]
     symbols: tuple[str, ...]
@@ -84,7 +84,7 @@ def read_cubin(content: bytes) -> Cubin:
     named = [(names.get(section.name, ""), section) for section in image.sections[1:]]
     kernels = {name.removeprefix(_CODE) for name, _ in named if name.startswith(_CODE)}
     parts = tuple(
-        Part(
+        CubinPart(
             name,
             _content(image, section),
             _kernel_of(name, kernels),

@@ -26,7 +26,7 @@ _LONGEST = 4096  # bytes of a name
 
 
 @dataclass(frozen=True, kw_only=True)
-class Links:
+class DynamicLinks:
     """What a library asks the loader for: fields as in `cuwheel.elf.Elf`."""
 
     soname: str
@@ -58,9 +58,9 @@ class Symbols:
         self._strings = self._place(_STRINGS)
 
     @property
-    def links(self) -> Links:
+    def links(self) -> DynamicLinks:
         """What it needs, and where it leads the loader to."""
-        return Links(
+        return DynamicLinks(
             soname="".join(self._texts(_SONAME)[:1]),
             needed=self._texts(_NEEDED),
             rpath=search_entries(self._texts(_RPATH)),

@@ -38,10 +38,10 @@ _ENVIRONMENT = 670 << 20  # the largest without a framework, tests/project's tin
 _FRAMEWORKS = {"torch": 4560 << 20}  # an environment with 2.11 and NVIDIA's libraries
 
 
-def check_python(target: Target, space: Workspace) -> list[Problem]:
+def check_python(target: Target, workspace: Workspace) -> list[Problem]:
     """The Python that was asked for is there, can be compiled against, and is in range."""
     try:
-        python = find_python(space.python, os.environ)
+        python = find_python(workspace.python, os.environ)
     except CuwheelError as error:
         return [problem_of(error)]
     problems = []
@@ -79,10 +79,10 @@ def _check_release(target: Target, python: Interpreter) -> list[Problem]:
     ]
 
 
-def check_driver(target: Target, space: Workspace) -> list[Problem]:
+def check_driver(target: Target, workspace: Workspace) -> list[Problem]:
     """The GPU driver, where there is one, runs what is built; a machine without can build all."""
     found, least = machine.driver_version(), target.toolkit.min_driver
-    if found is None or space.any_driver or Version(found) >= Version(least):
+    if found is None or workspace.any_driver or Version(found) >= Version(least):
         return []
     return [
         Problem(
@@ -107,7 +107,7 @@ def _fitting_toolkit(target: Target, driver: str) -> str:
     return ""
 
 
-def check_system_packages(target: Target, space: Workspace) -> list[Problem]:
+def check_system_packages(target: Target, workspace: Workspace) -> list[Problem]:
     """What the build needs beside the compiler is there: on the machine, or in a conda toolchain.
 
     A conda toolchain has programs and libraries of its own; the build sees none of the machine's.
@@ -120,7 +120,7 @@ def check_system_packages(target: Target, space: Workspace) -> list[Problem]:
     if query:
         missing += [name for name in wanted if not _is_installed(query, name)]
     elif wanted:
-        space.console.warn(f"can't tell whether these are installed: {', '.join(wanted)}")
+        workspace.console.warn(f"can't tell whether these are installed: {', '.join(wanted)}")
     if not missing:
         return []
     names = " ".join(sorted(set(missing)))
@@ -163,12 +163,14 @@ def _is_installed(query: str, name: str) -> bool:
     return said.endswith(" installed")
 
 
-def check_room(target: Target, space: Workspace) -> list[Problem]:
+def check_disk(target: Target, workspace: Workspace) -> list[Problem]:
     """Disks and memory hold what the build takes."""
-    cached = _size_of_toolchain(target, space.cache) + _size_of_environment(target, space.cache)
-    rooms = {space.work: target.recipe.disk, space.cache: cached}
-    if _disk_of(space.work) == _disk_of(space.cache):
-        rooms = {space.cache: target.recipe.disk + cached}
+    cached = _size_of_toolchain(target, workspace.cache) + _size_of_environment(
+        target, workspace.cache
+    )
+    rooms = {workspace.work: target.recipe.disk, workspace.cache: cached}
+    if _disk_of(workspace.work) == _disk_of(workspace.cache):
+        rooms = {workspace.cache: target.recipe.disk + cached}
     problems = [
         Problem(
             what=f"the disk of {folder} is too small",
@@ -180,19 +182,19 @@ def check_room(target: Target, space: Workspace) -> list[Problem]:
         for folder, wanted in rooms.items()
         if machine.free_disk(folder) < wanted
     ]
-    _warn_of_memory(target, space)
+    _warn_of_memory(target, workspace)
     return problems
 
 
-def _warn_of_memory(target: Target, space: Workspace) -> None:
+def _warn_of_memory(target: Target, workspace: Workspace) -> None:
     """What is free now doesn't count: the memory gate waits for more."""
     try:
-        levels = free_memory.look().levels
+        levels = free_memory.read_memory().levels
     except OSError:
         return
     most, wanted = min(level.total for level in levels), target.recipe.memory_per_job
     if most < wanted:
-        space.console.warn(
+        workspace.console.warn(
             f"a large compile of {target.recipe.name} may take {wanted / _GIB:.1f} GiB, and there "
             f"are {most / _GIB:.1f} (limits of containers counted): it will run alone, and be "
             "killed if that is too little"
@@ -233,9 +235,11 @@ def _disk_of(folder: Path) -> int:
     return nearest.stat().st_dev
 
 
-def check_folder_names(_: Target, space: Workspace) -> list[Problem]:
+def check_folder_names(_: Target, workspace: Workspace) -> list[Problem]:
     """Compiler flags travel through variables that are split at blanks, and nvcc's at commas."""
-    odd = [path for path in (space.work, space.cache) if re.search(r"[\s,;:'\"]", str(path))]
+    odd = [
+        path for path in (workspace.work, workspace.cache) if re.search(r"[\s,;:'\"]", str(path))
+    ]
     return [
         Problem(
             what=f"the folder {path} can't be used",
@@ -246,14 +250,14 @@ def check_folder_names(_: Target, space: Workspace) -> list[Problem]:
     ]
 
 
-def check_dist(_: Target, space: Workspace) -> list[Problem]:
+def check_dist(_: Target, workspace: Workspace) -> list[Problem]:
     """The finished wheel comes last: a folder that refuses it should be found first."""
-    nearest = next(path for path in (space.dist, *space.dist.parents) if path.exists())
+    nearest = next(path for path in (workspace.dist, *workspace.dist.parents) if path.exists())
     if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
         return []
     return [
         Problem(
-            what=f"no wheel can be put into {space.dist}",
+            what=f"no wheel can be put into {workspace.dist}",
             why=f"{nearest} {'may not be written' if nearest.is_dir() else 'is no folder'}",
             fix="name another folder with -- --dist DIR",
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cuwheel.build.environment import EVENTS
 from cuwheel.build.launcher.canary import prove
 from cuwheel.build.launcher.toolkit_view import (
-    ViewPlaces,
+    ViewPaths,
     fingerprint_of,
     launcher_settings,
     make_launcher,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cuwheel.build.compile_cache.choice import CacheChoice
     from cuwheel.build.environment import BuildInputs
     from cuwheel.build.launcher.canary import Canary
-    from cuwheel.build.sandbox.path_map import Places
+    from cuwheel.build.sandbox.path_map import PathMap
     from cuwheel.workspace.workspace import Workspace
 
 
@@ -41,15 +41,15 @@ class Launcher:
     python: Path
 
 
-def furnish_launcher(
-    space: Workspace, inputs: BuildInputs, places: Places, choice: CacheChoice
+def set_up_launcher(
+    workspace: Workspace, inputs: BuildInputs, path_map: PathMap, choice: CacheChoice
 ) -> Launcher:
     """Fill the folders of the toolkit's view and of the launcher.
 
     Args:
-        space: its work folder gets a link to the environment's packages, its cache the canary.
+        workspace: its work folder gets a link to the environment's packages, its cache the canary.
         inputs: of the build; both folders are empty.
-        places: where the build sees them.
+        path_map: where the build sees them.
         choice: its compile cache.
 
     Raises:
@@ -59,32 +59,32 @@ def furnish_launcher(
     real = _real_places(inputs)
     banner = inputs.machine.host_compiler_version
     fingerprint = fingerprint_of(inputs.toolchain.fingerprint, real.cxx, banner)
-    canary = prove(real, fingerprint, space.cache)
-    seen = ViewPlaces(
-        view=Path(places.seen(str(real.view))),
-        launcher=Path(places.seen(str(real.launcher))),
-        toolkit=Path(places.seen(str(real.toolkit))),
-        python=python_in(places, inputs.python),
-        cc=Path(places.seen(str(real.cc))),
-        cxx=Path(places.seen(str(real.cxx))),
+    canary = prove(real, fingerprint, workspace.cache)
+    inside = ViewPaths(
+        view=Path(path_map.inside(str(real.view))),
+        launcher=Path(path_map.inside(str(real.launcher))),
+        toolkit=Path(path_map.inside(str(real.toolkit))),
+        python=python_in(path_map, inputs.python),
+        cc=Path(path_map.inside(str(real.cc))),
+        cxx=Path(path_map.inside(str(real.cxx))),
     )
-    packages = space.work / "packages"
+    packages = workspace.work / "packages"
     packages.unlink(missing_ok=True)
     packages.symlink_to(inputs.python.site_packages)
     settings = {
         **launcher_settings(
-            seen, real, maps=places.maps, flags=choice.cache.nvcc_flags(canary.flags)
+            inside, real, maps=path_map.maps, flags=choice.cache.nvcc_flags(canary.flags)
         ),
-        "cache": choice.cache.prefix(choice.seen(places)),
-        "moves": packages_moved(places, inputs.python, packages),
-        "events": places.seen(str(inputs.events / EVENTS)),
+        "cache": choice.cache.prefix(choice.inside(path_map)),
+        "moves": packages_moved(path_map, inputs.python, packages),
+        "events": path_map.inside(str(inputs.events / EVENTS)),
     }
-    make_view(real.view, real.toolkit, seen, fingerprint)
-    make_launcher(real.launcher, seen, settings, real.python, fingerprint)
-    return Launcher(canary=canary, fingerprint=fingerprint, python=seen.python)
+    make_view(real.view, real.toolkit, inside, fingerprint)
+    make_launcher(real.launcher, inside, settings, real.python, fingerprint)
+    return Launcher(canary=canary, fingerprint=fingerprint, python=inside.python)
 
 
-def _real_places(inputs: BuildInputs) -> ViewPlaces:
+def _real_places(inputs: BuildInputs) -> ViewPaths:
     cc, cxx = inputs.machine.c_compiler, inputs.machine.host_compiler
     if cc is None or cxx is None:
         raise StageOrderError(
@@ -92,7 +92,7 @@ def _real_places(inputs: BuildInputs) -> ViewPlaces:
             why="this toolchain brings its own, and wasn't there yet",
             fix="run the stages toolchain and preflight first, in this order",
         )
-    return ViewPlaces(
+    return ViewPaths(
         view=inputs.view,
         launcher=inputs.launcher,
         toolkit=inputs.toolchain.home,

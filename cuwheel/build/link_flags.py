@@ -62,21 +62,21 @@ def include_flags(target: Target, home: Path, site_packages: Path) -> tuple[str,
     return tuple(dict.fromkeys(f"-I{folder}" for folder in folders))
 
 
-def check_linkable(target: Target, space: Workspace) -> list[Problem]:
+def check_linkable(target: Target, workspace: Workspace) -> list[Problem]:
     """What the build will be told to link is there, as far as toolchain and environment are.
 
     Where the recipe asks for no flags, the package finds the libraries its own way.
     """
     if isinstance(target.mode, Static):
-        return _check_archives(target, space)
-    if not (space.has("toolchain") and space.has("environment")):
+        return _check_archives(target, workspace)
+    if not (workspace.has("toolchain") and workspace.has("environment")):
         return []
-    home = space.load("toolchain", Toolchain).home
+    home = workspace.load("toolchain", Toolchain).home
     build = target.recipe.build
     texts = {**build.env, **getattr(build, "define", {})}.values()
     if not any(name in text for text in texts for name in _PLACEHOLDERS):
         return []
-    return _check_libraries(target, home, space.load("environment", Environment).site_packages)
+    return _check_libraries(target, home, workspace.load("environment", Environment).site_packages)
 
 
 def _shared_flags(
@@ -123,8 +123,8 @@ def _check_libraries(target: Target, home: Path, site_packages: Path) -> list[Pr
     ]
 
 
-def _check_archives(target: Target, space: Workspace) -> list[Problem]:
-    home = space.load("toolchain", Toolchain).home if space.has("toolchain") else None
+def _check_archives(target: Target, workspace: Workspace) -> list[Problem]:
+    home = workspace.load("toolchain", Toolchain).home if workspace.has("toolchain") else None
     lacking = [
         component.name
         for component in cuda_components(target)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.build.sandbox.backends import Place, is_of_system
-from cuwheel.build.sandbox.path_map import TOP, Named, Places
+from cuwheel.build.sandbox.backends import Mount, is_of_system
+from cuwheel.build.sandbox.path_map import TOP, BuildPath, PathMap
 
 if TYPE_CHECKING:
-    from cuwheel.build.compile_cache.backends import CachePlaces
+    from cuwheel.build.compile_cache.backends import CachePaths
     from cuwheel.build.environment import BuildInputs
     from cuwheel.model.target import Target
     from cuwheel.workspace.records import Environment
@@ -20,42 +20,44 @@ _PYTHON = TOP / "python"
 _MACHINES_OWN = ("home", "executable", "command")  # lines of pyvenv.cfg with paths of the machine
 
 
-def build_places(space: Workspace, inputs: BuildInputs, cache: CachePlaces, sandbox: str) -> Places:
+def build_path_map(
+    workspace: Workspace, inputs: BuildInputs, cache: CachePaths, sandbox: str
+) -> PathMap:
     """Where a build has its folders.
 
     Args:
-        space: the target's own folders.
+        workspace: the target's own folders.
         inputs: what the build works on.
         cache: folders of its compile cache.
         sandbox: the kind of sandbox, from `choose_sandbox`.
     """
     env = inputs.python
-    work = space.work
+    work = workspace.work
     named = [
-        Named(name="source", real=inputs.tree, kind="write", has_sources=True),
-        Named(name="cuda", real=inputs.view, has_sources=True),
-        Named(name="toolkit", real=inputs.toolchain.home, has_sources=True),
-        Named(name="environment", real=prefix_of(env), has_sources=True),
-        Named(name="packages", real=env.site_packages, has_sources=True),
+        BuildPath(name="source", real=inputs.tree, kind="write", has_sources=True),
+        BuildPath(name="cuda", real=inputs.view, has_sources=True),
+        BuildPath(name="toolkit", real=inputs.toolchain.home, has_sources=True),
+        BuildPath(name="environment", real=prefix_of(env), has_sources=True),
+        BuildPath(name="packages", real=env.site_packages, has_sources=True),
         # Where there is no sandbox, a link is the path that every Python's packages have.
-        Named(name="packages", real=work / "packages", kind="name", has_sources=True),
-        Named(name="launcher", real=inputs.launcher),
-        Named(name="tmp", real=inputs.tmp, kind="write", has_sources=True),
-        Named(name="home", real=inputs.home, kind="write"),
-        Named(name="toolbox", real=inputs.toolbox),
-        Named(name="built", real=space.folder("built"), kind="write"),
-        Named(name="events", real=inputs.events, kind="write"),
-        Named(name="cache", real=cache.program),
-        Named(name="sockets", real=cache.sockets, kind="write"),
-        Named(name="memory", real=inputs.memory, kind="write"),
+        BuildPath(name="packages", real=work / "packages", kind="name", has_sources=True),
+        BuildPath(name="launcher", real=inputs.launcher),
+        BuildPath(name="tmp", real=inputs.tmp, kind="write", has_sources=True),
+        BuildPath(name="home", real=inputs.home, kind="write"),
+        BuildPath(name="toolbox", real=inputs.toolbox),
+        BuildPath(name="built", real=workspace.folder("built"), kind="write"),
+        BuildPath(name="events", real=inputs.events, kind="write"),
+        BuildPath(name="cache", real=cache.program),
+        BuildPath(name="sockets", real=cache.sockets, kind="write"),
+        BuildPath(name="memory", real=inputs.memory, kind="write"),
         *_python_names(env),
     ]
     if cache.compiles.is_dir():
-        named.append(Named(name="compiles", real=cache.compiles, kind="write"))
+        named.append(BuildPath(name="compiles", real=cache.compiles, kind="write"))
     if inputs.resources.is_dir():
-        named.append(Named(name="resources", real=inputs.resources, has_sources=True))
-    extra = tuple(_extra(space, inputs))
-    return Places(named=tuple(named), sandbox=sandbox, extra=extra)
+        named.append(BuildPath(name="resources", real=inputs.resources, has_sources=True))
+    extra = tuple(_extra(workspace, inputs))
+    return PathMap(named=tuple(named), sandbox=sandbox, extra=extra)
 
 
 def prefix_of(env: Environment) -> Path:
@@ -63,27 +65,27 @@ def prefix_of(env: Environment) -> Path:
     return env.python.parent.parent
 
 
-def python_in(places: Places, env: Environment) -> Path:
+def python_in(path_map: PathMap, env: Environment) -> Path:
     """The base Python as the build sees it."""
     real = env.base_python.resolve()
-    return _PYTHON / "bin" / real.name if places.is_sandboxed else real
+    return _PYTHON / "bin" / real.name if path_map.is_sandboxed else real
 
 
-def packages_moved(places: Places, env: Environment, link: Path) -> tuple[tuple[str, str], ...]:
+def packages_moved(path_map: PathMap, env: Environment, link: Path) -> tuple[tuple[str, str], ...]:
     """Where packages say that their headers are, and the path that serves every Python.
 
     Args:
-        places: of the build.
+        path_map: of the build.
         env: its Python environment.
         link: a link to its packages, for builds without a sandbox.
     """
-    if not places.is_sandboxed:
+    if not path_map.is_sandboxed:
         return ((str(env.site_packages), str(link)),)
     inside = TOP / "environment" / env.site_packages.relative_to(prefix_of(env))
     return ((str(inside), str(TOP / "packages")),)
 
 
-def _python_names(env: Environment) -> list[Named]:
+def _python_names(env: Environment) -> list[BuildPath]:
     """The Python that the environment was made from; of one in /usr, only its own headers.
 
     All else below /usr has the same name on every machine as it is.
@@ -91,25 +93,27 @@ def _python_names(env: Environment) -> list[Named]:
     real = _base_prefix(env)
     release = ".".join(env.base_version.split(".")[:2])
     include = Path("include") / f"python{release}"
-    headers = Named(name=f"python/{include}", real=real / include, kind="name", has_sources=True)
+    headers = BuildPath(
+        name=f"python/{include}", real=real / include, kind="name", has_sources=True
+    )
     prefixes = {real, env.base_python.parent.parent}
     whole = [
-        Named(name="python", real=prefix, kind="name", has_sources=True)
+        BuildPath(name="python", real=prefix, kind="name", has_sources=True)
         for prefix in sorted(prefixes)
         if _is_private(prefix)
     ]
     return [headers, *whole]
 
 
-def _extra(space: Workspace, inputs: BuildInputs) -> list[Place]:
+def _extra(workspace: Workspace, inputs: BuildInputs) -> list[Mount]:
     env = inputs.python
     prefix = _base_prefix(env)
-    places = [
-        Place(source=prefix, target=_PYTHON),
+    mounts = [
+        Mount(source=prefix, target=_PYTHON),
         # An environment holds the path of its base, which is this machine's.
-        Place(source=_settled(space, env), target=TOP / "environment" / "pyvenv.cfg"),
+        Mount(source=_settled(workspace, env), target=TOP / "environment" / "pyvenv.cfg"),
         # Some programs know no TMPDIR.
-        Place(source=inputs.tmp, target=Path("/tmp"), kind="write"),  # noqa: S108
+        Mount(source=inputs.tmp, target=Path("/tmp"), kind="write"),  # noqa: S108
     ]
     # A Python may find its own library, a conda toolchain its own files, by the path that they
     # were installed at; a compiler that the caller chose may be anywhere.
@@ -118,8 +122,8 @@ def _extra(space: Workspace, inputs: BuildInputs) -> list[Place]:
         own.add(inputs.toolchain.home)
     elif inputs.machine.host_compiler is not None:
         own.add(inputs.machine.host_compiler.resolve().parent.parent)
-    places += [Place(source=path, target=path) for path in sorted(own) if _may_be_seen(path)]
-    return places
+    mounts += [Mount(source=path, target=path) for path in sorted(own) if _may_be_seen(path)]
+    return mounts
 
 
 def _may_be_seen(folder: Path) -> bool:
@@ -127,20 +131,20 @@ def _may_be_seen(folder: Path) -> bool:
     return not is_of_system(folder) and not Path.home().is_relative_to(folder)
 
 
-def _settled(space: Workspace, env: Environment) -> Path:
+def _settled(workspace: Workspace, env: Environment) -> Path:
     """The environment's settings with the base Python where the sandbox has it."""
     lines = (prefix_of(env) / "pyvenv.cfg").read_text().splitlines()
     kept = [line for line in lines if line.partition("=")[0].strip() not in _MACHINES_OWN]
-    path = space.folder("tmp").with_name("pyvenv.cfg")
+    path = workspace.folder("tmp").with_name("pyvenv.cfg")
     path.write_text("\n".join([f"home = {_PYTHON / 'bin'}", *kept, ""]))
     return path
 
 
-def private_paths(target: Target, space: Workspace, inputs: BuildInputs) -> tuple[str, ...]:
+def private_paths(target: Target, workspace: Workspace, inputs: BuildInputs) -> tuple[str, ...]:
     """Folders whose names must not be in the wheel; system folders say nothing about anyone."""
     folders = {
-        space.work,
-        space.cache,
+        workspace.work,
+        workspace.cache,
         target.root,
         inputs.toolchain.home,
         prefix_of(inputs.python),

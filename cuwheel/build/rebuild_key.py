@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _ABSENT = "absent"
 
 
-def key_of(target: Target, space: Workspace) -> dict[str, str]:
+def key_of(target: Target, workspace: Workspace) -> dict[str, str]:
     """Each thing that decides the wheel's content, with its digest or value, in a stable order.
 
     What is missing on this machine stands as `absent`: preflight is what complains.
@@ -43,9 +43,9 @@ def key_of(target: Target, space: Workspace) -> dict[str, str]:
         "target": target.id,
         "archs": " ".join(target.archs),
         "mode": repr(target.mode),
-        **_of_recipe(target, space),
+        **_of_recipe(target, workspace),
         **_of_locks(target),
-        **_of_machine(target, space),
+        **_of_machine(target, workspace),
         "engine": f"{__version__} {_engine_digest()}",
     }
     return dict(sorted(parts.items()))
@@ -66,25 +66,25 @@ def digest_of(key: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 
 
-def _of_recipe(target: Target, space: Workspace) -> dict[str, str]:
+def _of_recipe(target: Target, workspace: Workspace) -> dict[str, str]:
     recipe = target.recipe
     fields = {f"recipe.{name}": repr(getattr(recipe, name)) for name in recipe.__dataclass_fields__}
     patches = {
         f"patch {patch.file}": _digest(target.patch_folder / patch.file) for patch in recipe.patches
     }
-    return {**fields, **patches, "source": _source(target, space)}
+    return {**fields, **patches, "source": _source(target, workspace)}
 
 
-def _source(target: Target, space: Workspace) -> str:
+def _source(target: Target, workspace: Workspace) -> str:
     override = target.source_override
     if override is None:
         source = target.recipe.source
         if isinstance(source, Folder):
             folder = target.root.absolute() / source.path
-            return identify(folder, without=space.folders) if folder.is_dir() else _ABSENT
+            return identify(folder, without=workspace.folders) if folder.is_dir() else _ABSENT
         return source.commit if isinstance(source, GitCommit) else source.sha256
     if override.is_dir():
-        return f"{override} {identify(override, without=space.folders)}"
+        return f"{override} {identify(override, without=workspace.folders)}"
     return f"{override} {_digest(override)}"
 
 
@@ -97,8 +97,8 @@ def _of_locks(target: Target) -> dict[str, str]:
     return {**found, "lock toolchain": stated_content(lock) or _digest(lock)}
 
 
-def _of_machine(target: Target, space: Workspace) -> dict[str, str]:
-    parts = {"python": _python(space), "sandbox": _sandbox(space)}
+def _of_machine(target: Target, workspace: Workspace) -> dict[str, str]:
+    parts = {"python": _python(workspace), "sandbox": _sandbox(workspace)}
     if target.provider != "conda":  # whose lock names compiler, binutils and C library
         parts.update(_machine_compiler(target.toolkit))
     if target.provider == "system":
@@ -107,10 +107,10 @@ def _of_machine(target: Target, space: Workspace) -> dict[str, str]:
     return parts
 
 
-def _sandbox(space: Workspace) -> str:
+def _sandbox(workspace: Workspace) -> str:
     """Whether there is one: which one makes no difference to the build."""
     try:
-        return "no" if choose_sandbox(space.sandbox) == "none" else "yes"
+        return "no" if choose_sandbox(workspace.sandbox) == "none" else "yes"
     except SandboxError:
         return _ABSENT
 
@@ -126,9 +126,9 @@ def _machine_compiler(toolkit: Toolkit) -> dict[str, str]:
     }
 
 
-def _python(space: Workspace) -> str:
+def _python(workspace: Workspace) -> str:
     try:
-        python = find_python(space.python, os.environ)
+        python = find_python(workspace.python, os.environ)
     except InterpreterNotFoundError:
         return _ABSENT
     return f"{python.version} {python.abi} {python.path}"

@@ -46,7 +46,7 @@ class Summary:
     cache: str = ""
 
 
-def show(summary: Summary, console: Console) -> None:
+def print_summary(summary: Summary, console: Console) -> None:
     """Print the table."""
     table = rich.table.Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column()

@@ -18,11 +18,11 @@ from cuwheel.diagnose.rules.target_fit import fit_targets
 from cuwheel.diagnose.session import DiagnoseOptions, diagnose_session
 from cuwheel.errors import UsageError
 from cuwheel.explain.session import explain_lines, explain_session
-from cuwheel.fetch.mirrors import VARIABLE
+from cuwheel.fetch.mirrors import MIRRORS_VARIABLE
 from cuwheel.locks.jobs import conda_jobs, lock_jobs
 from cuwheel.locks.mirror import mirror
 from cuwheel.locks.mirror_folder import README
-from cuwheel.locks.resolve import check_locks, lock, verify_locks
+from cuwheel.locks.resolve import check_locks, resolve_locks, verify_locks
 from cuwheel.model.catalogue import find_recipe, load_catalogue
 from cuwheel.model.nox_sessions import check_builds
 from cuwheel.paths import ROOT, given_path, project_roots
@@ -34,7 +34,7 @@ from cuwheel.workspace.workspace import bare_workspace
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cuwheel.model.catalogue import Entry
+    from cuwheel.model.catalogue import CatalogueEntry
     from cuwheel.model.target import Target
     from cuwheel.system.console import Console
 
@@ -43,7 +43,7 @@ def _lock(console: Console, arguments: Sequence[str]) -> None:
     given = maintain.parse_lock(arguments)
     entries = load_catalogue(project_roots())
     jobs = lock_jobs(given.names, entries, framework_of(given.framework))
-    lock(jobs, bare_workspace(console), cooldown=given.cooldown, note=given.note)
+    resolve_locks(jobs, bare_workspace(console), cooldown=given.cooldown, note=given.note)
 
 
 def _lock_verify(console: Console, arguments: Sequence[str]) -> None:
@@ -62,10 +62,10 @@ def _lock_check(console: Console, arguments: Sequence[str]) -> None:
 def _toolchain(console: Console, arguments: Sequence[str]) -> None:
     tag, *rest = arguments
     given = maintain.parse_toolchain(f"toolchain-{tag}", rest)
-    space = bare_workspace(console, offline=given.offline)
+    workspace = bare_workspace(console, offline=given.offline)
     with console.stage("toolchain"):
         toolkit = toolkit_by_release(tag)
-        made = toolchain(toolkit, given.toolchain or toolkit.provider, space)
+        made = toolchain(toolkit, given.toolchain or toolkit.provider, workspace)
     print(made.home)  # noqa: T201 - data, for scripts
 
 
@@ -82,13 +82,13 @@ def _mirror(console: Console, arguments: Sequence[str]) -> None:
         made = mirror(targets, given_path(given.to), bare_workspace(console), source=source)
     console.note(f"{made.folder} holds {made.files} files, {made.size / (1 << 30):.2f} GiB,")
     console.note(f"everything for {', '.join(made.commands)}; its {README} tells more. To build:")
-    console.note(f"  export {VARIABLE}={made.folder.as_uri()}")
+    console.note(f"  export {MIRRORS_VARIABLE}={made.folder.as_uri()}")
     for name in given.names:
         console.note(f"  {made.commands[name]}")
 
 
 def _mirrored_target(
-    entries: tuple[Entry, ...], name: str, asked: str, given: argparse.Namespace
+    entries: tuple[CatalogueEntry, ...], name: str, asked: str, given: argparse.Namespace
 ) -> Target:
     recipe_name, _, tag = name.rpartition("-")
     plain = argparse.Namespace(**{**vars(given), "arch": [], "source": None, "link": None})
@@ -144,8 +144,8 @@ def _diagnose(console: Console, arguments: Sequence[str]) -> int:
         start=given_path("."),
         as_json=given.json,
     )
-    entries, space = load_catalogue(project_roots()), bare_workspace(console)
-    fit = partial(fit_targets, entries, space) if given.targets else None
+    entries, workspace = load_catalogue(project_roots()), bare_workspace(console)
+    fit = partial(fit_targets, entries, workspace) if given.targets else None
     return diagnose_session(asked, console, fit)
 
 
@@ -168,7 +168,7 @@ def unknown(_: Console, __: Sequence[str]) -> None:
 COMMANDS: dict[str, Callable[[Console, Sequence[str]], int | None]] = {
     "audit": _audit,
     "explain": _explain,
-    "build": target_commands.build,
+    "build": target_commands.build_target,
     "diagnose": _diagnose,
     "docs": _docs,
     "index": _index,

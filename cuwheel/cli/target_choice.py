@@ -22,11 +22,11 @@ from cuwheel.toolchains.pythons import find_python
 if TYPE_CHECKING:
     import argparse
 
-    from cuwheel.model.catalogue import Entry
+    from cuwheel.model.catalogue import CatalogueEntry
     from cuwheel.model.recipe import Mode, Recipe
 
 
-def choose_target(entry: Entry, tag: str, asked: str, given: argparse.Namespace) -> Target:
+def choose_target(entry: CatalogueEntry, tag: str, asked: str, given: argparse.Namespace) -> Target:
     """What a `build-…` or `mirror` command line asks for.
 
     Args:

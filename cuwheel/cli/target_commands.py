@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel import pipeline
 from cuwheel.build.launcher.events import read_events
 from cuwheel.build.profile.report import print_profile, write_profile
-from cuwheel.build.summary import show
+from cuwheel.build.summary import print_summary
 from cuwheel.cli.options import build as build_options
 from cuwheel.cli.options import verify as verify_options
 from cuwheel.cli.target_choice import choose_target
@@ -18,13 +18,13 @@ from cuwheel.model.catalogue import find_recipe, load_catalogue
 from cuwheel.model.nox_sessions import builds_of, check_builds
 from cuwheel.paths import ROOT, default_cache, given_path, project_roots
 from cuwheel.system.console import report_terminal
-from cuwheel.system.files import lock, remove_tree
+from cuwheel.system.files import file_lock, remove_tree
 from cuwheel.toolchains.python_choice import choose_python
 from cuwheel.verify.published import check_meant, read_published
 from cuwheel.verify.rebuilds import Variation
-from cuwheel.verify.record import Finding, record
+from cuwheel.verify.record import VerifiedTarget, record
 from cuwheel.verify.session import raise_if_unequal, verify, verify_against
-from cuwheel.workspace.serialization import as_json
+from cuwheel.workspace.serialization import to_json
 from cuwheel.workspace.workspace import EVENTS_LOG, Workspace, bare_workspace
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from cuwheel.model.catalogue import Entry
+    from cuwheel.model.catalogue import CatalogueEntry
     from cuwheel.model.target import Target
     from cuwheel.system.console import Console
 
 
-def build(console: Console, arguments: Sequence[str]) -> None:
+def build_target(console: Console, arguments: Sequence[str]) -> None:
     """Build one wheel for each Python asked for."""
     if len(arguments) < len(("recipe", "toolkit")):
         raise UsageError(
@@ -48,25 +48,25 @@ def build(console: Console, arguments: Sequence[str]) -> None:
         )
     name, tag, *rest = arguments
     given = build_options.parse_build(f"build-{name}-{tag}", tuple(pipeline.STAGES), rest)
-    for target, space in _asked(console, name, tag, given):
-        _build_one(target, space, given)
+    for target, workspace in _asked(console, name, tag, given):
+        _build_one(target, workspace, given)
 
 
 def profile(console: Console, arguments: Sequence[str]) -> None:
     """Show where the time of the last build went; build first where there was none."""
     name, tag, *rest = arguments
     given = verify_options.parse_profile(f"profile-{name}-{tag}", rest)
-    for target, space in _asked(console, name, tag, given):
-        log = space.log_folder / EVENTS_LOG
+    for target, workspace in _asked(console, name, tag, given):
+        log = workspace.log_folder / EVENTS_LOG
         if not log.is_file():
-            show(pipeline.make(target, space, keep_work=False), console)
+            print_summary(pipeline.make(target, workspace, keep_work=False), console)
         if not log.is_file():
             raise UsageError(
                 f"no build of {target.id} has left a record of its compiles",
                 why=f"its wheel is up to date, and {log} isn't there",
                 fix=f"nox -s build-{name}-{tag} -- --no-cache, then this again",
             )
-        made = write_profile(read_events(log), space.work / pipeline.PROFILE, target.id)
+        made = write_profile(read_events(log), workspace.work / pipeline.PROFILE, target.id)
         print_profile(made, report_terminal())
 
 
@@ -77,8 +77,8 @@ def verify_one(console: Console, arguments: Sequence[str]) -> None:
     if given.against:
         _verify_against(console, name, tag, given)
         return
-    for target, space in _asked(console, name, tag, given):
-        found = _verify(console, target, space, given)
+    for target, workspace in _asked(console, name, tag, given):
+        found = _verify(console, target, workspace, given)
         if given.record:
             record(found, ROOT)
         raise_if_unequal(found.verified, target.id)
@@ -96,8 +96,8 @@ def verify_many(console: Console, arguments: Sequence[str]) -> None:
     for name in names:
         recipe, _, tag = name.rpartition("-")
         try:
-            for target, space in _asked(console, recipe, tag, given):
-                found = _verify(console, target, space, given)
+            for target, workspace in _asked(console, recipe, tag, given):
+                found = _verify(console, target, workspace, given)
                 record(found, ROOT)
                 verified += 1
                 unequal += [target.id] if found.verified.unequal else []
@@ -124,13 +124,13 @@ def _reason(error: CuwheelError) -> str:
 
 
 def _verify(
-    console: Console, target: Target, space: Workspace, given: argparse.Namespace
-) -> Finding:
-    folder = space.work.parent / "verify" / target.id
-    command = [target.recipe.name, target.toolkit.tag, *_words(given, space)]
+    console: Console, target: Target, workspace: Workspace, given: argparse.Namespace
+) -> VerifiedTarget:
+    folder = workspace.work.parent / "verify" / target.id
+    command = [target.recipe.name, target.toolkit.tag, *_words(given, workspace)]
     with _alone_in(folder, console):
-        verified = verify(command, folder, space.cache, console, report_terminal())
-    return Finding.of(target, verified)
+        verified = verify(command, folder, workspace.cache, console, report_terminal())
+    return VerifiedTarget.of(target, verified)
 
 
 def _verify_against(console: Console, name: str, tag: str, given: argparse.Namespace) -> None:
@@ -141,8 +141,8 @@ def _verify_against(console: Console, name: str, tag: str, given: argparse.Names
         if not getattr(given, option):
             setattr(given, option, getattr(asked, option))
     given.python = given.python[:1]
-    [(target, space)] = _asked(console, name, tag, given)
-    folder = space.work.parent / "verify" / target.id / "against"
+    [(target, workspace)] = _asked(console, name, tag, given)
+    folder = workspace.work.parent / "verify" / target.id / "against"
     how = Variation(
         name="again",
         says="as it was built, and everything compiled",
@@ -150,7 +150,7 @@ def _verify_against(console: Console, name: str, tag: str, given: argparse.Names
         dist=folder / "dist",
         options=("--no-cache",),  # the cache may hold the very objects of what was published
     )
-    command = [name, tag, *_words(given, space)]
+    command = [name, tag, *_words(given, workspace)]
     with _alone_in(folder.parent, console):
         remove_tree(folder)  # an earlier one would count as this wheel's build
         verify_against(command, theirs, how, console, report_terminal())
@@ -161,12 +161,12 @@ def _alone_in(folder: Path, console: Console) -> AbstractContextManager[None]:
         console.note("another verification of this target is at work; waiting for it")
 
     folder.parent.mkdir(parents=True, exist_ok=True)
-    return lock(folder.with_name(f"{folder.name}.lock"), on_wait=tell)
+    return file_lock(folder.with_name(f"{folder.name}.lock"), on_wait=tell)
 
 
-def _words(given: argparse.Namespace, space: Workspace) -> list[str]:
+def _words(given: argparse.Namespace, workspace: Workspace) -> list[str]:
     """What a build's command line has to say to mean the same target."""
-    words = ["--python", space.python]
+    words = ["--python", workspace.python]
     words += [word for arch in given.arch for word in ("--arch", arch)]
     for name in ("framework", "link", "toolchain"):
         words += [f"--{name}", getattr(given, name)] if getattr(given, name) else []
@@ -187,14 +187,14 @@ def _asked(
         yield target, _workspace(console, target, provided, given)
 
 
-def _needs_own_headers(entry: Entry, tag: str, given: argparse.Namespace) -> bool:
+def _needs_own_headers(entry: CatalogueEntry, tag: str, given: argparse.Namespace) -> bool:
     """Whether the wheel is compiled against Python, with a C library that isn't the system's."""
     provider = given.toolchain or toolkit_by_release(tag).provider
     return provider == "conda" and entry.recipe is not None and entry.recipe.python == "each"
 
 
 def _provide_python(
-    console: Console, asked: str, entry: Entry, tag: str, given: argparse.Namespace
+    console: Console, asked: str, entry: CatalogueEntry, tag: str, given: argparse.Namespace
 ) -> str:
     """A path or a release that the rest of a build finds a Python by."""
     if os.sep in asked:
@@ -207,19 +207,23 @@ def _provide_python(
     )
 
 
-def _build_one(target: Target, space: Workspace, given: argparse.Namespace) -> None:
+def _build_one(target: Target, workspace: Workspace, given: argparse.Namespace) -> None:
     if given.explain_key:
-        now, before = pipeline.explain(target, space)
-        space.console.note("a build now would do nothing" if not now else "a build now would run:")
+        now, before = pipeline.rebuild_reasons(target, workspace)
+        workspace.console.note(
+            "a build now would do nothing" if not now else "a build now would run:"
+        )
         for reason in now:
-            space.console.note(f"  {reason}")
+            workspace.console.note(f"  {reason}")
         for reason in before:
-            space.console.note(f"the last build ran because {reason}")
+            workspace.console.note(f"the last build ran because {reason}")
     elif given.stage:
-        artefact = pipeline.make_stage(given.stage, target, space)
-        print(as_json(artefact), end="")  # noqa: T201 - data, for scripts
+        artefact = pipeline.make_stage(given.stage, target, workspace)
+        print(to_json(artefact), end="")  # noqa: T201 - data, for scripts
     else:
-        show(pipeline.make(target, space, keep_work=given.keep_work), space.console)
+        print_summary(
+            pipeline.make(target, workspace, keep_work=given.keep_work), workspace.console
+        )
 
 
 def _workspace(

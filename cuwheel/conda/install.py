@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 from cuwheel.conda.link_process import REFUSED, Unpackable, write_request
 from cuwheel.conda.solve import WAYS_OUT
 from cuwheel.errors import DownloadError, InstallError
-from cuwheel.fetch.download import Wanted
+from cuwheel.fetch.download import PinnedFile
 from cuwheel.fetch.store import cached_path, fetch_all
-from cuwheel.fetch.web import shown
+from cuwheel.fetch.web import redact_url
 from cuwheel.paths import ROOT
 from cuwheel.system.files import (
-    check_room,
+    check_free_disk,
     disk_full,
     empty,
-    lock,
+    file_lock,
     remove_tree,
     says_disk_full,
     sha256_of_file,
@@ -69,8 +69,8 @@ def fetch_packages(  # noqa: PLR0913 - what, from where, to where, and how
         HashMismatchError: what came for one isn't the file that the lock names.
         DiskFullError: there is no room.
     """
-    wanted = [wanted_file(package) for package in packages]
-    check_room(cache, room_for(packages, cache))
+    wanted = [pinned_file(package) for package in packages]
+    check_free_disk(cache, room_for(packages, cache))
     addresses = [partial(mirrors.url_for, package.url) for package in packages]
     try:
         return fetch_all(
@@ -81,7 +81,7 @@ def fetch_packages(  # noqa: PLR0913 - what, from where, to where, and how
             title=title,
         )
     except DownloadError as problem:
-        channels = sorted({shown(mirrors.url_for(package.channel)) for package in packages})
+        channels = sorted({redact_url(mirrors.url_for(package.channel)) for package in packages})
         raise DownloadError(
             f"{title} can't be downloaded",
             why=f"from the conda channel {', '.join(channels)}: {problem.what}: {problem.why}",
@@ -96,7 +96,7 @@ def room_for(packages: Iterable[CondaPackage], cache: Path) -> int:
         packages: of a lock; those of unknown size count nothing.
         cache: cuwheel's cache.
     """
-    missing = (one for one in packages if not cached_path(cache, wanted_file(one)).is_file())
+    missing = (one for one in packages if not cached_path(cache, pinned_file(one)).is_file())
     return sum(package.size for package in missing) * _UNPACKED
 
 
@@ -149,7 +149,7 @@ def install_packages(  # noqa: PLR0913 - what, from where, to where, and how
     def tell() -> None:
         console.note("another cuwheel is unpacking conda packages; waiting for it")
 
-    with lock(cache / "conda.lock", on_wait=tell):
+    with file_lock(cache / "conda.lock", on_wait=tell):
         fault = _link(unpackable, aside, final, cache, console)
         if fault:
             # What damaged the packages that are kept unpacked damaged all that is linked to them.
@@ -166,10 +166,10 @@ def install_packages(  # noqa: PLR0913 - what, from where, to where, and how
         )
 
 
-def wanted_file(package: CondaPackage) -> Wanted:
+def pinned_file(package: CondaPackage) -> PinnedFile:
     """What to download for a package of a lock."""
     relock = "write the lock again with `nox -s lock`"
-    return Wanted(
+    return PinnedFile(
         name=package.file_name,
         sha256=package.sha256,
         md5=package.md5,

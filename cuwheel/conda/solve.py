@@ -16,8 +16,8 @@ import requests
 from cuwheel.conda.environment_file import PLATFORM
 from cuwheel.conda.lock_file import CondaLock, CondaPackage
 from cuwheel.errors import DownloadError, LockError
-from cuwheel.fetch.retry import PATIENCE, TIMEOUT, Trial
-from cuwheel.fetch.web import is_lasting, open_session, refused, shown, unreachable
+from cuwheel.fetch.retry import RETRY_POLICY, TIMEOUT, Attempts
+from cuwheel.fetch.web import is_lasting, open_session, redact_url, refused, unreachable
 from cuwheel.system.files import sha256_of_file
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from cuwheel.conda.environment_file import CondaSource
     from cuwheel.fetch.mirrors import Mirrors
-    from cuwheel.fetch.retry import Patience
+    from cuwheel.fetch.retry import RetryPolicy
 
 
 _SUBDIRS = (rattler.Subdir(PLATFORM), rattler.Subdir("noarch"))
@@ -54,7 +54,7 @@ def solve(  # noqa: PLR0913 - what, from where, and how
     cooldown: int,
     offline: bool = False,
     note: str = "",
-    patience: Patience = PATIENCE,
+    retry_policy: RetryPolicy = RETRY_POLICY,
     limit: float = _LIMIT,
 ) -> CondaLock:
     """Choose the packages of an environment, for the system that the source describes.
@@ -68,7 +68,7 @@ def solve(  # noqa: PLR0913 - what, from where, and how
         cooldown: days that a package has to have been there to be considered.
         offline: read no channel over the network.
         note: words for the lock on where the index came from.
-        patience: how long to go on when a channel doesn't answer.
+        retry_policy: how long to go on when a channel doesn't answer.
         limit: seconds that reading the indexes and solving may take.
 
     Raises:
@@ -77,13 +77,13 @@ def solve(  # noqa: PLR0913 - what, from where, and how
     """
     places = [_address(channel, mirrors) for channel in source.channels]
     for place in places:
-        _see_that_it_answers(place, offline=offline, patience=patience)
+        _see_that_it_answers(place, offline=offline, retry_policy=retry_policy)
     newest = datetime.datetime.now(tz=datetime.timezone.utc) - datetime.timedelta(days=cooldown)
     try:
         records = asyncio.run(asyncio.wait_for(_solve(source, places, cache, newest), limit))
     except (TimeoutError, asyncio.TimeoutError) as problem:
         raise DownloadError(
-            f"the index of {', '.join(map(shown, places))} can't be read",
+            f"the index of {', '.join(map(redact_url, places))} can't be read",
             why=f"it answered at first, but wasn't read and solved within {limit:.0f} seconds",
             fix=WAYS_OUT,
         ) from problem
@@ -96,7 +96,7 @@ def solve(  # noqa: PLR0913 - what, from where, and how
         ) from problem
     except (rattler.exceptions.GatewayError, rattler.exceptions.FetchRepoDataError) as problem:
         raise DownloadError(
-            f"the index of {', '.join(map(shown, places))} can't be read",
+            f"the index of {', '.join(map(redact_url, places))} can't be read",
             why=_plain(str(problem)),
             fix=WAYS_OUT,
         ) from problem
@@ -116,21 +116,21 @@ def _address(channel: str, mirrors: Mirrors) -> str:
     return mirrors.url_for(rattler.Channel(channel).base_url.rstrip("/")).rstrip("/")
 
 
-def _see_that_it_answers(place: str, *, offline: bool, patience: Patience) -> None:
+def _see_that_it_answers(place: str, *, offline: bool, retry_policy: RetryPolicy) -> None:
     """Ask for an index once: rattler itself would go on trying for minutes."""
     url = f"{place}/noarch/repodata.json"
     is_remote = urlsplit(place).scheme != "file"
     if offline and is_remote:
         raise DownloadError(
-            f"the channel {shown(place)} can't be read", why="--offline is set", fix=_MIRROR
+            f"the channel {redact_url(place)} can't be read", why="--offline is set", fix=_MIRROR
         )
-    trial = Trial(patience)
-    with open_session(url, patience) as session:
+    attempts = Attempts(retry_policy)
+    with open_session(url, retry_policy) as session:
         while True:
             try:
                 answer = session.head(url, timeout=TIMEOUT, allow_redirects=True)
             except requests.RequestException as problem:  # noqa: PERF203 - so as to try again
-                if is_lasting(problem) or not trial.goes_on():
+                if is_lasting(problem) or not attempts.may_retry():
                     raise unreachable(url, problem, fix=_MIRROR) from problem
             else:
                 if answer.ok:
@@ -165,7 +165,7 @@ def _package(
     if not url.startswith(own):
         raise LockError(
             f"{record.file_name} is at an address that belongs to none of the channels",
-            why=f"{shown(url)} is not below {' or '.join(own)}",
+            why=f"{redact_url(url)} is not below {' or '.join(own)}",
             fix="name the mirror in CUWHEEL_CONDA_MIRROR by the address that its index gives",
         )
     depends: dict[str, str] = {}

@@ -15,7 +15,7 @@ from cuwheel.errors import UsageError, suggest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from cuwheel.cuda.nvidia_wheels import Wheel
+    from cuwheel.cuda.nvidia_wheels import NvidiaWheel
     from cuwheel.cuda.toolkits import Toolkit
 
 
@@ -84,7 +84,7 @@ _MAJORS = (12, 13)
 _ALTERNATIVE = re.compile(r"\(([^|()]*)\|([^|()]*)\)")
 
 
-def _components_of(wheel: Wheel, cuda: int) -> Iterator[Component]:
+def _components_of(wheel: NvidiaWheel, cuda: int) -> Iterator[Component]:
     """The rows of a wheel's libraries, for one major release of CUDA."""
 
     def say(text: str) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Library:
+class NvidiaLibrary:
     """A component: what recipes link. Fields as in `cuwheel.components.Component`."""
 
     name: str
@@ -32,7 +32,7 @@ class Library:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wheel:
+class NvidiaWheel:
     """A wheel of NVIDIA's, and the libraries in it.
 
     Attributes:
@@ -49,7 +49,7 @@ class Wheel:
     folder: str
     bounds: str
     read: str
-    libraries: tuple[Library, ...]
+    libraries: tuple[NvidiaLibrary, ...]
     first_release: str = ""
     conda: str = ""
     brings: tuple[str, ...] = ()
@@ -81,24 +81,26 @@ _NPP = ("ial", "icc", "idei", "if", "ig", "im", "ist", "isu", "itc", "s")
 _CUDNN = "libcudnn*.so.9"
 
 TOOLKIT_WHEELS = (
-    Wheel(
+    NvidiaWheel(
         name="nvidia-cuda-runtime(-cu12|)",
         folder="nvidia/(cuda_runtime|cu13)/lib",
         bounds=_CUDA,
         read="(12.1.105, 12.8.90|13.0.96, 13.5.37)",
         conda="cuda-cudart",
         libraries=(
-            Library(name="cudart", sonames=("libcudart.so.(12|13)",), static=("cudart_static",)),
+            NvidiaLibrary(
+                name="cudart", sonames=("libcudart.so.(12|13)",), static=("cudart_static",)
+            ),
         ),
     ),
-    Wheel(
+    NvidiaWheel(
         name="nvidia-cublas(-cu12|)",
         folder="nvidia/(cublas|cu13)/lib",
         bounds=_CUDA,
         read="(12.1.3.1, 12.8.4.1, 12.9.3.13|13.1.0.3, 13.10.0.20)",
         conda="libcublas",
         libraries=(
-            Library(
+            NvidiaLibrary(
                 name="cublas",
                 sonames=("libcublas.so.(12|13)",),
                 needs=("libcublasLt.so.(12|13)",),
@@ -106,21 +108,21 @@ TOOLKIT_WHEELS = (
             ),
             # Products of matrices of five types and three sizes opened nothing (13.1.0.3, H200,
             # LD_DEBUG=files).
-            Library(
+            NvidiaLibrary(
                 name="cublasLt",
                 sonames=("libcublasLt.so.(12|13)",),
                 may_open=("libnvrtc.so.(12|13)",),
                 lost=(("(libnvrtc.so.12|)", ">=12.8"),),
                 static=_CUBLAS_LT,
             ),
-            Library(
+            NvidiaLibrary(
                 name="nvblas",
                 sonames=("libnvblas.so.(12|13)",),
                 needs=("libcublas.so.(12|13)",),
             ),
         ),
     ),
-    Wheel(
+    NvidiaWheel(
         name="nvidia-cusparse(-cu12|)",
         folder="nvidia/(cusparse|cu13)/lib",
         bounds=">={cusparse},<13",
@@ -129,7 +131,7 @@ TOOLKIT_WHEELS = (
         brings=("nvidia-nvjitlink(-cu12|)",),
         libraries=(
             # Since 12.9 it opens nvJitLink instead.
-            Library(
+            NvidiaLibrary(
                 name="cusparse",
                 sonames=("libcusparse.so.12",),
                 needs=("libnvJitLink.so.(12|13)",),
@@ -137,7 +139,7 @@ TOOLKIT_WHEELS = (
             ),
         ),
     ),
-    Wheel(
+    NvidiaWheel(
         name="nvidia-cusolver(-cu12|)",
         folder="nvidia/(cusolver|cu13)/lib",
         bounds=">={cusolver},<(12|13)",
@@ -149,7 +151,7 @@ TOOLKIT_WHEELS = (
             "nvidia-nvjitlink(-cu12|)",
         ),
         libraries=(
-            Library(
+            NvidiaLibrary(
                 name="cusolver",
                 sonames=("libcusolver.so.(11|12)",),
                 needs=(
@@ -167,7 +169,7 @@ TOOLKIT_WHEELS = (
                     *_CUSPARSE,
                 ),
             ),
-            Library(
+            NvidiaLibrary(
                 name="cusolverMg",
                 sonames=("libcusolverMg.so.(11|12)",),
                 needs=(
@@ -184,7 +186,7 @@ TOOLKIT_WHEELS = (
             ),
         ),
     ),
-    Wheel(
+    NvidiaWheel(
         name="nvidia-curand(-cu12|)",
         folder="nvidia/(curand|cu13)/lib",
         bounds=">={curand},<11",
@@ -192,7 +194,7 @@ TOOLKIT_WHEELS = (
         conda="libcurand",
         libraries=(
             # Since 10.4.5 it needs libcudart, whose wheel it doesn't require.
-            Library(
+            NvidiaLibrary(
                 name="curand",
                 sonames=("libcurand.so.10",),
                 needs=("(|libcudart.so.13)",),
@@ -200,7 +202,7 @@ TOOLKIT_WHEELS = (
             ),
         ),
     ),
-    Wheel(
+    NvidiaWheel(
         name="nvidia-cufft(-cu12|)",
         folder="nvidia/(cufft|cu13)/lib",
         bounds=">={cufft},<(12|13)",
@@ -210,7 +212,7 @@ TOOLKIT_WHEELS = (
         libraries=(
             # Plans of one to three dimensions, of powers of two and of primes, opened nothing
             # (12.0.0.61, H200, LD_DEBUG=files).
-            Library(
+            NvidiaLibrary(
                 name="cufft",
                 sonames=("libcufft.so.(11|12)", "libcufftw.so.(11|12)"),
                 may_open=("libnvJitLink.so.(12|13)", "libnvrtc.so.(12|13)"),
@@ -219,7 +221,7 @@ TOOLKIT_WHEELS = (
             ),
         ),
     ),
-    Wheel(
+    NvidiaWheel(
         name="nvidia-cuda-nvrtc(-cu12|)",
         folder="nvidia/(cuda_nvrtc|cu13)/lib",
         bounds=_CUDA,
@@ -229,68 +231,70 @@ TOOLKIT_WHEELS = (
             # The builtins bear the minor release: libnvrtc-builtins.so.13.0. They are opened at the
             # first compilation, which fails where something else hasn't loaded them: CUDA 13.0's
             # libnvrtc has no rpath (13.0.88, seen with LD_DEBUG=libs).
-            Library(
+            NvidiaLibrary(
                 name="nvrtc",
                 sonames=("libnvrtc.so.(12|13)",),
                 opens=("libnvrtc-builtins.so.(12|13).*",),
                 lost=(("(|libnvrtc-builtins.so.13.*)", "<13.1"),),
                 static=("nvrtc_static", "nvrtc-builtins_static", "nvptxcompiler_static"),
             ),
-            Library(name="nvrtc-builtins", sonames=("libnvrtc-builtins.so.(12|13).*",)),
+            NvidiaLibrary(name="nvrtc-builtins", sonames=("libnvrtc-builtins.so.(12|13).*",)),
         ),
     ),
-    Wheel(
+    NvidiaWheel(
         name="nvidia-nvjitlink(-cu12|)",
         folder="nvidia/(nvjitlink|cu13)/lib",
         bounds=_CUDA,
         read="(12.8.93|13.0.88, 13.5.37)",
         conda="libnvjitlink",
         libraries=(
-            Library(name="nvJitLink", sonames=("libnvJitLink.so.(12|13)",), static=_NVJITLINK),
+            NvidiaLibrary(
+                name="nvJitLink", sonames=("libnvJitLink.so.(12|13)",), static=_NVJITLINK
+            ),
         ),
     ),
-    Wheel(
+    NvidiaWheel(
         name="nvidia-nvfatbin(-cu12|)",
         folder="nvidia/(nvfatbin|cu13)/lib",
         bounds=_CUDA,
         read="(12.8.90|13.0.85)",
         conda="libnvfatbin",
         libraries=(
-            Library(
+            NvidiaLibrary(
                 name="nvfatbin", sonames=("libnvfatbin.so.(12|13)",), static=("nvfatbin_static",)
             ),
         ),
     ),
     # CUDA 12's libnvvm.so.4 is in a file called libnvvm.so (nvidia-cuda-nvcc-cu12), which the
     # loader doesn't find by its soname.
-    Wheel(
+    NvidiaWheel(
         name="nvidia-nvvm",
         folder="nvidia/cu13/lib",
         bounds=_CUDA,
         read="13.0.88",
         conda="cuda-nvvm-impl",
-        libraries=(Library(name="nvvm", sonames=("libnvvm.so.4",)),),
+        libraries=(NvidiaLibrary(name="nvvm", sonames=("libnvvm.so.4",)),),
         majors=(13,),
     ),
-    Wheel(
+    NvidiaWheel(
         name="nvidia-nvtx(-cu12|)",
         folder="nvidia/(nvtx|cu13)/lib",
         bounds=_CUDA,
         read="(12.8.90|13.0.85)",
         conda="cuda-nvtx",
-        libraries=(Library(name="nvtx", sonames=("lib(nvToolsExt|nvtx3interop).so.1",)),),
+        libraries=(NvidiaLibrary(name="nvtx", sonames=("lib(nvToolsExt|nvtx3interop).so.1",)),),
     ),
-    Wheel(
+    NvidiaWheel(
         name="nvidia-cuda-cupti(-cu12|)",
         folder="nvidia/(cuda_cupti|cu13)/lib",
         bounds=_CUDA,
         read="(12.8.90|13.0.85)",
         conda="cuda-cupti",
         libraries=(
-            Library(name="cupti", sonames=("libcupti.so.(12|13)",), static=("cupti_static",)),
+            NvidiaLibrary(name="cupti", sonames=("libcupti.so.(12|13)",), static=("cupti_static",)),
         ),
     ),
-    Wheel(
+    NvidiaWheel(
         name="nvidia-nvjpeg(-cu12|)",
         folder="nvidia/(nvjpeg|cu13)/lib",
         bounds=">={linked},<(13|14)",
@@ -298,14 +302,14 @@ TOOLKIT_WHEELS = (
         read="(12.3.5.92|13.0.1.86)",
         conda="libnvjpeg",
         libraries=(
-            Library(
+            NvidiaLibrary(
                 name="nvjpeg",
                 sonames=("libnvjpeg.so.(12|13)",),
                 static=("nvjpeg_static", "culibos"),
             ),
         ),
     ),
-    Wheel(
+    NvidiaWheel(
         name="nvidia-npp(-cu12|)",
         folder="nvidia/(npp|cu13)/lib",
         bounds=">={linked},<(13|14)",
@@ -313,11 +317,11 @@ TOOLKIT_WHEELS = (
         read="(12.3.3.100|13.0.1.2)",
         conda="libnpp",
         libraries=(
-            Library(
+            NvidiaLibrary(
                 name="nppc", sonames=("libnppc.so.(12|13)",), static=("nppc_static", "culibos")
             ),
             *(
-                Library(
+                NvidiaLibrary(
                     name=f"npp{part}",
                     sonames=(f"libnpp{part}.so.(12|13)",),
                     needs=("libnppc.so.(12|13)",),
@@ -327,7 +331,7 @@ TOOLKIT_WHEELS = (
             ),
         ),
     ),
-    Wheel(
+    NvidiaWheel(
         name="nvidia-cufile(-cu12|)",
         folder="nvidia/(cufile|cu13)/lib",
         bounds=">={linked},<2",
@@ -335,14 +339,14 @@ TOOLKIT_WHEELS = (
         read="(1.13.1.3|1.15.1.6, 1.16.0.49, 1.20.0.107)",
         conda="libcufile",
         libraries=(
-            Library(
+            NvidiaLibrary(
                 name="cufile",
                 sonames=("libcufile.so.0",),
                 may_open=("libcufile_rdma.so.1",),
                 lost=(("(|libcufile_rdma.so.1)", "<1.16"),),
                 static=("cufile_static", "culibos"),
             ),
-            Library(
+            NvidiaLibrary(
                 name="cufile_rdma",
                 sonames=("libcufile_rdma.so.1",),
                 needs=("libcufile.so.0",),
@@ -355,7 +359,7 @@ TOOLKIT_WHEELS = (
 
 # No part of CUDA: they have releases of their own.
 OTHER_WHEELS = (
-    Wheel(
+    NvidiaWheel(
         name="nvidia-cudnn-(cu12|cu13)",
         folder="nvidia/cudnn/lib",
         bounds=">={linked},<10",
@@ -364,7 +368,7 @@ OTHER_WHEELS = (
         conda="libcudnn",
         brings=("nvidia-cublas(-cu12|)",),
         libraries=(
-            Library(
+            NvidiaLibrary(
                 name="cudnn",
                 sonames=(_CUDNN,),
                 opens=(_CUDNN,),
@@ -374,18 +378,18 @@ OTHER_WHEELS = (
             ),
         ),
     ),
-    Wheel(
+    NvidiaWheel(
         name="nvidia-nccl-(cu12|cu13)",
         folder="nvidia/nccl/lib",
         bounds=">={linked},<3",
         first_release="2.(16|27)",
         read="(2.27.3, 2.32.3|2.28.9, 2.32.3)",
         conda="nccl",
-        libraries=(Library(name="nccl", sonames=("libnccl.so.2",)),),
+        libraries=(NvidiaLibrary(name="nccl", sonames=("libnccl.so.2",)),),
     ),
     # CUDA 13's 0.9.0 has it in nvidia/cu13/lib, where no rpath for 0.8 leads. Which releases 0.x
     # work with each other NVIDIA doesn't say; the soname is the same in 0.7 and 0.10.
-    Wheel(
+    NvidiaWheel(
         name="nvidia-cusparselt-(cu12|cu13)",
         folder="nvidia/cusparselt/lib",
         bounds=">={linked},<(1|0.9)",
@@ -393,7 +397,7 @@ OTHER_WHEELS = (
         read="(0.7.1, 0.8.1|0.8.0, 0.8.1)",
         conda="cusparselt",
         libraries=(
-            Library(
+            NvidiaLibrary(
                 name="cusparseLt",
                 sonames=("libcusparseLt.so.0",),
                 may_open=("libnvrtc.so.(12|13)",),
@@ -401,7 +405,7 @@ OTHER_WHEELS = (
             ),
         ),
     ),
-    Wheel(
+    NvidiaWheel(
         name="nvidia-nvshmem-(cu12|cu13)",
         folder="nvidia/nvshmem/lib",
         bounds=">={linked},<4",
@@ -409,7 +413,7 @@ OTHER_WHEELS = (
         read="3.4.5, 3.8.0",
         libraries=(
             # Its wheel has a module for each kind of start and transport, one of which it takes.
-            Library(
+            NvidiaLibrary(
                 name="nvshmem",
                 sonames=("libnvshmem_host.so.3",),
                 opens=("nvshmem_*.so.3",),
@@ -418,24 +422,24 @@ OTHER_WHEELS = (
             ),
         ),
     ),
-    Wheel(
+    NvidiaWheel(
         name="cutensor-(cu12|cu13)",
         folder="cutensor/lib",
         bounds=">={linked},<3",
         first_release="2.(0|3)",
         read="2.8.1",
         libraries=(
-            Library(
+            NvidiaLibrary(
                 name="cutensor",
                 sonames=("libcutensor.so.2",),
                 needs=("libcublasLt.so.(12|13)",),
                 may_open=("libnvrtc.so.(12|13)",),
                 lost=(("(libnvrtc.so.12|)", ""),),
             ),
-            Library(
+            NvidiaLibrary(
                 name="cutensorMg", sonames=("libcutensorMg.so.2",), needs=("libcutensor.so.2",)
             ),
-            Library(
+            NvidiaLibrary(
                 name="cutensorMp",
                 sonames=("libcutensorMp.so.2",),
                 needs=("libcutensor.so.2", "libnccl.so.2", "libcudart.so.(12|13)"),
@@ -443,7 +447,7 @@ OTHER_WHEELS = (
             ),
         ),
     ),
-    Wheel(
+    NvidiaWheel(
         name="cutensornet-(cu12|cu13)",
         folder="cuquantum/lib",
         bounds=">={linked},<3",
@@ -451,7 +455,7 @@ OTHER_WHEELS = (
         read="2.14.0",
         brings=("cutensor-(cu12|cu13)",),
         libraries=(
-            Library(
+            NvidiaLibrary(
                 name="cutensornet",
                 sonames=("libcutensornet.so.2",),
                 needs=("libcutensor.so.2", "libcublas.so.(12|13)", "libcusolver.so.(11|12)"),
@@ -460,21 +464,21 @@ OTHER_WHEELS = (
             ),
         ),
     ),
-    Wheel(
+    NvidiaWheel(
         name="custatevec-(cu12|cu13)",
         folder="cuquantum/lib",
         bounds=">={linked},<2",
         first_release="1.(3|10)",
         read="1.15.0",
         libraries=(
-            Library(
+            NvidiaLibrary(
                 name="custatevec",
                 sonames=("libcustatevec.so.1",),
                 needs=("libcublas.so.(12|13)", "libcublasLt.so.(12|13)"),
             ),
         ),
     ),
-    Wheel(
+    NvidiaWheel(
         name="cudensitymat-(cu12|cu13)",
         folder="cuquantum/lib",
         bounds=_ONE_MINOR,
@@ -482,7 +486,7 @@ OTHER_WHEELS = (
         read="0.7.0",
         brings=("cutensor-(cu12|cu13)", "cutensornet-(cu12|cu13)"),
         libraries=(
-            Library(
+            NvidiaLibrary(
                 name="cudensitymat",
                 sonames=("libcudensitymat.so.0",),
                 needs=(
@@ -499,23 +503,23 @@ OTHER_WHEELS = (
             ),
         ),
     ),
-    Wheel(
+    NvidiaWheel(
         name="cupauliprop-(cu12|cu13)",
         folder="cuquantum/lib",
         bounds=_ONE_MINOR,
         first_release="0.5",
         read="0.5.0",
-        libraries=(Library(name="cupauliprop", sonames=("libcupauliprop.so.0",)),),
+        libraries=(NvidiaLibrary(name="cupauliprop", sonames=("libcupauliprop.so.0",)),),
     ),
-    Wheel(
+    NvidiaWheel(
         name="custabilizer-(cu12|cu13)",
         folder="cuquantum/lib",
         bounds=_ONE_MINOR,
         first_release="0.5",
         read="0.5.0",
-        libraries=(Library(name="custabilizer", sonames=("libcustabilizer.so.0",)),),
+        libraries=(NvidiaLibrary(name="custabilizer", sonames=("libcustabilizer.so.0",)),),
     ),
-    Wheel(
+    NvidiaWheel(
         name="nvidia-cublasmp-(cu12|cu13)",
         folder="nvidia/cublasmp/(cu12|cu13)/lib",
         bounds=_ONE_MINOR,
@@ -523,14 +527,14 @@ OTHER_WHEELS = (
         read="0.10.0.3695",
         brings=("nvidia-cublas(-cu12|)", "nvidia-nccl-(cu12|cu13)"),
         libraries=(
-            Library(
+            NvidiaLibrary(
                 name="cublasMp",
                 sonames=("libcublasmp.so.0",),
                 needs=("libcublas.so.(12|13)", "libcublasLt.so.(12|13)", "libnccl.so.2"),
             ),
         ),
     ),
-    Wheel(
+    NvidiaWheel(
         name="nvidia-cusolvermp-(cu12|cu13)",
         folder="nvidia/(cu12|cu13)/lib",
         bounds=_ONE_MINOR,
@@ -544,7 +548,7 @@ OTHER_WHEELS = (
             "nvidia-nccl-(cu12|cu13)",
         ),
         libraries=(
-            Library(
+            NvidiaLibrary(
                 name="cusolverMp",
                 sonames=("libcusolverMp.so.0",),
                 needs=(
@@ -559,7 +563,7 @@ OTHER_WHEELS = (
         ),
     ),
     # Its wheel for CUDA 13 has a libcufftw.so.12 too, which isn't cuFFT's.
-    Wheel(
+    NvidiaWheel(
         name="nvidia-cufftmp-(cu12|cu13)",
         folder="nvidia/cufftmp/(cu12|cu13)/lib",
         bounds=">={linked},<(12|13)",
@@ -567,7 +571,7 @@ OTHER_WHEELS = (
         read="(11.4.0.6.post1|12.1.3.2)",
         brings=("nvidia-nvshmem-(cu12|cu13)",),
         libraries=(
-            Library(
+            NvidiaLibrary(
                 name="cufftMp",
                 sonames=("libcufftMp.so.(11|12)",),
                 needs=("libnvshmem_host.so.3",),
@@ -576,7 +580,7 @@ OTHER_WHEELS = (
             ),
         ),
     ),
-    Wheel(
+    NvidiaWheel(
         name="nvidia-cudss-(cu12|cu13)",
         folder="nvidia/(cu12|cu13)/lib",
         bounds=">={linked},<2",
@@ -585,7 +589,7 @@ OTHER_WHEELS = (
         conda="libcudss",
         brings=("nvidia-cublas(-cu12|)", "nvidia-cuda-nvrtc(-cu12|)"),
         libraries=(
-            Library(
+            NvidiaLibrary(
                 name="cudss",
                 sonames=("libcudss.so.1",),
                 needs=("libcublas.so.(12|13)", "libnvrtc.so.(12|13)"),

@@ -120,10 +120,12 @@ def resolve_entry(library: PurePosixPath, entry: str) -> PurePosixPath | None:
 
 # Libraries whose number is CUDA's own; others count for themselves (`libcusparse.so.12` is in CUDA
 # 12 and 13). Read from NVIDIA's wheels of CUDA 11, 12 and 13.
-_TELLING = re.compile(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink|cupti)\.so\.(\d+)(?:\.\d+)*")
+_CUDA_SONAME = re.compile(
+    r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink|cupti)\.so\.(\d+)(?:\.\d+)*"
+)
 
 
-def telling_release(soname: str) -> str:
+def cuda_major_of(soname: str) -> str:
     """The major release of CUDA that a library's name tells, `13`; empty where it tells none."""
-    match = _TELLING.fullmatch(name_before_graft(soname))
+    match = _CUDA_SONAME.fullmatch(name_before_graft(soname))
     return match[1] if match else ""

@@ -16,7 +16,7 @@ from cuwheel.diagnose.verdict import broken, not_asked, warns, works
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from cuwheel.diagnose.facts.environment import Distribution, Framework, ModuleRun
+    from cuwheel.diagnose.facts.environment import Distribution, FrameworkFacts, ModuleRun
     from cuwheel.diagnose.facts.gpus import Driver
     from cuwheel.diagnose.verdict import Verdict
 
@@ -62,7 +62,7 @@ class BnbChoice:
 
 
 def choose_library(
-    distribution: Distribution, torch: Framework | None, environ: Mapping[str, str]
+    distribution: Distribution, torch: FrameworkFacts | None, environ: Mapping[str, str]
 ) -> BnbChoice:
     """Which library it takes on a machine whose GPU torch sees.
 
@@ -86,7 +86,7 @@ def choose_library(
 
 
 def judge_bnb(
-    choice: BnbChoice, done: ModuleRun | None, driver: Driver, torch: Framework | None
+    choice: BnbChoice, done: ModuleRun | None, driver: Driver, torch: FrameworkFacts | None
 ) -> Iterator[Verdict]:
     """Judge the choice, and what running it gave.
 

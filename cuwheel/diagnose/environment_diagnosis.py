@@ -9,23 +9,23 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.diagnose import bitsandbytes
 from cuwheel.diagnose.bitsandbytes import choose_library, judge_bnb
-from cuwheel.diagnose.facts.deadline import Question
+from cuwheel.diagnose.facts.deadline import TimedCall
 from cuwheel.diagnose.facts.environment import (
     FACTS_PATIENCE,
     IMPORT_PATIENCE,
-    Environment,
-    Framework,
+    FrameworkFacts,
     ModuleRun,
+    PythonEnvironment,
     ask_environment,
     ask_framework,
+    ask_module,
     frameworks_of,
-    run_module,
 )
 from cuwheel.diagnose.facts.gpu_packages import may_be_gpu_package, needs_gpu, read_package
 from cuwheel.diagnose.facts.loader import Loader, read_loader_cache
 from cuwheel.diagnose.rules.environment import judge_frameworks, judge_nvidia_wheels
 from cuwheel.diagnose.rules.packages import PackageJudge
-from cuwheel.diagnose.rules.requirements import find_disagreements
+from cuwheel.diagnose.rules.requirements import find_unmet_requirements
 from cuwheel.diagnose.verdict import broken, not_asked, warns
 from cuwheel.wheel.metadata import project_of
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from cuwheel.diagnose.facts.environment import Distribution
     from cuwheel.diagnose.facts.gpu_packages import InstalledPackage
     from cuwheel.diagnose.facts.gpus import Driver
-    from cuwheel.diagnose.facts.host import Surroundings
-    from cuwheel.diagnose.facts.python_choice import Chosen
+    from cuwheel.diagnose.facts.host import HostFacts
+    from cuwheel.diagnose.facts.python_choice import ChosenPython
     from cuwheel.diagnose.verdict import Verdict
 
 
@@ -59,21 +59,21 @@ class EnvironmentDiagnosis:
     """
 
     def __init__(
-        self, chosen: Chosen, packages: tuple[str, ...], environ: Mapping[str, str]
+        self, chosen: ChosenPython, packages: tuple[str, ...], environ: Mapping[str, str]
     ) -> None:
         self._named = packages
         self._environ = environ
-        self._imports: dict[str, Question[Framework | None]] = {}
-        self._bnb_run: Question[ModuleRun | None] | None = None
-        self._cache = Question(_CACHE_PATIENCE, read_loader_cache)
-        self.environment: Environment | None = None
-        self.frameworks: tuple[Framework, ...] = ()
+        self._imports: dict[str, TimedCall[FrameworkFacts | None]] = {}
+        self._bnb_run: TimedCall[ModuleRun | None] | None = None
+        self._cache = TimedCall(_CACHE_PATIENCE, read_loader_cache)
+        self.environment: PythonEnvironment | None = None
+        self.frameworks: tuple[FrameworkFacts, ...] = ()
         self.packages: tuple[InstalledPackage, ...] = ()
         self.bnb: BnbChoice | None = None
         self.verdicts: list[Verdict] = []
         self._start(chosen)
 
-    def framework(self, name: str) -> Framework | None:
+    def framework(self, name: str) -> FrameworkFacts | None:
         """A framework, once it has answered."""
         return next((one for one in self.frameworks if one.name == name), None)
 
@@ -81,7 +81,7 @@ class EnvironmentDiagnosis:
         """Whether a project is installed."""
         return self.environment is not None and project in self.environment.distributions
 
-    def _start(self, chosen: Chosen) -> None:
+    def _start(self, chosen: ChosenPython) -> None:
         """Ask for what is installed, then start what takes long."""
         if chosen.path is None:
             self.verdicts.append(
@@ -94,7 +94,7 @@ class EnvironmentDiagnosis:
             )
             return
         python, environ = chosen.path, self._environ
-        environment, fault = Question[Environment | None](
+        environment, fault = TimedCall[PythonEnvironment | None](
             FACTS_PATIENCE + _SLACK, lambda: ask_environment(python, environ)
         ).answer(None)
         if environment is None:
@@ -102,13 +102,13 @@ class EnvironmentDiagnosis:
             self.verdicts.append(broken("python-not-found", f"{python} can't be asked", fault, fix))
             return
         self.environment = environment
-        patience = IMPORT_PATIENCE + _SLACK
+        retry_policy = IMPORT_PATIENCE + _SLACK
         for name in self._frameworks_of(environment):
-            self._imports[name] = Question[Framework | None](
-                patience, partial(ask_framework, name, environment, environ)
+            self._imports[name] = TimedCall[FrameworkFacts | None](
+                retry_policy, partial(ask_framework, name, environment, environ)
             )
 
-    def _frameworks_of(self, environment: Environment) -> tuple[str, ...]:
+    def _frameworks_of(self, environment: PythonEnvironment) -> tuple[str, ...]:
         """Those that named packages are or require, as imports take long; else all."""
         installed = frameworks_of(environment)
         names = {canonicalize_name(name) for name in self._named}
@@ -117,21 +117,21 @@ class EnvironmentDiagnosis:
         asked = tuple(name for name, one in installed.items() if one.name in wanted)
         return asked or tuple(installed)
 
-    def judge(self, driver: Driver, around: Surroundings | None) -> None:
+    def judge(self, driver: Driver, around: HostFacts | None) -> None:
         """Wait for what was started, read the packages, judge it all."""
         environment = self.environment
         if environment is None:
             return
         self.verdicts += _judge_metadata(environment)
         if driver.gpus and self._wants(bitsandbytes.PROJECT):
-            self._bnb_run = Question[ModuleRun | None](
+            self._bnb_run = TimedCall[ModuleRun | None](
                 IMPORT_PATIENCE + _SLACK,
-                lambda: run_module(bitsandbytes.PROJECT, environment, self._environ),
+                lambda: ask_module(bitsandbytes.PROJECT, environment, self._environ),
             )
         told = {name: question.answer(None) for name, question in self._imports.items()}
         self.frameworks = tuple(one for one, _ in told.values() if one)
         self.verdicts += [not_asked(name, fault) for name, (_, fault) in told.items() if fault]
-        disagreements = find_disagreements(environment)
+        disagreements = find_unmet_requirements(environment)
         self.verdicts += judge_frameworks(self.frameworks, driver, disagreements)
         self.verdicts += judge_nvidia_wheels(environment, disagreements, self.frameworks)
         known, _ = self._cache.answer({})
@@ -142,7 +142,7 @@ class EnvironmentDiagnosis:
             known=known,
         )
         self._judge_bnb(driver)
-        question = Question(_PACKAGE_PATIENCE, lambda: self._read_packages(environment, loader))
+        question = TimedCall(_PACKAGE_PATIENCE, lambda: self._read_packages(environment, loader))
         self.packages, fault = question.answer(())
         self.verdicts += [not_asked("the packages", fault)] if fault else []
         judge = PackageJudge(
@@ -172,7 +172,7 @@ class EnvironmentDiagnosis:
         self.verdicts += judge_bnb(self.bnb, done, driver, torch)
 
     def _read_packages(
-        self, environment: Environment, loader: Loader
+        self, environment: PythonEnvironment, loader: Loader
     ) -> tuple[InstalledPackage, ...]:
         torch = self.framework("torch")
         only = (self.bnb.library,) if self.bnb else ()
@@ -188,7 +188,7 @@ class EnvironmentDiagnosis:
             if one.name != bitsandbytes.PROJECT or not self.bnb or self.bnb.is_held
         )
 
-    def _chosen_packages(self, environment: Environment) -> Sequence[Distribution]:
+    def _chosen_packages(self, environment: PythonEnvironment) -> Sequence[Distribution]:
         if not self._named:
             installed = environment.distributions.values()
             return [one for one in installed if may_be_gpu_package(one) and needs_gpu(one)]
@@ -209,7 +209,7 @@ class EnvironmentDiagnosis:
         return found
 
 
-def _judge_metadata(environment: Environment) -> Iterable[Verdict]:
+def _judge_metadata(environment: PythonEnvironment) -> Iterable[Verdict]:
     for place, fault in environment.damaged:
         yield warns(
             "diagnose-damaged-installation",

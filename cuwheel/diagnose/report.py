@@ -14,7 +14,7 @@ import rich.text
 
 from cuwheel.binaries.archs import describe_code
 from cuwheel.diagnose.rules.environment import cuda_majors, nvidia_wheels
-from cuwheel.diagnose.verdict import LEVELS, worst
+from cuwheel.diagnose.verdict import LEVELS, worst_level
 from cuwheel.system.quantities import show_size
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.diagnose.bitsandbytes import BnbChoice
-    from cuwheel.diagnose.facts.environment import Environment, Framework
+    from cuwheel.diagnose.facts.environment import FrameworkFacts, PythonEnvironment
     from cuwheel.diagnose.facts.gpu_packages import InstalledPackage
     from cuwheel.diagnose.facts.gpus import Driver, Gpu
-    from cuwheel.diagnose.facts.host import Surroundings
+    from cuwheel.diagnose.facts.host import HostFacts
     from cuwheel.diagnose.facts.installed_toolkits import Installations
-    from cuwheel.diagnose.facts.python_choice import Chosen
+    from cuwheel.diagnose.facts.python_choice import ChosenPython
     from cuwheel.diagnose.rules.target_fit import Fit
     from cuwheel.diagnose.verdict import Level, Verdict
 
@@ -52,13 +52,13 @@ class Report:
         verdicts: the good first.
     """
 
-    around: Surroundings | None
+    around: HostFacts | None
     driver: Driver
     installations: Installations
     settings: tuple[tuple[str, str], ...]
-    chosen: Chosen
-    environment: Environment | None
-    frameworks: tuple[Framework, ...]
+    chosen: ChosenPython
+    environment: PythonEnvironment | None
+    frameworks: tuple[FrameworkFacts, ...]
     packages: tuple[InstalledPackage, ...]
     bnb: BnbChoice | None
     fits: tuple[Fit, ...]
@@ -67,10 +67,10 @@ class Report:
     @property
     def level(self) -> Level:
         """The worst verdict's."""
-        return worst(self.verdicts)
+        return worst_level(self.verdicts)
 
 
-def as_text(report: Report) -> str:
+def report_as_text(report: Report) -> str:
     """The report as a JSON document; the keys stay what they are."""
     return json.dumps(_data(report), indent=2, default=str)
 
@@ -108,7 +108,7 @@ def _record(record: Any) -> Any:
     return dataclasses.asdict(record) if record is not None else None
 
 
-def _framework_data(framework: Framework) -> dict[str, Any]:
+def _framework_data(framework: FrameworkFacts) -> dict[str, Any]:
     told: dict[str, Any] = _record(framework)
     told["libraries"] = [str(path) for path in framework.libraries if _is_telling(path)]
     return told
@@ -252,7 +252,7 @@ def _inner_facts(report: Report) -> Iterator[tuple[str, str]]:
         yield "frameworks", "none"
 
 
-def _show_framework(framework: Framework) -> str:
+def _show_framework(framework: FrameworkFacts) -> str:
     parts = [framework.version]
     if framework.is_cpu_only:
         parts.append("for the CPU")

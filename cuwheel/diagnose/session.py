@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cuwheel.diagnose.environment_diagnosis import EnvironmentDiagnosis
-from cuwheel.diagnose.facts.deadline import Question
+from cuwheel.diagnose.facts.deadline import TimedCall
 from cuwheel.diagnose.facts.gpus import Driver, find_driver
-from cuwheel.diagnose.facts.host import Surroundings, look_around
+from cuwheel.diagnose.facts.host import HostFacts, read_host
 from cuwheel.diagnose.facts.installed_toolkits import Installations, find_installations
-from cuwheel.diagnose.facts.python_choice import choose_python
-from cuwheel.diagnose.report import Report, as_text, print_report
+from cuwheel.diagnose.facts.python_choice import find_environment
+from cuwheel.diagnose.report import Report, print_report, report_as_text
 from cuwheel.diagnose.rules.driver import judge_driver
 from cuwheel.diagnose.rules.toolkit import judge_installations
 from cuwheel.diagnose.verdict import LEVELS, not_asked
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cuwheel.diagnose.rules.target_fit import Fit
     from cuwheel.system.console import Console
 
-    FitTargets = Callable[[Driver, Surroundings | None, str], tuple[Fit, ...]]
+    FitTargets = Callable[[Driver, HostFacts | None, str], tuple[Fit, ...]]
 
 
 _MACHINE_PATIENCE = 20.0  # seconds
@@ -70,7 +70,7 @@ def diagnose_session(
         report = diagnose(asked, environ, fit)
     terminal = report_terminal()
     if asked.as_json:
-        terminal.out(as_text(report), highlight=False)
+        terminal.out(report_as_text(report), highlight=False)
     else:
         print_report(report, terminal)
     return LEVELS.index(report.level)
@@ -95,10 +95,10 @@ def diagnose(
         environ: of the caller.
         fit: as for `diagnose_session`.
     """
-    machine = Question[Surroundings | None](_MACHINE_PATIENCE, lambda: look_around(ROOT))
-    gpus = Question(_MACHINE_PATIENCE, lambda: find_driver(environ))
-    programs = Question(_MACHINE_PATIENCE, lambda: find_installations(environ))
-    chosen = choose_python(asked.python, environ, asked.start)
+    machine = TimedCall[HostFacts | None](_MACHINE_PATIENCE, lambda: read_host(ROOT))
+    gpus = TimedCall(_MACHINE_PATIENCE, lambda: find_driver(environ))
+    programs = TimedCall(_MACHINE_PATIENCE, lambda: find_installations(environ))
+    chosen = find_environment(asked.python, environ, asked.start)
     inner = EnvironmentDiagnosis(chosen, asked.packages, environ)
     around, around_fault = machine.answer(None)
     driver, driver_fault = gpus.answer(Driver())
@@ -119,7 +119,7 @@ def diagnose(
     fits: tuple[Fit, ...] = ()
     if fit:
         version = inner.environment.version if inner.environment else ""
-        question = Question(_MACHINE_PATIENCE, partial(fit, driver, around, version))
+        question = TimedCall(_MACHINE_PATIENCE, partial(fit, driver, around, version))
         fits, fault = question.answer(())
         verdicts += [not_asked("the targets", fault)] if fault else []
     return Report(

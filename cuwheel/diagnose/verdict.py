@@ -61,47 +61,47 @@ Anchor = Known | Own
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class VerdictKind:
     """An entry of TROUBLESHOOTING.md: its heading, and a paragraph."""
 
     title: str
     text: str
 
 
-OWN_ENTRIES: dict[Own, Entry] = {
-    "diagnose-damaged-installation": Entry(
+OWN_ENTRIES: dict[Own, VerdictKind] = {
+    "diagnose-damaged-installation": VerdictKind(
         title="Damaged installation",
         text="A package says that it has installed a file which isn't there or can't be read, or "
         "its own metadata can't be read. Two packages with one file (the removal of one takes "
         "it from the other), a full disk and an interrupted installation leave such things. "
         "Install the package again: `pip install --force-reinstall --no-deps NAME==VERSION`.",
     ),
-    "diagnose-import-failed": Entry(
+    "diagnose-import-failed": VerdictKind(
         title="Import failed",
         text="Importing a package failed in a way that has no entry of its own. The line shown is "
         "the last one of its traceback; `python -c 'import NAME'` shows all of it.",
     ),
-    "diagnose-mixed-cuda": Entry(
+    "diagnose-mixed-cuda": VerdictKind(
         title="Mixed CUDA releases",
         text="Two packages of one environment were built for different major releases of CUDA. Each"
         " needs a CUDA runtime of its own; memory and streams of one mean nothing to the "
         "other, and libraries that come in one release only are missing for one of them. "
         "Install both for the same release: that of the framework.",
     ),
-    "diagnose-not-asked": Entry(
+    "diagnose-not-asked": VerdictKind(
         title="Not asked",
         text="Something didn't answer within its time limit, or answered nonsense, so the report "
         "goes on without it. The line says what and why. A hanging `nvidia-smi` most often "
         "means that a GPU is lost: `dmesg | grep -i -e nvrm -e xid` tells, and a restart "
         "helps.",
     ),
-    "diagnose-not-installed": Entry(
+    "diagnose-not-installed": VerdictKind(
         title="Not installed",
         text="A package was named that this environment doesn't have. The first line of the "
         "report's environment says which environment was looked at and why; `--python` names "
         "another.",
     ),
-    "diagnose-versions": Entry(
+    "diagnose-versions": VerdictKind(
         title="Versions that don't agree",
         text="A package requires another version of a package than the one installed. pip allows "
         "that when the two are installed one after the other. `pip check` lists all of these; "
@@ -159,6 +159,6 @@ def not_asked(what: str, why: str) -> Verdict:
     )
 
 
-def worst(verdicts: Iterable[Verdict]) -> Level:
+def worst_level(verdicts: Iterable[Verdict]) -> Level:
     """The worst level among verdicts."""
     return max((one.level for one in verdicts), key=LEVELS.index, default="ok")

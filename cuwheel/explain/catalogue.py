@@ -60,7 +60,7 @@ class Pattern:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cause:
+class FailureCause:
     """Something that goes wrong, and what to do about it.
 
     Attributes:
@@ -103,7 +103,7 @@ class Group:
 
     title: str
     about: str
-    causes: tuple[Cause, ...]
+    causes: tuple[FailureCause, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +141,7 @@ def groups() -> tuple[Group, ...]:
 
 
 @functools.cache
-def causes() -> Mapping[str, Cause]:
+def causes() -> Mapping[str, FailureCause]:
     """Slug → cause."""
     return {one.slug: one for group in groups() for one in group.causes}
 
@@ -167,15 +167,15 @@ def _read(path: Path) -> Any:
     return yaml.load(path.read_text(), Loader=loader)  # noqa: S506 - both are safe loaders
 
 
-def _cause(content: dict[str, Any]) -> Cause:
-    known = set(Cause.__dataclass_fields__)
+def _cause(content: dict[str, Any]) -> FailureCause:
+    known = set(FailureCause.__dataclass_fields__)
     if unknown := sorted(set(content) - known):
         raise ValueError(f"{content.get('slug')}: unknown fields: {', '.join(unknown)}")
     texts = {"slug", "stage", "title", "confirm"}
     given: dict[str, Any] = {name: content[name].strip() for name in texts}
     for name in known - texts - {"patterns"}:
         given[name] = _texts(content.get(name, []))
-    return Cause(patterns=_patterns(content["patterns"]), **given)
+    return FailureCause(patterns=_patterns(content["patterns"]), **given)
 
 
 def _patterns(given: list[Any]) -> tuple[Pattern, ...]:

@@ -9,12 +9,12 @@ from typing import IO, TYPE_CHECKING
 
 from cuwheel.explain.catalogue import Weight, causes, signs
 from cuwheel.explain.scanner import Scanner
-from cuwheel.system.versions import numbers
+from cuwheel.system.versions import version_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from cuwheel.explain.catalogue import Cause, Signs
+    from cuwheel.explain.catalogue import FailureCause, Signs
     from cuwheel.explain.scanner import Scan, Sighting
 
 
@@ -31,7 +31,7 @@ _COMPARISONS: Mapping[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] =
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class FoundCause:
     """A cause that a log shows.
 
     Attributes:
@@ -42,7 +42,7 @@ class Found:
         fix: what to do in this case.
     """
 
-    cause: Cause
+    cause: FailureCause
     weight: Weight
     evidence: tuple[Sighting, ...]
     why: str
@@ -68,7 +68,7 @@ class Explanation:
         lines: how many it has.
     """
 
-    causes: tuple[Found, ...]
+    causes: tuple[FoundCause, ...]
     failed: bool
     failure: Sighting | None
     around: Mapping[int, str]
@@ -114,7 +114,7 @@ class Explainer:
         )
 
 
-def _judged(met: Iterable[Found], *, has_failed: bool) -> tuple[Found, ...]:
+def _judged(met: Iterable[FoundCause], *, has_failed: bool) -> tuple[FoundCause, ...]:
     """Those that are no consequence of another; the strongest first, then the earliest."""
     kept = [one for one in met if has_failed or one.weight > Weight.HINT]
     brought = {slug for one in kept if one.weight > Weight.HINT for slug in one.cause.brings}
@@ -125,8 +125,8 @@ def _judged(met: Iterable[Found], *, has_failed: bool) -> tuple[Found, ...]:
 
 
 def _found(
-    cause: Cause, sightings: list[Sighting], facts: Mapping[str, str], known: Signs
-) -> Found:
+    cause: FailureCause, sightings: list[Sighting], facts: Mapping[str, str], known: Signs
+) -> FoundCause:
     ordered = sorted(sightings, key=lambda one: (-one.pattern.weight, one.number))
     names: dict[str, str] = dict(facts)
     for one in reversed(ordered):
@@ -134,7 +134,7 @@ def _found(
     names = _completed(names, known)
     # Two patterns may meet one line.
     evidence = tuple({one.number: one for one in reversed(ordered)}.values())[::-1]
-    return Found(
+    return FoundCause(
         cause=cause,
         weight=evidence[0].pattern.weight,
         evidence=evidence,
@@ -172,5 +172,7 @@ def _holds(sighting: Sighting, scan: Scan, facts: Mapping[str, str]) -> bool:
 def _is_met(need: str, met: set[str], facts: Mapping[str, str]) -> bool:
     if found := _CONDITION.fullmatch(need):
         name, comparison, limit = found.groups()
-        return name in facts and _COMPARISONS[comparison](numbers(facts[name]), numbers(limit))
+        return name in facts and _COMPARISONS[comparison](
+            version_key(facts[name]), version_key(limit)
+        )
     return need.removeprefix("not ") not in met if need.startswith("not ") else need in met

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.explain.explanation import Explanation, Found
+    from cuwheel.explain.explanation import Explanation, FoundCause
     from cuwheel.explain.scanner import Sighting
 
 
@@ -19,7 +19,7 @@ _LONGEST = 400  # characters of a line of the log
 _HOW_TO_ADD = "docs/how-to/failure-catalogue.md"
 
 
-def as_text(explanation: Explanation, name: str) -> str:
+def explanation_as_text(explanation: Explanation, name: str) -> str:
     """An explanation to be read; `name` is that of the log."""
     if explanation.causes:
         lines = [_headline(explanation, name)]
@@ -34,7 +34,7 @@ def as_text(explanation: Explanation, name: str) -> str:
     return "\n".join(lines)
 
 
-def as_data(explanation: Explanation, name: str) -> dict[str, Any]:
+def explanation_as_data(explanation: Explanation, name: str) -> dict[str, Any]:
     """An explanation for machines; the keys stay what they are."""
     failure = explanation.failure
     return {
@@ -54,7 +54,7 @@ def _headline(explanation: Explanation, name: str) -> str:
     return f"{name}: {what}, from {_count(explanation.lines, 'line')}"
 
 
-def _cause(number: int, found: Found) -> Iterator[str]:
+def _cause(number: int, found: FoundCause) -> Iterator[str]:
     yield f"{number}. {found.cause.title}"
     for one in found.evidence[:_EVIDENCE]:
         yield from _labelled(f"line {one.number}", one.text[:_LONGEST])
@@ -91,7 +91,7 @@ def _labelled(label: str, text: str) -> Iterator[str]:
         yield f"   {label if index == 0 else '':<{max(_LABEL, len(label) + 1)}}{line}"
 
 
-def _cause_data(found: Found) -> dict[str, Any]:
+def _cause_data(found: FoundCause) -> dict[str, Any]:
     return {
         "slug": found.cause.slug,
         "title": found.cause.title,

@@ -14,7 +14,7 @@ from cuwheel.explain.log_text import LINES_OF_MESSAGE, blocks, undecorated, unwr
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.explain.catalogue import Cause, Pattern, Signs
+    from cuwheel.explain.catalogue import FailureCause, Pattern, Signs
     from cuwheel.explain.log_text import Block
 
 
@@ -67,7 +67,7 @@ class Scan:
 class Scanner:
     """A search for all patterns at once; made once for many logs."""
 
-    def __init__(self, causes: Iterable[Cause], signs: Signs) -> None:
+    def __init__(self, causes: Iterable[FailureCause], signs: Signs) -> None:
         self._owned = tuple(_owned(causes, signs))
         by_text: dict[str, list[int]] = defaultdict(list)
         for index, one in enumerate(self._owned):
@@ -108,7 +108,7 @@ class _Owned:
         return tuple(tuple(text.encode() for text in texts) for texts in self.pattern.others)
 
 
-def _owned(causes: Iterable[Cause], signs: Signs) -> Iterator[_Owned]:
+def _owned(causes: Iterable[FailureCause], signs: Signs) -> Iterator[_Owned]:
     for cause in causes:
         for one in cause.patterns:
             yield _Owned(pattern=one, kind="cause", name=cause.slug)

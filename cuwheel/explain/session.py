@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 from cuwheel.errors import UsageError, of_system_error
 from cuwheel.explain.explanation import Explainer
 from cuwheel.explain.log_text import is_text
-from cuwheel.explain.report import as_data, as_text
+from cuwheel.explain.report import explanation_as_data, explanation_as_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,10 +41,10 @@ def explain_session(names: Sequence[str], folder: Path, *, as_json: bool) -> Non
         with _opened(path) as stream:
             made.append((name, explainer.explain(stream)))
     if as_json:
-        _write(json.dumps([as_data(one, name) for name, one in made], indent=2))
+        _write(json.dumps([explanation_as_data(one, name) for name, one in made], indent=2))
         return
     shown = [(name, one) for name, one in made if one.failed] or made[:1]
-    _write("\n\n".join(as_text(one, name) for name, one in shown))
+    _write("\n\n".join(explanation_as_text(one, name) for name, one in shown))
     if len(made) > len(shown):
         _write(f"\n{len(made) - len(shown)} of {len(made)} logs show no failure")
 
@@ -60,7 +60,7 @@ def explained(log: Path, known: Mapping[str, str]) -> str:
         OSError: it can't be read.
     """
     with log.open("rb") as stream:
-        return as_text(Explainer().explain(stream, known), log.name)
+        return explanation_as_text(Explainer().explain(stream, known), log.name)
 
 
 def explain_lines(names: Sequence[str], folder: Path) -> None:

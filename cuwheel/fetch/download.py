@@ -13,15 +13,15 @@ import requests
 import urllib3.exceptions
 
 from cuwheel.errors import HashMismatchError, OversizedDownloadError
-from cuwheel.fetch.retry import PATIENCE, Trial
-from cuwheel.fetch.web import is_lasting, open_session, refused, shown, unreachable
+from cuwheel.fetch.retry import RETRY_POLICY, Attempts
+from cuwheel.fetch.web import is_lasting, open_session, redact_url, refused, unreachable
 from cuwheel.system.files import hash_of_file
 from cuwheel.system.parallel import Stop
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.fetch.retry import Patience
+    from cuwheel.fetch.retry import RetryPolicy
     from cuwheel.system.console import Listener
 
 
@@ -31,7 +31,7 @@ FIX = "give the source with `-- --source FILE`"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class PinnedFile:
     """A file that is known by its hash.
 
     Attributes:
@@ -78,7 +78,7 @@ class Task:
         fix: one more way out, for messages.
     """
 
-    wanted: Wanted
+    wanted: PinnedFile
     path: Path
     url: str
     console: Listener
@@ -94,14 +94,14 @@ class Task:
 class Download:
     """One file on its way from one address."""
 
-    def __init__(self, task: Task, patience: Patience) -> None:
+    def __init__(self, task: Task, retry_policy: RetryPolicy) -> None:
         self._wanted = task.wanted
         self._path = task.path
         self._partial = task.partial
         self._url = task.url
         self._task = task
-        self._patience = patience
-        self._trial = Trial(patience, task.stop)
+        self._retry_policy = retry_policy
+        self._attempts = Attempts(retry_policy, task.stop)
 
     def finish(self) -> None:
         """Bring the file under its name.
@@ -142,10 +142,10 @@ class Download:
     def _receive_all(self) -> None:
         """Receive until the partial file is complete, going on after each break."""
         self._most = self._size()
-        self._trial = Trial(self._patience, self._task.stop)
-        with open_session(self._url, self._patience, self._task.stop) as session:
+        self._attempts = Attempts(self._retry_policy, self._task.stop)
+        with open_session(self._url, self._retry_policy, self._task.stop) as session:
             while problem := self._receive(session):
-                if is_lasting(problem) or not self._trial.goes_on():
+                if is_lasting(problem) or not self._attempts.may_retry():
                     raise unreachable(self._url, problem, fix=self._fix()) from problem
 
     def _receive(self, session: requests.Session) -> Exception | None:
@@ -154,7 +154,7 @@ class Download:
         done = self._size()
         # A compressed transfer would have other sizes than the file.
         headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={done}-"} if done else {})}
-        timeout = self._trial.timeout
+        timeout = self._attempts.timeout
         try:
             with session.get(self._url, headers=headers, stream=True, timeout=timeout) as answer:
                 return self._take(answer, done)
@@ -195,14 +195,15 @@ class Download:
         # A server that starts anew and breaks off at the same place makes no progress.
         if size > self._most:
             self._most = size
-            self._trial.progressed()
+            self._attempts.progressed()
 
     def _check_size(self, size: int) -> None:
         if size <= self._wanted.max_size:
             return
         self._partial.unlink(missing_ok=True)
         raise OversizedDownloadError(
-            f"{shown(self._url)} is larger than the {self._wanted.max_size} bytes that are allowed",
+            f"{redact_url(self._url)} is larger than the {self._wanted.max_size} bytes "
+            "that are allowed",
             why=f"it has at least {size} bytes",
             fix="look at what the address sends; if the file is right and has grown, "
             f"{self._wanted.regrow}",
@@ -225,21 +226,21 @@ class Download:
         owner, algorithm = self._wanted.pinned_by, self._wanted.algorithm
         kind = {"sha256": "SHA-256", "md5": "MD5"}[algorithm]
         return HashMismatchError(
-            f"{shown(self._url)} is not the file that {owner} pins",
+            f"{redact_url(self._url)} is not the file that {owner} pins",
             why=f"its {kind} is {actual}, that of {owner} is {self._wanted.digest}",
             fix=f"look at what {host} sent, it lies in {aside}; {self._wanted.repin} only when you "
             "know that upstream's file is this one",
         )
 
 
-def download(wanted: Wanted, path: Path, url: str, *, console: Listener) -> None:
+def download(wanted: PinnedFile, path: Path, url: str, *, console: Listener) -> None:
     """Download one file to a place of the caller's; the caller sees to it that only one does.
 
     Raises:
         CuwheelError: as `fetch`.
     """
     task = Task(wanted=wanted, path=path, url=url, console=console, stop=Stop(), fix=FIX)
-    Download(task, PATIENCE).finish()
+    Download(task, RETRY_POLICY).finish()
 
 
 def set_aside(found: Path, path: Path, actual: str) -> Path:

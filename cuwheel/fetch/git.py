@@ -18,12 +18,12 @@ from urllib.parse import urlsplit
 import requests
 
 from cuwheel.errors import CommandFailedError, DownloadError, HashMismatchError
-from cuwheel.fetch.download import Wanted, download
+from cuwheel.fetch.download import PinnedFile, download
 from cuwheel.fetch.git_pack import WrongPackError, archive_pack, new_repository, run_git, words_of
 from cuwheel.fetch.mirrors import Mirrors
-from cuwheel.fetch.retry import PATIENCE, TIMEOUT
-from cuwheel.fetch.web import is_local, open_session, shown, unreachable
-from cuwheel.system.files import lock, naming_full_disk, remove_leftovers, sha256_of_file
+from cuwheel.fetch.retry import RETRY_POLICY, TIMEOUT
+from cuwheel.fetch.web import is_local, open_session, redact_url, unreachable
+from cuwheel.system.files import file_lock, naming_full_disk, remove_leftovers, sha256_of_file
 from cuwheel.system.process import which
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Commit:
     @property
     def origin(self) -> str:
         """`git+https://…@<commit>`, as pip and purl write it."""
-        return f"git+{shown(self.repository)}@{self.id}"
+        return f"git+{redact_url(self.repository)}@{self.id}"
 
 
 def fetch_commit(  # noqa: PLR0913 - what, from where, to where, and how
@@ -101,7 +101,7 @@ def fetch_commit(  # noqa: PLR0913 - what, from where, to where, and how
         console.note(f"another cuwheel is fetching {wanted.stem}; waiting for it")
 
     guard = cache / "downloads" / ".locks" / path.parent.name
-    with naming_full_disk(path.parent), lock(guard, on_wait=tell):
+    with naming_full_disk(path.parent), file_lock(guard, on_wait=tell):
         remove_leftovers(path.parent)
         if not _is_sound(task) and not _take_mirrored(task):
             _fetch(task)
@@ -131,7 +131,7 @@ class _Task:
 
 
 def _way_out(wanted: Commit, path: Path, fix: str) -> str:
-    where = shown(wanted.repository)
+    where = redact_url(wanted.repository)
     return (
         f"try again later, or copy downloads/{path.parent.name}/{path.name} out of the cache of a "
         f"machine that reaches {where} to {path}{f', or {fix}' if fix else ''}"
@@ -170,7 +170,7 @@ def _take_mirrored(task: _Task) -> bool:
     found = Mirrors.of(os.environ, offline=task.offline).find(path.parent.name, path.name)
     if found is None:
         return False
-    file = Wanted(
+    file = PinnedFile(
         name=path.name,
         sha256=found.sha256,
         max_size=_MAX_SIZE,
@@ -222,7 +222,7 @@ def _fetch(task: _Task) -> None:
             fix=task.way_out,
         )
     _check_reachable(wanted, task.way_out)
-    task.console.note(f"fetching commit {wanted.id[:12]} of {shown(wanted.repository)}")
+    task.console.note(f"fetching commit {wanted.id[:12]} of {redact_url(wanted.repository)}")
     with task.aside() as name:
         pack = _fetch_pack(task, Path(name))
         try:
@@ -257,7 +257,7 @@ def _fetch_pack(task: _Task, home: Path) -> Path:
 
 
 def _failed(task: _Task, error: CommandFailedError) -> DownloadError:
-    where, id_ = shown(task.wanted.repository), task.wanted.id
+    where, id_ = redact_url(task.wanted.repository), task.wanted.id
     if any("not our ref" in line for line in error.tail):
         return DownloadError(
             f"{where} has no commit {id_}",
@@ -284,7 +284,7 @@ def _check_reachable(wanted: Commit, way_out: str) -> None:
     url = f"{wanted.repository.rstrip('/')}/info/refs?service=git-upload-pack"
     try:
         with (
-            open_session(url, PATIENCE) as session,
+            open_session(url, RETRY_POLICY) as session,
             session.get(url, stream=True, timeout=TIMEOUT) as answer,
         ):
             answer.raise_for_status()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-VARIABLE = "CUWHEEL_CONDA_MIRROR"
+MIRRORS_VARIABLE = "CUWHEEL_CONDA_MIRROR"
 MANIFEST = "mirror.json"
 DOWNLOADS = "downloads"  # folders of a full mirror
 WHEELS = "wheels"
@@ -35,7 +35,7 @@ _FILE = re.compile(
     r"(?P<channel>.+)(?P<rest>/(noarch|(linux|osx|win|freebsd|emscripten|wasi|zos)-\w+)/[^/]+)"
 )
 _FORM = (
-    f"set {VARIABLE} to https://HOST/PATH or file:///FOLDER for all channels, or to "
+    f"set {MIRRORS_VARIABLE} to https://HOST/PATH or file:///FOLDER for all channels, or to "
     "`conda-forge=https://HOST/PATH`, several of these separated by blanks"
 )
 
@@ -66,13 +66,13 @@ class Mirrors:
         Raises:
             UsageError: it is malformed, or names a folder that isn't there.
         """
-        words = environ.get(VARIABLE, "").split()
+        words = environ.get(MIRRORS_VARIABLE, "").split()
         matches = {word: _NAMED.fullmatch(word) for word in words}
         named = tuple((found[1], _checked(found[2])) for found in matches.values() if found)
         common = [_checked(word) for word, found in matches.items() if not found]
         if len(common) > 1:
             raise UsageError(
-                f"{VARIABLE} names {len(common)} mirrors without saying for which channel",
+                f"{MIRRORS_VARIABLE} names {len(common)} mirrors without saying for which channel",
                 why=", ".join(map(_public, common)),
                 fix=_FORM,
             )
@@ -120,7 +120,7 @@ class Mirrors:
         if len(channels) > 1:
             raise UsageError(
                 f"nothing tells which channel {_public(url)} is of",
-                why=f"{VARIABLE} names one mirror for {' and '.join(sorted(channels))}",
+                why=f"{MIRRORS_VARIABLE} names one mirror for {' and '.join(sorted(channels))}",
                 fix=_FORM,
             )
         return next((f"{channel}{rest}" for channel in channels), url)
@@ -219,7 +219,7 @@ def _ask_for_manifest(mirror: str) -> Mapping[str, str] | CuwheelError:
     from cuwheel.fetch.web import read_small  # noqa: PLC0415 - see the module's own words
 
     try:
-        answer = read_small(f"{mirror}/{MANIFEST}", fix=f"see that {VARIABLE} is right")
+        answer = read_small(f"{mirror}/{MANIFEST}", fix=f"see that {MIRRORS_VARIABLE} is right")
     except CuwheelError as problem:
         return problem
     return _files_of(answer or b"")
@@ -234,25 +234,25 @@ def _checked(address: str) -> str:
     parts = urlsplit(address)
     if not parts.scheme:
         raise UsageError(
-            f"{VARIABLE} holds {address}, which is no address",
+            f"{MIRRORS_VARIABLE} holds {address}, which is no address",
             why="it has no https:// or file:// in front",
             fix=f"write {Path(address).expanduser().absolute().as_uri()}",
         )
     if parts.scheme == "file" and (parts.netloc or not parts.path):
         raise UsageError(
-            f"{VARIABLE} holds {address}, which names no folder",
+            f"{MIRRORS_VARIABLE} holds {address}, which names no folder",
             why=f"behind file:// the name of a host is read, here {parts.netloc or 'none'}",
             fix="write file:/// and the folder's absolute path, three slashes in all",
         )
     if parts.scheme == "file" and not _path(address).is_dir():
         raise UsageError(
-            f"{VARIABLE} names {_path(address)}, and there is no such folder",
+            f"{MIRRORS_VARIABLE} names {_path(address)}, and there is no such folder",
             why="a mirror is the folder that `nox -s mirror -- … --to FOLDER` wrote",
             fix="correct the path, or mount what should be there",
         )
     if parts.scheme not in {"file", "http", "https"} or not (parts.path or parts.netloc):
         raise UsageError(
-            f"{VARIABLE} holds {_public(address)}, which can't be read",
+            f"{MIRRORS_VARIABLE} holds {_public(address)}, which can't be read",
             why="http, https and file are known",
             fix=_FORM,
         )

@@ -14,7 +14,7 @@ TIMEOUT = (5.0, 20.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patience:
+class RetryPolicy:
     """How long to go on when a server doesn't answer or breaks off.
 
     Attributes:
@@ -30,26 +30,26 @@ class Patience:
     limit: float = 29.0
 
 
-PATIENCE = Patience()
+RETRY_POLICY = RetryPolicy()
 
 
-class Trial:
+class Attempts:
     """Counts the attempts in a row that brought nothing new, and waits between them.
 
     Args:
-        patience: how long to go on.
+        retry_policy: how long to go on.
         stop: ends the waiting.
     """
 
-    def __init__(self, patience: Patience, stop: Stop | None = None) -> None:
-        self.patience = patience
+    def __init__(self, retry_policy: RetryPolicy, stop: Stop | None = None) -> None:
+        self.retry_policy = retry_policy
         self.stop = stop or Stop()
         self.progressed()
 
     @property
     def timeout(self) -> tuple[float, float]:
         """Seconds for the next attempt: to connect to one address; until the answer begins."""
-        left = self.patience.limit - self._silent - CONNECT_LIMIT
+        left = self.retry_policy.limit - self._silent - CONNECT_LIMIT
         return TIMEOUT[0], min(TIMEOUT[1], max(1.0, left))
 
     def progressed(self) -> None:
@@ -61,7 +61,7 @@ class Trial:
         """Start counting attempts anew, at another server; the time goes on."""
         self._failed = 0
 
-    def goes_on(self) -> bool:
+    def may_retry(self) -> bool:
         """After a failed attempt: wait and say True, or say False when it's enough.
 
         Raises:
@@ -69,9 +69,9 @@ class Trial:
         """
         self.stop.check()
         self._failed += 1
-        if self._failed >= self.patience.attempts or self._silent > self.patience.silence:
+        if self._failed >= self.retry_policy.attempts or self._silent > self.retry_policy.silence:
             return False
-        self.stop.pause(self.patience.pause * 2 ** (self._failed - 1))
+        self.stop.pause(self.retry_policy.pause * 2 ** (self._failed - 1))
         return True
 
     @property

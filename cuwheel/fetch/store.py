@@ -12,22 +12,22 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import DownloadError
-from cuwheel.fetch.download import FIX, Download, Task, Wanted, set_aside
+from cuwheel.fetch.download import FIX, Download, PinnedFile, Task, set_aside
 from cuwheel.fetch.mirrors import Mirrors
-from cuwheel.fetch.retry import PATIENCE
+from cuwheel.fetch.retry import RETRY_POLICY
 from cuwheel.fetch.web import is_local
-from cuwheel.system.files import hash_of_file, lock, naming_full_disk
+from cuwheel.system.files import file_lock, hash_of_file, naming_full_disk
 from cuwheel.system.parallel import Stop, StoppedError, run_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from cuwheel.fetch.retry import Patience
+    from cuwheel.fetch.retry import RetryPolicy
     from cuwheel.system.console import Console, Downloads, Listener
 
 
-def cached_path(cache: Path, wanted: Wanted) -> Path:
+def cached_path(cache: Path, wanted: PinnedFile) -> Path:
     """Where a file is in the cache, or will be.
 
     Args:
@@ -39,13 +39,13 @@ def cached_path(cache: Path, wanted: Wanted) -> Path:
 
 
 def fetch(  # noqa: PLR0913 - what, from where, to where, and how
-    wanted: Wanted,
+    wanted: PinnedFile,
     find_url: Callable[[], str],
     *,
     cache: Path,
     console: Listener,
     offline: bool = False,
-    patience: Patience = PATIENCE,
+    retry_policy: RetryPolicy = RETRY_POLICY,
     stop: Stop | None = None,
     fix: str = FIX,
 ) -> Path:
@@ -61,7 +61,7 @@ def fetch(  # noqa: PLR0913 - what, from where, to where, and how
         cache: cuwheel's cache folder.
         console: shows progress.
         offline: use no network; a `file:` address isn't one.
-        patience: how long to go on trying.
+        retry_policy: how long to go on trying.
         stop: ends it early.
         fix: a way out beside putting the file into the cache by hand, for messages.
 
@@ -83,18 +83,18 @@ def fetch(  # noqa: PLR0913 - what, from where, to where, and how
         if not _is_whole(path, wanted, console):
             url = _address(path, find_url, offline=offline, fix=fix)
             task = Task(wanted=wanted, path=path, url=url, console=console, stop=stop, fix=fix)
-            Download(task, patience).finish()
+            Download(task, retry_policy).finish()
     return path
 
 
 def fetch_all(  # noqa: PLR0913 - what, to where, and how
-    wanted: Sequence[tuple[Wanted, Callable[[], str]]],
+    wanted: Sequence[tuple[PinnedFile, Callable[[], str]]],
     *,
     cache: Path,
     console: Console,
     title: str,
     offline: bool = False,
-    patience: Patience = PATIENCE,
+    retry_policy: RetryPolicy = RETRY_POLICY,
     fix: str = FIX,
 ) -> tuple[Path, ...]:
     """Give many files out of the cache; download several at once where they aren't there.
@@ -107,7 +107,7 @@ def fetch_all(  # noqa: PLR0913 - what, to where, and how
         console: shows one bar for all.
         title: names them together.
         offline: use no network.
-        patience: how long to go on trying, for each.
+        retry_policy: how long to go on trying, for each.
         fix: as for `fetch`.
 
     Returns:
@@ -121,14 +121,14 @@ def fetch_all(  # noqa: PLR0913 - what, to where, and how
     total = None if None in sizes else sum(size or 0 for size in sizes)
     stop = Stop()
 
-    def get(file: Wanted, find_url: Callable[[], str], bar: Downloads) -> None:
+    def get(file: PinnedFile, find_url: Callable[[], str], bar: Downloads) -> None:
         path = fetch(
             file,
             find_url,
             cache=cache,
             console=bar,
             offline=offline,
-            patience=patience,
+            retry_policy=retry_policy,
             stop=stop,
             fix=fix,
         )
@@ -143,7 +143,7 @@ def fetch_all(  # noqa: PLR0913 - what, to where, and how
 def _held(guard: Path, tell: Callable[[], None], stop: Stop) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(lock(guard, on_wait=tell, gives_up=stop.is_asked))
+            stack.enter_context(file_lock(guard, on_wait=tell, gives_up=stop.is_asked))
         except TimeoutError:
             raise StoppedError from None
         stop.check()
@@ -170,7 +170,7 @@ def _address(path: Path, find_url: Callable[[], str], *, offline: bool, fix: str
     )
 
 
-def _is_whole(path: Path, wanted: Wanted, console: Listener) -> bool:
+def _is_whole(path: Path, wanted: PinnedFile, console: Listener) -> bool:
     if not path.is_file():
         return False
     actual = hash_of_file(path, wanted.algorithm)

@@ -19,7 +19,7 @@ import urllib3
 import urllib3.exceptions
 
 from cuwheel.errors import DownloadError
-from cuwheel.fetch.retry import PATIENCE, TIMEOUT, Patience, Trial
+from cuwheel.fetch.retry import RETRY_POLICY, TIMEOUT, Attempts, RetryPolicy
 from cuwheel.fetch.sockets import StoppableRetry, bounded_pools
 from cuwheel.system.parallel import Stop
 
@@ -30,23 +30,23 @@ _BROKEN = (requests.RequestException, urllib3.exceptions.HTTPError)
 _LONGEST_WAIT = 30  # seconds that a server's Retry-After is obeyed
 
 
-def open_session(url: str, patience: Patience, stop: Stop | None = None) -> requests.Session:
+def open_session(url: str, retry_policy: RetryPolicy, stop: Stop | None = None) -> requests.Session:
     """A session for one address; servers that are busy are asked again after a pause.
 
     Certificates are checked against the system's store, `SSL_CERT_FILE`, and `REQUESTS_CA_BUNDLE`.
     A `file:` address can be opened only when it is asked for directly: no server can redirect
     there.
     """
-    # Broken connections are left to `Trial`, which knows about progress.
+    # Broken connections are left to `Attempts`, which knows about progress.
     stop = stop or Stop()
     retry = StoppableRetry(
         total=None,
         connect=0,
         read=0,
         other=0,
-        status=min(_STATUS_RETRIES, patience.attempts - 1),
+        status=min(_STATUS_RETRIES, retry_policy.attempts - 1),
         status_forcelist=_BUSY,
-        backoff_factor=patience.pause,
+        backoff_factor=retry_policy.pause,
         raise_on_status=False,
         retry_after_max=_LONGEST_WAIT,
     )
@@ -59,25 +59,25 @@ def open_session(url: str, patience: Patience, stop: Stop | None = None) -> requ
     return session
 
 
-def read_small(url: str, *, fix: str, patience: Patience = PATIENCE) -> bytes | None:
+def read_small(url: str, *, fix: str, retry_policy: RetryPolicy = RETRY_POLICY) -> bytes | None:
     """What stands at an address; None where the server says that nothing does, or not for us.
 
     Args:
         url: http or https.
         fix: what to do when the server doesn't answer, for the message.
-        patience: how long to go on trying.
+        retry_policy: how long to go on trying.
 
     Raises:
         DownloadError: the server doesn't answer.
     """
-    trial = Trial(patience)
-    with open_session(url, patience) as session:
+    attempts = Attempts(retry_policy)
+    with open_session(url, retry_policy) as session:
         while True:
             try:
-                with session.get(url, timeout=trial.timeout, stream=True) as answer:
-                    return _read_in_time(answer, patience.limit) if answer.ok else None
+                with session.get(url, timeout=attempts.timeout, stream=True) as answer:
+                    return _read_in_time(answer, retry_policy.limit) if answer.ok else None
             except _BROKEN as problem:  # noqa: PERF203 - so as to try again
-                if is_lasting(problem) or not trial.goes_on():
+                if is_lasting(problem) or not attempts.may_retry():
                     raise unreachable(url, problem, fix=fix) from problem
 
 
@@ -106,7 +106,7 @@ def ask_size(url: str, stop: Stop) -> int | None:
     """
     try:
         with (
-            open_session(url, PATIENCE, stop) as session,
+            open_session(url, RETRY_POLICY, stop) as session,
             session.head(url, timeout=TIMEOUT, allow_redirects=True) as answer,
         ):
             length = answer.headers.get("Content-Length", "") if answer.ok else ""
@@ -128,7 +128,7 @@ def is_local(url: str) -> bool:
     return urlsplit(url).scheme == "file"
 
 
-def shown(url: str) -> str:
+def redact_url(url: str) -> str:
     """An address without what may be secret: user, password and query."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
@@ -138,8 +138,8 @@ def unreachable(url: str, problem: BaseException, *, fix: str) -> DownloadError:
     """The error for an address that gave no whole answer."""
     host = urlsplit(url).hostname or "this machine"
     return DownloadError(
-        f"{shown(url)} can't be downloaded",
-        why=f"{host}: {cause_of(problem).replace(url, shown(url))}",
+        f"{redact_url(url)} can't be downloaded",
+        why=f"{host}: {reason_of(problem).replace(url, redact_url(url))}",
         fix=f"{fix}; behind a proxy set HTTPS_PROXY, with a certificate authority of your own "
         "SSL_CERT_FILE; without internet, docs/how-to/offline.md",
     )
@@ -149,20 +149,20 @@ def refused(url: str, status: int, *, fix: str) -> DownloadError:
     """The error for an address that answered with an error status."""
     if is_local(url):
         return DownloadError(
-            f"{shown(url)} can't be downloaded", why="there is no such file", fix=fix
+            f"{redact_url(url)} can't be downloaded", why="there is no such file", fix=fix
         )
     with contextlib.suppress(ValueError):
         return DownloadError(
-            f"{shown(url)} can't be downloaded",
+            f"{redact_url(url)} can't be downloaded",
             why=f"the server answered {status} {http.HTTPStatus(status).phrase}",
             fix=fix,
         )
     return DownloadError(
-        f"{shown(url)} can't be downloaded", why=f"the server answered {status}", fix=fix
+        f"{redact_url(url)} can't be downloaded", why=f"the server answered {status}", fix=fix
     )
 
 
-def cause_of(problem: BaseException) -> str:
+def reason_of(problem: BaseException) -> str:
     """The innermost words of a failure: the outer ones name pools and objects, and full URLs."""
     while inner := _inner(problem):
         problem = inner

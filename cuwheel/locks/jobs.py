@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from cuwheel.model.catalogue import Entry
+    from cuwheel.model.catalogue import CatalogueEntry
     from cuwheel.model.recipe import Framework, Recipe
     from cuwheel.model.target import Target
 
@@ -28,7 +28,7 @@ _OLDEST_PYTHON = "3.10"  # that the engine itself runs on
 
 
 @dataclass(frozen=True, kw_only=True)
-class LockJob:
+class PypiLockSpec:
     """One lock file and what it is made from.
 
     Attributes:
@@ -58,7 +58,7 @@ class LockJob:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CondaJob:
+class CondaLockSpec:
     """One conda lock and what it is made from.
 
     Attributes:
@@ -78,8 +78,8 @@ class CondaJob:
 
 
 def lock_jobs(
-    names: Iterable[str], entries: tuple[Entry, ...], framework: Framework | None = None
-) -> tuple[LockJob | CondaJob, ...]:
+    names: Iterable[str], entries: tuple[CatalogueEntry, ...], framework: Framework | None = None
+) -> tuple[PypiLockSpec | CondaLockSpec, ...]:
     """The locks that these names stand for.
 
     Args:
@@ -96,7 +96,7 @@ def lock_jobs(
     return tuple(_with_framework(job, entries, framework) for job in dict.fromkeys(chosen))
 
 
-def conda_jobs(names: Iterable[str], roots: tuple[Path, ...]) -> tuple[CondaJob, ...]:
+def conda_jobs(names: Iterable[str], roots: tuple[Path, ...]) -> tuple[CondaLockSpec, ...]:
     """The conda locks that these names stand for.
 
     Args:
@@ -106,13 +106,15 @@ def conda_jobs(names: Iterable[str], roots: tuple[Path, ...]) -> tuple[CondaJob,
     Raises:
         UsageError: a name is unknown; the message names the nearest.
     """
-    known: list[LockJob | CondaJob] = [*_conda_jobs(roots)]
+    known: list[PypiLockSpec | CondaLockSpec] = [*_conda_jobs(roots)]
     full = [f"toolchain:{name}" if name.isdecimal() else name for name in names]
     chosen = dict.fromkeys(job for name in full for job in _named(name, known))
-    return tuple(job for job in chosen if isinstance(job, CondaJob))
+    return tuple(job for job in chosen if isinstance(job, CondaLockSpec))
 
 
-def _named(name: str, known: list[LockJob | CondaJob]) -> list[LockJob | CondaJob]:
+def _named(
+    name: str, known: list[PypiLockSpec | CondaLockSpec]
+) -> list[PypiLockSpec | CondaLockSpec]:
     if name == "all":
         return known
     # `toolchain:130` is what all providers of it share; `toolchain` alone names none.
@@ -169,10 +171,10 @@ def _check_smoke_lock(target: Target) -> None:
         )
 
 
-def _all_jobs(entries: tuple[Entry, ...]) -> list[LockJob | CondaJob]:
+def _all_jobs(entries: tuple[CatalogueEntry, ...]) -> list[PypiLockSpec | CondaLockSpec]:
     envs = ROOT / "envs"
-    jobs: list[LockJob | CondaJob] = [
-        LockJob(
+    jobs: list[PypiLockSpec | CondaLockSpec] = [
+        PypiLockSpec(
             name=name,
             source=envs / f"{name}.in",
             lock=envs / f"{name}.lock",
@@ -181,7 +183,7 @@ def _all_jobs(entries: tuple[Entry, ...]) -> list[LockJob | CondaJob]:
         for name in ("engine", "dev")
     ]
     jobs += [
-        LockJob(
+        PypiLockSpec(
             name=f"toolchain:{source.parent.name.removeprefix('cuda')}:pypi",
             source=source,
             lock=source.with_suffix(".lock"),
@@ -196,18 +198,18 @@ def _all_jobs(entries: tuple[Entry, ...]) -> list[LockJob | CondaJob]:
     return jobs
 
 
-def _conda_jobs(roots: tuple[Path, ...]) -> list[CondaJob]:
+def _conda_jobs(roots: tuple[Path, ...]) -> list[CondaLockSpec]:
     """Those of all project folders; the first of two with one name counts."""
-    found: dict[str, CondaJob] = {}
+    found: dict[str, CondaLockSpec] = {}
     for root in roots:
         for source in sorted((root / "envs").glob("*/environment.yml")):
             name = name_of_lock(source.parent.name)
-            job = CondaJob(name=name, source=source, lock=source.with_name("conda-lock.yml"))
+            job = CondaLockSpec(name=name, source=source, lock=source.with_name("conda-lock.yml"))
             found.setdefault(name, job)
     return list(found.values())
 
 
-def _jobs_of_recipe(entry: Entry, recipe: Recipe) -> list[LockJob]:
+def _jobs_of_recipe(entry: CatalogueEntry, recipe: Recipe) -> list[PypiLockSpec]:
     """Its build lock and smoke lock, or those for single major releases of CUDA."""
     oldest = recipe.requires_python.removeprefix(">=").split(",")[0]
     jobs = []
@@ -220,18 +222,20 @@ def _jobs_of_recipe(entry: Entry, recipe: Recipe) -> list[LockJob]:
             suffix = source.stem.removeprefix(recipe.folder).replace("-", ":")
             name = f"{kind}:{entry.name}{suffix}"
             lock = source.with_suffix(".lock")
-            jobs.append(LockJob(name=name, source=source, lock=lock, python=oldest))
+            jobs.append(PypiLockSpec(name=name, source=source, lock=lock, python=oldest))
     return jobs
 
 
 def _with_framework(
-    job: LockJob | CondaJob, entries: tuple[Entry, ...], framework: Framework | None
-) -> LockJob | CondaJob:
+    job: PypiLockSpec | CondaLockSpec,
+    entries: tuple[CatalogueEntry, ...],
+    framework: Framework | None,
+) -> PypiLockSpec | CondaLockSpec:
     if framework is None:
         return job
     kind, _, name = job.name.partition(":")
     recipe = find_recipe(name.split(":")[0], entries).recipe if kind == "build" else None
-    if isinstance(job, CondaJob) or recipe is None or recipe.framework is None:
+    if isinstance(job, CondaLockSpec) or recipe is None or recipe.framework is None:
         raise UsageError(
             f"--framework doesn't go with {job.name}",
             why="only locks of recipes that are compiled against a framework hold one",
@@ -240,7 +244,7 @@ def _with_framework(
     if framework == recipe.framework:
         return job
     stem = f"{job.lock.stem}-{framework.name}{framework.version}"
-    return LockJob(
+    return PypiLockSpec(
         name=job.name,
         source=job.source,
         lock=job.lock.with_name(f"{stem}.lock"),

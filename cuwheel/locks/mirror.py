@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from cuwheel.conda.install import wanted_file
+from cuwheel.conda.install import pinned_file
 from cuwheel.conda.lock_file import read_conda_lock
 from cuwheel.errors import HashMismatchError, LockError, UsageError
-from cuwheel.fetch.download import FIX, Wanted
+from cuwheel.fetch.download import FIX, PinnedFile
 from cuwheel.fetch.mirrors import DOWNLOADS, WHEELS, Mirrors
 from cuwheel.fetch.store import cached_path, fetch_all
-from cuwheel.fetch.web import ask_size, shown
+from cuwheel.fetch.web import ask_size, redact_url
 from cuwheel.locks.jobs import toolchain_lock
 from cuwheel.locks.mirror_folder import (
     Placed,
@@ -35,7 +35,7 @@ from cuwheel.paths import ROOT, find_python_lock
 from cuwheel.pypi.indexes import configured_indexes
 from cuwheel.pypi.wheel_selection import LockedWheels, applies, choose_wheels
 from cuwheel.sources.pinned import fetch_pinned, folder_of, place_of, source_folders
-from cuwheel.system.files import check_room, lock, naming_full_disk, sha256_of_file
+from cuwheel.system.files import check_free_disk, file_lock, naming_full_disk, sha256_of_file
 from cuwheel.system.parallel import Stop, run_all
 from cuwheel.toolchains.pythons import own_python
 from cuwheel.wheel.archive import open_wheel
@@ -64,7 +64,7 @@ _FIX = (
 class _File:
     """A file that the mirror gets: what it is, what gives its address, and its place there."""
 
-    wanted: Wanted
+    wanted: PinnedFile
     find_url: Callable[[], str]
     path: str
 
@@ -80,7 +80,7 @@ class MirrorSummary:
 
 
 def mirror(
-    targets: Sequence[Target], folder: Path, space: Workspace, *, source: Path | None = None
+    targets: Sequence[Target], folder: Path, workspace: Workspace, *, source: Path | None = None
 ) -> MirrorSummary:
     """Write everything that the targets need into a folder, beside what is there already.
 
@@ -89,7 +89,7 @@ def mirror(
     Args:
         targets: what is to be built from the mirror.
         folder: made if it isn't there.
-        space: its cache gets the files first.
+        workspace: its cache gets the files first.
         source: the recipe's source as a file, where this machine can't download it.
 
     Raises:
@@ -100,24 +100,24 @@ def mirror(
         DiskFullError: the cache or the folder has too little room.
     """
     read_manifest(folder)  # before anything is downloaded
-    pinned = _sources(targets, space, source)
+    pinned = _sources(targets, workspace, source)
     mirrors = Mirrors.of(os.environ)
     files = [
-        *_wheels(targets, space),
+        *_wheels(targets, workspace),
         *(_conda_file(package, mirrors) for package in _conda_packages(targets)),
     ]
     files = list({file.path: file for file in files}.values())
     with naming_full_disk(folder):
-        _check_room(files, folder, space.cache)
+        _check_room(files, folder, workspace.cache)
         fetch_all(
             [(file.wanted, file.find_url) for file in files],
-            cache=space.cache,
-            console=space.console,
+            cache=workspace.cache,
+            console=workspace.console,
             title="the mirror",
             fix=_FIX,
         )
-        with lock(folder / ".lock"):
-            return _write(targets, files, pinned, folder, space)
+        with file_lock(folder / ".lock"):
+            return _write(targets, files, pinned, folder, workspace)
 
 
 def _write(
@@ -125,11 +125,11 @@ def _write(
     files: Sequence[_File],
     pinned: Sequence[Path],
     folder: Path,
-    space: Workspace,
+    workspace: Workspace,
 ) -> MirrorSummary:
-    downloads = space.cache / DOWNLOADS
-    with space.console.live("writing") as line:
-        placed = [_place(file, folder, space.cache, line.show) for file in files]
+    downloads = workspace.cache / DOWNLOADS
+    with workspace.console.live("writing") as line:
+        placed = [_place(file, folder, workspace.cache, line.show) for file in files]
         placed += [
             place(path, folder, f"{DOWNLOADS}/{path.relative_to(downloads)}") for path in pinned
         ]
@@ -174,7 +174,7 @@ def _described(targets: Sequence[Target], folder: Path) -> dict[str, dict[str, o
     return described
 
 
-def _sources(targets: Sequence[Target], space: Workspace, given: Path | None) -> list[Path]:
+def _sources(targets: Sequence[Target], workspace: Workspace, given: Path | None) -> list[Path]:
     """Sources and resources of all targets, in the cache."""
     recipes = {target.recipe.name: target.recipe for target in targets}.values()
     if given is not None:
@@ -184,7 +184,7 @@ def _sources(targets: Sequence[Target], space: Workspace, given: Path | None) ->
                 why="it is one file",
                 fix="call the session once for each recipe, with the same --to",
             )
-        _take(next(iter(recipes)).source, given, space.cache)
+        _take(next(iter(recipes)).source, given, workspace.cache)
     roots = {target.recipe.name: target.root for target in targets}
     paths = []
     for recipe in recipes:
@@ -192,10 +192,10 @@ def _sources(targets: Sequence[Target], space: Workspace, given: Path | None) ->
             folder_of(recipe.source, roots[recipe.name])  # it comes with the project
         else:
             way_out = "" if isinstance(recipe.source, GitCommit) else FIX
-            paths.append(fetch_pinned(recipe.source, space, way_out))
+            paths.append(fetch_pinned(recipe.source, workspace, way_out))
         for resource in recipe.resources:
             way_out = f"get the resource {resource.name} on another machine and copy it there"
-            paths.append(fetch_pinned(resource.source, space, way_out))
+            paths.append(fetch_pinned(resource.source, workspace, way_out))
     return paths
 
 
@@ -218,8 +218,8 @@ def _take(declared: Source, given: Path, cache: Path) -> None:
             f"--source {given} can't be the source of a recipe that pins a git commit",
             why="nothing in an archive proves which commit it is; git's pack of it does",
             fix=f"copy downloads/{final.parent.name}/{final.name} out of the cache of a machine "
-            f"that reaches {shown(declared.repository)} to {final}, and leave out --source; to "
-            "build from the archive, unpinned, give it to the build's own `-- --source`",
+            f"that reaches {redact_url(declared.repository)} to {final}, and leave out --source; "
+            "to build from the archive, unpinned, give it to the build's own `-- --source`",
         )
     if not given.is_file():
         raise UsageError(
@@ -238,13 +238,13 @@ def _take(declared: Source, given: Path, cache: Path) -> None:
     shutil.copyfile(given, final)
 
 
-def _wheels(targets: Sequence[Target], space: Workspace) -> list[_File]:
+def _wheels(targets: Sequence[Target], workspace: Workspace) -> list[_File]:
     """Wheels of every lock that a build installs from, and nox with what it needs."""
     indexes = configured_indexes(os.environ)
-    chosen = choose_wheels(_locks(targets), indexes=indexes, console=space.console)
-    nox = _closure("nox", _engine_releases(targets), indexes, space)
+    chosen = choose_wheels(_locks(targets), indexes=indexes, console=workspace.console)
+    nox = _closure("nox", _engine_releases(targets), indexes, workspace)
     every = {file.name: file for file in (*chosen, *nox)}
-    sized = _with_sizes(list(every.values()), space)
+    sized = _with_sizes(list(every.values()), workspace)
     return [
         _File(wanted=wanted, find_url=partial(str, file.url), path=f"{WHEELS}/{file.name}")
         for file, wanted in sized
@@ -286,7 +286,7 @@ def _engine_releases(targets: Sequence[Target]) -> tuple[str, ...]:
 
 
 def _closure(
-    name: str, releases: tuple[str, ...], indexes: Iterable[str], space: Workspace
+    name: str, releases: tuple[str, ...], indexes: Iterable[str], workspace: Workspace
 ) -> list[IndexFile]:
     """A package of dev.lock and what it needs, by the wheels' own metadata."""
     lock_ = ROOT / "envs" / "dev.lock"
@@ -294,10 +294,12 @@ def _closure(
     names, seen = {name}, set[str]()
     while names:
         locked = LockedWheels(lock=lock_, releases=releases, only=frozenset(names))
-        files = choose_wheels([locked], indexes=indexes, console=space.console)
+        files = choose_wheels([locked], indexes=indexes, console=workspace.console)
         found |= {file.name: file for file in files}
         tasks = [(_wanted(file), partial(str, file.url)) for file in files]
-        paths = fetch_all(tasks, cache=space.cache, console=space.console, title=name, fix=_FIX)
+        paths = fetch_all(
+            tasks, cache=workspace.cache, console=workspace.console, title=name, fix=_FIX
+        )
         seen |= names
         names = {need for path in paths for need in _needs(path, releases)} - seen
     return list(found.values())
@@ -314,25 +316,27 @@ def _needs(wheel: Path, releases: Iterable[str]) -> set[str]:
     }
 
 
-def _with_sizes(files: Sequence[IndexFile], space: Workspace) -> list[tuple[IndexFile, Wanted]]:
+def _with_sizes(
+    files: Sequence[IndexFile], workspace: Workspace
+) -> list[tuple[IndexFile, PinnedFile]]:
     """Ask for the sizes that the index didn't tell and that matter for room and progress."""
     stop = Stop()
-    cached = [cached_path(space.cache, _wanted(file)) for file in files]
+    cached = [cached_path(workspace.cache, _wanted(file)) for file in files]
 
     def size(file: IndexFile, path: Path) -> int | None:
         if path.is_file():
             return path.stat().st_size
         return file.size or ask_size(file.url, stop)
 
-    with space.console.live("asking for sizes") as line:
+    with workspace.console.live("asking for sizes") as line:
         line.show(f"{len(files)} files")
         pairs = zip(files, cached, strict=True)
         sizes = run_all([partial(size, file, path) for file, path in pairs], stop)
     return [(file, _wanted(file, size)) for file, size in zip(files, sizes, strict=True)]
 
 
-def _wanted(file: IndexFile, size: int | None = None) -> Wanted:
-    return Wanted(
+def _wanted(file: IndexFile, size: int | None = None) -> PinnedFile:
+    return PinnedFile(
         name=file.name,
         sha256=file.sha256,
         max_size=_MAX_SIZE,
@@ -355,7 +359,7 @@ def _conda_packages(targets: Sequence[Target]) -> list[CondaPackage]:
 
 
 def _conda_file(package: CondaPackage, mirrors: Mirrors) -> _File:
-    wanted = wanted_file(package)
+    wanted = pinned_file(package)
     return _File(
         wanted=wanted,
         find_url=partial(mirrors.url_for, package.url),
@@ -372,10 +376,10 @@ def _check_room(files: Sequence[_File], folder: Path, cache: Path) -> None:
     cache.mkdir(parents=True, exist_ok=True)
     sizes = {file.path: file.wanted.size or 0 for file in files}
     to_fetch = [file for file in files if not cached_path(cache, file.wanted).is_file()]
-    check_room(cache, sum(sizes[file.path] for file in to_fetch))
+    check_free_disk(cache, sum(sizes[file.path] for file in to_fetch))
     if not is_linkable(cache, folder):
         missing = [size for path, size in sizes.items() if not (folder / path).is_file()]
-        check_room(folder, sum(missing))
+        check_free_disk(folder, sum(missing))
 
 
 def _sorted(releases: Iterable[str]) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ import rattler.index
 
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import FileAccessError, WheelIndexError
-from cuwheel.fetch.mirrors import MANIFEST, SIMPLE, VARIABLE, WHEELS
+from cuwheel.fetch.mirrors import MANIFEST, MIRRORS_VARIABLE, SIMPLE, WHEELS
 from cuwheel.sources.tree import copy_source, epoch_of, settle
 from cuwheel.system.files import (
     list_tree,
@@ -280,7 +280,7 @@ def _readme(targets: Mapping[str, Mapping[str, Any]], folder: Path) -> str:
             "",
             "Then, still in this folder (a path with blanks has to be written with %20):",
             "",
-            f"    export {VARIABLE}=file://$PWD",
+            f"    export {MIRRORS_VARIABLE}=file://$PWD",
             *own,
             f"    cp -r {PROJECT} ~/{PROJECT} && cd ~/{PROJECT}",
             *(f"    ~/nox/bin/{build_command(name, targets[name])}" for name in names),

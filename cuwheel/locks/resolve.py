@@ -15,23 +15,23 @@ from cuwheel.conda.lock_file import faults_of_conda_lock, read_conda_lock, write
 from cuwheel.conda.solve import solve
 from cuwheel.errors import HashMismatchError, LockError
 from cuwheel.fetch.mirrors import Mirrors
-from cuwheel.locks.jobs import COOLDOWN, CondaJob
+from cuwheel.locks.jobs import COOLDOWN, CondaLockSpec
 from cuwheel.pypi.lock_file import faults_of_lock, read_pins, render
 from cuwheel.pypi.uv import resolve
 from cuwheel.system.files import sha256_of_file, write_atomically
 
 if TYPE_CHECKING:
     from cuwheel.conda.lock_file import CondaLock, CondaPackage
-    from cuwheel.locks.jobs import LockJob
+    from cuwheel.locks.jobs import PypiLockSpec
     from cuwheel.workspace.workspace import Workspace
 
 
 _MIB = 1 << 20
 
 
-def lock(
-    jobs: tuple[LockJob | CondaJob, ...],
-    space: Workspace,
+def resolve_locks(
+    jobs: tuple[PypiLockSpec | CondaLockSpec, ...],
+    workspace: Workspace,
     *,
     cooldown: int = COOLDOWN,
     note: str = "",
@@ -43,7 +43,7 @@ def lock(
 
     Args:
         jobs: which ones.
-        space: its cache serves the resolver.
+        workspace: its cache serves the resolver.
         cooldown: days.
         note: words for conda locks on where the channel's index came from.
 
@@ -53,14 +53,14 @@ def lock(
         LockError: nothing in the conda channel satisfies the input.
     """
     for job in jobs:
-        with space.console.stage(f"lock {job.name}"):
-            if isinstance(job, CondaJob):
-                _lock_conda(job, space, cooldown, note)
+        with workspace.console.stage(f"lock {job.name}"):
+            if isinstance(job, CondaLockSpec):
+                _lock_conda(job, workspace, cooldown, note)
             else:
-                _lock_pypi(job, space, cooldown)
+                _lock_pypi(job, workspace, cooldown)
 
 
-def _lock_pypi(job: LockJob, space: Workspace, cooldown: int) -> None:
+def _lock_pypi(job: PypiLockSpec, workspace: Workspace, cooldown: int) -> None:
     today = datetime.datetime.now(tz=datetime.timezone.utc).date()
     newest = f"{today - datetime.timedelta(days=cooldown)}T00:00:00Z"
     with tempfile.TemporaryDirectory() as folder:
@@ -71,28 +71,28 @@ def _lock_pypi(job: LockJob, space: Workspace, cooldown: int) -> None:
             plain,
             python=job.python,
             uploaded_before=newest,
-            cache=space.cache,
-            offline=space.offline,
+            cache=workspace.cache,
+            offline=workspace.offline,
         )
     text = render(body, wanted=job.wanted, command=job.command, cooldown=newest)
     write_atomically(job.lock, text)
-    space.console.note(f"{job.lock.name}: {len(read_pins(job.lock))} packages")
+    workspace.console.note(f"{job.lock.name}: {len(read_pins(job.lock))} packages")
 
 
-def _lock_conda(job: CondaJob, space: Workspace, cooldown: int, note: str) -> None:
+def _lock_conda(job: CondaLockSpec, workspace: Workspace, cooldown: int, note: str) -> None:
     solved = solve(
         read_source(job.source),
         Mirrors.of(os.environ),
-        cache=space.cache,
+        cache=workspace.cache,
         cooldown=cooldown,
-        offline=space.offline,
+        offline=workspace.offline,
         note=note,
     )
     write_conda_lock(job.lock, solved, command=job.command)
-    space.console.note(f"{job.lock.parent.name}/{job.lock.name}: {_describe(solved)}")
+    workspace.console.note(f"{job.lock.parent.name}/{job.lock.name}: {_describe(solved)}")
 
 
-def verify_locks(jobs: tuple[CondaJob, ...], space: Workspace) -> None:
+def verify_locks(jobs: tuple[CondaLockSpec, ...], workspace: Workspace) -> None:
     """Download every file of conda locks, compare hashes and sizes, and note that in the locks.
 
     A hash or size that the channel's index didn't state is filled in.
@@ -104,14 +104,14 @@ def verify_locks(jobs: tuple[CondaJob, ...], space: Workspace) -> None:
     """
     today = datetime.datetime.now(tz=datetime.timezone.utc).date()
     for job in jobs:
-        with space.console.stage(f"verify {job.name}"):
+        with workspace.console.stage(f"verify {job.name}"):
             known = read_conda_lock(job.lock)
             files = fetch_packages(
                 known.packages,
                 Mirrors.of(os.environ),
-                cache=space.cache,
-                console=space.console,
-                offline=space.offline,
+                cache=workspace.cache,
+                console=workspace.console,
+                offline=workspace.offline,
                 title=f"the packages of {job.lock.parent.name}",
             )
             seen = tuple(
@@ -121,7 +121,7 @@ def verify_locks(jobs: tuple[CondaJob, ...], space: Workspace) -> None:
                 known, packages=seen, files=f"fetched {today}: every hash and size compared"
             )
             write_conda_lock(job.lock, verified, command=job.command)
-            space.console.note(f"{job.lock.parent.name}: {_describe(verified)}, all as locked")
+            workspace.console.note(f"{job.lock.parent.name}: {_describe(verified)}, all as locked")
 
 
 def _compare(package: CondaPackage, file: Path) -> CondaPackage:
@@ -140,7 +140,7 @@ def _describe(solved: CondaLock) -> str:
     return f"{len(solved.packages)} packages, {solved.download_size / _MIB:.0f} MiB to download"
 
 
-def check_locks(jobs: tuple[LockJob | CondaJob, ...]) -> None:
+def check_locks(jobs: tuple[PypiLockSpec | CondaLockSpec, ...]) -> None:
     """See that every lock is there, unedited, hashed, and made from its input as it is now.
 
     Raises:
@@ -158,9 +158,9 @@ def check_locks(jobs: tuple[LockJob | CondaJob, ...]) -> None:
         )
 
 
-def _faults(job: LockJob | CondaJob) -> list[str]:
+def _faults(job: PypiLockSpec | CondaLockSpec) -> list[str]:
     try:
-        if isinstance(job, CondaJob):
+        if isinstance(job, CondaLockSpec):
             return faults_of_conda_lock(job.lock, job.source)
         return faults_of_lock(job.lock, job.wanted)
     except LockError as error:

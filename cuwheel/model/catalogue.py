@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class CatalogueEntry:
     """One module of a `recipes/` folder.
 
     Attributes:
@@ -33,12 +33,12 @@ class Entry:
     fault: str = ""
 
 
-def load_catalogue(roots: Iterable[Path]) -> tuple[Entry, ...]:
+def load_catalogue(roots: Iterable[Path]) -> tuple[CatalogueEntry, ...]:
     """Load every recipe of these project folders; the first of two with one name counts.
 
     A module that can't be loaded becomes an entry with its fault: it must not break the others.
     """
-    found: dict[str, Entry] = {}
+    found: dict[str, CatalogueEntry] = {}
     for root in roots:
         for path in sorted((root / "recipes").glob("*.py")):
             entry = _load(root, path)
@@ -46,7 +46,7 @@ def load_catalogue(roots: Iterable[Path]) -> tuple[Entry, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def find_recipe(name: str, entries: Iterable[Entry]) -> Entry:
+def find_recipe(name: str, entries: Iterable[CatalogueEntry]) -> CatalogueEntry:
     """Find a recipe by name.
 
     Raises:
@@ -76,7 +76,7 @@ def missing_roots(roots: Iterable[Path]) -> tuple[str, ...]:
     return tuple(f"CUWHEEL_PROJECT names {root}, which is no folder" for root in lost)
 
 
-def _load(root: Path, path: Path) -> Entry:
+def _load(root: Path, path: Path) -> CatalogueEntry:
     spec = importlib.util.spec_from_file_location(f"cuwheel_recipe_{path.stem}", path)
     try:
         if spec is None or spec.loader is None:
@@ -90,8 +90,8 @@ def _load(root: Path, path: Path) -> Entry:
         _refuse_types(recipe)
     except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever a recipe does wrong, it is its fault
         fault = f"{type(problem).__name__}: {problem}"
-        return Entry(root=root, name=path.stem, recipe=None, fault=fault)
-    return Entry(root=root, name=recipe.name, recipe=recipe)
+        return CatalogueEntry(root=root, name=path.stem, recipe=None, fault=fault)
+    return CatalogueEntry(root=root, name=recipe.name, recipe=recipe)
 
 
 def _refuse_types(recipe: Recipe) -> None:

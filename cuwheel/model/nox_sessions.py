@@ -11,7 +11,7 @@ from cuwheel.errors import UsageError, suggest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cuwheel.model.catalogue import Entry
+    from cuwheel.model.catalogue import CatalogueEntry
     from cuwheel.model.recipe import Recipe
 
 
@@ -30,7 +30,7 @@ class Session:
     command: tuple[str, ...]
 
 
-def sessions_of(entries: Iterable[Entry]) -> tuple[Session, ...]:
+def sessions_of(entries: Iterable[CatalogueEntry]) -> tuple[Session, ...]:
     """The sessions that recipes and toolkits give, in the order in which `nox -l` shows them."""
     made = []
     for entry in entries:
@@ -46,13 +46,13 @@ def sessions_of(entries: Iterable[Entry]) -> tuple[Session, ...]:
     return tuple(made)
 
 
-def builds_of(entries: Iterable[Entry]) -> tuple[str, ...]:
+def builds_of(entries: Iterable[CatalogueEntry]) -> tuple[str, ...]:
     """What the sessions `build-…` build, by the rest of their names: `bitsandbytes-122`."""
     names = (session.name for session in sessions_of(entries))
     return tuple(name.removeprefix("build-") for name in names if name.startswith("build-"))
 
 
-def check_builds(names: Iterable[str], entries: Iterable[Entry]) -> None:
+def check_builds(names: Iterable[str], entries: Iterable[CatalogueEntry]) -> None:
     """See that there is a session `build-…` for each of these names.
 
     Raises:
@@ -84,7 +84,7 @@ def asked_sessions(arguments: Iterable[str]) -> tuple[str, ...]:
 
 
 def suggest_sessions(
-    asked: Iterable[str], known: Iterable[str], entries: Iterable[Entry] = ()
+    asked: Iterable[str], known: Iterable[str], entries: Iterable[CatalogueEntry] = ()
 ) -> tuple[str, ...]:
     """One line for each asked session that doesn't exist: the nearest, or why it is missing."""
     names, broken = set(known), [entry for entry in entries if entry.fault]
@@ -132,7 +132,7 @@ def _sessions_of_recipe(recipe: Recipe) -> list[Session]:
     return made
 
 
-def _broken(entry: Entry) -> list[Session]:
+def _broken(entry: CatalogueEntry) -> list[Session]:
     return [
         Session(
             name=f"build-{entry.name}",

@@ -17,13 +17,13 @@ from packaging.utils import canonicalize_version
 
 from cuwheel.errors import DownloadError, HashMismatchError
 from cuwheel.fetch.mirrors import Mirrors
-from cuwheel.fetch.retry import PATIENCE, Trial
-from cuwheel.fetch.web import is_lasting, is_local, open_session, shown, unreachable
+from cuwheel.fetch.retry import RETRY_POLICY, Attempts
+from cuwheel.fetch.web import is_lasting, is_local, open_session, redact_url, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from cuwheel.fetch.retry import Patience
+    from cuwheel.fetch.retry import RetryPolicy
     from cuwheel.system.parallel import Stop
 
 
@@ -74,7 +74,7 @@ def find_sdist(
     sha256: str,
     *,
     indexes: Iterable[str],
-    patience: Patience = PATIENCE,
+    retry_policy: RetryPolicy = RETRY_POLICY,
 ) -> str:
     """Give the address of a release's sdist, which may hold the index's user and password.
 
@@ -83,23 +83,23 @@ def find_sdist(
         version: the release.
         sha256: of the sdist; where an index gives no hashes, the release's sdist is taken.
         indexes: addresses of simple indexes (PEP 503 or 691), asked in this order.
-        patience: how long to go on trying.
+        retry_policy: how long to go on trying.
 
     Raises:
         DownloadError: no index has it.
         HashMismatchError: an index has this release, with another file.
     """
     answers = {}
-    trial = Trial(patience)
+    attempts = Attempts(retry_policy)
     for index in indexes:
-        trial.turn()
-        page = _try_page(index, project, trial)
+        attempts.turn()
+        page = _try_page(index, project, attempts)
         answers[index] = (
             _Answer(reason=page) if isinstance(page, str) else _choose(index, page, version, sha256)
         )
         if answers[index].url:
             return answers[index].url
-    said = "; ".join(f"{shown(index)}: {answer.reason}" for index, answer in answers.items())
+    said = "; ".join(f"{redact_url(index)}: {answer.reason}" for index, answer in answers.items())
     others = [other for answer in answers.values() for other in answer.others]
     if others:
         raise HashMismatchError(
@@ -119,7 +119,7 @@ def find_wheels(
     project: str,
     *,
     indexes: Iterable[str],
-    patience: Patience = PATIENCE,
+    retry_policy: RetryPolicy = RETRY_POLICY,
     stop: Stop | None = None,
 ) -> tuple[IndexFile, ...]:
     """Give all wheels of a project that the first index with it has.
@@ -127,17 +127,17 @@ def find_wheels(
     Args:
         project: its name.
         indexes: addresses of simple indexes, asked in this order.
-        patience: how long to go on trying.
+        retry_policy: how long to go on trying.
         stop: ends it early.
 
     Raises:
         DownloadError: no index has the project.
     """
     said = []
-    trial = Trial(patience, stop)
+    attempts = Attempts(retry_policy, stop)
     for index in indexes:
-        trial.turn()
-        page = _try_page(index, project, trial)
+        attempts.turn()
+        page = _try_page(index, project, attempts)
         if isinstance(page, pypi_simple.ProjectPage):
             return tuple(
                 IndexFile(
@@ -149,7 +149,7 @@ def find_wheels(
                 for found in page.packages
                 if found.package_type == "wheel"
             )
-        said.append(f"{shown(index)}: {page}")
+        said.append(f"{redact_url(index)}: {page}")
     raise DownloadError(
         f"no index has wheels of {project}",
         why="; ".join(said),
@@ -157,10 +157,10 @@ def find_wheels(
     )
 
 
-def _try_page(index: str, project: str, trial: Trial) -> pypi_simple.ProjectPage | str:
+def _try_page(index: str, project: str, attempts: Attempts) -> pypi_simple.ProjectPage | str:
     """An index's page of a project, or why there is none."""
     try:
-        return _read_page(index, project, trial)
+        return _read_page(index, project, attempts)
     except pypi_simple.NoSuchProjectError:
         return f"has no {project}"
     except requests.HTTPError as problem:
@@ -182,14 +182,14 @@ def _choose(index: str, page: pypi_simple.ProjectPage, version: str, sha256: str
     return _Answer(reason=f"has {page.project}, but no sdist of {version}")
 
 
-def _read_page(index: str, project: str, trial: Trial) -> pypi_simple.ProjectPage:
-    session = open_session(index, trial.patience, trial.stop)
+def _read_page(index: str, project: str, attempts: Attempts) -> pypi_simple.ProjectPage:
+    session = open_session(index, attempts.retry_policy, attempts.stop)
     with pypi_simple.PyPISimple(index, session=session) as client:
         while True:
             try:
-                return client.get_project_page(project, timeout=trial.timeout)
+                return client.get_project_page(project, timeout=attempts.timeout)
             except requests.RequestException as problem:  # noqa: PERF203 - so as to try again
-                if is_lasting(problem) or not trial.goes_on():
+                if is_lasting(problem) or not attempts.may_retry():
                     raise
 
 

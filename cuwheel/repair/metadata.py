@@ -25,7 +25,7 @@ from cuwheel.wheel.metadata import (
     require,
     set_tags,
 )
-from cuwheel.wheel.sbom import SBOM_NAME, Contents, Part, wheel_sbom
+from cuwheel.wheel.sbom import SBOM_NAME, Contents, SbomComponent, wheel_sbom
 from cuwheel.workspace.records import SourceTree, Toolchain
 
 if TYPE_CHECKING:
@@ -58,36 +58,38 @@ def rewrite_metadata(target: Target, content: Path, links: Links) -> tuple[str, 
     return _rewrite_requirements(target, content, _requirements(target, links))
 
 
-def add_sbom(target: Target, space: Workspace, content: Path, requires: Iterable[str]) -> None:
+def add_sbom(target: Target, workspace: Workspace, content: Path, requires: Iterable[str]) -> None:
     """Put a bill of materials where PEP 770 wants it.
 
     Args:
         target: what was built.
-        space: where the records of the earlier stages are.
+        workspace: where the records of the earlier stages are.
         content: the unpacked wheel.
         requires: the `Requires-Dist` lines that supply the libraries it links.
     """
     dist_info = dist_info_of(content)
     metadata = (dist_info / "METADATA").read_text("utf-8")
-    recipe, tree = target.recipe, space.load("patch", SourceTree)
+    recipe, tree = target.recipe, workspace.load("patch", SourceTree)
     is_indexed = tree.pinned and isinstance(recipe.source, Sdist)
     contents = Contents(
-        wheel=Part(
+        wheel=SbomComponent(
             name=target.project, version=header(metadata, "version")[0], license=recipe.license
         ),
-        source=Part(
+        source=SbomComponent(
             name=recipe.source.project if isinstance(recipe.source, Sdist) else recipe.name,
             version=recipe.version,
             purl_type="pypi" if is_indexed else "generic",
             sha256=tree.sha256,
             license=recipe.license,
         ),
-        contained=tuple(_contained(target, space, content)),
-        required=tuple(Part(name=project_of(text), description=text) for text in requires),
+        contained=tuple(_contained(target, workspace, content)),
+        required=tuple(SbomComponent(name=project_of(text), description=text) for text in requires),
         tools=(
-            Part(name="cuwheel", version=__version__, purl_type="generic"),
-            Part(
-                name="nvcc", version=space.load("toolchain", Toolchain).version, purl_type="generic"
+            SbomComponent(name="cuwheel", version=__version__, purl_type="generic"),
+            SbomComponent(
+                name="nvcc",
+                version=workspace.load("toolchain", Toolchain).version,
+                purl_type="generic",
             ),
         ),
         epoch=tree.epoch,
@@ -135,7 +137,7 @@ def _requirements(target: Target, links: Links) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))
 
 
-def _contained(target: Target, space: Workspace, content: Path) -> Iterator[Part]:
+def _contained(target: Target, workspace: Workspace, content: Path) -> Iterator[SbomComponent]:
     """Other people's code in the wheel: what auditwheel copied, and what was linked in."""
     for name, _ in copied_in(content):
         path = content / name
@@ -143,17 +145,17 @@ def _contained(target: Target, space: Workspace, content: Path) -> Iterator[Part
         yield _part(path, component, target)
     if not isinstance(target.mode, Static):
         return
-    home = space.load("toolchain", Toolchain).home
+    home = workspace.load("toolchain", Toolchain).home
     archives = {name: one for one in cuda_components(target) for name in one.static}
     for name, component in archives.items():
         yield _part(home / "lib64" / f"lib{name}.a", component, target)
 
 
-def _part(path: Path, component: Component | None, target: Target) -> Part:
+def _part(path: Path, component: Component | None, target: Target) -> SbomComponent:
     digest = sha256_of_file(path)
     if component is None:
-        return Part(name=path.name, purl_type="generic", sha256=digest)
-    return Part(
+        return SbomComponent(name=path.name, purl_type="generic", sha256=digest)
+    return SbomComponent(
         name=path.name,
         version=_release_of(component, target),
         purl_type="generic",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CleanRoom:
+class SmokeEnvironment:
     """Where a wheel is tried.
 
     Attributes:
@@ -39,23 +39,25 @@ class CleanRoom:
     libraries: tuple[str, ...]
 
 
-def prepare_room(folder: Path, wheel: RepairedWheel, target: Target, space: Workspace) -> CleanRoom:
+def prepare_environment(
+    folder: Path, wheel: RepairedWheel, target: Target, workspace: Workspace
+) -> SmokeEnvironment:
     """Install a wheel where nothing else is, and find out what of the machine to hide.
 
     Args:
         folder: for the environment; an absolute path that isn't there yet.
         wheel: what to install.
         target: what it was built for; its smoke lock says which releases are installed with it.
-        space: where.
+        workspace: where.
 
     Raises:
         InstallError: what the wheel declares can't be installed, or isn't in the recipe's lock.
     """
-    base = space.load("environment", Environment).base_python
+    base = workspace.load("environment", Environment).base_python
     environment = folder / "environment"
-    python = _make_environment(environment, base, wheel, target, space)
+    python = _make_environment(environment, base, wheel, target, workspace)
     [site] = (environment.resolve() / "lib").glob("python*/site-packages")
-    keep = (environment, space.cache, space.work, base.resolve().parent.parent)
+    keep = (environment, workspace.cache, workspace.work, base.resolve().parent.parent)
     places = find_cuda(os.environ, base, keep=keep)
     prefix = hiding(places, folder / "no-library") if places else ()
     owned = owners(site)
@@ -64,25 +66,27 @@ def prepare_room(folder: Path, wheel: RepairedWheel, target: Target, space: Work
         site=site,
         owned=owned,
         folder=folder,
-        log=space.log("smoke"),
+        log=workspace.log("smoke"),
         name=target.id,
         hiding=prefix,
-        stub=_driver_stub(folder, space),
+        stub=_driver_stub(folder, workspace),
     )
     hidden = places if prefix or not places else None
     project = parse_wheel_filename(wheel.path.name)[0]
-    return CleanRoom(probe=probe, hidden=hidden, libraries=own_libraries(site, owned, project))
+    return SmokeEnvironment(
+        probe=probe, hidden=hidden, libraries=own_libraries(site, owned, project)
+    )
 
 
 def _make_environment(
-    environment: Path, base: Path, wheel: RepairedWheel, target: Target, space: Workspace
+    environment: Path, base: Path, wheel: RepairedWheel, target: Target, workspace: Workspace
 ) -> Path:
     """An environment with the wheel and what it declares, pinned and hashed by the smoke lock.
 
     The lock's other packages, the build's tools, stay out.
     """
-    log = space.log("smoke")
-    make_environment(environment, base, cache=space.cache, log=log)
+    log = workspace.log("smoke")
+    make_environment(environment, base, cache=workspace.cache, log=log)
     python = environment / "bin" / "python"
     project = parse_wheel_filename(wheel.path.name)[0]
     requirement = environment.with_name(f"{project}.txt")
@@ -94,10 +98,10 @@ def _make_environment(
     install(
         python,
         target.smoke_lock,
-        cache=space.cache,
-        offline=space.offline,
+        cache=workspace.cache,
+        offline=workspace.offline,
         log=log,
-        console=space.console,
+        console=workspace.console,
         only=requirement,
         unlocked_fix=f"the wheel requires it and the recipe's lock doesn't hold it: add it to "
         f"envs/{kind}/{target.smoke_lock.stem}.in, then `nox -s lock -- "
@@ -106,14 +110,14 @@ def _make_environment(
     return python
 
 
-def _driver_stub(folder: Path, space: Workspace) -> Path | None:
+def _driver_stub(folder: Path, workspace: Workspace) -> Path | None:
     """A copy of the toolkit's stub of the driver, as the toolkit itself may get hidden.
 
     NVIDIA's conda packages and installers have one, its wheels don't.
     """
-    if not space.has("toolchain"):
+    if not workspace.has("toolchain"):
         return None
-    stub = space.load("toolchain", Toolchain).home / "lib64" / "stubs" / "libcuda.so"
+    stub = workspace.load("toolchain", Toolchain).home / "lib64" / "stubs" / "libcuda.so"
     if not stub.is_file():
         return None
     copy = folder / "libcuda-stub.so"

@@ -16,9 +16,9 @@ from packaging.utils import canonicalize_name
 from cuwheel.binaries.elf import ElfFormatError, is_elf, read_elf
 from cuwheel.cuda.suppliers import (
     component_of,
+    cuda_major_of,
     is_cuda_library,
     is_from_driver,
-    telling_release,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _STUB = "the toolkit's stub of NVIDIA's driver"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Load:
+class LoadedLibrary:
     """A library that got loaded.
 
     Attributes:
@@ -72,9 +72,9 @@ def owners(site: Path) -> dict[str, str]:
     return found
 
 
-def find_loads(
+def find_loaded_libraries(
     files: Iterable[Path], site: Path, owned: Mapping[str, str], said: str, stub: Path | None
-) -> tuple[Load, ...]:
+) -> tuple[LoadedLibrary, ...]:
     """Those of the mapped files that CUDA, a framework or the driver brings.
 
     Args:
@@ -88,24 +88,24 @@ def find_loads(
     return tuple(_loads(files, site, owned, askers, stub))
 
 
-def cuda_releases(loads: Iterable[Load]) -> dict[str, tuple[Load, ...]]:
+def cuda_releases(loads: Iterable[LoadedLibrary]) -> dict[str, tuple[LoadedLibrary, ...]]:
     """The libraries that tell the major release of CUDA that they are of, by that release."""
-    found: dict[str, tuple[Load, ...]] = {}
+    found: dict[str, tuple[LoadedLibrary, ...]] = {}
     for load in loads:
-        if release := telling_release(load.soname):
+        if release := cuda_major_of(load.soname):
             found[release] = (*found.get(release, ()), load)
     return dict(sorted(found.items()))
 
 
-def merge(processes: Iterable[Iterable[Load]]) -> tuple[Load, ...]:
+def merge(processes: Iterable[Iterable[LoadedLibrary]]) -> tuple[LoadedLibrary, ...]:
     """The loads of several processes by soname, each file once, as the first that had it says."""
-    found: dict[Path, Load] = {}
+    found: dict[Path, LoadedLibrary] = {}
     for load in (load for loads in processes for load in loads):
         found.setdefault(load.path, load)
     return tuple(sorted(found.values(), key=lambda load: load.soname))
 
 
-def show(loaded: Iterable[tuple[str, str, str, str]], console: Console) -> None:
+def print_loaded_libraries(loaded: Iterable[tuple[str, str, str, str]], console: Console) -> None:
     """Print a table: each library, its file, who brought it, who asked for it.
 
     Args:
@@ -164,7 +164,7 @@ def _loads(
     owned: Mapping[str, str],
     askers: Mapping[str, str],
     stub: Path | None,
-) -> Iterator[Load]:
+) -> Iterator[LoadedLibrary]:
     for path in files:
         is_foreign = not path.is_relative_to(site)
         place = str(path if is_foreign else path.relative_to(site))
@@ -174,7 +174,7 @@ def _loads(
             continue
         soname = _soname(path)
         if is_nvidias or _is_watched(path.name) or _is_watched(soname):
-            yield Load(
+            yield LoadedLibrary(
                 soname=soname,
                 path=path,
                 place=place,

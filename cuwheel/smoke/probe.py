@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuwheel.cuda.suppliers import is_from_driver
 from cuwheel.errors import SmokeError
-from cuwheel.smoke.loaded_libraries import Load, find_loads
+from cuwheel.smoke.loaded_libraries import LoadedLibrary, find_loaded_libraries
 from cuwheel.standalone import script
 from cuwheel.system.process import Finished, run
 
@@ -25,7 +25,7 @@ _LACKING = re.compile(r"(lib[^\s:]+): cannot open shared object file")  # glibc,
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class SmokeAnswer:
     """What happened in one process.
 
     Attributes:
@@ -43,7 +43,7 @@ class Answer:
     failure: str
     suffixes: tuple[str, ...]
     files: tuple[Path, ...]
-    loads: tuple[Load, ...]
+    loads: tuple[LoadedLibrary, ...]
     has_driver_stub: bool
 
     @property
@@ -89,7 +89,7 @@ class Probe:
 
     def ask(
         self, *, imports: Iterable[str] = (), call: str = "", libraries: Iterable[str] = ()
-    ) -> Answer:
+    ) -> SmokeAnswer:
         """Import modules, evaluate an expression, load libraries, in this order.
 
         Where that fails only for want of the driver, it is done again with the stub, if there is
@@ -109,7 +109,7 @@ class Probe:
             return self._ask(question, self.stub)
         return answer
 
-    def _ask(self, question: Mapping[str, object], stub: Path | None) -> Answer:
+    def _ask(self, question: Mapping[str, object], stub: Path | None) -> SmokeAnswer:
         written, debug = self.folder / "answer.json", self.folder / "loader"
         for old in (written, *self.folder.glob("loader.*")):
             old.unlink(missing_ok=True)
@@ -135,18 +135,18 @@ class Probe:
             raise self._death(finished) from None
         return self._answer(content, stub)
 
-    def _answer(self, content: Mapping[str, Any], stub: Path | None) -> Answer:
+    def _answer(self, content: Mapping[str, Any], stub: Path | None) -> SmokeAnswer:
         said = "".join(
             path.read_text(errors="replace") for path in sorted(self.folder.glob("loader.*"))
         )
         files = tuple(map(Path, content["libraries"]))
-        return Answer(
+        return SmokeAnswer(
             imported=tuple(content["imported"]),
             value=content["value"],
             failure=content["failure"],
             suffixes=tuple(content["suffixes"]),
             files=files,
-            loads=find_loads(files, self.site, self.owned, said, stub),
+            loads=find_loaded_libraries(files, self.site, self.owned, said, stub),
             has_driver_stub=stub is not None,
         )
 

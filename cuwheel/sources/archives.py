@@ -81,7 +81,7 @@ class _Member:
     target: str = ""
 
 
-def unpack(archive: Path, final: Path, *, max_unpacked: int = _MAX_UNPACKED) -> Unpacked:
+def unpack_archive(archive: Path, final: Path, *, max_unpacked: int = _MAX_UNPACKED) -> Unpacked:
     """Unpack a `.tar.gz`, `.tar.bz2`, `.tar.xz` or `.zip`, told apart by their content.
 
     All members are checked before the first is written.

@@ -12,10 +12,10 @@ from urllib.parse import unquote, urlsplit
 from packaging.utils import canonicalize_name
 
 from cuwheel.errors import SourceError
-from cuwheel.fetch.download import Wanted
+from cuwheel.fetch.download import PinnedFile
 from cuwheel.fetch.git import Commit, fetch_commit, path_of_commit
 from cuwheel.fetch.store import cached_path, fetch
-from cuwheel.fetch.web import shown
+from cuwheel.fetch.web import redact_url
 from cuwheel.model.catalogue import load_catalogue
 from cuwheel.model.recipe import Archive, Folder, GitCommit, Sdist
 from cuwheel.pypi.indexes import configured_indexes, find_sdist
@@ -41,39 +41,39 @@ class Pinned:
 
 
 @contextlib.contextmanager
-def open_pinned(declared: Declared, space: Workspace, way_out: str) -> Iterator[Pinned]:
+def open_pinned(declared: Declared, workspace: Workspace, way_out: str) -> Iterator[Pinned]:
     """Give what a recipe pins as an archive, for the time of a block.
 
     Args:
         declared: what.
-        space: its cache gets it; the tar of a commit is made in its work folder.
+        workspace: its cache gets it; the tar of a commit is made in its work folder.
         way_out: one more way when it can't be had, for the message.
 
     Raises:
         CuwheelError: as `fetch_pinned`.
     """
     if not isinstance(declared, GitCommit):
-        path = fetch_pinned(declared, space, way_out)
+        path = fetch_pinned(declared, workspace, way_out)
         yield Pinned(path=path, origin=_origin(declared), sha256=declared.sha256)
         return
     commit = _commit(declared)
-    aside = space.work / ".commit"
+    aside = workspace.work / ".commit"
     remove_tree(aside)  # of a run that was killed
     aside.mkdir(parents=True)
     try:
         tar = aside / f"{commit.stem}.tar"
-        _fetch_commit(commit, space, way_out, tar)
+        _fetch_commit(commit, workspace, way_out, tar)
         yield Pinned(path=tar, origin=commit.origin, sha256=sha256_of_file(tar))
     finally:
         remove_tree(aside)
 
 
-def fetch_pinned(declared: Declared, space: Workspace, way_out: str) -> Path:
+def fetch_pinned(declared: Declared, workspace: Workspace, way_out: str) -> Path:
     """Have something that a recipe pins in the cache, checked: an archive, or a commit's pack.
 
     Args:
         declared: what.
-        space: its cache gets it.
+        workspace: its cache gets it.
         way_out: one more way when it can't be had, for the message.
 
     Raises:
@@ -82,13 +82,13 @@ def fetch_pinned(declared: Declared, space: Workspace, way_out: str) -> Path:
         OversizedDownloadError: it is larger than the recipe allows.
     """
     if isinstance(declared, GitCommit):
-        return _fetch_commit(_commit(declared), space, way_out)
+        return _fetch_commit(_commit(declared), workspace, way_out)
     return fetch(
         _wanted(declared),
-        lambda: _find(declared, offline=space.offline),
-        cache=space.cache,
-        console=space.console,
-        offline=space.offline,
+        lambda: _find(declared, offline=workspace.offline),
+        cache=workspace.cache,
+        console=workspace.console,
+        offline=workspace.offline,
         fix=f"{way_out} (its SHA-256 is {declared.sha256})",
     )
 
@@ -143,13 +143,15 @@ def _is_inside(declared: Folder, root: Path) -> bool:
     return True
 
 
-def _fetch_commit(commit: Commit, space: Workspace, way_out: str, tar: Path | None = None) -> Path:
+def _fetch_commit(
+    commit: Commit, workspace: Workspace, way_out: str, tar: Path | None = None
+) -> Path:
     return fetch_commit(
         commit,
-        cache=space.cache,
-        console=space.console,
+        cache=workspace.cache,
+        console=workspace.console,
         tar=tar,
-        offline=space.offline,
+        offline=workspace.offline,
         fix=way_out,
     )
 
@@ -158,19 +160,19 @@ def _commit(declared: GitCommit) -> Commit:
     return Commit(repository=declared.repository, id=declared.commit, sha256=declared.sha256)
 
 
-def _wanted(declared: Sdist | Archive) -> Wanted:
+def _wanted(declared: Sdist | Archive) -> PinnedFile:
     if isinstance(declared, Sdist):
         stem = canonicalize_name(declared.project).replace("-", "_")
         name = f"{stem}-{declared.version}.tar.gz"
     else:
         name = PurePosixPath(unquote(urlsplit(declared.url).path)).name or "source"
-    return Wanted(name=name, sha256=declared.sha256, max_size=declared.max_size)
+    return PinnedFile(name=name, sha256=declared.sha256, max_size=declared.max_size)
 
 
 def _origin(declared: Sdist | Archive) -> str:
     if isinstance(declared, Sdist):
         return f"pkg:pypi/{canonicalize_name(declared.project)}@{declared.version}"
-    return shown(declared.url)
+    return redact_url(declared.url)
 
 
 def _find(declared: Sdist | Archive, *, offline: bool) -> str:

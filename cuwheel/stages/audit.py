@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cuwheel.workspace.workspace import Workspace
 
 
-def audit(target: Target, space: Workspace) -> Audit:
+def audit(target: Target, workspace: Workspace) -> Audit:
     """Hold the repaired wheel to the target's contract.
 
     What is only worth a warning is told and doesn't stop the wheel.
@@ -23,8 +23,8 @@ def audit(target: Target, space: Workspace) -> Audit:
     Raises:
         AuditError: it breaks it; every breach is listed.
     """
-    path = space.load("repair", RepairedWheel).path
-    private = space.load("build", BuiltWheel).private_paths
+    path = workspace.load("repair", RepairedWheel).path
+    private = workspace.load("build", BuiltWheel).private_paths
     try:
         found = audit_wheel(path, target=target, private_paths=private)
     except UnsafeArchiveError as problem:
@@ -33,7 +33,7 @@ def audit(target: Target, space: Workspace) -> Audit:
         raise _refusal(path.name, errors)
     for finding in found.findings:
         if finding.severity == "warning":
-            space.console.warn(str(finding))
+            workspace.console.warn(str(finding))
     return Audit(
         sha256=found.case.scan.sha256,
         archs=found.archs,

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.build.compile_cache.backends import socket_folder
 from cuwheel.build.compile_cache.choice import beside, choose_compile_cache
-from cuwheel.build.compile_cache.statistics import read_tally
+from cuwheel.build.compile_cache.statistics import read_statistics
 from cuwheel.build.environment import EVENTS, BuildInputs, variables
 from cuwheel.build.launcher.events import hit_counts, read_events
-from cuwheel.build.launcher_setup import furnish_launcher
-from cuwheel.build.paths import build_places, private_paths
+from cuwheel.build.launcher_setup import set_up_launcher
+from cuwheel.build.paths import build_path_map, private_paths
 from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.errors import BuildFailedError
 from cuwheel.model.recipe import CMake
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from cuwheel.build.launcher.canary import Canary
     from cuwheel.build.launcher.events import Events
     from cuwheel.build.launcher_setup import Launcher
-    from cuwheel.build.sandbox.path_map import Places
+    from cuwheel.build.sandbox.path_map import PathMap
     from cuwheel.model.target import Target
     from cuwheel.system.console import Live
     from cuwheel.system.process import Finished
@@ -48,7 +48,7 @@ _FOLDERS = ("tree", "built", "home", "tmp", "toolbox", "cuda", "launcher", "even
 _CRAMPED = 4 * _MIB  # bytes; a build that fails with less left on its disk failed for that
 
 
-def build(target: Target, space: Workspace) -> BuiltWheel:
+def build(target: Target, workspace: Workspace) -> BuiltWheel:
     """Run `python -m build --wheel --no-isolation` on a copy of the patched source.
 
     CMake is run before it where the recipe says so.
@@ -61,27 +61,27 @@ def build(target: Target, space: Workspace) -> BuiltWheel:
         DiskFullError: it failed because a disk ran full.
         SandboxError: the sandbox that was asked for doesn't work here.
     """
-    inputs = _prepare(target, space)
-    sandbox = choose_sandbox(space.sandbox)
-    with socket_folder(space.work, is_sandboxed=sandbox != "none") as sockets:
-        choice = choose_compile_cache(space, sockets, os.environ)
-        places = build_places(space, inputs, choice.real, sandbox)
-        launcher = furnish_launcher(space, inputs, places, choice)
+    inputs = _prepare(target, workspace)
+    sandbox = choose_sandbox(workspace.sandbox)
+    with socket_folder(workspace.work, is_sandboxed=sandbox != "none") as sockets:
+        choice = choose_compile_cache(workspace, sockets, os.environ)
+        path_map = build_path_map(workspace, inputs, choice.real, sandbox)
+        launcher = set_up_launcher(workspace, inputs, path_map, choice)
         started = time.time()
         stated = variables(target, inputs)
-        finished = _run_all(target, space, inputs, _Run(places, choice, launcher, stated))
-    log = space.log("build")
+        finished = _run_all(target, workspace, inputs, _Run(path_map, choice, launcher, stated))
+    log = workspace.log("build")
     events = read_events(inputs.events / EVENTS)
-    _tell_faults(space, inputs, choice, has_compiled=bool(events.compiles))
-    _tell_dropped(space, events)
-    public = {name: places.public(value) for name, value in stated.items()}
+    _tell_faults(workspace, inputs, choice, has_compiled=bool(events.compiles))
+    _tell_dropped(workspace, events)
+    neutral = {name: path_map.neutral(value) for name, value in stated.items()}
     return BuiltWheel(
-        path=_only_wheel(space.folder("built"), target, log),
+        path=_only_wheel(workspace.folder("built"), target, log),
         log=log,
         peak_memory=max(one.peak_memory for one in finished),
-        environment=tuple(sorted(public.items())),
-        private_paths=private_paths(target, space, inputs),
-        not_hermetic=_not_hermetic(target, space, inputs, places, launcher.canary),
+        environment=tuple(sorted(neutral.items())),
+        private_paths=private_paths(target, workspace, inputs),
+        not_hermetic=_not_hermetic(target, workspace, inputs, path_map, launcher.canary),
         started=started,
         cache=f"{choice.cache.name} {choice.cache.version}".strip(),
         compiles=sum(count.compiles for count in hit_counts(events)),
@@ -90,26 +90,26 @@ def build(target: Target, space: Workspace) -> BuiltWheel:
 
 
 def _tell_faults(
-    space: Workspace, inputs: BuildInputs, choice: CacheChoice, *, has_compiled: bool
+    workspace: Workspace, inputs: BuildInputs, choice: CacheChoice, *, has_compiled: bool
 ) -> None:
     """One warning for a cache that fails; for a remote one its relay has its own."""
-    tally = read_tally(inputs.events)
-    if choice.cache.name and has_compiled and not tally.calls:
-        space.console.warn(
+    statistics = read_statistics(inputs.events)
+    if choice.cache.name and has_compiled and not statistics.calls:
+        workspace.console.warn(
             f"{choice.cache.name} did nothing in this build, so all was compiled and nothing kept: "
-            f"see what it says in {space.log('build')}"
+            f"see what it says in {workspace.log('build')}"
         )
-    elif tally.errors and choice.remote is None:
-        times = "once" if tally.errors == 1 else f"{tally.errors} times"
-        space.console.warn(
+    elif statistics.errors and choice.remote is None:
+        times = "once" if statistics.errors == 1 else f"{statistics.errors} times"
+        workspace.console.warn(
             f"the compile cache failed {times}, so more was compiled than should be: see whether "
             f"the disk of {choice.real.compiles} is full, or leave the cache out: -- --no-cache"
         )
 
 
-def _tell_dropped(space: Workspace, events: Events) -> None:
+def _tell_dropped(workspace: Workspace, events: Events) -> None:
     if dropped := sorted({option for one in events.compiles for option in one.dropped}):
-        space.console.note(
+        workspace.console.note(
             f"the package asks nvcc for {' and '.join(dropped)}, which was left out: it writes "
             "paths and times of the sources into the objects, and changes no code"
         )
@@ -118,7 +118,7 @@ def _tell_dropped(space: Workspace, events: Events) -> None:
 class _Run(NamedTuple):
     """How the build's commands are run."""
 
-    places: Places
+    path_map: PathMap
     choice: CacheChoice
     launcher: Launcher
     variables: dict[str, str]
@@ -126,33 +126,35 @@ class _Run(NamedTuple):
     @property
     def environment(self) -> dict[str, str]:
         """What they see: the build's variables, and the compile cache's."""
-        seen = {name: self.places.seen(value) for name, value in self.variables.items()}
+        inside = {name: self.path_map.inside(value) for name, value in self.variables.items()}
         of_cache = self.choice.cache.variables(
-            self.choice.seen(self.places),
+            self.choice.inside(self.path_map),
             fingerprint=self.launcher.fingerprint,
-            epoch=int(seen["SOURCE_DATE_EPOCH"]),
+            epoch=int(inside["SOURCE_DATE_EPOCH"]),
             with_remote=self.choice.remote is not None,
         )
-        return {**seen, **of_cache}
+        return {**inside, **of_cache}
 
     def words(self, command: list[str | Path], folder: Path) -> list[str]:
         """One of them, with the sandbox around it and the cache's server beside it."""
         within = self.choice.cache.supervised(
             map(str, command), self.choice.real, self.launcher.python
         )
-        return self.places.command(within, folder)
+        return self.path_map.command(within, folder)
 
 
-def _run_all(target: Target, space: Workspace, inputs: BuildInputs, how: _Run) -> list[Finished]:
-    log, out = space.log("build"), space.folder("built")
+def _run_all(
+    target: Target, workspace: Workspace, inputs: BuildInputs, how: _Run
+) -> list[Finished]:
+    log, out = workspace.log("build"), workspace.folder("built")
     log.unlink(missing_ok=True)
-    (space.log_folder / EVENTS_LOG).unlink(missing_ok=True)
+    (workspace.log_folder / EVENTS_LOG).unlink(missing_ok=True)
     old_umask = os.umask(0o022)
     try:
         with (
-            beside(how.choice, space),
-            space.console.live("building") as line,
-            naming_full_disk(space.work),
+            beside(how.choice, workspace),
+            workspace.console.live("building") as line,
+            naming_full_disk(workspace.work),
         ):
             return [
                 run(
@@ -170,13 +172,13 @@ def _run_all(target: Target, space: Workspace, inputs: BuildInputs, how: _Run) -
                 for command in _commands(target, inputs, how.variables, out)
             ]
     except BuildFailedError as error:
-        if _was_disk_full(space.work, log):
-            raise disk_full(space.work) from error
+        if _was_disk_full(workspace.work, log):
+            raise disk_full(workspace.work) from error
         error.known = _known(target, inputs)
         raise
     finally:
         os.umask(old_umask)
-        _keep_events(space, inputs)
+        _keep_events(workspace, inputs)
 
 
 def _known(target: Target, inputs: BuildInputs) -> dict[str, str]:
@@ -191,11 +193,11 @@ def _known(target: Target, inputs: BuildInputs) -> dict[str, str]:
     }
 
 
-def _keep_events(space: Workspace, inputs: BuildInputs) -> None:
+def _keep_events(workspace: Workspace, inputs: BuildInputs) -> None:
     """Put the launcher's log among the logs, which stay; a build that failed has one too."""
     written = inputs.events / EVENTS
     if written.is_file():
-        shutil.copyfile(written, space.folder("logs") / EVENTS_LOG)
+        shutil.copyfile(written, workspace.folder("logs") / EVENTS_LOG)
 
 
 def _commands(
@@ -227,28 +229,28 @@ def _was_disk_full(work: Path, log: Path) -> bool:
         return says_disk_full(lines)
 
 
-def _prepare(target: Target, space: Workspace) -> BuildInputs:
+def _prepare(target: Target, workspace: Workspace) -> BuildInputs:
     """Copy the patched source, so that a build that was cut off never shows in the next one."""
-    patched = space.load("patch", SourceTree)
+    patched = workspace.load("patch", SourceTree)
     for name in _FOLDERS:
-        remove_tree(space.work / name)
-    tree = space.work / "tree" / target.recipe.folder
-    with naming_full_disk(space.work):
+        remove_tree(workspace.work / name)
+    tree = workspace.work / "tree" / target.recipe.folder
+    with naming_full_disk(workspace.work):
         shutil.copytree(patched.path, tree, symlinks=True)
     return BuildInputs(
         tree=tree,
         epoch=patched.epoch,
-        toolchain=space.load("toolchain", Toolchain),
-        python=space.load("environment", Environment),
-        machine=space.load("preflight", Preflight),
-        home=space.folder("home"),
-        tmp=space.folder("tmp"),
-        toolbox=make_toolbox(space.folder("toolbox")),
-        resources=space.work / "resources",
-        view=space.folder("cuda"),
-        launcher=space.folder("launcher"),
-        events=space.folder("events"),
-        memory=space.shared_folder("memory"),
+        toolchain=workspace.load("toolchain", Toolchain),
+        python=workspace.load("environment", Environment),
+        machine=workspace.load("preflight", Preflight),
+        home=workspace.folder("home"),
+        tmp=workspace.folder("tmp"),
+        toolbox=make_toolbox(workspace.folder("toolbox")),
+        resources=workspace.work / "resources",
+        view=workspace.folder("cuda"),
+        launcher=workspace.folder("launcher"),
+        events=workspace.folder("events"),
+        memory=workspace.shared_folder("memory"),
     )
 
 
@@ -297,14 +299,14 @@ def _only_wheel(out: Path, target: Target, log: Path) -> Path:
 
 
 def _not_hermetic(
-    target: Target, space: Workspace, inputs: BuildInputs, places: Places, canary: Canary
+    target: Target, workspace: Workspace, inputs: BuildInputs, path_map: PathMap, canary: Canary
 ) -> tuple[str, ...]:
     facts = []
     if not inputs.machine.host_compiler_pinned:
         compiler = inputs.machine.host_compiler_version
         facts.append(f"the host compiler comes from the machine: {compiler}")
-    if not places.is_sandboxed:
-        why = "not wanted" if space.sandbox == "none" else "the system refuses namespaces"
+    if not path_map.is_sandboxed:
+        why = "not wanted" if workspace.sandbox == "none" else "the system refuses namespaces"
         facts.append(f"no sandbox ({why}): the build could reach the network and other files")
         if canary.by_path:
             kinds = ", ".join(canary.by_path)

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import InstallError
 from cuwheel.locks.jobs import check_target_lock
 from cuwheel.pypi.uv import install, make_environment
-from cuwheel.system.files import list_tree, lock, naming_full_disk, remove_tree, write_atomically
+from cuwheel.system.files import (
+    file_lock,
+    list_tree,
+    naming_full_disk,
+    remove_tree,
+    write_atomically,
+)
 from cuwheel.system.process import run
 from cuwheel.toolchains.pythons import Interpreter, find_python
 from cuwheel.workspace.records import Environment
@@ -27,7 +33,7 @@ _LAYOUT = 2  # raise it when an environment made by an older cuwheel must not be
 _MARKER = "cuwheel.json"  # written last: an environment without it is not complete
 
 
-def environment(target: Target, space: Workspace) -> Environment:
+def environment(target: Target, workspace: Workspace) -> Environment:
     """Make sure that the target's build environment is there and complete.
 
     It is shared between builds and named by its lock and interpreter. Its packages may hold its
@@ -38,21 +44,21 @@ def environment(target: Target, space: Workspace) -> Environment:
         InstallError: the locked packages can't be had, or the framework doesn't import.
     """
     check_target_lock(target)
-    base = find_python(space.python, os.environ)
+    base = find_python(workspace.python, os.environ)
     identity = f"{_LAYOUT}\n{base.version}\n{base.abi}\n{base.path}\n{target.lock.read_text()}"
     key = hashlib.sha256(identity.encode()).hexdigest()
     short = target.id.replace(f"-{target.toolkit.tag}-", "-")
-    folder = space.cache / "environments" / f"{short}-{key[:16]}"
+    folder = workspace.cache / "environments" / f"{short}-{key[:16]}"
     python = folder / "bin" / "python"
 
     def tell() -> None:
-        space.console.note("another cuwheel is making this environment; waiting for it")
+        workspace.console.note("another cuwheel is making this environment; waiting for it")
 
-    with lock(folder.with_name(f"{folder.name}.lock"), on_wait=tell):
+    with file_lock(folder.with_name(f"{folder.name}.lock"), on_wait=tell):
         if not _is_complete(folder):
             remove_tree(folder)
             with naming_full_disk(folder.parent):
-                _make(folder, base, target, space)
+                _make(folder, base, target, workspace)
     site_packages = folder / "lib" / f"python{base.release}" / "site-packages"
     return Environment(
         python=python,
@@ -63,18 +69,18 @@ def environment(target: Target, space: Workspace) -> Environment:
     )
 
 
-def _make(folder: Path, base: Interpreter, target: Target, space: Workspace) -> None:
-    log = space.cache / "logs" / f"{folder.name}.log"
+def _make(folder: Path, base: Interpreter, target: Target, workspace: Workspace) -> None:
+    log = workspace.cache / "logs" / f"{folder.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    make_environment(folder, base.path, cache=space.cache, log=log)
+    make_environment(folder, base.path, cache=workspace.cache, log=log)
     python = folder / "bin" / "python"
     install(
         python,
         target.lock,
-        cache=space.cache,
-        offline=space.offline,
+        cache=workspace.cache,
+        offline=workspace.offline,
         log=log,
-        console=space.console,
+        console=workspace.console,
     )
     _check_framework_imports(python, target)
     write_atomically(folder / _MARKER, json.dumps({"files": _digest_of_sizes(folder)}))

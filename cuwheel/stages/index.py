@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from packaging.utils import parse_wheel_filename
 
 from cuwheel.errors import StageOrderError, WheelIndexError
-from cuwheel.system.files import lock, naming_full_disk, sha256_of_file, write_atomically
+from cuwheel.system.files import file_lock, naming_full_disk, sha256_of_file, write_atomically
 from cuwheel.wheel.index import write_index
-from cuwheel.workspace.records import Audit, Published, RepairedWheel
+from cuwheel.workspace.records import Audit, IndexedWheel, RepairedWheel
 
 if TYPE_CHECKING:
     from cuwheel.model.target import Target
@@ -24,7 +24,7 @@ _PROVENANCE = "provenance.json"  # in the work folder; what makes the statement 
 _PART = ".part"  # suffix of a copy that isn't complete
 
 
-def index(target: Target, space: Workspace) -> Published:
+def index(target: Target, workspace: Workspace) -> IndexedWheel:
     """Publish the audited wheel: the file first, then its provenance, then the index.
 
     A wheel of the same name is replaced: it is a rebuild of the same target.
@@ -35,20 +35,20 @@ def index(target: Target, space: Workspace) -> Published:
             not a valid wheel.
         DiskFullError: no space is left in `dist/`.
     """
-    repaired = space.load("repair", RepairedWheel)
-    _check_audited(target, repaired, space.load("audit", Audit))
-    wheel = space.dist / repaired.path.name
+    repaired = workspace.load("repair", RepairedWheel)
+    _check_audited(target, repaired, workspace.load("audit", Audit))
+    wheel = workspace.dist / repaired.path.name
     provenance = wheel.with_name(f"{wheel.name}.provenance.json")
-    statement = _statement(space, provenance, repaired.sha256)
+    statement = _statement(workspace, provenance, repaired.sha256)
     # One at a time: else the wheel of one build could get the statement of another.
-    with naming_full_disk(space.dist), lock(space.dist / ".publish.lock"):
+    with naming_full_disk(workspace.dist), file_lock(workspace.dist / ".publish.lock"):
         if repaired.path != wheel:
-            _tell_of_rebuild(space, wheel, repaired)
+            _tell_of_rebuild(workspace, wheel, repaired)
             _copy_atomically(repaired.path, wheel)
         write_atomically(provenance, statement)
-        simple = write_index(space.dist)
-        _warn_of_other_mode(target, space, wheel)
-    return Published(wheel=wheel, provenance=provenance, index=simple)
+        simple = write_index(workspace.dist)
+        _warn_of_other_mode(target, workspace, wheel)
+    return IndexedWheel(wheel=wheel, provenance=provenance, index=simple)
 
 
 def _check_audited(target: Target, repaired: RepairedWheel, audit: Audit) -> None:
@@ -67,40 +67,40 @@ def _check_audited(target: Target, repaired: RepairedWheel, audit: Audit) -> Non
         )
 
 
-def _statement(space: Workspace, published: Path, sha256: str) -> str:
+def _statement(workspace: Workspace, published: Path, sha256: str) -> str:
     """The provenance of this very wheel: from the work folder, or as it was published before.
 
     Raises:
         StageOrderError: there is none.
     """
-    files = (path for path in (space.work / _PROVENANCE, published) if path.is_file())
+    files = (path for path in (workspace.work / _PROVENANCE, published) if path.is_file())
     statement = next((text for path in files if sha256 in (text := path.read_text())), None)
     if statement is None:
         raise StageOrderError(
-            f"there is no {_PROVENANCE} of this wheel in {space.work}",
+            f"there is no {_PROVENANCE} of this wheel in {workspace.work}",
             why="a wheel is only published with the statement of where it came from",
             fix="run the stage provenance first, or the whole build",
         )
     return statement
 
 
-def _warn_of_other_mode(target: Target, space: Workspace, wheel: Path) -> None:
+def _warn_of_other_mode(target: Target, workspace: Workspace, wheel: Path) -> None:
     """Of two versions that differ behind the `+` only, installers take the higher one."""
     project, version, _, tags = parse_wheel_filename(wheel.name)
-    for other in sorted(space.dist.glob(f"{wheel.name.partition('-')[0]}-*.whl")):
+    for other in sorted(workspace.dist.glob(f"{wheel.name.partition('-')[0]}-*.whl")):
         found, release, _, others = parse_wheel_filename(other.name)
         is_rival = (found, release.public) == (project, version.public) and tags & others
         local = (release.local or "").split(".")
         if is_rival and local[0] == target.local_version.split(".")[0] and release != version:
-            space.console.warn(
-                f"{space.dist} also holds {other.name}: without the whole version "
+            workspace.console.warn(
+                f"{workspace.dist} also holds {other.name}: without the whole version "
                 f"({project}=={version}) pip takes {max(version, release)}; --dist keeps them apart"
             )
 
 
-def _tell_of_rebuild(space: Workspace, wheel: Path, repaired: RepairedWheel) -> None:
+def _tell_of_rebuild(workspace: Workspace, wheel: Path, repaired: RepairedWheel) -> None:
     if wheel.is_file() and sha256_of_file(wheel) != repaired.sha256:
-        space.console.note(f"{wheel.name} in {wheel.parent} had other content and is replaced")
+        workspace.console.note(f"{wheel.name} in {wheel.parent} had other content and is replaced")
 
 
 def _copy_atomically(source: Path, final: Path) -> None:

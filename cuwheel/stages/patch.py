@@ -25,17 +25,17 @@ _SUFFIXES = (".patch", ".diff")
 _NEXT_LINE = "\n           "  # below the words after `because`
 
 
-def patch(target: Target, space: Workspace) -> SourceTree:
+def patch(target: Target, workspace: Workspace) -> SourceTree:
     """Copy the source and patch the copy; what the stage before left stays as it is.
 
     Raises:
         PatchError: a patch is missing, isn't named by the recipe, doesn't apply, or has no effect.
     """
-    tree = space.load("source", SourceTree)
+    tree = workspace.load("source", SourceTree)
     patches = _read_patches(target)
-    final = space.work / _FOLDER
+    final = workspace.work / _FOLDER
     remove_leftovers(final)
-    with naming_full_disk(space.work), new_folder(final) as aside:
+    with naming_full_disk(workspace.work), new_folder(final) as aside:
         copy = aside / tree.path.name
         shutil.copytree(tree.path, copy, symlinks=True)
         for name, content in patches.items():

@@ -6,11 +6,11 @@ import os
 from typing import TYPE_CHECKING
 
 from cuwheel.build.checks import (
+    check_disk,
     check_dist,
     check_driver,
     check_folder_names,
     check_python,
-    check_room,
     check_system_packages,
 )
 from cuwheel.build.compile_cache.choice import check_compile_cache
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from cuwheel.workspace.workspace import Workspace
 
 
-def preflight(target: Target, space: Workspace) -> Preflight:
+def preflight(target: Target, workspace: Workspace) -> Preflight:
     """Check the machine, and what the earlier stages left, against the target.
 
     It can run at any time: what isn't there yet isn't checked. So a build asks it twice, before
@@ -62,7 +62,7 @@ def preflight(target: Target, space: Workspace) -> Preflight:
         check_host_compiler,
         check_driver,
         check_system_packages,
-        check_room,
+        check_disk,
         check_folder_names,
         check_dist,
         _check_lock,
@@ -73,7 +73,7 @@ def preflight(target: Target, space: Workspace) -> Preflight:
         _check_sandbox,
         check_compile_cache,
     ]
-    problems = [problem for check in checks for problem in check(target, space)]
+    problems = [problem for check in checks for problem in check(target, workspace)]
     if len(problems) == 1 and problems[0].error:
         raise problems[0].error
     if problems:
@@ -82,18 +82,18 @@ def preflight(target: Target, space: Workspace) -> Preflight:
             why="\n".join(f"{n}. {p.what}: {p.why}" for n, p in enumerate(problems, 1)),
             fix="\n".join(f"{n}. {p.fix}" for n, p in enumerate(problems, 1)),
         )
-    _warn_of_suppliers(target, space)
-    compiler = host_compiler(target, space)
-    if choose_sandbox(space.sandbox) == "none" and space.sandbox != "none":
-        space.console.warn(_NO_SANDBOX)
-    if unused := unused_settings(space, os.environ):
-        space.console.note(f"{', '.join(unused)} of your environment: {_UNUSED}")
+    _warn_of_suppliers(target, workspace)
+    compiler = host_compiler(target, workspace)
+    if choose_sandbox(workspace.sandbox) == "none" and workspace.sandbox != "none":
+        workspace.console.warn(_NO_SANDBOX)
+    if unused := unused_settings(workspace, os.environ):
+        workspace.console.note(f"{', '.join(unused)} of your environment: {_UNUSED}")
     return Preflight(
         host_compiler=compiler.cxx if compiler else None,
         c_compiler=compiler.cc if compiler else None,
         host_compiler_version=compiler.banner if compiler else "",
-        jobs=space.jobs or machine.usable_cores(),
-        host_compiler_pinned=is_pinned(space),
+        jobs=workspace.jobs or machine.usable_cores(),
+        host_compiler_pinned=is_pinned(workspace),
     )
 
 
@@ -104,16 +104,16 @@ _NO_SANDBOX = (
 _UNUSED = "not used, as the toolchain brings its own compilers"
 
 
-def _check_archs(target: Target, space: Workspace) -> list[Problem]:
+def _check_archs(target: Target, workspace: Workspace) -> list[Problem]:
     problems = []
     try:
         check_archs(target.id, target.toolkit, target.archs)
     except CuwheelError as error:
         problems.append(problem_of(error))
-    if not problems and space.has("toolchain"):
-        nvcc = space.load("toolchain", Toolchain).home / "bin" / "nvcc"
+    if not problems and workspace.has("toolchain"):
+        nvcc = workspace.load("toolchain", Toolchain).home / "bin" / "nvcc"
         # It writes a temporary file, only to tell what it knows.
-        env = {"PATH": os.defpath, "TMPDIR": str(space.folder("tmp"))}
+        env = {"PATH": os.defpath, "TMPDIR": str(workspace.folder("tmp"))}
         said = run([nvcc, "--list-gpu-arch"], env=env).output
         unknown = [arch for arch in target.archs if f"compute_{arch}" not in said.split()]
         if unknown:
@@ -127,9 +127,9 @@ def _check_archs(target: Target, space: Workspace) -> list[Problem]:
     return problems
 
 
-def _check_sandbox(_: Target, space: Workspace) -> list[Problem]:
+def _check_sandbox(_: Target, workspace: Workspace) -> list[Problem]:
     try:
-        choose_sandbox(space.sandbox)
+        choose_sandbox(workspace.sandbox)
     except CuwheelError as error:
         return [problem_of(error)]
     return []
@@ -143,7 +143,7 @@ def _check_lock(target: Target, _: Workspace) -> list[Problem]:
     return []
 
 
-def _warn_of_suppliers(target: Target, space: Workspace) -> None:
+def _warn_of_suppliers(target: Target, workspace: Workspace) -> None:
     """What the wheel will require should be in the lock that it is tried with at the end.
 
     A warning, as what the recipe declares and no library needs is not required.
@@ -160,7 +160,7 @@ def _warn_of_suppliers(target: Target, space: Workspace) -> None:
     lacking = [name for name in dict.fromkeys(required) if pinned_version(lock, name) is None]
     if lacking:
         kind = lock.parent.name
-        space.console.warn(
+        workspace.console.warn(
             f"the finished wheel may fail its smoke test: the recipe's `link` can make it require "
             f"{', '.join(lacking)}, and {kind}/{lock.name} holds none; add it to "
             f"envs/{kind}/{lock.stem}.in, then `nox -s lock -- {kind}:{target.recipe.name}`"
@@ -179,10 +179,10 @@ def _check_given_source(target: Target, _: Workspace) -> list[Problem]:
     return [problem_of(error)]
 
 
-def _check_framework(target: Target, space: Workspace) -> list[Problem]:
-    if target.framework is None or not space.has("environment"):
+def _check_framework(target: Target, workspace: Workspace) -> list[Problem]:
+    if target.framework is None or not workspace.has("environment"):
         return []
-    name, site = target.framework.name, space.load("environment", Environment).site_packages
+    name, site = target.framework.name, workspace.load("environment", Environment).site_packages
     cuda = framework_cuda(site / name / "version.py")
     if cuda == target.toolkit.release:
         return []
@@ -198,12 +198,12 @@ def _check_framework(target: Target, space: Workspace) -> list[Problem]:
     ]
 
 
-def _check_build_requirements(target: Target, space: Workspace) -> list[Problem]:
-    stage = next((name for name in ("patch", "source") if space.has(name)), None)
-    if stage is None or not space.has("environment"):
+def _check_build_requirements(target: Target, workspace: Workspace) -> list[Problem]:
+    stage = next((name for name in ("patch", "source") if workspace.has(name)), None)
+    if stage is None or not workspace.has("environment"):
         return []
-    env = space.load("environment", Environment)
-    system = read_build_system(space.load(stage, SourceTree).path)
+    env = workspace.load("environment", Environment)
+    system = read_build_system(workspace.load(stage, SourceTree).path)
     lacking = unmet_requirements([*system.requires, "build"], env.site_packages)
     if not lacking:
         return _check_backend_imports(env, system)

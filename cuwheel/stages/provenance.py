@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from cuwheel.workspace.workspace import Workspace
 
 
-def provenance(target: Target, space: Workspace) -> Provenance:
+def provenance(target: Target, workspace: Workspace) -> Provenance:
     """Write the in-toto statement of the repaired wheel into the work folder.
 
     Raises:
         StageOrderError: an earlier stage has left nothing.
     """
-    wheel = space.load("repair", RepairedWheel)
-    built = space.load("build", BuiltWheel)
+    wheel = workspace.load("repair", RepairedWheel)
+    built = workspace.load("build", BuiltWheel)
     record = BuildRecord(
         wheel=wheel.path.name,
         sha256=wheel.sha256,
         parameters=_parameters(target),
         environment=built.environment,
-        jobs=space.load("preflight", Preflight).jobs,
-        materials=tuple(_materials(target, space)),
+        jobs=workspace.load("preflight", Preflight).jobs,
+        materials=tuple(_materials(target, workspace)),
         not_hermetic=built.not_hermetic,
         tools=(("cuwheel", __version__), *wheel.tools),
         started=built.started,
@@ -51,7 +51,7 @@ def provenance(target: Target, space: Workspace) -> Provenance:
         log=built.log.name,
         log_sha256=sha256_of_file(built.log),
     )
-    path = space.work / "provenance.json"
+    path = workspace.work / "provenance.json"
     write_atomically(path, statement(record))
     return Provenance(statement=path, sha256=wheel.sha256)
 
@@ -79,10 +79,10 @@ def _source_kind(target: Target) -> str:
     return "folder of the project" if isinstance(target.recipe.source, Folder) else "pinned"
 
 
-def _materials(target: Target, space: Workspace) -> list[Material]:
-    tree = space.load("patch", SourceTree)
-    toolchain = space.load("toolchain", Toolchain)
-    environment = space.load("environment", Environment)
+def _materials(target: Target, workspace: Workspace) -> list[Material]:
+    tree = workspace.load("patch", SourceTree)
+    toolchain = workspace.load("toolchain", Toolchain)
+    environment = workspace.load("environment", Environment)
     origin = tree.origin if tree.pinned else target.recipe.name  # no path of this machine
     return [
         Material(name=f"source {origin}", sha256=tree.sha256, uri=tree.origin * tree.pinned),
@@ -103,7 +103,8 @@ def _materials(target: Target, space: Workspace) -> list[Material]:
             version=toolchain.version,
         ),
         Material(
-            name="host compiler", version=space.load("preflight", Preflight).host_compiler_version
+            name="host compiler",
+            version=workspace.load("preflight", Preflight).host_compiler_version,
         ),
         Material(name="Python", version=environment.base_version),
     ]

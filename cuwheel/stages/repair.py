@@ -11,7 +11,7 @@ from cuwheel.repair.links import find_links, read_libraries, rpath_entries, unus
 from cuwheel.repair.metadata import add_sbom, copied_in, rewrite_metadata
 from cuwheel.repair.tools import RepairTools
 from cuwheel.system.files import naming_full_disk, remove_tree, sha256_of_file
-from cuwheel.wheel.archive import pack, unpack
+from cuwheel.wheel.archive import pack, unpack_wheel
 from cuwheel.wheel.metadata import dist_info_of, file_name, header, set_tags
 from cuwheel.workspace.records import BuiltWheel, Environment, RepairedWheel, SourceTree, Toolchain
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cuwheel.workspace.workspace import Workspace
 
 
-def repair(target: Target, space: Workspace) -> RepairedWheel:
+def repair(target: Target, workspace: Workspace) -> RepairedWheel:
     """Strip, set relative rpaths, let auditwheel graft and tag, rewrite the metadata, normalise.
 
     Raises:
@@ -33,23 +33,23 @@ def repair(target: Target, space: Workspace) -> RepairedWheel:
         UnsafeArchiveError: what the build made is not a wheel.
         DiskFullError: no space is left for the unpacked wheel.
     """
-    built = space.load("build", BuiltWheel)
-    epoch = space.load("patch", SourceTree).epoch
-    remove_tree(space.work / "repaired")
-    remove_tree(space.work / "repair")
-    scratch = space.folder("repair")
+    built = workspace.load("build", BuiltWheel)
+    epoch = workspace.load("patch", SourceTree).epoch
+    remove_tree(workspace.work / "repaired")
+    remove_tree(workspace.work / "repair")
+    scratch = workspace.folder("repair")
     tools = RepairTools(
         owner=target.id,
         scratch=scratch,
-        log=space.log("repair"),
+        log=workspace.log("repair"),
         epoch=epoch,
-        programs=space.load("toolchain", Toolchain).programs,
-        libraries=_folders_to_copy_from(target, space),
+        programs=workspace.load("toolchain", Toolchain).programs,
+        libraries=_folders_to_copy_from(target, workspace),
     )
     with naming_full_disk(scratch):
         content = _unpacked(built.path, scratch / "built")
         links = find_links(target, read_libraries(content))
-        _warn_of_unused(target, space, links)
+        _warn_of_unused(target, workspace, links)
         _strip(tools, content)
         _set_rpaths(tools, content, links, target.mode)
         set_tags(content, _plain_tags(target, content))
@@ -60,12 +60,12 @@ def repair(target: Target, space: Workspace) -> RepairedWheel:
         # Again, since auditwheel drops entries that lead out of the wheel.
         _set_rpaths(tools, final, links, target.mode)
         requires = rewrite_metadata(target, final, links)
-        add_sbom(target, space, final, requires)
+        add_sbom(target, workspace, final, requires)
         bundled = tuple(copied_in(final))
-        path = space.folder("repaired") / file_name(final)
+        path = workspace.folder("repaired") / file_name(final)
         pack(final, path, epoch=epoch)
     remove_tree(scratch)
-    _tell_of_terms(space, links)
+    _tell_of_terms(workspace, links)
     return RepairedWheel(
         path=path,
         sha256=sha256_of_file(path),
@@ -81,21 +81,21 @@ def repair(target: Target, space: Workspace) -> RepairedWheel:
 
 def _unpacked(wheel: Path, folder: Path) -> Path:
     folder.mkdir()
-    unpack(wheel, folder)
+    unpack_wheel(wheel, folder)
     return folder
 
 
-def _warn_of_unused(target: Target, space: Workspace, links: Links) -> None:
+def _warn_of_unused(target: Target, workspace: Workspace, links: Links) -> None:
     for component in unused_components(target, links):
-        space.console.warn(
+        workspace.console.warn(
             f'{target.id}: the recipe declares link "{component.name}" and no library of the wheel '
             f"needs {' or '.join(component.sonames)}"
         )
 
 
-def _tell_of_terms(space: Workspace, links: Links) -> None:
+def _tell_of_terms(workspace: Workspace, links: Links) -> None:
     if links.bundled:
-        space.console.note(
+        workspace.console.note(
             "the wheel holds libraries of NVIDIA's: whom it may be given to, their terms say"
         )
 
@@ -135,11 +135,11 @@ def _graft(tools: RepairTools, wheel: Path, links: Links) -> Path:
     return next(folder.glob("*.whl"))
 
 
-def _folders_to_copy_from(target: Target, space: Workspace) -> tuple[Path, ...]:
+def _folders_to_copy_from(target: Target, workspace: Workspace) -> tuple[Path, ...]:
     """Where the build found the libraries that auditwheel copies."""
-    home = space.load("toolchain", Toolchain).home
+    home = workspace.load("toolchain", Toolchain).home
     folders = [home / "lib64", home / "lib"]
-    if space.has("environment"):
-        site = space.load("environment", Environment).site_packages
+    if workspace.has("environment"):
+        site = workspace.load("environment", Environment).site_packages
         folders += [site / component.site_folder for component in cuda_components(target)]
     return tuple(dict.fromkeys(folder for folder in folders if folder.is_dir()))

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from cuwheel.cuda.suppliers import component_of, is_cuda_library, is_from_driver
 from cuwheel.errors import SmokeError, StageOrderError
-from cuwheel.smoke.environment import prepare_room
+from cuwheel.smoke.environment import prepare_environment
 from cuwheel.smoke.hide_cuda import supplier_among
-from cuwheel.smoke.loaded_libraries import cuda_releases, merge, show
+from cuwheel.smoke.loaded_libraries import cuda_releases, merge, print_loaded_libraries
 from cuwheel.system.files import naming_full_disk, remove_tree
-from cuwheel.workspace.records import RepairedWheel, Smoke
+from cuwheel.workspace.records import RepairedWheel, SmokeResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.model.target import Target
-    from cuwheel.smoke.environment import CleanRoom
-    from cuwheel.smoke.probe import Answer
+    from cuwheel.smoke.environment import SmokeEnvironment
+    from cuwheel.smoke.probe import SmokeAnswer
     from cuwheel.workspace.workspace import Workspace
 
 
@@ -48,7 +48,7 @@ _HINTS = {
 }
 
 
-def smoke(target: Target, space: Workspace) -> Smoke:
+def smoke(target: Target, workspace: Workspace) -> SmokeResult:
     """See that the wheel works where nothing is installed but what it declares.
 
     No variable of the caller is there, and the machine's own CUDA is hidden where the system lets
@@ -63,16 +63,16 @@ def smoke(target: Target, space: Workspace) -> Smoke:
         InstallError: what the wheel declares can't be installed, or isn't in the recipe's lock.
         DiskFullError: no space is left.
     """
-    wheel = _find_wheel(target, space)
-    folder = (space.work / "smoke").absolute()
+    wheel = _find_wheel(target, workspace)
+    folder = (workspace.work / "smoke").absolute()
     remove_tree(folder)
-    space.log("smoke").unlink(missing_ok=True)
+    workspace.log("smoke").unlink(missing_ok=True)
     with naming_full_disk(folder):
-        room = prepare_room(folder, wheel, target, space)
-        answers, problems = _try(room, target, space)
-    _refuse(problems, target, space)
+        room = prepare_environment(folder, wheel, target, workspace)
+        answers, problems = _try(room, target, workspace)
+    _refuse(problems, target, workspace)
     loads = merge(answer.loads for answer in answers)
-    passed = Smoke(
+    passed = SmokeResult(
         sha256=wheel.sha256,
         imported=answers[0].imported,
         libraries=tuple((load.soname, load.place) for load in loads if not load.is_foreign),
@@ -80,24 +80,28 @@ def smoke(target: Target, space: Workspace) -> Smoke:
         hidden=None if room.hidden is None else tuple(map(str, room.hidden)),
         has_driver_stub=any(answer.has_driver_stub for answer in answers),
     )
-    _tell(passed, wheel, target, space)
+    _tell(passed, wheel, target, workspace)
     remove_tree(folder)
     return passed
 
 
-def _find_wheel(target: Target, space: Workspace) -> RepairedWheel:
-    wheel = space.load("repair", RepairedWheel) if space.has("repair") else None
+def _find_wheel(target: Target, workspace: Workspace) -> RepairedWheel:
+    wheel = workspace.load("repair", RepairedWheel) if workspace.has("repair") else None
     if wheel is None or not wheel.path.is_file():
         raise StageOrderError(
             f"{target.id}: there is no wheel to install",
-            why=f"{wheel.path} is gone" if wheel else f"{space.work} has none of a finished build",
+            why=f"{wheel.path} is gone"
+            if wheel
+            else f"{workspace.work} has none of a finished build",
             fix=f"build it first: `nox -s build-{target.recipe.name}-{target.toolkit.tag}`, with "
             "the same options behind `--`",
         )
     return wheel
 
 
-def _try(room: CleanRoom, target: Target, space: Workspace) -> tuple[list[Answer], list[_Problem]]:
+def _try(
+    room: SmokeEnvironment, target: Target, workspace: Workspace
+) -> tuple[list[SmokeAnswer], list[_Problem]]:
     """Do what the recipe says, then load each library that this left alone."""
     wanted = target.recipe.smoke
     libraries = [text.format_map(_values(target)) for text in wanted.libraries]
@@ -107,7 +111,7 @@ def _try(room: CleanRoom, target: Target, space: Workspace) -> tuple[list[Answer
         try:
             alone = room.probe.ask(libraries=[library])
             if alone.failure and not first.failure and _may_help(first, alone):
-                alone = _load_after_imports(library, alone, room, target, space)
+                alone = _load_after_imports(library, alone, room, target, workspace)
         except SmokeError as error:
             problems.append(
                 _Problem(fact=f"loading {library} ends the interpreter: {error.why}", fix=_CRASHED)
@@ -115,7 +119,7 @@ def _try(room: CleanRoom, target: Target, space: Workspace) -> tuple[list[Answer
             continue
         answers.append(alone)
         if alone.failure and not (first.failure and _is_said(first, alone)):
-            problems += _unloadable(library, alone, room, space)
+            problems += _unloadable(library, alone, room, workspace)
     for answer in answers:
         problems += [*_foreign(answer), *_mixed(answer)]
     return answers, list(dict.fromkeys(problems))
@@ -130,7 +134,7 @@ def _values(target: Target) -> dict[str, str]:
     }
 
 
-def _left_alone(room: CleanRoom, answer: Answer) -> Iterator[str]:
+def _left_alone(room: SmokeEnvironment, answer: SmokeAnswer) -> Iterator[str]:
     """Libraries of the wheel that nothing loaded, without extension modules of other Pythons."""
     own = tuple(suffix for suffix in answer.suffixes if suffix != ".so")
     for name in room.libraries:
@@ -139,7 +143,7 @@ def _left_alone(room: CleanRoom, answer: Answer) -> Iterator[str]:
             yield name
 
 
-def _may_help(first: Answer, alone: Answer) -> bool:
+def _may_help(first: SmokeAnswer, alone: SmokeAnswer) -> bool:
     """Whether a library that can't be loaded alone might load after the imports.
 
     It may have an undefined symbol that they bring, or lack a library that they have loaded. A
@@ -151,30 +155,30 @@ def _may_help(first: Answer, alone: Answer) -> bool:
 
 
 def _load_after_imports(
-    library: str, alone: Answer, room: CleanRoom, target: Target, space: Workspace
-) -> Answer:
+    library: str, alone: SmokeAnswer, room: SmokeEnvironment, target: Target, workspace: Workspace
+) -> SmokeAnswer:
     """Load a library as users do: some are made to find theirs among what imports have loaded."""
     framework = (target.framework.name,) if target.framework else ()
     imports = tuple(dict.fromkeys((*framework, *target.recipe.smoke.imports)))
     answer = room.probe.ask(imports=imports, libraries=[library])
     if not answer.failure:
-        space.console.note(
+        workspace.console.note(
             f"{library} loads only after `import {', '.join(imports)}`: alone it says "
             f"{alone.last_words}"
         )
     return answer
 
 
-def _is_said(first: Answer, alone: Answer) -> bool:
+def _is_said(first: SmokeAnswer, alone: SmokeAnswer) -> bool:
     """Whether failed imports say, or may be the reason for, what a library alone then says too."""
     return alone.lacking == first.lacking or not is_cuda_library(alone.lacking)
 
 
 def _unloadable(
-    library: str, answer: Answer, room: CleanRoom, space: Workspace
+    library: str, answer: SmokeAnswer, room: SmokeEnvironment, workspace: Workspace
 ) -> Iterator[_Problem]:
     if is_from_driver(answer.lacking):
-        space.console.note(
+        workspace.console.note(
             f"{library} needs {answer.lacking}, which NVIDIA's driver brings: it was not loaded, "
             "as this machine has none"
         )
@@ -182,7 +186,7 @@ def _unloadable(
         yield _problem(f"{library} can't be loaded: {answer.last_words}", answer, room)
 
 
-def _failures(answer: Answer, room: CleanRoom, target: Target) -> Iterator[_Problem]:
+def _failures(answer: SmokeAnswer, room: SmokeEnvironment, target: Target) -> Iterator[_Problem]:
     wanted = target.recipe.smoke
     if answer.failure:
         yield _problem(f"Python says:\n    {answer.traceback}", answer, room)
@@ -193,7 +197,7 @@ def _failures(answer: Answer, room: CleanRoom, target: Target) -> Iterator[_Prob
         )
 
 
-def _problem(fact: str, answer: Answer, room: CleanRoom) -> _Problem:
+def _problem(fact: str, answer: SmokeAnswer, room: SmokeEnvironment) -> _Problem:
     """A failure; where a hidden file would have helped, it says which."""
     if answer.lacking and (file := supplier_among(room.hidden or (), answer.lacking)):
         fact += f" ({file} has it, but what users may not have is hidden here)"
@@ -212,7 +216,7 @@ def _hint(said: str) -> str:
     )
 
 
-def _foreign(answer: Answer) -> Iterator[_Problem]:
+def _foreign(answer: SmokeAnswer) -> Iterator[_Problem]:
     """Only the driver's own libraries may come from the machine."""
     found = [load for load in answer.loads if load.is_foreign and not is_from_driver(load.soname)]
     if found:
@@ -224,7 +228,7 @@ def _foreign(answer: Answer) -> Iterator[_Problem]:
         )
 
 
-def _mixed(answer: Answer) -> Iterator[_Problem]:
+def _mixed(answer: SmokeAnswer) -> Iterator[_Problem]:
     """Two CUDA runtimes in a process know nothing of each other's memory and streams."""
     releases = cuda_releases(answer.loads)
     if len(releases) > 1:
@@ -239,7 +243,7 @@ def _mixed(answer: Answer) -> Iterator[_Problem]:
         )
 
 
-def _refuse(problems: list[_Problem], target: Target, space: Workspace) -> None:
+def _refuse(problems: list[_Problem], target: Target, workspace: Workspace) -> None:
     """Raise one error for all problems.
 
     Raises:
@@ -250,15 +254,15 @@ def _refuse(problems: list[_Problem], target: Target, space: Workspace) -> None:
             f"{target.id}: the wheel doesn't work in a clean environment",
             why="; ".join(problem.fact for problem in problems),
             fix="; ".join(dict.fromkeys(problem.fix for problem in problems))
-            + f"; the environment is kept in {space.work / 'smoke'}",
+            + f"; the environment is kept in {workspace.work / 'smoke'}",
         )
 
 
-def _tell(passed: Smoke, wheel: RepairedWheel, target: Target, space: Workspace) -> None:
+def _tell(passed: SmokeResult, wheel: RepairedWheel, target: Target, workspace: Workspace) -> None:
     """Say who supplied what, how sure that is, and what these imports never asked for."""
-    note = space.console.note
+    note = workspace.console.note
     if passed.loaded:
-        show(passed.loaded, space.console)
+        print_loaded_libraries(passed.loaded, workspace.console)
     if passed.hidden is None:
         note(
             "this system refuses a mount namespace, so the machine's CUDA could not be hidden: "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import SourceError
 from cuwheel.fetch.download import FIX
 from cuwheel.model.recipe import Folder
-from cuwheel.sources.archives import unpack
+from cuwheel.sources.archives import unpack_archive
 from cuwheel.sources.pinned import folder_of, open_pinned
 from cuwheel.sources.tree import copy_source, epoch_of, fit_for_zip, settle
 from cuwheel.system.files import (
@@ -34,7 +34,7 @@ _FOLDER = "source"  # of the work folder
 _RESOURCES = "resources"  # likewise; `{resources}` in recipes
 
 
-def source(target: Target, space: Workspace) -> SourceTree:
+def source(target: Target, workspace: Workspace) -> SourceTree:
     """Put source and resources into the work folder, with one time stamp and plain modes.
 
     Raises:
@@ -45,15 +45,15 @@ def source(target: Target, space: Workspace) -> SourceTree:
         SourceError: it holds no Python package, or `--source` or the recipe names no usable
             folder.
     """
-    remove_leftovers(space.work / _FOLDER)
-    remove_tree(space.work / _RESOURCES)
-    with naming_full_disk(space.work):
+    remove_leftovers(workspace.work / _FOLDER)
+    remove_tree(workspace.work / _RESOURCES)
+    with naming_full_disk(workspace.work):
         if target.source_override is None:
-            tree = _declared(target, space)
+            tree = _declared(target, workspace)
         elif target.source_override.is_dir():
-            tree = _given_folder(target, target.source_override.absolute(), space)
+            tree = _given_folder(target, target.source_override.absolute(), workspace)
         elif target.source_override.is_file():
-            tree = _given_archive(target.source_override.absolute(), space)
+            tree = _given_archive(target.source_override.absolute(), workspace)
         else:
             raise SourceError(
                 f"there is no {target.source_override}",
@@ -61,47 +61,47 @@ def source(target: Target, space: Workspace) -> SourceTree:
                 fix="name a folder with pyproject.toml or setup.py, or an archive of one",
             )
         _check_package(tree)
-        settle(space.work / _FOLDER, tree.epoch)
-        resources = tuple(_place(resource, space) for resource in target.recipe.resources)
+        settle(workspace.work / _FOLDER, tree.epoch)
+        resources = tuple(_place(resource, workspace) for resource in target.recipe.resources)
         if resources:
-            settle(space.work / _RESOURCES, tree.epoch)
+            settle(workspace.work / _RESOURCES, tree.epoch)
     return dataclasses.replace(tree, resources=resources)
 
 
-def _declared(target: Target, space: Workspace) -> SourceTree:
+def _declared(target: Target, workspace: Workspace) -> SourceTree:
     declared = target.recipe.source
     if isinstance(declared, Folder):
-        tree = _given_folder(target, folder_of(declared, target.root.absolute()), space)
+        tree = _given_folder(target, folder_of(declared, target.root.absolute()), workspace)
         # Its pin is the recipe's own: both lie in one version control.
         return dataclasses.replace(tree, origin=declared.path, pinned=True)
-    with open_pinned(declared, space, FIX) as got:
-        return _unpacked(got.path, space, origin=got.origin, sha256=got.sha256, pinned=True)
+    with open_pinned(declared, workspace, FIX) as got:
+        return _unpacked(got.path, workspace, origin=got.origin, sha256=got.sha256, pinned=True)
 
 
-def _place(resource: Resource, space: Workspace) -> tuple[str, str, str]:
+def _place(resource: Resource, workspace: Workspace) -> tuple[str, str, str]:
     """Put one resource where the recipe wants it; gives back name, origin and SHA-256."""
     way_out = f"get it on another machine and copy it there: it is the resource {resource.name}"
-    place = space.work / _RESOURCES / resource.to
+    place = workspace.work / _RESOURCES / resource.to
     place.parent.mkdir(parents=True, exist_ok=True)
-    with open_pinned(resource.source, space, way_out) as got:
+    with open_pinned(resource.source, workspace, way_out) as got:
         if not resource.unpack:
             shutil.copyfile(got.path, place)
         else:
             aside = place.with_name(f".{place.name}.unpacked")
-            unpack(got.path, aside).top.rename(place)
+            unpack_archive(got.path, aside).top.rename(place)
             remove_tree(aside)
     return resource.name, got.origin, got.sha256
 
 
-def _given_archive(archive: Path, space: Workspace) -> SourceTree:
+def _given_archive(archive: Path, workspace: Workspace) -> SourceTree:
     digest = sha256_of_file(archive)
-    return _unpacked(archive, space, origin=str(archive), sha256=digest, pinned=False)
+    return _unpacked(archive, workspace, origin=str(archive), sha256=digest, pinned=False)
 
 
 def _unpacked(
-    archive: Path, space: Workspace, *, origin: str, sha256: str, pinned: bool
+    archive: Path, workspace: Workspace, *, origin: str, sha256: str, pinned: bool
 ) -> SourceTree:
-    unpacked = unpack(archive, space.work / _FOLDER)
+    unpacked = unpack_archive(archive, workspace.work / _FOLDER)
     return SourceTree(
         path=unpacked.top,
         origin=origin,
@@ -111,16 +111,16 @@ def _unpacked(
     )
 
 
-def _given_folder(target: Target, folder: Path, space: Workspace) -> SourceTree:
+def _given_folder(target: Target, folder: Path, workspace: Workspace) -> SourceTree:
     name = target.recipe.folder  # the folder's own name would be one more thing that differs
-    with new_folder(space.work / _FOLDER) as aside:
-        copy_source(folder, aside / name, without=space.folders)
-    tree = space.work / _FOLDER / name
+    with new_folder(workspace.work / _FOLDER) as aside:
+        copy_source(folder, aside / name, without=workspace.folders)
+    tree = workspace.work / _FOLDER / name
     return SourceTree(
         path=tree,
         origin=str(folder),
         sha256=sha256_of_tree(tree),
-        epoch=epoch_of(folder, without=space.folders),
+        epoch=epoch_of(folder, without=workspace.folders),
         pinned=False,
     )
 

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def toolchain(
-    toolkit: Toolkit, provider: str, space: Workspace, environ: Mapping[str, str] = os.environ
+    toolkit: Toolkit, provider: str, workspace: Workspace, environ: Mapping[str, str] = os.environ
 ) -> Toolchain:
     """Make sure that the toolchain is there, whole and of the right release.
 
     Args:
         toolkit: the CUDA release.
         provider: `pypi`, `conda` or `system`.
-        space: its cache holds the toolchain.
+        workspace: its cache holds the toolchain.
         environ: where the `system` provider looks for `CUDA_HOME`; the others never look.
 
     Raises:
@@ -38,8 +38,8 @@ def toolchain(
     if provider == "system":
         return _system_toolchain(toolkit, environ)
     if provider == "conda":
-        return conda_toolchain(toolkit, space)
-    return pypi_toolchain(toolkit, space)
+        return conda_toolchain(toolkit, workspace)
+    return pypi_toolchain(toolkit, workspace)
 
 
 def _system_toolchain(toolkit: Toolkit, environ: Mapping[str, str]) -> Toolchain:

@@ -161,7 +161,7 @@ def empty(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def lock(
+def file_lock(
     path: Path,
     *,
     on_wait: Callable[[], None] = lambda: None,
@@ -205,7 +205,7 @@ def naming_full_disk(folder: Path) -> Iterator[None]:
         raise disk_full(folder) from error
 
 
-def check_room(folder: Path, size: int) -> None:
+def check_free_disk(folder: Path, size: int) -> None:
     """See that a folder's disk has room before writing much to it.
 
     Args:

@@ -5,6 +5,6 @@ from __future__ import annotations
 import re
 
 
-def numbers(version: str) -> tuple[int, ...]:
+def version_key(version: str) -> tuple[int, ...]:
     """The numbers in a version, to compare it by: `(3, 4, 30)`."""
     return tuple(map(int, re.findall(r"\d+", version)))

@@ -36,7 +36,7 @@ _LAYOUT = 1  # raise it when what an older cuwheel installed must not be reused
 _MACHINE = "x86_64"  # of conda's linux-64
 
 
-def conda_toolchain(toolkit: Toolkit, space: Workspace) -> Toolchain:
+def conda_toolchain(toolkit: Toolkit, workspace: Workspace) -> Toolchain:
     """Give the toolchain of `envs/cuda<tag>/conda-lock.yml`; install it where it isn't there.
 
     Raises:
@@ -55,10 +55,12 @@ def conda_toolchain(toolkit: Toolkit, space: Workspace) -> Toolchain:
             why="environment.yml or virtual-packages.yml has changed since it was written",
             fix=f"nox -s lock -- toolchain:{toolkit.tag}:conda",
         )
-    folder = space.cache / "toolchains" / f"cuda{toolkit.tag}-conda-{key_of_lock(source)}"
+    folder = workspace.cache / "toolchains" / f"cuda{toolkit.tag}-conda-{key_of_lock(source)}"
     _check_if_changed(source, folder)
-    make = partial(_make, owner=owner, source=source, toolkit=toolkit, space=space, final=folder)
-    stored = obtain(folder, make, console=space.console)
+    make = partial(
+        _make, owner=owner, source=source, toolkit=toolkit, workspace=workspace, final=folder
+    )
+    stored = obtain(folder, make, console=workspace.console)
     cc, cxx = compilers_of(folder)
     return Toolchain(
         home=folder,
@@ -73,12 +75,12 @@ def conda_toolchain(toolkit: Toolkit, space: Workspace) -> Toolchain:
     )
 
 
-def conda_python(release: str, space: Workspace) -> Path | None:
+def conda_python(release: str, workspace: Workspace) -> Path | None:
     """Give the Python of `envs/python<tag>/conda-lock.yml`; install it where it isn't there.
 
     Args:
         release: `3.12`.
-        space: its cache holds the Python.
+        workspace: its cache holds the Python.
 
     Returns:
         Its executable; None where there is no lock for that release, or none for this machine.
@@ -92,13 +94,13 @@ def conda_python(release: str, space: Workspace) -> Path | None:
     source = find_python_lock(release)
     if source is None or platform.machine() != _MACHINE:
         return None
-    folder = space.cache / "pythons" / f"python{tag}-conda-{key_of_lock(source)}"
+    folder = workspace.cache / "pythons" / f"python{tag}-conda-{key_of_lock(source)}"
 
     def make(aside: Path) -> dict[str, Any]:
-        _install(source, aside, folder, space)
+        _install(source, aside, folder, workspace)
         return {}
 
-    obtain(folder, make, console=space.console)
+    obtain(folder, make, console=workspace.console)
     return folder / "bin" / f"python{release}"
 
 
@@ -160,9 +162,9 @@ def _check_machine(owner: str, toolkit: Toolkit) -> None:
 
 
 def _make(  # noqa: PLR0913 - what, from what, and where
-    aside: Path, *, owner: str, source: Path, toolkit: Toolkit, space: Workspace, final: Path
+    aside: Path, *, owner: str, source: Path, toolkit: Toolkit, workspace: Workspace, final: Path
 ) -> dict[str, Any]:
-    facts = _install(source, aside, final, space)
+    facts = _install(source, aside, final, workspace)
     complete_prefix(aside)
     relock = f"correct its environment.yml, then `nox -s lock -- toolchain:{toolkit.tag}:conda`"
     version = check_version(aside, toolkit.release, owner, fix=relock)
@@ -170,11 +172,11 @@ def _make(  # noqa: PLR0913 - what, from what, and where
     return {**facts, "nvcc": version}
 
 
-def _install(source: Path, aside: Path, final: Path, space: Workspace) -> dict[str, Any]:
+def _install(source: Path, aside: Path, final: Path, workspace: Workspace) -> dict[str, Any]:
     """Fill a folder from a lock; gives back what the provenance states of it."""
     lock = read_conda_lock(source)
     if lock.files == NOT_FETCHED:
-        space.console.note(
+        workspace.console.note(
             f"{source.parent.name}/{source.name} was solved without its files: the hashes are "
             "those of the channel's index"
         )
@@ -183,9 +185,9 @@ def _install(source: Path, aside: Path, final: Path, space: Workspace) -> dict[s
         aside,
         final,
         Mirrors.of(os.environ),
-        cache=space.cache,
-        console=space.console,
-        offline=space.offline,
+        cache=workspace.cache,
+        console=workspace.console,
+        offline=workspace.offline,
         title=f"the packages of {source.parent.name}/{source.name}",
     )
     packages = [[one.name, one.version, one.url, one.sha256] for one in lock.packages]

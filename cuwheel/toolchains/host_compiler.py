@@ -31,56 +31,56 @@ _CHOOSING = (
 )
 
 
-def check_host_compiler(target: Target, space: Workspace) -> list[Problem]:
+def check_host_compiler(target: Target, workspace: Workspace) -> list[Problem]:
     """Find a GCC that this nvcc takes.
 
     Where the toolchain brings one, there is nothing to check: it isn't there without a GCC that its
     nvcc takes (`condahome.check_own_compiler`).
     """
-    return [] if _brings_compiler(target, space) else _check_machines(target, space)
+    return [] if _brings_compiler(target, workspace) else _check_machines(target, workspace)
 
 
-def host_compiler(target: Target, space: Workspace) -> HostCompiler | None:
+def host_compiler(target: Target, workspace: Workspace) -> HostCompiler | None:
     """The GCC that the build will use; None while the toolchain that brings it isn't there.
 
     It is for a machine that `check_host_compiler` found nothing wrong with.
     """
-    if _brings_compiler(target, space):
-        return _own_compiler(space) if space.has("toolchain") else None
-    newest = _newest_gcc(target, space)
+    if _brings_compiler(target, workspace):
+        return _own_compiler(workspace) if workspace.has("toolchain") else None
+    newest = _newest_gcc(target, workspace)
     found = find_host_compilers(os.environ, newest)
     return next(compiler for compiler in found if compiler.major <= newest)
 
 
-def is_pinned(space: Workspace) -> bool:
+def is_pinned(workspace: Workspace) -> bool:
     """Whether the toolchain's lock decided the compiler."""
-    if not space.has("toolchain"):
+    if not workspace.has("toolchain"):
         return False
-    made = space.load("toolchain", Toolchain)
+    made = workspace.load("toolchain", Toolchain)
     return made.pinned and made.cxx is not None
 
 
-def unused_settings(space: Workspace, environ: Mapping[str, str]) -> tuple[str, ...]:
+def unused_settings(workspace: Workspace, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Variables with which the caller chose a compiler, where the toolchain brings its own."""
-    if not space.has("toolchain") or space.load("toolchain", Toolchain).cxx is None:
+    if not workspace.has("toolchain") or workspace.load("toolchain", Toolchain).cxx is None:
         return ()
     return tuple(name for name in _CHOOSING if environ.get(name))
 
 
-def _brings_compiler(target: Target, space: Workspace) -> bool:
+def _brings_compiler(target: Target, workspace: Workspace) -> bool:
     if target.provider == "conda":
         return True
-    return space.has("toolchain") and space.load("toolchain", Toolchain).cxx is not None
+    return workspace.has("toolchain") and workspace.load("toolchain", Toolchain).cxx is not None
 
 
-def _own_compiler(space: Workspace) -> HostCompiler | None:
-    made = space.load("toolchain", Toolchain)
+def _own_compiler(workspace: Workspace) -> HostCompiler | None:
+    made = workspace.load("toolchain", Toolchain)
     found = read_compiler(made.cxx) if made.cxx else None
     return dataclasses.replace(found, cc=made.cc) if found and made.cc else found
 
 
-def _check_machines(target: Target, space: Workspace) -> list[Problem]:
-    newest = _newest_gcc(target, space)
+def _check_machines(target: Target, workspace: Workspace) -> list[Problem]:
+    newest = _newest_gcc(target, workspace)
     found = find_host_compilers(os.environ, newest)
     if any(compiler.major <= newest for compiler in found):
         return []
@@ -101,9 +101,9 @@ def _check_machines(target: Target, space: Workspace) -> list[Problem]:
     ]
 
 
-def _newest_gcc(target: Target, space: Workspace) -> int:
+def _newest_gcc(target: Target, workspace: Workspace) -> int:
     """What the toolkit's own header says, or the table while there is no toolkit yet."""
-    if space.has("toolchain"):
-        home = space.load("toolchain", Toolchain).home
+    if workspace.has("toolchain"):
+        home = workspace.load("toolchain", Toolchain).home
         return newest_gcc_for(home) or target.toolkit.max_gcc
     return target.toolkit.max_gcc

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LAYOUT = 2  # raise it when a toolchain made by an older cuwheel must not be reused
 
 
-def pypi_toolchain(toolkit: Toolkit, space: Workspace) -> Toolchain:
+def pypi_toolchain(toolkit: Toolkit, workspace: Workspace) -> Toolchain:
     """Give the toolchain of `envs/cuda<tag>/pypi.lock`; make it where it isn't there.
 
     Raises:
@@ -44,9 +44,9 @@ def pypi_toolchain(toolkit: Toolkit, space: Workspace) -> Toolchain:
         )
     identity = f"{_LAYOUT}\n{platform.machine()}\n{source.read_text()}"
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    folder = space.cache / "toolchains" / f"cuda{toolkit.tag}-pypi-{key}"
-    make = partial(_make, source=source, toolkit=toolkit, space=space, final=folder)
-    stored = obtain(folder, make, console=space.console)
+    folder = workspace.cache / "toolchains" / f"cuda{toolkit.tag}-pypi-{key}"
+    make = partial(_make, source=source, toolkit=toolkit, workspace=workspace, final=folder)
+    stored = obtain(folder, make, console=workspace.console)
     return Toolchain(
         home=folder / toolkit.site_folder,
         version=pinned_version(source, "nvidia-cuda-nvcc") or toolkit.nvcc,
@@ -71,23 +71,23 @@ def check_has_compiler(toolkit: Toolkit) -> None:
 
 
 def _make(
-    aside: Path, *, source: Path, toolkit: Toolkit, space: Workspace, final: Path
+    aside: Path, *, source: Path, toolkit: Toolkit, workspace: Workspace, final: Path
 ) -> dict[str, str]:
     """Fill the folder, and where the installer's cache turns out damaged, with new downloads.
 
     A toolchain's files are hard links into that cache: what damaged one may have damaged both.
     """
-    log = space.cache / "logs" / f"{final.name}.log"
+    log = workspace.cache / "logs" / f"{final.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     fill = partial(
         install_into,
         aside,
         source,
         python=Path(sys.executable),
-        cache=space.cache,
-        offline=space.offline,
+        cache=workspace.cache,
+        offline=workspace.offline,
         log=log,
-        console=space.console,
+        console=workspace.console,
     )
     home = aside / toolkit.site_folder
     owner = f"the lock {source.parent.name}/{source.name}"
@@ -96,10 +96,12 @@ def _make(
     try:
         check_records(aside)
     except DamagedPackagesError:
-        if space.offline:
+        if workspace.offline:
             raise
-        space.console.warn("the installer's cache is damaged too; its files are downloaded again")
-        forget([pin.requirement.name for pin in read_pins(source)], cache=space.cache)
+        workspace.console.warn(
+            "the installer's cache is damaged too; its files are downloaded again"
+        )
+        forget([pin.requirement.name for pin in read_pins(source)], cache=workspace.cache)
         empty(aside)
         fill()
         check_records(aside)

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def choose_python(
-    asked: str, space: Workspace, *, needs_own_headers: bool, may_install: bool
+    asked: str, workspace: Workspace, *, needs_own_headers: bool, may_install: bool
 ) -> str:
     """What was asked for where the machine has one that will do, else one from a conda lock.
 
     Args:
         asked: a release, a version, or nothing for the Python that runs nox.
-        space: its cache holds what is installed.
+        workspace: its cache holds what is installed.
         needs_own_headers: the system's Python won't do, as the toolchain has another C library.
         may_install: whether one may be installed.
 
@@ -37,17 +37,19 @@ def choose_python(
         found = find_python(asked, os.environ) if asked else own_python()
     except InterpreterNotFoundError as missing:
         is_release = re.fullmatch(r"\d+\.\d+", asked)  # what a lock stands for
-        return _instead_of(missing, asked, space) if is_release and may_install else asked
+        return _instead_of(missing, asked, workspace) if is_release and may_install else asked
     if needs_own_headers and found.is_of_system and may_install:
         path = found.path
-        space.console.note(f"the headers of {path} don't go with this toolchain: taking another")
-        return _install(found.release, space) or str(path)
+        workspace.console.note(
+            f"the headers of {path} don't go with this toolchain: taking another"
+        )
+        return _install(found.release, workspace) or str(path)
     return asked or str(found.path)
 
 
-def _instead_of(missing: InterpreterNotFoundError, release: str, space: Workspace) -> str:
+def _instead_of(missing: InterpreterNotFoundError, release: str, workspace: Workspace) -> str:
     try:
-        return _install(release, space) or release
+        return _install(release, workspace) or release
     except (DownloadError, InstallError) as problem:
         raise InterpreterNotFoundError(
             missing.what,
@@ -56,8 +58,8 @@ def _instead_of(missing: InterpreterNotFoundError, release: str, space: Workspac
         ) from problem
 
 
-def _install(release: str, space: Workspace) -> str:
+def _install(release: str, workspace: Workspace) -> str:
     """The path of the lock's Python; empty where there is no lock."""
-    with space.console.stage("python"):
-        made = conda_python(release, space)
+    with workspace.console.stage("python"):
+        made = conda_python(release, workspace)
     return str(made) if made else ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.system.files import (
-    lock,
+    file_lock,
     naming_full_disk,
     new_folder,
     remove_leftovers,
@@ -62,7 +62,7 @@ def obtain(folder: Path, make: Callable[[Path], Mapping[str, Any]], *, console: 
     def tell() -> None:
         console.note(f"another cuwheel is making {folder.name}; waiting for it")
 
-    with lock(folder.with_name(f"{folder.name}.lock"), on_wait=tell):
+    with file_lock(folder.with_name(f"{folder.name}.lock"), on_wait=tell):
         remove_leftovers(folder)
         found = _read(folder)
         if found is None:

@@ -14,7 +14,7 @@ from cuwheel.wheel.archive import open_wheel
 
 
 @dataclass(frozen=True, kw_only=True)
-class Published:
+class PublishedWheel:
     """What somebody else has published.
 
     Attributes:
@@ -54,7 +54,7 @@ class Published:
         return dict(self.statement.get("predicate", {}).get("buildDefinition", {}))
 
 
-def read_published(path: Path) -> Published:
+def read_published(path: Path) -> PublishedWheel:
     """Read what `--against` names: a wheel, or the provenance of one.
 
     Raises:
@@ -66,7 +66,9 @@ def read_published(path: Path) -> Published:
             stated = json.loads(beside.read_text()) if beside.is_file() else {}
             with open_wheel(path):  # before an hour of building
                 pass
-            found = Published(named=path, sha256=sha256_of_file(path), wheel=path, statement=stated)
+            found = PublishedWheel(
+                named=path, sha256=sha256_of_file(path), wheel=path, statement=stated
+            )
         else:
             found = _of_statement(path)
         _check_statement(found)
@@ -85,7 +87,7 @@ def read_published(path: Path) -> Published:
     return found
 
 
-def check_meant(theirs: Published, recipe: str, tag: str) -> None:
+def check_meant(theirs: PublishedWheel, recipe: str, tag: str) -> None:
     """See that what was published is of the session's recipe and toolkit.
 
     Raises:
@@ -101,11 +103,11 @@ def check_meant(theirs: Published, recipe: str, tag: str) -> None:
         )
 
 
-def _of_statement(path: Path) -> Published:
+def _of_statement(path: Path) -> PublishedWheel:
     stated = json.loads(path.read_text())
     [subject] = stated["subject"]
     beside = path.with_name(Path(subject["name"]).name)
-    return Published(
+    return PublishedWheel(
         named=path,
         sha256=subject["digest"]["sha256"],
         wheel=beside if beside.is_file() else None,
@@ -113,7 +115,7 @@ def _of_statement(path: Path) -> Published:
     )
 
 
-def _check_statement(found: Published) -> None:
+def _check_statement(found: PublishedWheel) -> None:
     """What a statement says becomes a command line, so nothing in it is taken on trust.
 
     Raises:

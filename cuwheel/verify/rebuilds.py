@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cuwheel.build.compile_cache.choice import FOLDER_VARIABLE
-from cuwheel.build.compile_cache.remote import VARIABLE as REMOTE_VARIABLE
+from cuwheel.build.compile_cache.remote import REMOTE_VARIABLE
 from cuwheel.errors import CommandFailedError, RebuildFailedError
 from cuwheel.paths import ROOT
 from cuwheel.system.files import remove_tree, sha256_of_file

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 DATA = "docs/reproducibility.json"
-PAGE = "docs/reproducibility.md"
+REPRODUCIBILITY_PAGE = "docs/reproducibility.md"
 _START = "<!-- The table is written by `nox -s verify -- all`. -->"
 _END = "<!-- End of the table. -->"
 _SHA256_SHOWN = 16  # characters of a hash
@@ -36,7 +36,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class VerifiedTarget:
     """What one verification found.
 
     Attributes:
@@ -64,7 +64,7 @@ class Finding:
     verified: Verified
 
     @classmethod
-    def of(cls, target: Target, verified: Verified) -> Finding:
+    def of(cls, target: Target, verified: Verified) -> VerifiedTarget:
         """The finding of a verification that was just made."""
         today = datetime.datetime.now(tz=datetime.timezone.utc).date()
         return cls(
@@ -81,7 +81,7 @@ class Finding:
         )
 
 
-def record(found: Finding, root: Path) -> None:
+def record(found: VerifiedTarget, root: Path) -> None:
     """Put a finding into the data, in place of the target's earlier one, and write the table.
 
     Args:
@@ -99,7 +99,7 @@ def record(found: Finding, root: Path) -> None:
     data[found.target] = {**row, "machines": before.get("machines", []) if is_same_wheel else []}
     text = json.dumps(dict(sorted(data.items())), indent=2) + "\n"
     write_atomically(root / DATA, text)
-    page = root / PAGE
+    page = root / REPRODUCIBILITY_PAGE
     write_atomically(page, with_table(page.read_text(), json.loads(text)))
 
 

@@ -12,9 +12,9 @@ import rich.table
 from cuwheel.errors import NotReproducibleError
 from cuwheel.system.files import write_atomically
 from cuwheel.verify.compare.diffoscope import keep_diffoscope
-from cuwheel.verify.compare.report import as_data, print_comparison
+from cuwheel.verify.compare.report import comparison_as_data, print_comparison
 from cuwheel.verify.compare.wheel import compare
-from cuwheel.verify.published import Published, read_published
+from cuwheel.verify.published import PublishedWheel, read_published
 from cuwheel.verify.rebuilds import Variation, rebuild, variations
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def verify(
     causes = [
         cause
         for one in unequal
-        for cause in explain(first.wheel, one.wheel, folder / one.variation.name, out)
+        for cause in compare_wheels(first.wheel, one.wheel, folder / one.variation.name, out)
     ]
     return Verified(
         builds=tuple(builds),
@@ -78,14 +78,16 @@ def verify(
     )
 
 
-def explain(a: Path, b: Path, folder: Path, out: rich.console.Console) -> Iterator[str]:
+def compare_wheels(a: Path, b: Path, folder: Path, out: rich.console.Console) -> Iterator[str]:
     """Say in which two wheels differ and why, and keep it; gives back the causes in words."""
     found = compare(a, b)
     print_comparison(found, out)
-    write_atomically(folder / "comparison.json", json.dumps(as_data(found), indent=2) + "\n")
+    write_atomically(
+        folder / "comparison.json", json.dumps(comparison_as_data(found), indent=2) + "\n"
+    )
     out.print(f"kept in {folder / 'comparison.json'}", soft_wrap=True, highlight=False)
     out.print(keep_diffoscope(a, b, folder).note, soft_wrap=True, highlight=False)
-    data = as_data(found)
+    data = comparison_as_data(found)
     # What only follows from another difference has no remedy of its own.
     yield from (cause["text"] for cause in data["causes"].values() if cause["remedy"])
     if data["unexplained"]:
@@ -94,7 +96,7 @@ def explain(a: Path, b: Path, folder: Path, out: rich.console.Console) -> Iterat
 
 def verify_against(
     command: Sequence[str],
-    theirs: Published,
+    theirs: PublishedWheel,
     how: Variation,
     console: Console,
     out: rich.console.Console,
@@ -119,7 +121,7 @@ def verify_against(
         return made
     causes: list[str] = []
     if theirs.wheel:
-        causes = list(explain(theirs.wheel, made.wheel, how.dist.parent, out))
+        causes = list(compare_wheels(theirs.wheel, made.wheel, how.dist.parent, out))
     beside = made.wheel.with_name(f"{made.wheel.name}.provenance.json")
     differing = list(_other_materials(theirs, read_published(beside)))
     for line in differing:
@@ -158,7 +160,7 @@ def _table(builds: Sequence[Rebuilt]) -> rich.table.Table:
     return table
 
 
-def _other_materials(theirs: Published, ours: Published) -> Iterator[str]:
+def _other_materials(theirs: PublishedWheel, ours: PublishedWheel) -> Iterator[str]:
     names = sorted({*theirs.materials, *ours.materials})
     for name in names if theirs.statement else ():
         pair = theirs.materials.get(name, "nothing"), ours.materials.get(name, "nothing")

@@ -26,7 +26,7 @@ from zlib_ng import zlib_ng
 from cuwheel.errors import UnsafeArchiveError
 from cuwheel.system.files import list_tree
 from cuwheel.wheel.metadata import dist_info_of, find_dist_info
-from cuwheel.wheel.zip_reader import Member
+from cuwheel.wheel.zip_reader import SeekableMember
 from cuwheel.wheel.zip_writer import ZipWriter
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Wheel:
         """Its files, in the archive's order; entries for folders are left out."""
         return tuple(entry.filename for entry in self.archive.infolist() if not entry.is_dir())
 
-    def members(self, archive: int) -> Iterator[Member]:
+    def members(self, archive: int) -> Iterator[SeekableMember]:
         """Its files to be read, as they lie in the archive; of two with one name, the last.
 
         Args:
@@ -83,7 +83,7 @@ class Wheel:
         """
         entries = (self.archive.getinfo(name) for name in dict.fromkeys(self.names))
         for entry in sorted(entries, key=lambda entry: entry.header_offset):
-            yield Member(archive, entry)
+            yield SeekableMember(archive, entry)
 
     def read_text(self, name: str) -> str:
         """A file of the `.dist-info` folder; empty where it isn't there."""
@@ -166,7 +166,7 @@ def record_faults(wheel: Wheel, contents: Mapping[str, Content]) -> tuple[tuple[
     return tuple(faults)
 
 
-def unpack(path: Path, folder: Path) -> None:
+def unpack_wheel(path: Path, folder: Path) -> None:
     """Unpack a wheel into an existing folder: files 644 or 755, whatever the umask.
 
     Raises:
@@ -199,7 +199,7 @@ def pack(folder: Path, path: Path, *, epoch: int) -> None:
 
 
 def normalise(wheel: Path, path: Path, *, epoch: int) -> None:
-    """Write a wheel again as `unpack` and `pack` would, without a folder in between.
+    """Write a wheel again as `unpack_wheel` and `pack` would, without a folder in between.
 
     Args:
         wheel: anybody's wheel.

@@ -19,7 +19,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from cuwheel.errors import CommandFailedError, UnsafeArchiveError, WheelIndexError
 from cuwheel.system.files import (
     disk_full,
-    lock,
+    file_lock,
     naming_full_disk,
     new_folder,
     remove_leftovers,
@@ -67,7 +67,7 @@ def write_index(dist: Path, simple: Path | None = None) -> Path:
     simple = simple or dist / _SIMPLE
     # From simple/<project>/ two folders up, and from there.
     wheels = "../.." if simple.parent == dist else f"../../{dist.relative_to(simple.parent)}"
-    with lock(dist / f".{_SIMPLE}.lock"), naming_full_disk(dist):
+    with file_lock(dist / f".{_SIMPLE}.lock"), naming_full_disk(dist):
         remove_leftovers(simple)
         entries = _read_entries(dist)
         _write_metadata(dist, entries)

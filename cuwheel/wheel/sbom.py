@@ -21,7 +21,7 @@ _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "urn:cuwheel:sbom:v1")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class SbomComponent:
     """A component of an SBOM.
 
     Attributes:
@@ -59,11 +59,11 @@ class Contents:
         epoch: `SOURCE_DATE_EPOCH`, seconds since 1970.
     """
 
-    wheel: Part
-    source: Part
-    contained: tuple[Part, ...]
-    required: tuple[Part, ...]
-    tools: tuple[Part, ...]
+    wheel: SbomComponent
+    source: SbomComponent
+    contained: tuple[SbomComponent, ...]
+    required: tuple[SbomComponent, ...]
+    tools: tuple[SbomComponent, ...]
     epoch: int
 
     @property
@@ -93,7 +93,7 @@ def wheel_sbom(contents: Contents) -> bytes:
     return (JsonV1Dot6(bom).output_as_string(indent=2) + "\n").encode()
 
 
-def _component(part: Part, role: str) -> Component:
+def _component(part: SbomComponent, role: str) -> Component:
     is_program = role == "tool"
     return Component(
         name=part.name,

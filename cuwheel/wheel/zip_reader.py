@@ -39,7 +39,7 @@ class _Point:
     state: Any  # zlib's, a type without a public name; None where the member is stored
 
 
-class Member:
+class SeekableMember:
     """A file of an archive.
 
     Args:
@@ -145,7 +145,7 @@ class Member:
 class _MemberFile(io.RawIOBase):
     """The content as a file; the pieces around the places that were read last are kept."""
 
-    def __init__(self, member: Member, known: deque[tuple[int, bytes]]) -> None:
+    def __init__(self, member: SeekableMember, known: deque[tuple[int, bytes]]) -> None:
         super().__init__()
         self._member = member
         self._at = 0  # where the next read begins

@@ -172,7 +172,7 @@ class Audit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Smoke:
+class SmokeResult:
     """A wheel that works in a clean environment.
 
     Attributes:
@@ -210,7 +210,7 @@ class Provenance:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Published:
+class IndexedWheel:
     """The wheel in `dist/`, with its provenance and its place in the index.
 
     Attributes:

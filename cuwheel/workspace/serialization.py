@@ -12,12 +12,12 @@ from typing import Any
 Artefact = typing.TypeVar("Artefact")
 
 
-def as_json(artefact: Any) -> str:
-    """A record as text; `rebuild` gives it back."""
+def to_json(artefact: Any) -> str:
+    """A record as text; `from_json` gives it back."""
     return json.dumps(dataclasses.asdict(artefact), default=str, indent=2) + "\n"
 
 
-def rebuild(kind: type[Artefact], content: dict[str, Any]) -> Artefact:
+def from_json(kind: type[Artefact], content: dict[str, Any]) -> Artefact:
     """A record again from what JSON made of it: its paths and tuples are restored."""
     hints = typing.get_type_hints(kind)
     return kind(**{name: _convert(hints[name], value) for name, value in content.items()})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import StageOrderError
 from cuwheel.paths import ROOT, default_cache
 from cuwheel.system.files import write_atomically
-from cuwheel.workspace.serialization import Artefact, as_json, rebuild
+from cuwheel.workspace.serialization import Artefact, from_json, to_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +77,7 @@ class Workspace:
 
     def save(self, stage: str, artefact: object) -> None:
         """Keep what a stage made, for the stages after it and for a later run."""
-        write_atomically(self.work / "stages" / f"{stage}.json", as_json(artefact))
+        write_atomically(self.work / "stages" / f"{stage}.json", to_json(artefact))
 
     def has(self, stage: str) -> bool:
         """Whether a stage has run to its end in this work folder."""
@@ -98,7 +98,7 @@ class Workspace:
                 why="this stage works on what that one makes",
                 fix="run the whole build with --keep-work first, or that stage with --stage",
             ) from None
-        return rebuild(kind, content)
+        return from_json(kind, content)
 
 
 def bare_workspace(console: Console, *, offline: bool = False) -> Workspace:

@@ -10,11 +10,11 @@ import pytest
 
 from cuwheel.audit.session import AuditOptions, audit_session
 from cuwheel.errors import AuditError, AuditWarningError, UsageError
-from cuwheel.model.catalogue import Entry
+from cuwheel.model.catalogue import CatalogueEntry
 from cuwheel.model.recipe import Link
 from cuwheel.paths import ROOT
 from cuwheel.system import process
-from tests.support.factories import compile_library, make_recipe, make_space, write_wheel
+from tests.support.factories import compile_library, make_recipe, make_workspace, write_wheel
 
 _TAG = "cp311-cp311-manylinux_2_39_x86_64"
 _SOUND = "int answer(void) { return 42; }\n"
@@ -29,14 +29,16 @@ def make_wheel(folder: Path, *flags: str, **wheel: Any) -> Path:
     return write_wheel(folder, {"tiny_cuda/libtiny.so": library}, **{"tag": _TAG, **wheel})
 
 
-def run_session(folder: Path, *paths: Path, entries: tuple[Entry, ...] = (), **asked: Any) -> None:
-    audit_session(paths, entries, make_space(folder).console, AuditOptions(**asked))
+def run_session(
+    folder: Path, *paths: Path, entries: tuple[CatalogueEntry, ...] = (), **asked: Any
+) -> None:
+    audit_session(paths, entries, make_workspace(folder).console, AuditOptions(**asked))
 
 
-def make_entry(root: Path, **changes: Any) -> Entry:
+def make_entry(root: Path, **changes: Any) -> CatalogueEntry:
     """A recipe whose wheels `make_wheel` makes when it gives them its version."""
     recipe = make_recipe(**{"link": Link(), **changes})
-    return Entry(root=root, name=recipe.name, recipe=recipe)
+    return CatalogueEntry(root=root, name=recipe.name, recipe=recipe)
 
 
 def test_finds_nothing_in_sound_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

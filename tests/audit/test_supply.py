@@ -14,41 +14,41 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.audit.supply import Supply
-    from cuwheel.audit.verdict import Judgement
+    from cuwheel.audit.verdict import AuditResult
 
 
-def supply_of(judgement: Judgement, soname: str) -> Supply:
-    (found,) = {supply for supply in judgement.supplies if supply.soname == soname}
+def supply_of(result: AuditResult, soname: str) -> Supply:
+    (found,) = {supply for supply in result.supplies if supply.soname == soname}
     return found
 
 
 def test_good_external_wheel_has_nothing_to_find(tmp_path: Path) -> None:
     library = make_library(tmp_path / "made", "libcufft.so.12", flags=(CU13,))
 
-    judgement = judged(tmp_path, {MEMBER: library}, requires=("nvidia-cufft>=12,<13",))
+    result = judged(tmp_path, {MEMBER: library}, requires=("nvidia-cufft>=12,<13",))
 
-    assert told(judgement) == []
-    assert supply_of(judgement, "libcufft.so.12").supplier == "nvidia-cufft (nvidia/cu13/lib)"
-    assert judgement.majors == (13,)
-    assert judgement.min_driver == ((13, "580.65.06"),)
+    assert told(result) == []
+    assert supply_of(result, "libcufft.so.12").supplier == "nvidia-cufft (nvidia/cu13/lib)"
+    assert result.majors == (13,)
+    assert result.min_driver == ((13, "580.65.06"),)
 
 
 def test_finds_library_that_is_needed_and_not_declared(tmp_path: Path) -> None:
     library = make_library(tmp_path / "made", "libcufft.so.12", flags=(CU13,))
 
-    judgement = judged(tmp_path, {MEMBER: library})
+    result = judged(tmp_path, {MEMBER: library})
 
     fact = "libcufft.so.12 comes from nvidia-cufft, which isn't in Requires-Dist"
-    assert told(judgement) == [f"error: {MEMBER}: needed library: {fact}"]
+    assert told(result) == [f"error: {MEMBER}: needed library: {fact}"]
 
 
 def test_finds_library_that_nothing_leads_to(tmp_path: Path) -> None:
     library = make_library(tmp_path / "made", "libcufft.so.12")
 
-    judgement = judged(tmp_path, {MEMBER: library}, requires=("nvidia-cufft",))
+    result = judged(tmp_path, {MEMBER: library}, requires=("nvidia-cufft",))
 
     fact = "libcufft.so.12 is in nvidia/cu13/lib and no rpath entry leads there"
-    assert told(judgement) == [f"warning: {MEMBER}: needed library: {fact}"]
+    assert told(result) == [f"warning: {MEMBER}: needed library: {fact}"]
 
 
 def test_finds_library_that_nobody_supplies(tmp_path: Path) -> None:
@@ -62,25 +62,25 @@ def test_finds_library_that_nobody_supplies(tmp_path: Path) -> None:
 def test_follows_needs_of_nvidias_own_libraries(tmp_path: Path) -> None:
     library = make_library(tmp_path / "made", "libcusolver.so.12", flags=(CU13,))
 
-    judgement = judged(tmp_path, {MEMBER: library}, requires=("nvidia-cusolver",))
+    result = judged(tmp_path, {MEMBER: library}, requires=("nvidia-cusolver",))
 
-    needed = {supply.soname: supply.library for supply in judgement.supplies}
+    needed = {supply.soname: supply.library for supply in result.supplies}
     assert needed["libcublas.so.13"] == "libcusolver.so.12 of nvidia-cusolver"
     assert needed["libnvJitLink.so.13"] in {
         "libcusolver.so.12 of nvidia-cusolver",
         "libcusparse.so.12 of nvidia-cusparse",
     }
-    assert told(judgement) == []
+    assert told(result) == []
 
 
 def test_finds_what_nvidias_library_needs_and_nobody_requires(tmp_path: Path) -> None:
     entry = "-Wl,-rpath,$ORIGIN/../cutensor/lib"
     library = make_library(tmp_path / "made", "libcutensor.so.2", flags=(entry,))
 
-    judgement = judged(tmp_path, {MEMBER: library}, name="pkg_cu13", requires=("cutensor-cu13",))
+    result = judged(tmp_path, {MEMBER: library}, name="pkg_cu13", requires=("cutensor-cu13",))
 
     fact = "which neither cutensor-cu13 nor this wheel requires"
-    (finding,) = told(judgement)
+    (finding,) = told(result)
     assert finding.startswith("error: libcutensor.so.2 of cutensor-cu13: needed library: ")
     assert finding.endswith(fact)
 
@@ -91,10 +91,10 @@ def test_takes_what_required_wheels_require_for_there(tmp_path: Path) -> None:
     library = make_library(tmp_path / "made", "libcutensornet.so.2", flags=(entry,))
     requires = ("cutensornet-cu13", "nvidia-cusolver")
 
-    judgement = judged(tmp_path, {MEMBER: library}, name="pkg_cu13", requires=requires)
+    result = judged(tmp_path, {MEMBER: library}, name="pkg_cu13", requires=requires)
 
     unused = "nvidia-cusolver is required, and no library of the wheel needs anything of it"
-    assert [line for line in told(judgement) if unused not in line] == []
+    assert [line for line in told(result) if unused not in line] == []
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ def test_finds_nvidias_library_that_does_not_find_its_own(
 ) -> None:
     library = make_library(tmp_path / "made", "libcusolverMg.so.12", flags=(CU13,))
 
-    judgement = judged(tmp_path, {MEMBER: library}, requires=(requirement,))
+    result = judged(tmp_path, {MEMBER: library}, requires=(requirement,))
 
     fact = "libnvJitLink.so.13 are not reached by the rpath of nvidia-cusolver<12.0.7"
-    assert any(fact in line for line in told(judgement)) is is_lost
+    assert any(fact in line for line in told(result)) is is_lost
 
 
 def test_lets_wheel_bring_what_nvidias_library_does_not_find(tmp_path: Path) -> None:
@@ -122,58 +122,58 @@ def test_lets_wheel_bring_what_nvidias_library_does_not_find(tmp_path: Path) -> 
 def test_takes_framework_for_a_loader(tmp_path: Path) -> None:
     library = make_library(tmp_path / "made", "libtorch.so", "libc10.so")
 
-    judgement = judged(tmp_path, {MEMBER: library}, requires=("torch>=2.11",))
+    result = judged(tmp_path, {MEMBER: library}, requires=("torch>=2.11",))
 
-    assert told(judgement) == []
-    assert supply_of(judgement, "libtorch.so").condition == "torch loads it before"
+    assert told(result) == []
+    assert supply_of(result, "libtorch.so").condition == "torch loads it before"
 
 
 def test_takes_cuda_of_framework_for_brought(tmp_path: Path) -> None:
     library = make_library(tmp_path / "made", "libcudart.so.13", "libtorch.so")
 
-    judgement = judged(tmp_path, {MEMBER: library}, requires=("torch==2.11.0",))
+    result = judged(tmp_path, {MEMBER: library}, requires=("torch==2.11.0",))
 
-    assert told(judgement) == []
-    assert "torch" in supply_of(judgement, "libcudart.so.13").condition
+    assert told(result) == []
+    assert "torch" in supply_of(result, "libcudart.so.13").condition
 
 
 def test_finds_framework_that_may_bring_other_cuda(tmp_path: Path) -> None:
     library = make_library(tmp_path / "made", "libcudart.so.12", "libtorch.so")
 
-    judgement = judged(tmp_path, {MEMBER: library}, requires=("torch>=2.10",))
+    result = judged(tmp_path, {MEMBER: library}, requires=("torch>=2.10",))
 
-    (finding,) = told(judgement)
+    (finding,) = told(result)
     assert finding.startswith(f"warning: {MEMBER}: mixed CUDA majors: it works with CUDA 12, ")
 
 
 def test_finds_framework_that_brings_other_cuda_only(tmp_path: Path) -> None:
     library = make_library(tmp_path / "made", "libcudart.so.12", "libtorch.so")
 
-    judgement = judged(tmp_path, {MEMBER: library}, requires=("torch==2.11.0",))
+    result = judged(tmp_path, {MEMBER: library}, requires=("torch==2.11.0",))
 
     fact = "it works with CUDA 12, and the torch that the wheel requires brings CUDA 13"
-    assert f"error: {MEMBER}: mixed CUDA majors: {fact}" in told(judgement)
+    assert f"error: {MEMBER}: mixed CUDA majors: {fact}" in told(result)
 
 
 def test_finds_two_majors_behind_one_library(tmp_path: Path) -> None:
     library = make_library(tmp_path / "made", "libcudart.so.12", "libcublas.so.13")
 
-    judgement = judged(
+    result = judged(
         tmp_path, {MEMBER: library}, requires=("nvidia-cuda-runtime-cu12", "nvidia-cublas")
     )
 
     fact = "it needs libraries of CUDA 12 and CUDA 13"
-    assert f"error: {MEMBER}: mixed CUDA majors: {fact}" in told(judgement)
+    assert f"error: {MEMBER}: mixed CUDA majors: {fact}" in told(result)
 
 
 def test_leaves_finding_to_pathfinder(tmp_path: Path) -> None:
     library = make_library(tmp_path / "made", "libcublas.so.13")
     requires = ("cuda-pathfinder", 'nvidia-cublas; extra == "ctk"')
 
-    judgement = judged(tmp_path, {MEMBER: library}, requires=requires)
+    result = judged(tmp_path, {MEMBER: library}, requires=requires)
 
-    assert told(judgement) == []
-    found = supply_of(judgement, "libcublas.so.13").condition
+    assert told(result) == []
+    found = supply_of(result, "libcublas.so.13").condition
     assert found == "with the extra ctk, cuda-pathfinder loads it before"
 
 
@@ -183,31 +183,31 @@ def test_judges_alternatives_mildly(tmp_path: Path) -> None:
         for major in ("12", "13")
     }
 
-    judgement = judged(tmp_path, dict(files))
+    result = judged(tmp_path, dict(files))
 
-    assert {finding.severity for finding in judgement.findings} == {"note"}
-    assert judgement.majors == (12, 13)
+    assert {finding.severity for finding in result.findings} == {"note"}
+    assert result.majors == (12, 13)
 
 
 def test_does_not_judge_other_accelerators(tmp_path: Path) -> None:
     library = make_library(tmp_path / "made", "libamdhip64.so.6")
 
-    judgement = judged(tmp_path, {MEMBER: library})
+    result = judged(tmp_path, {MEMBER: library})
 
-    assert told(judgement) == []
+    assert told(result) == []
     expected = "another accelerator's software"
-    assert supply_of(judgement, "libamdhip64.so.6").supplier == expected
+    assert supply_of(result, "libamdhip64.so.6").supplier == expected
 
 
 def test_takes_soname_of_two_majors_from_the_one_in_the_name(tmp_path: Path) -> None:
     entry = "-Wl,-rpath,$ORIGIN/../nvidia/curand/lib"
     library = make_library(tmp_path / "made", "libcurand.so.10", flags=(entry,))
 
-    judgement = judged(
+    result = judged(
         tmp_path, {MEMBER: library}, name="pkg_cuda12x", requires=("nvidia-curand-cu12",)
     )
 
-    assert told(judgement) == []
+    assert told(result) == []
 
 
 def test_does_not_count_requirement_for_another_system(tmp_path: Path) -> None:
@@ -231,10 +231,10 @@ def test_finds_requirement_that_nothing_uses(tmp_path: Path) -> None:
     library = make_library(tmp_path / "made", "libcufft.so.12", flags=(CU13,))
     requires = ("nvidia-cufft", "nvidia-curand")
 
-    judgement = judged(tmp_path, {MEMBER: library}, requires=requires)
+    result = judged(tmp_path, {MEMBER: library}, requires=requires)
 
     fact = "nvidia-curand is required, and no library of the wheel needs anything of it"
-    assert told(judgement) == [f"note: METADATA: unused requirement: {fact}"]
+    assert told(result) == [f"note: METADATA: unused requirement: {fact}"]
 
 
 @pytest.mark.parametrize(
@@ -286,10 +286,10 @@ def test_finds_copy_of_nvidias_library(tmp_path: Path) -> None:
     copy = make_library(tmp_path / "copy", flags=("-Wl,-soname,libcudart-1a2b3c4d.so.13",))
     name = "pkg.libs/libcudart-1a2b3c4d.so.13.0.96"
 
-    judgement = judged(tmp_path, {name: copy})
+    result = judged(tmp_path, {name: copy})
 
     fact = "a library that belongs to another wheel is copied in"
-    assert told(judgement) == [f"warning: {name}: grafted library: {fact}"]
+    assert told(result) == [f"warning: {name}: grafted library: {fact}"]
 
 
 def test_finds_copy_of_drivers_library(tmp_path: Path) -> None:
@@ -303,9 +303,9 @@ def test_finds_copy_of_drivers_library(tmp_path: Path) -> None:
 def test_takes_nvidias_wheels_for_what_they_are(tmp_path: Path) -> None:
     library = make_library(tmp_path / "copy", flags=("-Wl,-soname,libcufft.so.12",))
 
-    judgement = judged(tmp_path, {"nvidia/cu13/lib/libcufft.so.12": library}, name="nvidia_cufft")
+    result = judged(tmp_path, {"nvidia/cu13/lib/libcufft.so.12": library}, name="nvidia_cufft")
 
-    assert told(judgement) == []
+    assert told(result) == []
 
 
 def test_finds_function_that_oldest_driver_lacks(tmp_path: Path) -> None:

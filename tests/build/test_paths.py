@@ -9,34 +9,34 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.build.compile_cache.backends import CachePlaces
+from cuwheel.build.compile_cache.backends import CachePaths
 from cuwheel.build.environment import variables
-from cuwheel.build.paths import build_places, packages_moved, private_paths, python_in
+from cuwheel.build.paths import build_path_map, packages_moved, private_paths, python_in
 from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.model.recipe import CMake
 from cuwheel.system.process import run
-from tests.support.factories import make_space, make_target
+from tests.support.factories import make_target, make_workspace
 from tests.support.launchers import BASE_PYTHON, make_inputs
 
 if TYPE_CHECKING:
     from cuwheel.build.environment import BuildInputs
-    from cuwheel.build.sandbox.path_map import Places
+    from cuwheel.build.sandbox.path_map import PathMap
     from cuwheel.workspace.workspace import Workspace
 
 PATH = {"PATH": "/usr/bin:/bin"}
 
 
 @pytest.fixture
-def space(tmp_path: Path) -> Workspace:
-    return make_space(tmp_path)
+def workspace(tmp_path: Path) -> Workspace:
+    return make_workspace(tmp_path)
 
 
 @pytest.fixture
-def inputs(space: Workspace) -> BuildInputs:
+def inputs(workspace: Workspace) -> BuildInputs:
     """All that a build has, in the work folder; a real environment of this Python."""
-    made = make_inputs(space.work)
-    run([BASE_PYTHON, "-m", "venv", "--without-pip", space.work / "env"], env=PATH)
-    [packages] = (space.work / "env" / "lib").glob("python3*/site-packages")
+    made = make_inputs(workspace.work)
+    run([BASE_PYTHON, "-m", "venv", "--without-pip", workspace.work / "env"], env=PATH)
+    [packages] = (workspace.work / "env" / "lib").glob("python3*/site-packages")
     (packages / "pkg" / "include").mkdir(parents=True)
     for field in ("tree", "home", "tmp", "toolbox", "view", "launcher", "events", "memory"):
         getattr(made, field).mkdir()
@@ -48,28 +48,28 @@ def inputs(space: Workspace) -> BuildInputs:
     return dataclasses.replace(made, python=python)
 
 
-def places_of(space: Workspace, inputs: BuildInputs, sandbox: str) -> Places:
-    folders = [space.folder(name) for name in ("cache", "sockets", "compiles")]
-    cache = CachePlaces(
+def places_of(workspace: Workspace, inputs: BuildInputs, sandbox: str) -> PathMap:
+    folders = [workspace.folder(name) for name in ("cache", "sockets", "compiles")]
+    cache = CachePaths(
         program=folders[0], sockets=folders[1], compiles=folders[2], events=inputs.events
     )
-    return build_places(space, inputs, cache, sandbox)
+    return build_path_map(workspace, inputs, cache, sandbox)
 
 
 @pytest.fixture
-def inside(space: Workspace, inputs: BuildInputs) -> Places:
+def inside(workspace: Workspace, inputs: BuildInputs) -> PathMap:
     """In the sandbox that this machine has."""
     kind = choose_sandbox()
     if kind == "none":
         pytest.skip("this system gives no sandbox")
-    return places_of(space, inputs, kind)
+    return places_of(workspace, inputs, kind)
 
 
-def shell(places: Places, inputs: BuildInputs, script: str) -> str:
-    return run(places.command(["sh", "-c", script], inputs.tmp), env=PATH, check=True).output
+def shell(path_map: PathMap, inputs: BuildInputs, script: str) -> str:
+    return run(path_map.command(["sh", "-c", script], inputs.tmp), env=PATH, check=True).output
 
 
-def test_has_all_under_fixed_names(inside: Places, inputs: BuildInputs) -> None:
+def test_has_all_under_fixed_names(inside: PathMap, inputs: BuildInputs) -> None:
     said = shell(inside, inputs, "ls /cuwheel; pwd")
 
     assert said.split() == [
@@ -80,18 +80,18 @@ def test_has_all_under_fixed_names(inside: Places, inputs: BuildInputs) -> None:
 
 
 @pytest.mark.parametrize("name", ["source", "tmp", "home", "built", "events", "memory"])
-def test_writes_into_its_own_folders(name: str, inside: Places, inputs: BuildInputs) -> None:
+def test_writes_into_its_own_folders(name: str, inside: PathMap, inputs: BuildInputs) -> None:
     assert shell(inside, inputs, f"touch /cuwheel/{name}/x && echo done") == "done\n"
 
 
 @pytest.mark.parametrize("name", ["cuda", "toolkit", "environment", "packages", "python"])
-def test_cannot_write_what_others_share(name: str, inside: Places, inputs: BuildInputs) -> None:
+def test_cannot_write_what_others_share(name: str, inside: PathMap, inputs: BuildInputs) -> None:
     said = shell(inside, inputs, f"touch /cuwheel/{name}/x 2>&1 || true")
 
     assert "Read-only file system" in said
 
 
-def test_environment_runs_with_its_packages(inside: Places, inputs: BuildInputs) -> None:
+def test_environment_runs_with_its_packages(inside: PathMap, inputs: BuildInputs) -> None:
     code = "import sys; print(sys.prefix, sys.base_prefix, *sys.path[-1:])"
 
     said = shell(inside, inputs, f"/cuwheel/environment/bin/python -c '{code}'")
@@ -100,7 +100,7 @@ def test_environment_runs_with_its_packages(inside: Places, inputs: BuildInputs)
     assert said.split() == ["/cuwheel/environment", "/cuwheel/python", packages]
 
 
-def test_base_python_runs(inside: Places, inputs: BuildInputs) -> None:
+def test_base_python_runs(inside: PathMap, inputs: BuildInputs) -> None:
     python = python_in(inside, inputs.python)
 
     assert shell(inside, inputs, f"{python} -ISB -c 'print(1)'") == "1\n"
@@ -109,16 +109,16 @@ def test_base_python_runs(inside: Places, inputs: BuildInputs) -> None:
 
 @pytest.mark.parametrize("prefix", ["/miniconda", "/srv/python/3.12"])
 def test_shows_a_python_outside_of_the_system_where_it_is(
-    prefix: str, space: Workspace, inputs: BuildInputs
+    prefix: str, workspace: Workspace, inputs: BuildInputs
 ) -> None:
     python = dataclasses.replace(inputs.python, base_python=Path(prefix) / "bin" / "python3")
 
-    places = places_of(space, dataclasses.replace(inputs, python=python), "unshare")
+    path_map = places_of(workspace, dataclasses.replace(inputs, python=python), "unshare")
 
-    assert Path(prefix) in {place.target for place in places.extra}
+    assert Path(prefix) in {place.target for place in path_map.extra}
 
 
-def test_tmp_is_the_builds_own(inside: Places, inputs: BuildInputs) -> None:
+def test_tmp_is_the_builds_own(inside: PathMap, inputs: BuildInputs) -> None:
     """Some programs know no TMPDIR."""
     shell(inside, inputs, "touch /tmp/from-inside")
 
@@ -126,35 +126,43 @@ def test_tmp_is_the_builds_own(inside: Places, inputs: BuildInputs) -> None:
 
 
 @pytest.mark.parametrize("sandbox", ["none", "unshare"])
-def test_packages_stand_at_one_path(sandbox: str, space: Workspace, inputs: BuildInputs) -> None:
-    places = places_of(space, inputs, sandbox)
-    link = space.work / "packages"
+def test_packages_stand_at_one_path(
+    sandbox: str, workspace: Workspace, inputs: BuildInputs
+) -> None:
+    path_map = places_of(workspace, inputs, sandbox)
+    link = workspace.work / "packages"
 
-    [(private, public)] = packages_moved(places, inputs.python, link)
+    [(private, neutral)] = packages_moved(path_map, inputs.python, link)
 
-    assert public == ("/cuwheel/packages" if sandbox == "unshare" else str(link))
+    assert neutral == ("/cuwheel/packages" if sandbox == "unshare" else str(link))
     assert Path(private).name == "site-packages"
 
 
-def test_names_are_the_same_without_a_sandbox(space: Workspace, inputs: BuildInputs) -> None:
-    places = places_of(space, inputs, "none")
+def test_names_are_the_same_without_a_sandbox(workspace: Workspace, inputs: BuildInputs) -> None:
+    path_map = places_of(workspace, inputs, "none")
 
-    text = f"{inputs.tree}/a.cu {space.work}/packages/x {inputs.python.site_packages}/x"
+    text = f"{inputs.tree}/a.cu {workspace.work}/packages/x {inputs.python.site_packages}/x"
 
-    assert places.public(text) == ("/cuwheel/source/a.cu /cuwheel/packages/x /cuwheel/packages/x")
+    assert path_map.neutral(text) == (
+        "/cuwheel/source/a.cu /cuwheel/packages/x /cuwheel/packages/x"
+    )
 
 
-def test_states_no_folder_of_machine(space: Workspace, inputs: BuildInputs, tmp_path: Path) -> None:
-    places = places_of(space, inputs, "none")
+def test_states_no_folder_of_machine(
+    workspace: Workspace, inputs: BuildInputs, tmp_path: Path
+) -> None:
+    path_map = places_of(workspace, inputs, "none")
     made = variables(make_target(build=CMake()), inputs)
 
-    public = {name: places.public(value) for name, value in made.items()}
+    neutral = {name: path_map.neutral(value) for name, value in made.items()}
 
-    assert not [name for name, value in public.items() if str(tmp_path) in value]
+    assert not [name for name, value in neutral.items() if str(tmp_path) in value]
 
 
-def test_private_are_folders_that_tell_of_somebody(space: Workspace, inputs: BuildInputs) -> None:
-    private = private_paths(make_target(), space, inputs)
+def test_private_are_folders_that_tell_of_somebody(
+    workspace: Workspace, inputs: BuildInputs
+) -> None:
+    private = private_paths(make_target(), workspace, inputs)
 
-    assert {str(inputs.toolchain.home), str(space.work), str(space.cache)} <= set(private)
+    assert {str(inputs.toolchain.home), str(workspace.work), str(workspace.cache)} <= set(private)
     assert not {"/usr", "/opt", "/"} & set(private)

@@ -10,7 +10,7 @@ from cuwheel.build.rebuild_key import changes, digest_of, key_of
 from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.errors import SandboxError
 from cuwheel.model.recipe import Folder, Patch
-from tests.support.factories import make_space, make_target
+from tests.support.factories import make_target, make_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +23,8 @@ _PATCHES = (Patch(file="0001-x.patch", why="y"),)
 
 
 @pytest.fixture
-def space(tmp_path: Path) -> Workspace:
-    return make_space(tmp_path)
+def workspace(tmp_path: Path) -> Workspace:
+    return make_workspace(tmp_path)
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ def recipes_own_source(target: Target) -> Target:
     return dataclasses.replace(target, source_override=None)
 
 
-def test_is_the_same_twice(target: Target, space: Workspace) -> None:
-    assert digest_of(key_of(target, space)) == digest_of(key_of(target, space))
+def test_is_the_same_twice(target: Target, workspace: Workspace) -> None:
+    assert digest_of(key_of(target, workspace)) == digest_of(key_of(target, workspace))
 
 
 @pytest.mark.parametrize(
@@ -86,38 +86,40 @@ def test_is_the_same_twice(target: Target, space: Workspace) -> None:
     ],
 )
 def test_names_what_changed(
-    target: Target, space: Workspace, change: Callable[[Target], Target], named: str
+    target: Target, workspace: Workspace, change: Callable[[Target], Target], named: str
 ) -> None:
-    before = key_of(target, space)
+    before = key_of(target, workspace)
 
-    after = key_of(change(target), space)
+    after = key_of(change(target), workspace)
 
     assert named in [line.split(":")[0] for line in changes(before, after)]
     assert digest_of(before) != digest_of(after)
 
 
-def test_sees_other_python(target: Target, space: Workspace) -> None:
-    before = key_of(target, space)
+def test_sees_other_python(target: Target, workspace: Workspace) -> None:
+    before = key_of(target, workspace)
 
-    after = key_of(target, dataclasses.replace(space, python="/nowhere/python"))
+    after = key_of(target, dataclasses.replace(workspace, python="/nowhere/python"))
 
     assert changes(before, after) == (f"python: {before['python']} -> absent",)
 
 
-def test_sees_that_there_is_no_sandbox(target: Target, space: Workspace) -> None:
-    alone = dataclasses.replace(space, sandbox="none")
+def test_sees_that_there_is_no_sandbox(target: Target, workspace: Workspace) -> None:
+    alone = dataclasses.replace(workspace, sandbox="none")
     before = key_of(target, alone)
     has_one = choose_sandbox() != "none"
 
-    after = key_of(target, space)
+    after = key_of(target, workspace)
 
     assert before["sandbox"] == "no"
     assert changes(before, after) == (("sandbox: no -> yes",) if has_one else ())
 
 
 @pytest.mark.parametrize("kind", ["bubblewrap", "unshare"])
-def test_kind_of_sandbox_makes_no_difference(kind: str, target: Target, space: Workspace) -> None:
-    asked = key_of(target, dataclasses.replace(space, sandbox=kind))["sandbox"]
+def test_kind_of_sandbox_makes_no_difference(
+    kind: str, target: Target, workspace: Workspace
+) -> None:
+    asked = key_of(target, dataclasses.replace(workspace, sandbox=kind))["sandbox"]
 
     assert asked in {"yes", "absent"}
     with contextlib.suppress(SandboxError):
@@ -126,42 +128,42 @@ def test_kind_of_sandbox_makes_no_difference(kind: str, target: Target, space: W
 
 
 def test_sees_other_compiler(
-    target: Target, space: Workspace, monkeypatch: pytest.MonkeyPatch
+    target: Target, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = key_of(target, space)
+    before = key_of(target, workspace)
 
     monkeypatch.setenv("CXX", "/nowhere/g++")
 
-    assert changes(before, key_of(target, space))[0].startswith("host compiler: /usr/bin/g++ ")
+    assert changes(before, key_of(target, workspace))[0].startswith("host compiler: /usr/bin/g++ ")
 
 
-def test_sees_change_in_folder_of_project(target: Target, space: Workspace) -> None:
+def test_sees_change_in_folder_of_project(target: Target, workspace: Workspace) -> None:
     own = make_target(root=target.root, source=Folder(path="source"))
-    before = key_of(own, space)
+    before = key_of(own, workspace)
 
-    after = key_of(other_source(own), space)
+    after = key_of(other_source(own), workspace)
 
     assert [line.split(":")[0] for line in changes(before, after)] == ["source"]
 
 
-def test_does_not_care_where_project_lies(target: Target, space: Workspace) -> None:
+def test_does_not_care_where_project_lies(target: Target, workspace: Workspace) -> None:
     moved = target.root.with_name("moved")
     own = [make_target(root=root, source=Folder(path="source")) for root in (target.root, moved)]
-    before = key_of(own[0], space)
+    before = key_of(own[0], workspace)
 
     target.root.rename(moved)
 
-    assert changes(before, key_of(own[1], space)) == ()
+    assert changes(before, key_of(own[1], workspace)) == ()
 
 
-def test_marks_missing_folder_of_project(tmp_path: Path, space: Workspace) -> None:
+def test_marks_missing_folder_of_project(tmp_path: Path, workspace: Workspace) -> None:
     target = make_target(root=tmp_path, source=Folder(path="lost"))
 
-    assert key_of(target, space)["source"] == "absent"
+    assert key_of(target, workspace)["source"] == "absent"
 
 
-def test_holds_everything_that_decides(target: Target, space: Workspace) -> None:
-    named = set(key_of(target, space))
+def test_holds_everything_that_decides(target: Target, workspace: Workspace) -> None:
+    named = set(key_of(target, workspace))
 
     assert named >= {f"recipe.{field.name}" for field in dataclasses.fields(target.recipe)}
     assert named >= {"engine", "linker", "strip", "lock engine", "sandbox"}

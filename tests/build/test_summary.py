@@ -7,7 +7,7 @@ import io
 import pytest
 import rich.console
 
-from cuwheel.build.summary import Summary, show
+from cuwheel.build.summary import Summary, print_summary
 from cuwheel.system.console import Console
 
 _SUMMARY = Summary(
@@ -27,6 +27,6 @@ _SUMMARY = Summary(
 def test_cuts_nothing_off(fact: str) -> None:
     written = io.StringIO()
 
-    show(_SUMMARY, Console(rich.console.Console(file=written, width=40)))
+    print_summary(_SUMMARY, Console(rich.console.Console(file=written, width=40)))
 
     assert fact in "".join(written.getvalue().split())

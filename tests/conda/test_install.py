@@ -18,7 +18,7 @@ from cuwheel.conda.environment_file import read_source
 from cuwheel.conda.install import fetch_packages, install_packages
 from cuwheel.conda.solve import solve
 from cuwheel.errors import DownloadError, HashMismatchError, InstallError
-from cuwheel.fetch.mirrors import VARIABLE, Mirrors
+from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
 from cuwheel.paths import ROOT
 from cuwheel.system import process
 from cuwheel.system.files import new_folder, remove_leftovers
@@ -31,7 +31,7 @@ from tests.support.channel import (
     write_channel,
     write_source,
 )
-from tests.support.factories import heard, make_space
+from tests.support.factories import heard, make_workspace
 from tests.support.server import Site, serving
 from tests.support.waiting import wait_for
 
@@ -63,8 +63,8 @@ def site(channel: Path) -> Iterator[Site]:
 
 
 @pytest.fixture
-def space(tmp_path: Path) -> Workspace:
-    return make_space(tmp_path)
+def workspace(tmp_path: Path) -> Workspace:
+    return make_workspace(tmp_path)
 
 
 @pytest.fixture
@@ -79,37 +79,37 @@ def locked(channel: Path, folder: Path, *specs: str) -> tuple[CondaPackage, ...]
 
 
 def mirror(address: str) -> Mirrors:
-    return Mirrors.of({VARIABLE: address})
+    return Mirrors.of({MIRRORS_VARIABLE: address})
 
 
 def put(
-    space: Workspace, packages: tuple[CondaPackage, ...], address: str, name: str = "prefix"
+    workspace: Workspace, packages: tuple[CondaPackage, ...], address: str, name: str = "prefix"
 ) -> Path:
     """Install packages as the stages do: aside, then under their name."""
-    final = space.cache / "store" / name
+    final = workspace.cache / "store" / name
     with new_folder(final) as aside:
         install_packages(
             packages,
             aside,
             final,
             mirror(address),
-            cache=space.cache,
-            console=space.console,
-            offline=space.offline,
+            cache=workspace.cache,
+            console=workspace.console,
+            offline=workspace.offline,
             title="the packages of the test",
         )
     return final
 
 
-def left(space: Workspace) -> list[str]:
+def left(workspace: Workspace) -> list[str]:
     """What is in the store, what was made aside included."""
-    return sorted(path.name for path in (space.cache / "store").glob("*"))
+    return sorted(path.name for path in (workspace.cache / "store").glob("*"))
 
 
 def test_installs_every_file(
-    space: Workspace, toy: tuple[CondaPackage, ...], channel: Path
+    workspace: Workspace, toy: tuple[CondaPackage, ...], channel: Path
 ) -> None:
-    prefix = put(space, toy, channel.as_uri())
+    prefix = put(workspace, toy, channel.as_uri())
 
     assert (prefix / "share" / "toy" / "data").read_text() == "words\n" * 1000
     assert (prefix / "share" / "toy" / "empty").read_bytes() == b""
@@ -117,82 +117,82 @@ def test_installs_every_file(
 
 
 def test_program_knows_where_it_is(
-    space: Workspace, toy: tuple[CondaPackage, ...], channel: Path
+    workspace: Workspace, toy: tuple[CondaPackage, ...], channel: Path
 ) -> None:
     """The folder is made aside: what gets written into its files is its later name."""
-    prefix = put(space, toy, channel.as_uri())
+    prefix = put(workspace, toy, channel.as_uri())
 
     said = process.run([prefix / "bin" / "toy"], env={}).output
     assert said.strip() == f"{prefix}/share/toy"
 
 
 def test_path_in_a_binary_keeps_its_length(
-    space: Workspace, toy: tuple[CondaPackage, ...], channel: Path
+    workspace: Workspace, toy: tuple[CondaPackage, ...], channel: Path
 ) -> None:
-    prefix = put(space, toy, channel.as_uri())
+    prefix = put(workspace, toy, channel.as_uri())
 
     content = (prefix / "lib" / "libtoy.so.1").read_bytes()
     padding = b"\0" * (len(PREFIX) - len(str(prefix)))
     assert content == b"\x7fELF" + bytes(prefix / "lib") + padding + b"\0the end"
 
 
-def test_runs_no_script_of_a_package(space: Workspace, channel: Path, tmp_path: Path) -> None:
-    prefix = put(space, locked(channel, tmp_path, "scripted"), channel.as_uri())
+def test_runs_no_script_of_a_package(workspace: Workspace, channel: Path, tmp_path: Path) -> None:
+    prefix = put(workspace, locked(channel, tmp_path, "scripted"), channel.as_uri())
 
     assert (prefix / "bin" / ".scripted-post-link.sh").is_file()
     assert not list(tmp_path.rglob("ran"))
 
 
 def test_second_installation_links_files_of_the_first(
-    space: Workspace, toy: tuple[CondaPackage, ...], channel: Path
+    workspace: Workspace, toy: tuple[CondaPackage, ...], channel: Path
 ) -> None:
-    first = put(space, toy, channel.as_uri(), "first")
+    first = put(workspace, toy, channel.as_uri(), "first")
 
-    second = put(space, toy, channel.as_uri(), "second")
+    second = put(workspace, toy, channel.as_uri(), "second")
 
     data = Path("share") / "toy" / "data"
     assert (second / data).samefile(first / data)
 
 
 def test_files_that_hold_the_folder_are_not_shared(
-    space: Workspace, toy: tuple[CondaPackage, ...], channel: Path
+    workspace: Workspace, toy: tuple[CondaPackage, ...], channel: Path
 ) -> None:
-    first = put(space, toy, channel.as_uri(), "first")
+    first = put(workspace, toy, channel.as_uri(), "first")
 
-    second = put(space, toy, channel.as_uri(), "second")
+    second = put(workspace, toy, channel.as_uri(), "second")
 
     assert str(second) in (second / "bin" / "toy").read_text()
     assert str(first) in (first / "bin" / "toy").read_text()
 
 
 def test_second_installation_asks_no_server(
-    space: Workspace, toy: tuple[CondaPackage, ...], site: Site
+    workspace: Workspace, toy: tuple[CondaPackage, ...], site: Site
 ) -> None:
-    put(space, toy, site.url(""), "first")
+    put(workspace, toy, site.url(""), "first")
     before = len(site.asked)
 
-    put(space, toy, site.url(""), "second")
+    put(workspace, toy, site.url(""), "second")
 
     assert (before, len(site.asked)) == (2, 2)
 
 
 def test_installs_from_its_cache_when_offline(
-    space: Workspace, toy: tuple[CondaPackage, ...], site: Site
+    workspace: Workspace, toy: tuple[CondaPackage, ...], site: Site
 ) -> None:
-    put(space, toy, site.url(""), "first")
+    put(workspace, toy, site.url(""), "first")
     site.files.clear()
 
-    prefix = put(dataclasses.replace(space, offline=True), toy, site.url(""), "second")
+    prefix = put(dataclasses.replace(workspace, offline=True), toy, site.url(""), "second")
 
     assert (prefix / "bin" / "toy").is_file()
 
 
 def test_takes_package_known_by_md5_only(
-    space: Workspace, toy: tuple[CondaPackage, ...], channel: Path
+    workspace: Workspace, toy: tuple[CondaPackage, ...], channel: Path
 ) -> None:
     known_by_md5 = tuple(dataclasses.replace(package, sha256="") for package in toy)
 
-    prefix = put(space, known_by_md5, channel.as_uri())
+    prefix = put(workspace, known_by_md5, channel.as_uri())
 
     assert (prefix / "bin" / "toy").is_file()
 
@@ -203,105 +203,105 @@ def test_takes_package_known_by_md5_only(
     ids=["sha256", "md5"],
 )
 def test_refuses_file_with_another_hash(
-    space: Workspace, toy: tuple[CondaPackage, ...], channel: Path, changes: dict[str, str]
+    workspace: Workspace, toy: tuple[CondaPackage, ...], channel: Path, changes: dict[str, str]
 ) -> None:
     wrong = tuple(dataclasses.replace(package, **changes) for package in toy)  # type: ignore[arg-type]
 
     with pytest.raises(HashMismatchError):
-        put(space, wrong, channel.as_uri())
+        put(workspace, wrong, channel.as_uri())
 
-    assert left(space) == []
+    assert left(workspace) == []
 
 
 def test_says_that_the_lock_pins_the_hash(
-    space: Workspace, toy: tuple[CondaPackage, ...], channel: Path
+    workspace: Workspace, toy: tuple[CondaPackage, ...], channel: Path
 ) -> None:
     wrong = tuple(dataclasses.replace(package, sha256="0" * 64) for package in toy)
 
     with pytest.raises(HashMismatchError) as caught:
-        put(space, wrong, channel.as_uri())
+        put(workspace, wrong, channel.as_uri())
 
     assert "recipe" not in str(caught.value)
     assert "lock" in str(caught.value)
 
 
 def test_goes_on_with_a_download_that_broke_off(
-    space: Workspace, toy: tuple[CondaPackage, ...], site: Site
+    workspace: Workspace, toy: tuple[CondaPackage, ...], site: Site
 ) -> None:
     site.breaks = [300]
 
-    put(space, toy, site.url(""))
+    put(workspace, toy, site.url(""))
 
     assert [span for _, span in site.asked if span] == ["bytes=300-"]
 
 
 def test_names_file_that_channel_hasnt(
-    space: Workspace, toy: tuple[CondaPackage, ...], site: Site
+    workspace: Workspace, toy: tuple[CondaPackage, ...], site: Site
 ) -> None:
     del site.files["/linux-64/toy-1.0-test_0.conda"]
 
     with pytest.raises(DownloadError) as caught:
-        put(space, toy, site.url(""))
+        put(workspace, toy, site.url(""))
 
     assert "toy-1.0-test_0.conda" in str(caught.value)
-    assert left(space) == []
+    assert left(workspace) == []
 
 
 def test_names_channel_out_of_reach_and_the_ways_out(
-    space: Workspace, toy: tuple[CondaPackage, ...]
+    workspace: Workspace, toy: tuple[CondaPackage, ...]
 ) -> None:
     started = time.monotonic()
 
     with pytest.raises(DownloadError) as caught:
-        put(space, toy, "http://127.0.0.1:9")
+        put(workspace, toy, "http://127.0.0.1:9")
 
     assert time.monotonic() - started < 30
     assert "http://127.0.0.1:9" in caught.value.why
-    assert [way for way in (VARIABLE, "nox -s mirror") if way not in caught.value.fix] == []
-    assert left(space) == []
+    assert [way for way in (MIRRORS_VARIABLE, "nox -s mirror") if way not in caught.value.fix] == []
+    assert left(workspace) == []
 
 
 def test_says_what_offline_lacks(
-    space: Workspace, toy: tuple[CondaPackage, ...], site: Site
+    workspace: Workspace, toy: tuple[CondaPackage, ...], site: Site
 ) -> None:
     with pytest.raises(DownloadError, match=r"can't be downloaded|not in the cache") as caught:
-        put(dataclasses.replace(space, offline=True), toy, site.url(""))
+        put(dataclasses.replace(workspace, offline=True), toy, site.url(""))
 
     assert "--offline" in str(caught.value)
     assert site.asked == []
 
 
-def test_names_file_that_is_no_package(space: Workspace, tmp_path: Path) -> None:
+def test_names_file_that_is_no_package(workspace: Workspace, tmp_path: Path) -> None:
     channel = write_channel(tmp_path / "channel", toy_packages())
     (channel / "noarch" / "toy-data-1.0-test_0.conda").write_bytes(b"a portal's page")
     [package] = locked(channel, tmp_path, "toy-data")
     forged = dataclasses.replace(package, sha256="", md5="5ce2ae0af6a94d2b6a8c5d0a3d2a9b0d", size=0)
     with suppress(HashMismatchError):
-        put(space, (forged,), channel.as_uri())
-    [aside] = space.cache.rglob("*.wrong-hash-*")
+        put(workspace, (forged,), channel.as_uri())
+    [aside] = workspace.cache.rglob("*.wrong-hash-*")
     known = dataclasses.replace(package, sha256=_sha256(aside), size=0)
 
     with pytest.raises(InstallError, match="can't be installed") as caught:
-        put(space, (known,), channel.as_uri())
+        put(workspace, (known,), channel.as_uri())
 
     assert "toy-data" in caught.value.why
-    assert left(space) == []
+    assert left(workspace) == []
 
 
 def test_unpacks_again_what_was_damaged(
-    space: Workspace, toy: tuple[CondaPackage, ...], channel: Path
+    workspace: Workspace, toy: tuple[CondaPackage, ...], channel: Path
 ) -> None:
-    first = put(space, toy, channel.as_uri(), "first")
+    first = put(workspace, toy, channel.as_uri(), "first")
     damaged = first / "share" / "toy" / "data"
     damaged.write_text("the file in the cache is the same one\n")
 
-    second = put(space, toy, channel.as_uri(), "second")
+    second = put(workspace, toy, channel.as_uri(), "second")
 
     assert (second / "share" / "toy" / "data").read_text() == "words\n" * 1000
-    assert "damaged" in heard(space)
+    assert "damaged" in heard(workspace)
 
 
-def test_tells_packages_with_one_name_apart(space: Workspace, tmp_path: Path) -> None:
+def test_tells_packages_with_one_name_apart(workspace: Workspace, tmp_path: Path) -> None:
     """Two channels may hold other files under the same name, version and build."""
     contents = ("one", "two")
     prefixes = []
@@ -309,19 +309,19 @@ def test_tells_packages_with_one_name_apart(space: Workspace, tmp_path: Path) ->
         files = {"data": Text(content=content)}
         channel = write_channel(tmp_path / content, [Package(name="same", files=files)])
         packages = locked(channel, tmp_path / f"{content}-lock", "same")
-        prefixes.append(put(space, packages, channel.as_uri(), content))
+        prefixes.append(put(workspace, packages, channel.as_uri(), content))
 
     assert tuple((prefix / "data").read_text() for prefix in prefixes) == contents
 
 
 def test_gives_files_in_their_order(
-    space: Workspace, toy: tuple[CondaPackage, ...], channel: Path
+    workspace: Workspace, toy: tuple[CondaPackage, ...], channel: Path
 ) -> None:
     files = fetch_packages(
         toy,
         mirror(channel.as_uri()),
-        cache=space.cache,
-        console=space.console,
+        cache=workspace.cache,
+        console=workspace.console,
         offline=False,
         title="the toy",
     )
@@ -333,17 +333,17 @@ _CHILD = """
 import os, sys
 from pathlib import Path
 from cuwheel.errors import CuwheelError
-from tests import test_condastore as own
-from tests.support.factories import make_space
+from tests.conda import test_install as own
+from tests.support.factories import make_workspace
 channel, folder, cache, name, spec = sys.argv[1:]
-space = make_space(Path(folder), cache=Path(cache))
+workspace = make_workspace(Path(folder), cache=Path(cache))
 try:
-    own.put(space, own.locked(Path(channel), Path(folder), spec), Path(channel).as_uri(), name)
+    own.put(workspace, own.locked(Path(channel), Path(folder), spec), Path(channel).as_uri(), name)
 except CuwheelError as error:
     print(type(error).__name__, error.what)
 else:
     print("installed")
-print("left:", own.left(space))
+print("left:", own.left(workspace))
 """
 
 
@@ -366,37 +366,37 @@ def child(*arguments: object) -> tuple[object, ...]:
     "spot", ["conda/.*/many/9", "store/.prefix.*/many/9"], ids=["unpacking", "linking"]
 )
 def test_runs_clean_after_being_killed(
-    space: Workspace, channel: Path, tmp_path: Path, spot: str
+    workspace: Workspace, channel: Path, tmp_path: Path, spot: str
 ) -> None:
-    arguments = child(channel, tmp_path / "run", space.cache, "prefix", "many")
+    arguments = child(channel, tmp_path / "run", workspace.cache, "prefix", "many")
     victim = start(*arguments)
-    wait_for(lambda: bool(list(space.cache.glob(spot))))
+    wait_for(lambda: bool(list(workspace.cache.glob(spot))))
     helpers = psutil.Process(victim.pid).children(recursive=True)
     victim.kill()
     victim.communicate()
 
     # At once: whatever helped the victim may still be at it.
-    remove_leftovers(space.cache / "store" / "prefix")  # as the store does under its lock
+    remove_leftovers(workspace.cache / "store" / "prefix")  # as the store does under its lock
     output, _ = start(*arguments).communicate(timeout=120)
 
     assert output.splitlines() == ["installed", "left: ['prefix']"]
-    installed = list((space.cache / "store" / "prefix" / "many").iterdir())
+    installed = list((workspace.cache / "store" / "prefix" / "many").iterdir())
     assert len(installed) == MANY
     assert all(path.stat().st_size for path in installed)
-    assert not list((space.cache / "conda").glob(".*/"))
+    assert not list((workspace.cache / "conda").glob(".*/"))
     wait_for(lambda: not any(helper.is_running() for helper in helpers))
 
 
-def test_two_at_once_share_one_cache(space: Workspace, channel: Path, tmp_path: Path) -> None:
+def test_two_at_once_share_one_cache(workspace: Workspace, channel: Path, tmp_path: Path) -> None:
     names = ("first", "second")
     children = [
-        start(*child(channel, tmp_path / name, space.cache, name, "many")) for name in names
+        start(*child(channel, tmp_path / name, workspace.cache, name, "many")) for name in names
     ]
 
     outputs = [one.communicate(timeout=120)[0] for one in children]
 
     assert [output.splitlines()[0] for output in outputs] == ["installed", "installed"]
-    counts = [len(list((space.cache / "store" / name / "many").iterdir())) for name in names]
+    counts = [len(list((workspace.cache / "store" / name / "many").iterdir())) for name in names]
     assert counts == [MANY, MANY]
 
 
@@ -444,7 +444,7 @@ def _sha256(path: Path) -> str:
 
 
 def test_tells_program_that_cant_start_from_damage(
-    space: Workspace,
+    workspace: Workspace,
     toy: tuple[CondaPackage, ...],
     channel: Path,
     tmp_path: Path,
@@ -456,7 +456,7 @@ def test_tells_program_that_cant_start_from_damage(
     monkeypatch.setattr(sys, "executable", str(python))
 
     with pytest.raises(InstallError) as caught:
-        put(space, toy, channel.as_uri())
+        put(workspace, toy, channel.as_uri())
 
     assert caught.value.why == "No module named rattler"
-    assert "damaged" not in heard(space)
+    assert "damaged" not in heard(workspace)

@@ -12,8 +12,8 @@ from cuwheel.conda.environment_file import read_source
 from cuwheel.conda.lock_file import CondaLock, write_conda_lock
 from cuwheel.conda.solve import solve
 from cuwheel.errors import DownloadError, LockError
-from cuwheel.fetch.mirrors import VARIABLE, Mirrors
-from cuwheel.fetch.retry import Patience
+from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
+from cuwheel.fetch.retry import RetryPolicy
 from tests.support.channel import SYSTEM, Package, toy_packages, write_channel, write_source
 from tests.support.server import Site, serving
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OWN = "https://conda.anaconda.org/conda-forge"
-SHORT = Patience(pause=0.01, attempts=2, silence=1.0)
+SHORT = RetryPolicy(pause=0.01, attempts=2, silence=1.0)
 NO_GPU = {name: version for name, version in SYSTEM.items() if name != "__cuda"}
 
 
@@ -52,7 +52,7 @@ def site(channel: Path) -> Iterator[Site]:
 
 
 def mirrored(address: str) -> Mirrors:
-    return Mirrors.of({VARIABLE: address})
+    return Mirrors.of({MIRRORS_VARIABLE: address})
 
 
 def solved(
@@ -70,7 +70,7 @@ def solved(
         cache=folder / "cache",
         cooldown=cooldown,
         offline=offline,
-        patience=SHORT,
+        retry_policy=SHORT,
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel.diagnose.bitsandbytes import BnbChoice, choose_library, judge_bnb
-from cuwheel.diagnose.facts.environment import Distribution, Framework, ModuleRun
+from cuwheel.diagnose.facts.environment import Distribution, FrameworkFacts, ModuleRun
 from cuwheel.diagnose.facts.gpus import Driver, Gpu
 
 _GPU = Driver(version="580", gpus=(Gpu(index=0, name="A"),), visible=1)
@@ -20,12 +20,12 @@ def choose(folder: Path, *held: str, cuda: str = "13.0", asked: str = "") -> Bnb
     distribution = Distribution(
         name="bitsandbytes", version="0.49.1", site=folder, requires=(), libraries=paths
     )
-    torch = Framework(name="torch", version="2.11.0", cuda=cuda)
+    torch = FrameworkFacts(name="torch", version="2.11.0", cuda=cuda)
     return choose_library(distribution, torch, {"BNB_CUDA_VERSION": asked} if asked else {})
 
 
 def judged(choice: BnbChoice, done: ModuleRun | None = None, driver: Driver = _GPU) -> list[str]:
-    torch = Framework(name="torch", version="2.11.0", cuda="13.0")
+    torch = FrameworkFacts(name="torch", version="2.11.0", cuda="13.0")
     return [f"{one.level}: {one.what}; {one.fix}" for one in judge_bnb(choice, done, driver, torch)]
 
 
@@ -79,7 +79,7 @@ def test_warns_of_success_with_other_library(tmp_path: Path) -> None:
 def test_shows_telling_line_of_failure(tmp_path: Path) -> None:
     choice = choose(tmp_path, "125", "130", asked="125")
     done = make_run("x.so", "a\nlibcudart.so.12: cannot open shared object file\nb", status=1)
-    torch = Framework(name="torch", version="2.11.0", cuda="13.0")
+    torch = FrameworkFacts(name="torch", version="2.11.0", cuda="13.0")
 
     [found] = judge_bnb(choice, done, _GPU, torch)
 
@@ -95,7 +95,7 @@ def test_does_not_expect_success_without_gpu(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("torch", "why"), [(None, "isn't installed"), ("", "built without CUDA")])
 def test_needs_torch_with_cuda(tmp_path: Path, torch: str | None, why: str) -> None:
-    framework = None if torch is None else Framework(name="torch", version="2", cuda=torch)
+    framework = None if torch is None else FrameworkFacts(name="torch", version="2", cuda=torch)
 
     [found] = judge_bnb(choose(tmp_path, "130", cuda=""), None, _GPU, framework)
 
@@ -104,7 +104,7 @@ def test_needs_torch_with_cuda(tmp_path: Path, torch: str | None, why: str) -> N
 
 
 def test_waits_for_torch_that_sees_no_gpu(tmp_path: Path) -> None:
-    torch = Framework(name="torch", version="2", cuda="13.0", available=False)
+    torch = FrameworkFacts(name="torch", version="2", cuda="13.0", available=False)
 
     [found] = judge_bnb(choose(tmp_path, "130"), make_run("x.so", ""), _GPU, torch)
 

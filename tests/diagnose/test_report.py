@@ -14,11 +14,11 @@ import rich.console
 from cuwheel.diagnose.facts import environment
 from cuwheel.diagnose.facts.gpus import Driver, Gpu
 from cuwheel.diagnose.facts.installed_toolkits import Installations
-from cuwheel.diagnose.facts.python_choice import Chosen
-from cuwheel.diagnose.report import Report, as_text, print_report
+from cuwheel.diagnose.facts.python_choice import ChosenPython
+from cuwheel.diagnose.report import Report, print_report, report_as_text
 from cuwheel.diagnose.rules.target_fit import Fit
 from cuwheel.diagnose.session import DiagnoseOptions, callers_environment, diagnose
-from cuwheel.diagnose.verdict import KNOWN, OWN_ENTRIES, Own, broken, warns, works, worst
+from cuwheel.diagnose.verdict import KNOWN, OWN_ENTRIES, Own, broken, warns, works, worst_level
 from cuwheel.paths import ROOT
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def make_report(**changes: Any) -> Report:
         "packages": (),
         "bnb": None,
         "fits": (),
-        "chosen": Chosen(path=None, how="PATH"),
+        "chosen": ChosenPython(path=None, how="PATH"),
         "verdicts": (works("all is well"),),
     }
     return Report(**{**usual, **changes})
@@ -93,7 +93,9 @@ def test_shows_reasons_of_targets() -> None:
 
 
 def test_data_hold_verdicts() -> None:
-    told = json.loads(as_text(make_report(verdicts=(warns("diagnose-versions", "a", "b", "c"),))))
+    told = json.loads(
+        report_as_text(make_report(verdicts=(warns("diagnose-versions", "a", "b", "c"),)))
+    )
 
     assert (told["verdict"], told["exit_code"]) == ("warning", 1)
     assert told["verdicts"] == [
@@ -109,7 +111,7 @@ def test_data_hold_verdicts() -> None:
 
 
 def test_nothing_to_say_is_well() -> None:
-    assert worst(()) == "ok"
+    assert worst_level(()) == "ok"
 
 
 def test_anchors_have_the_form_of_anchors() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from cuwheel.audit.findings import SEVERITIES
 from cuwheel.audit.verdict import audit_wheel
-from cuwheel.fetch.download import Wanted, download
+from cuwheel.fetch.download import PinnedFile, download
 from cuwheel.model.recipe import GIB
 from cuwheel.paths import ROOT
 from cuwheel.pypi.indexes import configured_indexes, find_wheels
@@ -20,7 +20,7 @@ from cuwheel.system.console import Console
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.audit.verdict import Judgement
+    from cuwheel.audit.verdict import AuditResult
 
 pytestmark = pytest.mark.e2e
 
@@ -40,12 +40,12 @@ def fetch(project: str, digest: str, folder: Path) -> Path:
     """The wheel on the index whose hash begins so."""
     offered = find_wheels(project, indexes=configured_indexes(os.environ))
     file = next(file for file in offered if file.sha256.startswith(digest))
-    wanted = Wanted(name=file.name, sha256=file.sha256, max_size=GIB)
+    wanted = PinnedFile(name=file.name, sha256=file.sha256, max_size=GIB)
     download(wanted, folder / file.name, file.url, console=Console())
     return folder / file.name
 
 
-def archs_of(found: Judgement) -> str:
+def archs_of(found: AuditResult) -> str:
     names = (*found.archs, *(f"PTX {arch}" for arch in found.ptx_archs))
     return " ".join(names) or "none"
 

@@ -13,7 +13,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from cuwheel.cuda.components import COMPONENTS
-from cuwheel.fetch.download import Wanted, download
+from cuwheel.fetch.download import PinnedFile, download
 from cuwheel.model.recipe import GIB
 from cuwheel.pypi.indexes import configured_indexes, find_wheels
 from cuwheel.system.console import Console
@@ -47,7 +47,7 @@ def unpack(name: str, version: str, folder: Path) -> Path:
     offered = find_wheels(name, indexes=configured_indexes(os.environ))
     file = next(file for file in offered if is_fitting(file, version))
     wheel = folder / file.name
-    wanted = Wanted(name=file.name, sha256=file.sha256, max_size=GIB)
+    wanted = PinnedFile(name=file.name, sha256=file.sha256, max_size=GIB)
     download(wanted, wheel, file.url, console=Console())
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if ".so" in name or name.endswith("METADATA")]

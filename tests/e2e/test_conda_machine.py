@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import DownloadError, InterpreterNotFoundError
-from cuwheel.fetch.mirrors import VARIABLE
+from cuwheel.fetch.mirrors import MIRRORS_VARIABLE
 from cuwheel.system.files import sha256_of_file
 from cuwheel.system.process import run
 from cuwheel.toolchains.pythons import find_python, own_python
@@ -156,7 +156,7 @@ def test_channel_out_of_reach_ends_soon_and_leaves_nothing(
 
     assert time.monotonic() - started < 30
     assert done.status != 0
-    assert [way for way in (VARIABLE, "nox -s mirror") if way not in done.output] == []
+    assert [way for way in (MIRRORS_VARIABLE, "nox -s mirror") if way not in done.output] == []
     left = [path for path in cache.rglob("*") if path.is_file() and path.stat().st_size]
     assert left == []
 
@@ -176,7 +176,7 @@ def test_channel_that_falls_silent_is_given_up(
 
     assert time.monotonic() - started < LIMIT
     assert done.status == DownloadError.exit_code, done.output
-    assert [way for way in (VARIABLE, "nox -s mirror") if way not in done.output] == []
+    assert [way for way in (MIRRORS_VARIABLE, "nox -s mirror") if way not in done.output] == []
     assert [path for path in cache.rglob("*") if path.is_file() and path.stat().st_size] == []
 
 

@@ -19,7 +19,7 @@ import pytest
 from cuwheel.conda.environment_file import read_source
 from cuwheel.conda.lock_file import write_conda_lock
 from cuwheel.conda.solve import solve
-from cuwheel.fetch.mirrors import VARIABLE, Mirrors
+from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
 from cuwheel.paths import ROOT
 from cuwheel.pypi.lock_file import read_pins
 from cuwheel.system.files import sha256_of_file
@@ -79,13 +79,13 @@ def conda_mirror(conda_channel: Path, module_path: Path, shared_cache: Path) -> 
     """A mirror of the same target with a conda toolchain, and a Python from there too."""
     folder = module_path / "mirrored-conda"
     project = write_project(folder / "ours")
-    mirrors = Mirrors.of({VARIABLE: conda_channel.as_uri()})
+    mirrors = Mirrors.of({MIRRORS_VARIABLE: conda_channel.as_uri()})
     tag = f"python{own_python().release.replace('.', '')}"
     for name, specs in (("cuda130", toolchain_specs(conda_channel)), (tag, ("python",))):
         source = write_source(project / "envs" / name, *specs)
         solved = solve(read_source(source), mirrors, cache=shared_cache, cooldown=7)
         write_conda_lock(source.with_name("conda-lock.yml"), solved, command="the tests")
-    options, variables = ("--toolchain", "conda"), {VARIABLE: conda_channel.as_uri()}
+    options, variables = ("--toolchain", "conda"), {MIRRORS_VARIABLE: conda_channel.as_uri()}
     return write_mirror(folder, project, shared_cache, *options, **variables)
 
 

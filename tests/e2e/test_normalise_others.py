@@ -12,12 +12,12 @@ import pytest
 import uv
 
 from cuwheel.audit.scan import scan_wheel
-from cuwheel.fetch.download import Wanted, download
+from cuwheel.fetch.download import PinnedFile, download
 from cuwheel.model.recipe import MIB
 from cuwheel.pypi.indexes import configured_indexes, find_wheels
 from cuwheel.system.console import Console
 from cuwheel.system.process import run
-from cuwheel.wheel.archive import normalise, pack, unpack
+from cuwheel.wheel.archive import normalise, pack, unpack_wheel
 from tests.support.factories import EPOCH
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def wheel(request: pytest.FixtureRequest, module_path: Path) -> Path:
     digest = WHEELS[request.param]
     offered = find_wheels(request.param, indexes=configured_indexes(os.environ))
     file = next(file for file in offered if file.sha256 == digest)
-    wanted = Wanted(name=file.name, sha256=digest, max_size=10 * MIB)
+    wanted = PinnedFile(name=file.name, sha256=digest, max_size=10 * MIB)
     download(wanted, module_path / file.name, file.url, console=Console())
     return module_path / file.name
 
@@ -85,7 +85,7 @@ def test_second_time_changes_nothing(normal: Path, tmp_path: Path) -> None:
 
 def test_unpacking_and_packing_changes_nothing(normal: Path, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    unpack(normal, tmp_path / "folder")
+    unpack_wheel(normal, tmp_path / "folder")
 
     pack(tmp_path / "folder", tmp_path / "again.whl", epoch=EPOCH)
 

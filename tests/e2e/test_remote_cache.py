@@ -13,7 +13,7 @@ from cuwheel.build.compile_cache.backends import RELAY_SOCKET
 from cuwheel.build.compile_cache.relay import Traffic, relaying
 from cuwheel.build.compile_cache.remote import remote_from
 from cuwheel.build.compile_cache.storage import open_storage
-from cuwheel.build.sandbox.backends import Place, choose_sandbox, sandboxed
+from cuwheel.build.sandbox.backends import Mount, choose_sandbox, sandboxed
 from tests.support.blob_server import Blobs, keeping
 from tests.support.caching import cache_of
 from tests.support.launched import LaunchedBench, new_launched, stripped
@@ -96,7 +96,7 @@ def test_reaches_the_relay_from_a_sandbox_without_network(
         pytest.skip(f"this machine has no {kind}")
     source = bench.write()
     folders = {tmp_path, bench.places.sockets, bench.home, bench.home.parents[1], *_of_python()}
-    places = [Place(source=path, target=path, kind="write") for path in sorted(folders)]
+    places = [Mount(source=path, target=path, kind="write") for path in sorted(folders)]
     places += _program_of(bench)
 
     with redis_server(tmp_path) as port, relay_to(f"redis://127.0.0.1:{port}", bench) as seen:
@@ -113,8 +113,8 @@ def _of_python() -> set[Path]:
     return {Path(sys.prefix), Path(sys.base_prefix)}
 
 
-def _program_of(bench: LaunchedBench) -> list[Place]:
+def _program_of(bench: LaunchedBench) -> list[Mount]:
     """The ccache of the tests has its libraries beside it."""
     program = bench.cache.program
     assert program is not None
-    return [Place(source=program.parent, target=program.parent)]
+    return [Mount(source=program.parent, target=program.parent)]

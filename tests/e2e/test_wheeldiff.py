@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import uv
 
-from cuwheel.fetch.download import Wanted, download
+from cuwheel.fetch.download import PinnedFile, download
 from cuwheel.model.recipe import GIB
 from cuwheel.pypi.indexes import configured_indexes, find_wheels
 from cuwheel.system import process
@@ -43,7 +43,7 @@ def test_tells_why_two_releases_of_bitsandbytes_differ(tmp_path: Path) -> None:
         file = next(
             one for one in offered if one.name.startswith(start) and one.name.endswith("x86_64.whl")
         )
-        wanted = Wanted(name=file.name, sha256=file.sha256, max_size=GIB)
+        wanted = PinnedFile(name=file.name, sha256=file.sha256, max_size=GIB)
         download(wanted, tmp_path / file.name, file.url, console=Console())
 
     comparison = compare(*sorted(tmp_path.iterdir()))

@@ -10,7 +10,7 @@ import pytest
 from cuwheel.audit.findings import RULES
 from cuwheel.cli.reference.troubleshooting import error_classes
 from cuwheel.diagnose.verdict import KNOWN
-from cuwheel.explain.catalogue import Cause, causes, groups, signs
+from cuwheel.explain.catalogue import FailureCause, causes, groups, signs
 from cuwheel.explain.explanation import Explainer
 from cuwheel.explain.log_text import blocks, undecorated
 from tests.logs.reproduce import RAW
@@ -32,7 +32,7 @@ def slugs_of(log: str, explainer: Explainer) -> list[str]:
 
 
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.slug)
-def test_samples_have_this_cause(cause: Cause, explainer: Explainer) -> None:
+def test_samples_have_this_cause(cause: FailureCause, explainer: Explainer) -> None:
     wrong = [one for one in cause.examples if slugs_of(one, explainer)[:1] != [cause.slug]]
 
     assert cause.examples
@@ -40,7 +40,7 @@ def test_samples_have_this_cause(cause: Cause, explainer: Explainer) -> None:
 
 
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.slug)
-def test_each_pattern_has_a_sample(cause: Cause) -> None:
+def test_each_pattern_has_a_sample(cause: FailureCause) -> None:
     lines = [window for one in cause.examples for window in windows(one)]
 
     unmet = [
@@ -53,7 +53,7 @@ def test_each_pattern_has_a_sample(cause: Cause) -> None:
 
 
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.slug)
-def test_looks_for_what_healthy_logs_seldom_hold(cause: Cause, healthy: list[str]) -> None:
+def test_looks_for_what_healthy_logs_seldom_hold(cause: FailureCause, healthy: list[str]) -> None:
     """Each line with such a text costs a closer look, and with many of them the log is slow."""
     common = [
         one.texts
@@ -77,7 +77,7 @@ def windows(log: str) -> list[str]:
 
 
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.slug)
-def test_always_has_something_to_say(cause: Cause) -> None:
+def test_always_has_something_to_say(cause: FailureCause) -> None:
     for templates in (cause.why, cause.fix):
         assert templates
         assert "{" not in templates[-1].replace("{{", "")
@@ -87,13 +87,13 @@ def test_always_has_something_to_say(cause: Cause) -> None:
 
 
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.slug)
-def test_names_known_causes(cause: Cause) -> None:
+def test_names_known_causes(cause: FailureCause) -> None:
     assert set(cause.brings) | set(cause.akin) <= set(causes())
     assert cause.slug not in {*cause.brings, *cause.akin}
 
 
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.slug)
-def test_is_akin_both_ways(cause: Cause) -> None:
+def test_is_akin_both_ways(cause: FailureCause) -> None:
     assert all(cause.slug in causes()[other].akin for other in cause.akin)
 
 

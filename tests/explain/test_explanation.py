@@ -12,7 +12,7 @@ import pytest
 from cuwheel.cli.commands import COMMANDS
 from cuwheel.errors import UsageError
 from cuwheel.explain.explanation import Explainer, Explanation
-from cuwheel.explain.report import as_data, as_text
+from cuwheel.explain.report import explanation_as_data, explanation_as_text
 from cuwheel.paths import ROOT
 from cuwheel.system.console import Console
 
@@ -93,7 +93,7 @@ def test_finds_nothing_where_it_went_well(explainer: Explainer) -> None:
     )
 
     assert not told.failed
-    assert "no failure found in 3 lines" in as_text(told, "build.log")
+    assert "no failure found in 3 lines" in explanation_as_text(told, "build.log")
 
 
 def test_forgives_what_was_overcome(explainer: Explainer) -> None:
@@ -122,7 +122,7 @@ def test_remembers_what_came_again_behind_a_success(explainer: Explainer) -> Non
 def test_shows_first_error_where_it_knows_nothing(explainer: Explainer) -> None:
     lines = ["one", "two", "three", "widget.c:4: error: no such frobnicator", "five", "six"]
 
-    text = as_text(explain(explainer, *lines), "build.log")
+    text = explanation_as_text(explain(explainer, *lines), "build.log")
 
     assert "nothing in it is known" in text
     assert ">       4  widget.c:4: error: no such frobnicator" in text
@@ -136,7 +136,7 @@ def test_survives_anything(log: str, explainer: Explainer) -> None:
 
 
 def test_gives_data(explainer: Explainer) -> None:
-    data = as_data(explain(explainer, "first", GCC_TOO_NEW), "build.log")
+    data = explanation_as_data(explain(explainer, "first", GCC_TOO_NEW), "build.log")
 
     (cause,) = json.loads(json.dumps(data))["causes"]
     assert (data["log"], data["lines"], data["failed"]) == ("build.log", 2, True)

@@ -17,7 +17,7 @@ from cuwheel.errors import DownloadError, HashMismatchError
 from cuwheel.fetch.git import Commit, fetch_commit
 from cuwheel.system import process
 from cuwheel.system.files import sha256_of_file
-from tests.support.factories import heard, make_space
+from tests.support.factories import heard, make_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,8 +30,8 @@ UNKNOWN = "f" * 40
 
 
 @pytest.fixture
-def space(tmp_path: Path) -> Workspace:
-    return make_space(tmp_path / "run")
+def workspace(tmp_path: Path) -> Workspace:
+    return make_workspace(tmp_path / "run")
 
 
 @pytest.fixture
@@ -71,23 +71,23 @@ def commit_of(repository: Path, name: str = "HEAD", sha256: str = "") -> Commit:
     return Commit(repository=repository.as_uri(), id=commit, sha256=sha256)
 
 
-def fetch(wanted: Commit, space: Workspace, tar: Path | None = None) -> Path:
+def fetch(wanted: Commit, workspace: Workspace, tar: Path | None = None) -> Path:
     """The commit's pack in the cache."""
     return fetch_commit(
-        wanted, cache=space.cache, console=space.console, offline=space.offline, tar=tar
+        wanted, cache=workspace.cache, console=workspace.console, offline=workspace.offline, tar=tar
     )
 
 
-def make_tar(wanted: Commit, space: Workspace) -> Path:
+def make_tar(wanted: Commit, workspace: Workspace) -> Path:
     """The commit's tar, of the pack in the cache."""
-    tar = space.folder("tars") / "commit.tar"
-    fetch(wanted, space, tar)
+    tar = workspace.folder("tars") / "commit.tar"
+    fetch(wanted, workspace, tar)
     return tar
 
 
-def put(wanted: Commit, content: bytes, space: Workspace) -> Path:
+def put(wanted: Commit, content: bytes, workspace: Workspace) -> Path:
     """Put something into the cache where the commit's pack has to be."""
-    path = space.cache / "downloads" / f"git-{wanted.id}" / f"tiny-{wanted.id}.pack"
+    path = workspace.cache / "downloads" / f"git-{wanted.id}" / f"tiny-{wanted.id}.pack"
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
     return path
@@ -164,53 +164,53 @@ def serving(folder: Path) -> Iterator[str]:
             thread.join()
 
 
-def test_gives_commit_under_one_folder(repository: Path, space: Workspace) -> None:
+def test_gives_commit_under_one_folder(repository: Path, workspace: Workspace) -> None:
     wanted = commit_of(repository)
 
-    tar = make_tar(wanted, space)
+    tar = make_tar(wanted, workspace)
 
     assert content_of(tar) == {f"tiny-{wanted.id}/setup.py": b"# second\n"}
 
 
-def test_gives_commit_that_is_no_tip(repository: Path, space: Workspace) -> None:
+def test_gives_commit_that_is_no_tip(repository: Path, workspace: Workspace) -> None:
     wanted = commit_of(repository, "HEAD~1")
 
-    tar = make_tar(wanted, space)
+    tar = make_tar(wanted, workspace)
 
     assert content_of(tar) == {f"tiny-{wanted.id}/setup.py": b"# first\n"}
 
 
 def test_gives_commit_over_http(
-    repository: Path, space: Workspace, monkeypatch: pytest.MonkeyPatch
+    repository: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     commit = git(repository, "rev-parse", "HEAD~1")
 
     with serving(repository.parent) as address:
-        tar = make_tar(Commit(repository=f"{address}/tiny/.git", id=commit), space)
+        tar = make_tar(Commit(repository=f"{address}/tiny/.git", id=commit), workspace)
 
     assert list(content_of(tar).values()) == [b"# first\n"]
 
 
 def test_gives_same_bytes_under_any_umask(repository: Path, tmp_path: Path) -> None:
     wanted = commit_of(repository)
-    first = make_tar(wanted, make_space(tmp_path / "a"))
+    first = make_tar(wanted, make_workspace(tmp_path / "a"))
     old = os.umask(0o077)
 
     try:
-        second = make_tar(wanted, make_space(tmp_path / "b"))
+        second = make_tar(wanted, make_workspace(tmp_path / "b"))
     finally:
         os.umask(old)
 
     assert sha256_of_file(first) == sha256_of_file(second)
 
 
-def test_leaves_only_the_pack(repository: Path, space: Workspace) -> None:
+def test_leaves_only_the_pack(repository: Path, workspace: Workspace) -> None:
     wanted = commit_of(repository)
 
-    pack = fetch(wanted, space)
+    pack = fetch(wanted, workspace)
 
-    downloads = space.cache / "downloads"
+    downloads = workspace.cache / "downloads"
     assert pack == downloads / f"git-{wanted.id}" / f"tiny-{wanted.id}.pack"
     assert {path for path in downloads.rglob("*") if ".locks" not in path.parts} == {
         pack.parent,
@@ -218,27 +218,27 @@ def test_leaves_only_the_pack(repository: Path, space: Workspace) -> None:
     }
 
 
-def test_needs_no_repository_the_second_time(repository: Path, space: Workspace) -> None:
+def test_needs_no_repository_the_second_time(repository: Path, workspace: Workspace) -> None:
     wanted = commit_of(repository)
-    fetch(wanted, space)
+    fetch(wanted, workspace)
     repository.rename(repository.with_name("gone"))
 
-    tar = make_tar(wanted, make_space(space.cache.parent, offline=True))
+    tar = make_tar(wanted, make_workspace(workspace.cache.parent, offline=True))
 
     assert list(content_of(tar).values()) == [b"# second\n"]
 
 
-def test_gives_same_bytes_from_the_cache(repository: Path, space: Workspace) -> None:
+def test_gives_same_bytes_from_the_cache(repository: Path, workspace: Workspace) -> None:
     wanted = commit_of(repository)
-    first = make_tar(wanted, space).read_bytes()
+    first = make_tar(wanted, workspace).read_bytes()
 
-    second = make_tar(wanted, space).read_bytes()
+    second = make_tar(wanted, workspace).read_bytes()
 
     assert first == second
 
 
 def test_gives_same_bytes_whatever_else_the_pack_holds(
-    repository: Path, space: Workspace, tmp_path: Path
+    repository: Path, workspace: Workspace, tmp_path: Path
 ) -> None:
     wanted = commit_all(
         repository,
@@ -246,11 +246,12 @@ def test_gives_same_bytes_whatever_else_the_pack_holds(
     )
     git(repository, "tag", "v3")
     everything = git(repository, "rev-list", "--objects", "--all", "--no-object-names").split()
-    large = make_space(tmp_path / "large")
+    large = make_workspace(tmp_path / "large")
     put(wanted, pack_of(repository, *everything), large)
 
     versions = {
-        content_of(make_tar(wanted, each))[f"tiny-{wanted.id}/version"] for each in (space, large)
+        content_of(make_tar(wanted, each))[f"tiny-{wanted.id}/version"]
+        for each in (workspace, large)
     }
 
     # git's short ids are the longer the more objects there are; cut history would be "grafted".
@@ -258,29 +259,29 @@ def test_gives_same_bytes_whatever_else_the_pack_holds(
     assert not list(large.cache.rglob("*.wrong-*"))
 
 
-def test_leaves_submodules_out(repository: Path, space: Workspace) -> None:
+def test_leaves_submodules_out(repository: Path, workspace: Workspace) -> None:
     git(repository, "update-index", "--add", "--cacheinfo", f"160000,{UNKNOWN},vendored")
     git(repository, "commit", "-q", "-m", "with a submodule")
 
-    tar = make_tar(commit_of(repository), space)
+    tar = make_tar(commit_of(repository), workspace)
 
     assert list(content_of(tar).values()) == [b"# second\n"]
 
 
-def test_takes_pack_that_was_put_there(repository: Path, space: Workspace) -> None:
+def test_takes_pack_that_was_put_there(repository: Path, workspace: Workspace) -> None:
     wanted = commit_of(repository)
     parts = [f"{wanted.id}{rest}" for rest in ("", "^{tree}", ":setup.py")]
-    pack = put(wanted, pack_of(repository, *parts), space)
+    pack = put(wanted, pack_of(repository, *parts), workspace)
 
-    assert fetch(wanted, make_space(space.cache.parent, offline=True)) == pack
+    assert fetch(wanted, make_workspace(workspace.cache.parent, offline=True)) == pack
 
 
 @pytest.fixture
-def wrong_packs(repository: Path, space: Workspace, tmp_path: Path) -> dict[str, bytes]:
+def wrong_packs(repository: Path, workspace: Workspace, tmp_path: Path) -> dict[str, bytes]:
     """What may lie under the name of the second commit's pack and isn't it."""
     wanted = commit_of(repository)
-    good = fetch(wanted, make_space(tmp_path / "other")).read_bytes()
-    first = fetch(commit_of(repository, "HEAD~1"), space).read_bytes()
+    good = fetch(wanted, make_workspace(tmp_path / "other")).read_bytes()
+    first = fetch(commit_of(repository, "HEAD~1"), workspace).read_bytes()
     middle = len(good) // 2
     return {
         "another commit's": first,
@@ -303,26 +304,26 @@ KINDS = (
 
 @pytest.mark.parametrize("kind", ["another commit's", "cut short"])
 def test_sets_wrong_pack_aside_and_fetches_again(
-    repository: Path, space: Workspace, wrong_packs: dict[str, bytes], kind: str
+    repository: Path, workspace: Workspace, wrong_packs: dict[str, bytes], kind: str
 ) -> None:
     wanted = commit_of(repository)
-    pack = put(wanted, wrong_packs[kind], space)
+    pack = put(wanted, wrong_packs[kind], workspace)
 
-    tar = make_tar(wanted, space)
+    tar = make_tar(wanted, workspace)
 
     assert list(content_of(tar).values()) == [b"# second\n"]
     [aside] = pack.parent.glob("*.wrong-*")
     assert aside.read_bytes() == wrong_packs[kind]
-    assert f"isn't used (now {aside.name}): git says:" in heard(space).replace("\n", " ")
+    assert f"isn't used (now {aside.name}): git says:" in heard(workspace).replace("\n", " ")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_refuses_wrong_pack_offline(
-    repository: Path, space: Workspace, wrong_packs: dict[str, bytes], kind: str
+    repository: Path, workspace: Workspace, wrong_packs: dict[str, bytes], kind: str
 ) -> None:
     wanted = Commit(repository="http://127.0.0.1:9/tiny", id=commit_of(repository).id)
-    pack = put(wanted, wrong_packs[kind], space)
-    offline = make_space(space.cache.parent, offline=True)
+    pack = put(wanted, wrong_packs[kind], workspace)
+    offline = make_workspace(workspace.cache.parent, offline=True)
 
     with pytest.raises(DownloadError, match="is not in the cache"):
         make_tar(wanted, offline)
@@ -330,20 +331,22 @@ def test_refuses_wrong_pack_offline(
     assert not pack.exists()
 
 
-def test_refuses_pack_without_file_that_no_archive_has(repository: Path, space: Workspace) -> None:
+def test_refuses_pack_without_file_that_no_archive_has(
+    repository: Path, workspace: Workspace
+) -> None:
     wanted = commit_all(repository, {".gitattributes": "setup.py export-ignore\n"})
-    put(wanted, pack_of(repository, "HEAD", "HEAD^{tree}", "HEAD:.gitattributes"), space)
+    put(wanted, pack_of(repository, "HEAD", "HEAD^{tree}", "HEAD:.gitattributes"), workspace)
 
-    fetch(wanted, space)
+    fetch(wanted, workspace)
 
-    assert "missing blob" in heard(space).replace("\n", " ")
+    assert "missing blob" in heard(workspace).replace("\n", " ")
 
 
-def test_refuses_id_of_a_tree(repository: Path, space: Workspace) -> None:
+def test_refuses_id_of_a_tree(repository: Path, workspace: Workspace) -> None:
     tree = git(repository, "rev-parse", "HEAD^{tree}")
     wanted = Commit(repository="http://127.0.0.1:9/tiny", id=tree)
-    put(wanted, pack_of(repository, "HEAD^{tree}", "HEAD:setup.py"), space)
-    offline = make_space(space.cache.parent, offline=True)
+    put(wanted, pack_of(repository, "HEAD^{tree}", "HEAD:setup.py"), workspace)
+    offline = make_workspace(workspace.cache.parent, offline=True)
 
     with pytest.raises(DownloadError):
         fetch(wanted, offline)
@@ -351,40 +354,40 @@ def test_refuses_id_of_a_tree(repository: Path, space: Workspace) -> None:
     assert "is no commit but a tree" in heard(offline).replace("\n", " ")
 
 
-def test_removes_what_a_killed_run_left(repository: Path, space: Workspace) -> None:
+def test_removes_what_a_killed_run_left(repository: Path, workspace: Workspace) -> None:
     wanted = commit_of(repository)
-    left = space.cache / "downloads" / f".git-{wanted.id}.killed" / "repository"
+    left = workspace.cache / "downloads" / f".git-{wanted.id}.killed" / "repository"
     left.mkdir(parents=True)
 
-    fetch(wanted, space)
+    fetch(wanted, workspace)
 
     assert not left.parent.exists()
 
 
-def test_refuses_tar_with_other_hash(repository: Path, space: Workspace) -> None:
+def test_refuses_tar_with_other_hash(repository: Path, workspace: Workspace) -> None:
     wanted = commit_of(repository, sha256="0" * 64)
 
     with pytest.raises(HashMismatchError, match="not the file that the recipe pins"):
-        fetch(wanted, space)
+        fetch(wanted, workspace)
 
 
-def test_refuses_tar_with_other_hash_from_the_cache(repository: Path, space: Workspace) -> None:
-    pack = fetch(commit_of(repository), space)
+def test_refuses_tar_with_other_hash_from_the_cache(repository: Path, workspace: Workspace) -> None:
+    pack = fetch(commit_of(repository), workspace)
 
     with pytest.raises(HashMismatchError):
-        fetch(commit_of(repository, sha256="0" * 64), space)
+        fetch(commit_of(repository, sha256="0" * 64), workspace)
 
     assert pack.is_file()  # it is the commit; the recipe's hash is wrong
 
 
-def test_takes_tar_with_its_hash(repository: Path, space: Workspace) -> None:
-    sha256 = sha256_of_file(make_tar(commit_of(repository), space))
+def test_takes_tar_with_its_hash(repository: Path, workspace: Workspace) -> None:
+    sha256 = sha256_of_file(make_tar(commit_of(repository), workspace))
 
-    assert fetch(commit_of(repository, sha256=sha256), space).is_file()
+    assert fetch(commit_of(repository, sha256=sha256), workspace).is_file()
 
 
 def test_runs_no_hook_of_the_user(
-    repository: Path, space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repository: Path, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     template, mark = tmp_path / "template", tmp_path / "hook-ran"
     hook = template / "hooks" / "reference-transaction"
@@ -395,61 +398,61 @@ def test_runs_no_hook_of_the_user(
     (tmp_path / ".gitconfig").write_text(settings)
     monkeypatch.setenv("HOME", str(tmp_path))
 
-    fetch(commit_of(repository), space)
+    fetch(commit_of(repository), workspace)
 
     assert not mark.exists()
 
 
-def test_names_commit_that_is_not_there(repository: Path, space: Workspace) -> None:
+def test_names_commit_that_is_not_there(repository: Path, workspace: Workspace) -> None:
     wanted = Commit(repository=repository.as_uri(), id=UNKNOWN)
 
     with pytest.raises(DownloadError) as caught:
-        fetch(wanted, space)
+        fetch(wanted, workspace)
 
     assert UNKNOWN in caught.value.what
     assert "has no commit" in caught.value.what
-    assert not (space.cache / "downloads" / f"git-{UNKNOWN}").exists()
+    assert not (workspace.cache / "downloads" / f"git-{UNKNOWN}").exists()
 
 
-def test_names_repository_that_is_not_there(tmp_path: Path, space: Workspace) -> None:
+def test_names_repository_that_is_not_there(tmp_path: Path, workspace: Workspace) -> None:
     with pytest.raises(DownloadError) as caught:
-        fetch(Commit(repository=(tmp_path / "nowhere").as_uri(), id=UNKNOWN), space)
+        fetch(Commit(repository=(tmp_path / "nowhere").as_uri(), id=UNKNOWN), workspace)
 
     assert "can't be fetched" in caught.value.what
     assert "git says" in caught.value.why
 
 
-def test_names_unreachable_server_within_seconds(space: Workspace) -> None:
+def test_names_unreachable_server_within_seconds(workspace: Workspace) -> None:
     started = time.monotonic()
 
     with pytest.raises(DownloadError) as caught:
-        fetch(Commit(repository="http://127.0.0.1:9/tiny", id=UNKNOWN), space)
+        fetch(Commit(repository="http://127.0.0.1:9/tiny", id=UNKNOWN), workspace)
 
     assert time.monotonic() - started < 10
     assert "127.0.0.1" in caught.value.why
     assert f"tiny-{UNKNOWN}.pack" in caught.value.fix
 
 
-def test_fetches_nothing_offline(space: Workspace) -> None:
-    offline = make_space(space.cache.parent, offline=True)
+def test_fetches_nothing_offline(workspace: Workspace) -> None:
+    offline = make_workspace(workspace.cache.parent, offline=True)
 
     with pytest.raises(DownloadError, match="is not in the cache"):
         fetch(Commit(repository="http://127.0.0.1:9/tiny", id=UNKNOWN), offline)
 
 
-def test_takes_local_repository_offline(repository: Path, space: Workspace) -> None:
-    offline = make_space(space.cache.parent, offline=True)
+def test_takes_local_repository_offline(repository: Path, workspace: Workspace) -> None:
+    offline = make_workspace(workspace.cache.parent, offline=True)
 
     assert fetch(commit_of(repository), offline).is_file()
 
 
 def test_names_missing_git(
-    repository: Path, space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repository: Path, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = commit_of(repository)
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(DownloadError, match="can't be had") as caught:
-        fetch(wanted, space)
+        fetch(wanted, workspace)
 
     assert "no program `git`" in caught.value.why

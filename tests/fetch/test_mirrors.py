@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import DownloadError, UsageError
-from cuwheel.fetch.mirrors import VARIABLE, Mirrors
-from cuwheel.fetch.retry import Patience
+from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
+from cuwheel.fetch.retry import RetryPolicy
 from cuwheel.fetch.web import read_small
 from tests.support.server import Site, serving
 
@@ -28,7 +28,7 @@ HELD = {f"downloads/{SHA256}/a b.tar.gz": {"sha256": SHA256, "size": 3}}
 
 
 def mirrors(value: str, *, offline: bool = False) -> Mirrors:
-    return Mirrors.of({VARIABLE: value}, offline=offline)
+    return Mirrors.of({MIRRORS_VARIABLE: value}, offline=offline)
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_names_server_that_does_not_answer() -> None:
     with pytest.raises(DownloadError) as caught:
         assert mirrors("http://127.0.0.1:9/gone").wheels
 
-    assert VARIABLE in caught.value.fix
+    assert MIRRORS_VARIABLE in caught.value.fix
 
 
 def test_takes_other_json_for_plain_mirror(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_takes_other_json_for_plain_mirror(tmp_path: Path) -> None:
     "address", ["https://Mirror.EXAMPLE/forge/", "https://mirror.example:443/forge"]
 )
 def test_knows_its_address_however_it_is_written(address: str) -> None:
-    mirrors = Mirrors.of({VARIABLE: address})
+    mirrors = Mirrors.of({MIRRORS_VARIABLE: address})
     mirrors.url_for("https://conda.anaconda.org/conda-forge")
 
     found = mirrors.canonical("https://mirror.example/forge/noarch/toy-1.0-0.conda")
@@ -210,6 +210,6 @@ def test_gives_up_on_server_that_drips() -> None:
         threading.Thread(target=drip, args=(listening,), daemon=True).start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/mirror.json"
         with pytest.raises(DownloadError) as caught:
-            read_small(url, fix="", patience=Patience(limit=1.0, attempts=1))
+            read_small(url, fix="", retry_policy=RetryPolicy(limit=1.0, attempts=1))
 
     assert "wasn't read to its end within 1 seconds" in caught.value.why

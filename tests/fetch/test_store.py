@@ -21,12 +21,12 @@ import pytest
 import rich.console
 
 from cuwheel.errors import DiskFullError, DownloadError, HashMismatchError, OversizedDownloadError
-from cuwheel.fetch.download import Wanted
-from cuwheel.fetch.retry import Patience
+from cuwheel.fetch.download import PinnedFile
+from cuwheel.fetch.retry import RetryPolicy
 from cuwheel.fetch.store import cached_path, fetch, fetch_all
 from cuwheel.paths import ROOT
 from cuwheel.system.console import Console
-from tests.support.factories import heard, make_space
+from tests.support.factories import heard, make_workspace
 from tests.support.server import Site, serving
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 CONTENT = os.urandom(300_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 MD5 = hashlib.md5(CONTENT).hexdigest()
-HASTY = Patience(pause=0.01)
+HASTY = RetryPolicy(pause=0.01)
 
 
 @pytest.fixture
@@ -49,273 +49,275 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 
 @pytest.fixture
-def space(tmp_path: Path) -> Workspace:
-    return make_space(tmp_path)
+def workspace(tmp_path: Path) -> Workspace:
+    return make_workspace(tmp_path)
 
 
-def wanted(sha256: str = SHA256, max_size: int = 1_000_000) -> Wanted:
-    return Wanted(name="tiny-1.0.tar.gz", sha256=sha256, max_size=max_size)
+def wanted(sha256: str = SHA256, max_size: int = 1_000_000) -> PinnedFile:
+    return PinnedFile(name="tiny-1.0.tar.gz", sha256=sha256, max_size=max_size)
 
 
 def download(
-    space: Workspace, url: str, want: Wanted | None = None, *, offline: bool = False
+    workspace: Workspace, url: str, want: PinnedFile | None = None, *, offline: bool = False
 ) -> Path:
     return fetch(
         want or wanted(),
         lambda: url,
-        cache=space.cache,
-        console=space.console,
+        cache=workspace.cache,
+        console=workspace.console,
         offline=offline,
-        patience=HASTY,
+        retry_policy=HASTY,
     )
 
 
-def names(space: Workspace) -> list[str]:
-    return sorted(path.name for path in space.cache.rglob("tiny*"))
+def names(workspace: Workspace) -> list[str]:
+    return sorted(path.name for path in workspace.cache.rglob("tiny*"))
 
 
-def place(space: Workspace, name: str, content: bytes) -> None:
-    path = space.cache / "downloads" / SHA256 / name
+def place(workspace: Workspace, name: str, content: bytes) -> None:
+    path = workspace.cache / "downloads" / SHA256 / name
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
 
 
-def test_downloads_file(site: Site, space: Workspace) -> None:
-    path = download(space, site.url("/tiny-1.0.tar.gz"))
+def test_downloads_file(site: Site, workspace: Workspace) -> None:
+    path = download(workspace, site.url("/tiny-1.0.tar.gz"))
 
     assert path.read_bytes() == CONTENT
 
 
-def test_follows_redirect(site: Site, space: Workspace) -> None:
+def test_follows_redirect(site: Site, workspace: Workspace) -> None:
     site.moved["/latest"] = "/tiny-1.0.tar.gz"
 
-    path = download(space, site.url("/latest"))
+    path = download(workspace, site.url("/latest"))
 
     assert path.read_bytes() == CONTENT
 
 
-def test_copies_from_file_url(space: Workspace, tmp_path: Path) -> None:
+def test_copies_from_file_url(workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "a b.tar.gz").write_bytes(CONTENT)
 
-    path = download(space, (tmp_path / "a b.tar.gz").as_uri())
+    path = download(workspace, (tmp_path / "a b.tar.gz").as_uri())
 
     assert path.read_bytes() == CONTENT
 
 
-def test_refuses_redirect_to_local_file(site: Site, space: Workspace, tmp_path: Path) -> None:
+def test_refuses_redirect_to_local_file(site: Site, workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(CONTENT)
     site.moved["/latest"] = (tmp_path / "secret").as_uri()
 
     with pytest.raises(DownloadError):
-        download(space, site.url("/latest"))
+        download(workspace, site.url("/latest"))
 
-    assert names(space) == []
-
-
-def test_takes_cached_file_without_network(space: Workspace) -> None:
-    place(space, "tiny-1.0.tar.gz", CONTENT)
-
-    path = download(space, "http://unused.invalid/", offline=True)
-
-    assert path.read_bytes() == CONTENT
+    assert names(workspace) == []
 
 
-def test_replaces_damaged_cached_file(site: Site, space: Workspace) -> None:
-    place(space, "tiny-1.0.tar.gz", b"damaged")
+def test_takes_cached_file_without_network(workspace: Workspace) -> None:
+    place(workspace, "tiny-1.0.tar.gz", CONTENT)
 
-    path = download(space, site.url("/tiny-1.0.tar.gz"))
+    path = download(workspace, "http://unused.invalid/", offline=True)
 
     assert path.read_bytes() == CONTENT
-    assert "was damaged in the cache" in heard(space)
 
 
-def test_sets_wrong_file_aside(site: Site, space: Workspace) -> None:
+def test_replaces_damaged_cached_file(site: Site, workspace: Workspace) -> None:
+    place(workspace, "tiny-1.0.tar.gz", b"damaged")
+
+    path = download(workspace, site.url("/tiny-1.0.tar.gz"))
+
+    assert path.read_bytes() == CONTENT
+    assert "was damaged in the cache" in heard(workspace)
+
+
+def test_sets_wrong_file_aside(site: Site, workspace: Workspace) -> None:
     with pytest.raises(HashMismatchError) as caught:
-        download(space, site.url("/tiny-1.0.tar.gz"), wanted(sha256="0" * 64))
+        download(workspace, site.url("/tiny-1.0.tar.gz"), wanted(sha256="0" * 64))
 
     aside = f"tiny-1.0.tar.gz.wrong-hash-{SHA256[:8]}"
-    assert names(space) == [aside]
+    assert names(workspace) == [aside]
     assert SHA256 in caught.value.why
     assert "0" * 64 in caught.value.why
     assert aside in caught.value.fix
 
 
-def test_goes_on_where_connection_broke(site: Site, space: Workspace) -> None:
+def test_goes_on_where_connection_broke(site: Site, workspace: Workspace) -> None:
     site.breaks = [100_000]
 
-    path = download(space, site.url("/tiny-1.0.tar.gz"))
+    path = download(workspace, site.url("/tiny-1.0.tar.gz"))
 
     assert path.read_bytes() == CONTENT
     assert [span for _, span in site.asked] == ["", "bytes=100000-"]
 
 
-def test_starts_anew_when_server_ignores_range(site: Site, space: Workspace) -> None:
+def test_starts_anew_when_server_ignores_range(site: Site, workspace: Workspace) -> None:
     site.breaks = [100_000]
     site.knows_range = False
 
-    path = download(space, site.url("/tiny-1.0.tar.gz"))
+    path = download(workspace, site.url("/tiny-1.0.tar.gz"))
 
     assert path.read_bytes() == CONTENT
     assert [span for _, span in site.asked] == ["", "bytes=100000-"]
 
 
-def test_goes_on_after_more_breaks_than_attempts(site: Site, space: Workspace) -> None:
+def test_goes_on_after_more_breaks_than_attempts(site: Site, workspace: Workspace) -> None:
     site.breaks = [30_000] * (HASTY.attempts + 2)
 
-    path = download(space, site.url("/tiny-1.0.tar.gz"))
+    path = download(workspace, site.url("/tiny-1.0.tar.gz"))
 
     assert path.read_bytes() == CONTENT
 
 
-def test_gives_up_when_nothing_new_comes(site: Site, space: Workspace) -> None:
+def test_gives_up_when_nothing_new_comes(site: Site, workspace: Workspace) -> None:
     site.breaks = [100_000] * 20
     site.knows_range = False
 
     with pytest.raises(DownloadError):
-        download(space, site.url("/tiny-1.0.tar.gz"))
+        download(workspace, site.url("/tiny-1.0.tar.gz"))
 
     assert len(site.asked) == HASTY.attempts
 
 
-def test_keeps_part_for_next_run(site: Site, space: Workspace) -> None:
+def test_keeps_part_for_next_run(site: Site, workspace: Workspace) -> None:
     site.breaks = [100_000, *[0] * HASTY.attempts]
     with pytest.raises(DownloadError) as caught:
-        download(space, site.url("/tiny-1.0.tar.gz"))
+        download(workspace, site.url("/tiny-1.0.tar.gz"))
     site.asked.clear()
     site.breaks.clear()
 
-    download(space, site.url("/tiny-1.0.tar.gz"))
+    download(workspace, site.url("/tiny-1.0.tar.gz"))
 
     assert "goes on after 100000 bytes" in caught.value.fix
     assert [span for _, span in site.asked] == ["bytes=100000-"]
 
 
 @pytest.mark.parametrize("part", [b"x" * 1000, b"x" * 400_000], ids=["shorter", "longer"])
-def test_starts_anew_when_kept_part_does_not_fit(part: bytes, site: Site, space: Workspace) -> None:
-    place(space, "tiny-1.0.tar.gz.partial", part)
+def test_starts_anew_when_kept_part_does_not_fit(
+    part: bytes, site: Site, workspace: Workspace
+) -> None:
+    place(workspace, "tiny-1.0.tar.gz.partial", part)
 
-    path = download(space, site.url("/tiny-1.0.tar.gz"))
+    path = download(workspace, site.url("/tiny-1.0.tar.gz"))
 
     assert path.read_bytes() == CONTENT
 
 
-def test_takes_complete_part_without_asking(site: Site, space: Workspace) -> None:
-    place(space, "tiny-1.0.tar.gz.partial", CONTENT)
+def test_takes_complete_part_without_asking(site: Site, workspace: Workspace) -> None:
+    place(workspace, "tiny-1.0.tar.gz.partial", CONTENT)
 
-    path = download(space, site.url("/tiny-1.0.tar.gz"))
+    path = download(workspace, site.url("/tiny-1.0.tar.gz"))
 
     assert path.read_bytes() == CONTENT
     assert site.asked == []
 
 
-def test_refuses_truncated_file_of_unknown_length(site: Site, space: Workspace) -> None:
+def test_refuses_truncated_file_of_unknown_length(site: Site, workspace: Workspace) -> None:
     site.says_length = False
     site.breaks = [100_000]
 
     with pytest.raises(HashMismatchError):
-        download(space, site.url("/tiny-1.0.tar.gz"))
+        download(workspace, site.url("/tiny-1.0.tar.gz"))
 
-    assert "tiny-1.0.tar.gz" not in names(space)
+    assert "tiny-1.0.tar.gz" not in names(workspace)
 
 
-def test_asks_busy_server_again(site: Site, space: Workspace) -> None:
+def test_asks_busy_server_again(site: Site, workspace: Workspace) -> None:
     site.statuses = [503, 503]
 
-    path = download(space, site.url("/tiny-1.0.tar.gz"))
+    path = download(workspace, site.url("/tiny-1.0.tar.gz"))
 
     assert path.read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(("path", "status"), [("/nothing", "404 Not Found"), ("/busy", "503")])
-def test_names_status_of_refusal(path: str, status: str, site: Site, space: Workspace) -> None:
+def test_names_status_of_refusal(path: str, status: str, site: Site, workspace: Workspace) -> None:
     site.statuses = [503] * 20 if path == "/busy" else []
 
     with pytest.raises(DownloadError) as caught:
-        download(space, site.url(path))
+        download(workspace, site.url(path))
 
     assert status in caught.value.why
 
 
 @pytest.mark.parametrize("says_length", [True, False])
-def test_refuses_too_large_file(says_length: bool, site: Site, space: Workspace) -> None:  # noqa: FBT001 - pytest gives it by name
+def test_refuses_too_large_file(says_length: bool, site: Site, workspace: Workspace) -> None:  # noqa: FBT001 - pytest gives it by name
     site.says_length = says_length
 
     with pytest.raises(OversizedDownloadError):
-        download(space, site.url("/tiny-1.0.tar.gz"), wanted(max_size=200_000))
+        download(workspace, site.url("/tiny-1.0.tar.gz"), wanted(max_size=200_000))
 
-    assert names(space) == []
+    assert names(workspace) == []
 
 
-def test_names_host_that_does_not_answer(space: Workspace) -> None:
+def test_names_host_that_does_not_answer(workspace: Workspace) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
 
     with pytest.raises(DownloadError) as caught:
-        download(space, f"http://user:geheim@127.0.0.1:{port}/tiny.tar.gz?sign=geheim")
+        download(workspace, f"http://user:geheim@127.0.0.1:{port}/tiny.tar.gz?sign=geheim")
 
     assert caught.value.why == "127.0.0.1: [Errno 111] Connection refused"
     assert "HTTPS_PROXY" in caught.value.fix
     assert "geheim" not in str(caught.value)
 
 
-def test_gives_up_soon_without_network(space: Workspace) -> None:
+def test_gives_up_soon_without_network(workspace: Workspace) -> None:
     started = time.monotonic()
 
     with pytest.raises(DownloadError, match=r"nowhere\.invalid"):
         fetch(
             wanted(),
             lambda: "https://nowhere.invalid/tiny.tar.gz",
-            cache=space.cache,
-            console=space.console,
+            cache=workspace.cache,
+            console=workspace.console,
         )
 
     assert time.monotonic() - started < 30
 
 
-def test_says_where_to_put_file_offline(space: Workspace) -> None:
+def test_says_where_to_put_file_offline(workspace: Workspace) -> None:
     with pytest.raises(DownloadError) as caught:
-        download(space, "http://unused.invalid/", offline=True)
+        download(workspace, "http://unused.invalid/", offline=True)
 
-    assert str(space.cache / "downloads" / SHA256 / "tiny-1.0.tar.gz") in caught.value.fix
+    assert str(workspace.cache / "downloads" / SHA256 / "tiny-1.0.tar.gz") in caught.value.fix
     assert "--source" in caught.value.fix
 
 
-def test_takes_local_file_offline(space: Workspace, tmp_path: Path) -> None:
+def test_takes_local_file_offline(workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "tiny.tar.gz").write_bytes(CONTENT)
 
-    path = download(space, (tmp_path / "tiny.tar.gz").as_uri(), offline=True)
+    path = download(workspace, (tmp_path / "tiny.tar.gz").as_uri(), offline=True)
 
     assert path.read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("url", ["/nothing", "/busy"])
-def test_leaves_no_empty_folder(url: str, site: Site, space: Workspace) -> None:
+def test_leaves_no_empty_folder(url: str, site: Site, workspace: Workspace) -> None:
     site.breaks = [0] * 20
     site.files["/busy"] = CONTENT
 
     with pytest.raises(DownloadError):
-        download(space, site.url(url))
+        download(workspace, site.url(url))
 
-    assert [path.name for path in (space.cache / "downloads").iterdir()] == [".locks"]
+    assert [path.name for path in (workspace.cache / "downloads").iterdir()] == [".locks"]
 
 
-def test_checks_md5_where_there_is_nothing_better(site: Site, space: Workspace) -> None:
-    old = Wanted(name="tiny-1.0.tar.gz", sha256="", md5=MD5, max_size=1_000_000)
+def test_checks_md5_where_there_is_nothing_better(site: Site, workspace: Workspace) -> None:
+    old = PinnedFile(name="tiny-1.0.tar.gz", sha256="", md5=MD5, max_size=1_000_000)
 
-    path = download(space, site.url("/tiny-1.0.tar.gz"), old)
+    path = download(workspace, site.url("/tiny-1.0.tar.gz"), old)
 
-    assert path == cached_path(space.cache, old)
+    assert path == cached_path(workspace.cache, old)
     assert path.parent.name == f"md5-{MD5}"
 
 
-def test_refuses_wrong_md5(site: Site, space: Workspace) -> None:
-    old = Wanted(
+def test_refuses_wrong_md5(site: Site, workspace: Workspace) -> None:
+    old = PinnedFile(
         name="tiny-1.0.tar.gz", sha256="", md5="0" * 32, max_size=1_000_000, pinned_by="the lock"
     )
 
     with pytest.raises(HashMismatchError) as caught:
-        download(space, site.url("/tiny-1.0.tar.gz"), old)
+        download(workspace, site.url("/tiny-1.0.tar.gz"), old)
 
     assert f"its MD5 is {MD5}" in caught.value.why
     assert "that of the lock" in caught.value.why
@@ -343,24 +345,29 @@ def silent() -> Iterator[str]:
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_gives_up_on_silent_server(
-    scheme: str, silent: str, space: Workspace, monkeypatch: pytest.MonkeyPatch
+    scheme: str, silent: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     started = time.monotonic()
 
     with pytest.raises(DownloadError, match=r"127\.0\.0\.1"):
-        fetch(wanted(), lambda: f"{scheme}://{silent}", cache=space.cache, console=space.console)
+        fetch(
+            wanted(),
+            lambda: f"{scheme}://{silent}",
+            cache=workspace.cache,
+            console=workspace.console,
+        )
 
     assert time.monotonic() - started < 30
 
 
-def many(site: Site, count: int = 12) -> list[tuple[Wanted, Callable[[], str]]]:
+def many(site: Site, count: int = 12) -> list[tuple[PinnedFile, Callable[[], str]]]:
     """Small files that a site serves from now on."""
     files = [os.urandom(1000 + number) for number in range(count)]
     site.files |= {f"/{number}": content for number, content in enumerate(files)}
     return [
         (
-            Wanted(
+            PinnedFile(
                 name=f"tiny{number}",
                 sha256=hashlib.sha256(content).hexdigest(),
                 max_size=10_000,
@@ -372,80 +379,85 @@ def many(site: Site, count: int = 12) -> list[tuple[Wanted, Callable[[], str]]]:
 
 
 def download_all(
-    space: Workspace, files: list[tuple[Wanted, Callable[[], str]]], *, offline: bool = False
+    workspace: Workspace,
+    files: list[tuple[PinnedFile, Callable[[], str]]],
+    *,
+    offline: bool = False,
 ) -> tuple[Path, ...]:
     return fetch_all(
         files,
-        cache=space.cache,
-        console=space.console,
+        cache=workspace.cache,
+        console=workspace.console,
         title="many",
         offline=offline,
-        patience=HASTY,
+        retry_policy=HASTY,
         fix="another way",
     )
 
 
-def test_downloads_many_at_once(site: Site, space: Workspace) -> None:
+def test_downloads_many_at_once(site: Site, workspace: Workspace) -> None:
     site.delay = 0.3
     files = many(site)
     started = time.monotonic()
 
-    paths = download_all(space, files)
+    paths = download_all(workspace, files)
 
     assert time.monotonic() - started < 12 * site.delay / 2
     assert [path.name for path in paths] == [f"tiny{number}" for number in range(12)]
 
 
-def test_checks_but_does_not_download_what_is_there(site: Site, space: Workspace) -> None:
+def test_checks_but_does_not_download_what_is_there(site: Site, workspace: Workspace) -> None:
     files = many(site)
-    paths = download_all(space, files)
+    paths = download_all(workspace, files)
     paths[3].write_bytes(b"damaged")
     site.asked.clear()
 
-    again = download_all(space, files)
+    again = download_all(workspace, files)
 
     assert [path for path, _ in site.asked] == ["/3"]
     assert again[3].stat().st_size == 1003
 
 
-def test_first_failure_ends_the_others(site: Site, silent: str, space: Workspace) -> None:
-    files: list[tuple[Wanted, Callable[[], str]]]
+def test_first_failure_ends_the_others(site: Site, silent: str, workspace: Workspace) -> None:
+    files: list[tuple[PinnedFile, Callable[[], str]]]
     files = [(file, lambda: f"http://{silent}") for file, _ in many(site)]
     files[5] = (files[5][0], lambda: site.url("/missing"))
     started = time.monotonic()
 
     with pytest.raises(DownloadError, match="missing") as caught:
-        download_all(space, files)
+        download_all(workspace, files)
 
     assert time.monotonic() - started < 5
     assert "another way" in caught.value.fix
 
 
-def test_many_offline_say_what_is_missing(site: Site, space: Workspace) -> None:
+def test_many_offline_say_what_is_missing(site: Site, workspace: Workspace) -> None:
     with pytest.raises(DownloadError) as caught:
-        download_all(space, many(site), offline=True)
+        download_all(workspace, many(site), offline=True)
 
     assert "--offline is set" in caught.value.why
     assert site.asked == []
 
 
 def test_tells_log_without_terminal_now_and_then(
-    site: Site, space: Workspace, monkeypatch: pytest.MonkeyPatch
+    site: Site, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cuwheel.system.console._PLAIN_INTERVAL", 0.0)
 
-    download_all(space, [(dataclasses.replace(one, size=1000), url) for one, url in many(site, 2)])
+    download_all(
+        workspace, [(dataclasses.replace(one, size=1000), url) for one, url in many(site, 2)]
+    )
 
-    assert "many  2 of 2 files, 2.0 KiB of 2.0 KiB" in heard(space)
+    assert "many  2 of 2 files, 2.0 KiB of 2.0 KiB" in heard(workspace)
 
 
 def test_shows_one_bar_on_terminal(site: Site, tmp_path: Path) -> None:
     terminal = rich.console.Console(file=io.StringIO(), force_terminal=True, width=100)
-    space = make_space(tmp_path, console=Console(terminal))
+    workspace = make_workspace(tmp_path, console=Console(terminal))
 
-    download_all(space, many(site))
+    download_all(workspace, many(site))
 
-    assert "12 of 12 files" in heard(space)
+    assert "12 of 12 files" in heard(workspace)
 
 
 def test_ends_soon_at_interrupt(silent: str, tmp_path: Path) -> None:
@@ -475,17 +487,17 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("mirror")
 @pytest.mark.parametrize("offline", [True, False])
-def test_takes_file_from_mirror(offline: bool, space: Workspace) -> None:  # noqa: FBT001 - pytest gives it by name
-    path = download(space, "http://unused.invalid/", offline=offline)
+def test_takes_file_from_mirror(offline: bool, workspace: Workspace) -> None:  # noqa: FBT001 - pytest gives it by name
+    path = download(workspace, "http://unused.invalid/", offline=offline)
 
     assert path.read_bytes() == CONTENT
 
 
-def test_refuses_wrong_file_of_mirror(mirror: Path, space: Workspace) -> None:
+def test_refuses_wrong_file_of_mirror(mirror: Path, workspace: Workspace) -> None:
     next(mirror.rglob("tiny*")).write_bytes(b"something else")
 
     with pytest.raises(HashMismatchError):
-        download(space, "http://unused.invalid/")
+        download(workspace, "http://unused.invalid/")
 
 
 _CHILD = f"""
@@ -528,9 +540,9 @@ def start(*command: str) -> subprocess.Popen[str]:
     )
 
 
-def test_downloads_once_for_two_processes(site: Site, space: Workspace) -> None:
+def test_downloads_once_for_two_processes(site: Site, workspace: Workspace) -> None:
     site.delay = 1.0
-    command = (sys.executable, "-c", _CHILD, site.url("/tiny-1.0.tar.gz"), str(space.cache))
+    command = (sys.executable, "-c", _CHILD, site.url("/tiny-1.0.tar.gz"), str(workspace.cache))
 
     children = [start(*command), start(*command)]
     outputs = [child.communicate(timeout=60)[0] for child in children]

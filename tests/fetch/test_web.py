@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 
-from cuwheel.fetch.retry import PATIENCE
-from cuwheel.fetch.web import is_lasting, open_session, shown
+from cuwheel.fetch.retry import RETRY_POLICY
+from cuwheel.fetch.web import is_lasting, open_session, redact_url
 from cuwheel.system import process
 from tests.support.server import Site, serving
 
@@ -43,7 +43,7 @@ def url(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def get(url: str) -> bytes:
-    with open_session(url, PATIENCE) as session:
+    with open_session(url, RETRY_POLICY) as session:
         return session.get(url, timeout=5).content
 
 
@@ -75,6 +75,6 @@ def test_does_not_trust_store_that_requests_brings(
 
 
 def test_shows_address_without_secrets() -> None:
-    text = shown("https://me:geheim@host.invalid:81/a/b.tar.gz?sign=geheim#x")
+    text = redact_url("https://me:geheim@host.invalid:81/a/b.tar.gz?sign=geheim#x")
 
     assert text == "https://host.invalid:81/a/b.tar.gz#x"

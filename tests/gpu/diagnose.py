@@ -26,7 +26,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from cuwheel.diagnose.report import as_text, print_report  # noqa: E402
+from cuwheel.diagnose.report import print_report, report_as_text  # noqa: E402
 from cuwheel.diagnose.session import DiagnoseOptions, callers_environment, diagnose  # noqa: E402
 
 PATIENCE = 300  # seconds
@@ -254,7 +254,7 @@ def try_case(case: Case) -> dict[str, Any]:
         ],
         "reality": said.strip().splitlines()[-4:],
         "text": _text(report),
-        "report": json.loads(as_text(report)) if case.name == "sound" else None,
+        "report": json.loads(report_as_text(report)) if case.name == "sound" else None,
     }
 
 

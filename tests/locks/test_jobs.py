@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import UsageError
-from cuwheel.locks.jobs import CondaJob, LockJob, conda_jobs, lock_jobs
-from cuwheel.model.catalogue import Entry
+from cuwheel.locks.jobs import CondaLockSpec, PypiLockSpec, conda_jobs, lock_jobs
+from cuwheel.model.catalogue import CatalogueEntry
 from cuwheel.model.recipe import Framework
 from cuwheel.paths import ROOT
 from tests.support.factories import make_recipe
@@ -19,26 +19,26 @@ _NEWER = Framework(name="torch", version="2.12.0")
 
 
 @pytest.fixture
-def entries(tmp_path: Path) -> tuple[Entry, ...]:
+def entries(tmp_path: Path) -> tuple[CatalogueEntry, ...]:
     """One recipe with a framework, one without, one that can't be loaded."""
     folder = tmp_path / "envs" / "build"
     folder.mkdir(parents=True)
     (folder / "with_torch.in").write_text("build\ntorch==2.11.0\n")
     with_torch = make_recipe(name="with-torch", framework=_TORCH, requires_python=">=3.11,<3.14")
     return (
-        Entry(root=tmp_path, name="broken", recipe=None, fault="x"),
-        Entry(root=tmp_path, name="plain", recipe=make_recipe(name="plain")),
-        Entry(root=tmp_path, name="with-torch", recipe=with_torch),
+        CatalogueEntry(root=tmp_path, name="broken", recipe=None, fault="x"),
+        CatalogueEntry(root=tmp_path, name="plain", recipe=make_recipe(name="plain")),
+        CatalogueEntry(root=tmp_path, name="with-torch", recipe=with_torch),
     )
 
 
-def only(jobs: tuple[LockJob | CondaJob, ...]) -> LockJob:
+def only(jobs: tuple[PypiLockSpec | CondaLockSpec, ...]) -> PypiLockSpec:
     [job] = jobs
-    assert isinstance(job, LockJob)
+    assert isinstance(job, PypiLockSpec)
     return job
 
 
-def test_all_stands_for_every_lock(entries: tuple[Entry, ...]) -> None:
+def test_all_stands_for_every_lock(entries: tuple[CatalogueEntry, ...]) -> None:
     names = {job.name for job in lock_jobs(["all"], entries)}
 
     toolchains = {f"toolchain:{tag}:conda" for tag in ("121", "122", "124", "128")}
@@ -48,7 +48,7 @@ def test_all_stands_for_every_lock(entries: tuple[Entry, ...]) -> None:
     assert names == {"engine", "dev"} | toolchains | thirteen | pythons | recipes
 
 
-def test_name_without_provider_stands_for_all_of_them(entries: tuple[Entry, ...]) -> None:
+def test_name_without_provider_stands_for_all_of_them(entries: tuple[CatalogueEntry, ...]) -> None:
     names = [job.name for job in lock_jobs(["toolchain:130"], entries)]
 
     assert names == ["toolchain:130:pypi", "toolchain:130:conda"]
@@ -78,31 +78,33 @@ def test_lock_of_own_project_counts_first(tmp_path: Path) -> None:
     assert job.source == folder / "environment.yml"
 
 
-def test_names_nearest_lock(entries: tuple[Entry, ...]) -> None:
+def test_names_nearest_lock(entries: tuple[CatalogueEntry, ...]) -> None:
     with pytest.raises(UsageError) as caught:
         lock_jobs(["build:with_torch"], entries)
 
     assert caught.value.why == 'did you mean "build:with-torch"?'
 
 
-def test_lock_of_recipe_stands_in_its_project(entries: tuple[Entry, ...], tmp_path: Path) -> None:
+def test_lock_of_recipe_stands_in_its_project(
+    entries: tuple[CatalogueEntry, ...], tmp_path: Path
+) -> None:
     job = only(lock_jobs(["build:with-torch"], entries))
 
     assert job.lock == tmp_path / "envs" / "build" / "with_torch.lock"
     assert job.command == "nox -s lock -- build:with-torch"
 
 
-def test_lock_serves_oldest_python_of_recipe(entries: tuple[Entry, ...]) -> None:
+def test_lock_serves_oldest_python_of_recipe(entries: tuple[CatalogueEntry, ...]) -> None:
     assert only(lock_jobs(["build:with-torch"], entries)).python == "3.11"
 
 
-def test_own_framework_changes_nothing(entries: tuple[Entry, ...]) -> None:
+def test_own_framework_changes_nothing(entries: tuple[CatalogueEntry, ...]) -> None:
     names = ["build:with-torch"]
 
     assert lock_jobs(names, entries, _TORCH) == lock_jobs(names, entries)
 
 
-def test_other_framework_gets_own_lock(entries: tuple[Entry, ...]) -> None:
+def test_other_framework_gets_own_lock(entries: tuple[CatalogueEntry, ...]) -> None:
     job = only(lock_jobs(["build:with-torch"], entries, _NEWER))
 
     assert job.lock.name == "with_torch-torch2.12.0.lock"
@@ -111,12 +113,16 @@ def test_other_framework_gets_own_lock(entries: tuple[Entry, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", ["build:plain", "engine", "toolchain:130"])
-def test_refuses_framework_where_there_is_none(entries: tuple[Entry, ...], name: str) -> None:
+def test_refuses_framework_where_there_is_none(
+    entries: tuple[CatalogueEntry, ...], name: str
+) -> None:
     with pytest.raises(UsageError, match="--framework doesn't go with"):
         lock_jobs([name], entries, _NEWER)
 
 
-def test_recipe_may_have_lock_for_smoke(entries: tuple[Entry, ...], tmp_path: Path) -> None:
+def test_recipe_may_have_lock_for_smoke(
+    entries: tuple[CatalogueEntry, ...], tmp_path: Path
+) -> None:
     source = tmp_path / "envs" / "smoke" / "with_torch.in"
     source.parent.mkdir()
     source.touch()
@@ -126,7 +132,9 @@ def test_recipe_may_have_lock_for_smoke(entries: tuple[Entry, ...], tmp_path: Pa
     assert (job.source, job.lock) == (source, source.with_suffix(".lock"))
 
 
-def test_recipe_has_lock_for_each_cuda_major(entries: tuple[Entry, ...], tmp_path: Path) -> None:
+def test_recipe_has_lock_for_each_cuda_major(
+    entries: tuple[CatalogueEntry, ...], tmp_path: Path
+) -> None:
     for major in (12, 13):
         (tmp_path / "envs" / "build" / f"plain-cu{major}.in").write_text("build\n")
 
@@ -136,7 +144,9 @@ def test_recipe_has_lock_for_each_cuda_major(entries: tuple[Entry, ...], tmp_pat
     assert [job.lock.name for job in jobs] == ["plain-cu12.lock", "plain-cu13.lock"]
 
 
-def test_lock_for_one_cuda_major_can_be_named(entries: tuple[Entry, ...], tmp_path: Path) -> None:
+def test_lock_for_one_cuda_major_can_be_named(
+    entries: tuple[CatalogueEntry, ...], tmp_path: Path
+) -> None:
     (tmp_path / "envs" / "build" / "with_torch-cu13.in").write_text("build\ntorch==2.11.0\n")
 
     job = only(lock_jobs(["build:with-torch:cu13"], entries, _NEWER))

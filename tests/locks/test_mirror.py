@@ -23,18 +23,18 @@ from cuwheel.errors import (
     SourceError,
     UsageError,
 )
-from cuwheel.fetch.mirrors import VARIABLE, Mirrors
+from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
 from cuwheel.locks.mirror import mirror
 from cuwheel.model.recipe import Archive, Folder, GitCommit, Resource
 from cuwheel.pypi.indexes import find_wheels
 from cuwheel.pypi.wheel_selection import is_fitting
-from cuwheel.sources.archives import unpack
+from cuwheel.sources.archives import unpack_archive
 from cuwheel.sources.pinned import fetch_pinned, open_pinned
 from cuwheel.stages.source import source as stage_source
 from cuwheel.system.files import sha256_of_file
 from cuwheel.wheel.index import write_index
 from tests.support.channel import toy_packages, write_channel
-from tests.support.factories import commit_all, heard, make_space, make_target, write_wheel
+from tests.support.factories import commit_all, heard, make_target, make_workspace, write_wheel
 
 if TYPE_CHECKING:
     from cuwheel.locks.mirror import MirrorSummary
@@ -96,8 +96,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 
 @pytest.fixture
-def space(tmp_path: Path) -> Workspace:
-    return make_space(tmp_path)
+def workspace(tmp_path: Path) -> Workspace:
+    return make_workspace(tmp_path)
 
 
 @pytest.fixture
@@ -118,25 +118,25 @@ def manifest(folder: Path) -> dict[str, dict[str, dict[str, object]]]:
 def make(
     project: Project,
     folder: Path,
-    space: Workspace,
+    workspace: Workspace,
     *targets: Target,
     source: Path | None = None,
 ) -> MirrorSummary:
     """Write the index, then the mirror of these targets, or of the project's own."""
     write_index(project.index)
-    return mirror(targets or [project.target()], folder, space, source=source)
+    return mirror(targets or [project.target()], folder, workspace, source=source)
 
 
 def test_holds_wheels_of_every_lock_and_nox(
-    project: Project, folder: Path, space: Workspace
+    project: Project, folder: Path, workspace: Workspace
 ) -> None:
-    make(project, folder, space)
+    make(project, folder, workspace)
 
     assert wheels(folder) == {"engine", "nox", "colorlog", "setuptools", "numpy", "nvcc"}
 
 
-def test_indexes_its_wheels(project: Project, folder: Path, space: Workspace) -> None:
-    make(project, folder, space)
+def test_indexes_its_wheels(project: Project, folder: Path, workspace: Workspace) -> None:
+    make(project, folder, workspace)
 
     [found] = find_wheels("nvcc", indexes=[(folder / "simple").as_uri()])
 
@@ -144,10 +144,10 @@ def test_indexes_its_wheels(project: Project, folder: Path, space: Workspace) ->
     assert Path(found.url.removeprefix("file://")).resolve().is_file()
 
 
-def test_holds_source_under_its_hash(project: Project, folder: Path, space: Workspace) -> None:
-    make(project, folder, space)
+def test_holds_source_under_its_hash(project: Project, folder: Path, workspace: Workspace) -> None:
+    make(project, folder, workspace)
 
-    found = Mirrors.of({VARIABLE: folder.as_uri()}).find(
+    found = Mirrors.of({MIRRORS_VARIABLE: folder.as_uri()}).find(
         sha256_of_file(project.source), "tiny.tar.gz"
     )
 
@@ -155,30 +155,30 @@ def test_holds_source_under_its_hash(project: Project, folder: Path, space: Work
     assert Path(found.url.removeprefix("file://")).read_bytes() == project.source.read_bytes()
 
 
-def test_holds_resources(project: Project, folder: Path, space: Workspace) -> None:
+def test_holds_resources(project: Project, folder: Path, workspace: Workspace) -> None:
     extra = project.root / "extra.cmake"
     extra.write_text("# a resource\n")
     declared = Archive(url=extra.as_uri(), sha256=sha256_of_file(extra))
     resource = Resource(name="extra", source=declared, to="extra.cmake", why="test", unpack=False)
 
-    make(project, folder, space, project.target(resources=(resource,)))
+    make(project, folder, workspace, project.target(resources=(resource,)))
 
     assert (folder / "downloads" / declared.sha256 / "extra.cmake").is_file()
 
 
-def test_holds_project_itself(project: Project, folder: Path, space: Workspace) -> None:
-    make(project, folder, space)
+def test_holds_project_itself(project: Project, folder: Path, workspace: Workspace) -> None:
+    make(project, folder, workspace)
 
     assert (folder / "cuwheel" / "noxfile.py").is_file()
     assert (folder / "cuwheel" / "envs" / "cuda130" / "pypi.lock").is_file()
 
 
 def test_holds_recipes_from_outside(
-    project: Project, folder: Path, space: Workspace, tmp_path: Path
+    project: Project, folder: Path, workspace: Workspace, tmp_path: Path
 ) -> None:
     shutil.copytree(project.root / "envs", tmp_path / "ours" / "envs")
 
-    make(project, folder, space, project.target(root=tmp_path / "ours"))
+    make(project, folder, workspace, project.target(root=tmp_path / "ours"))
 
     assert (folder / "projects" / "ours" / "envs" / "build" / "tiny_cuda.lock").is_file()
     assert "CUWHEEL_PROJECT=$PWD/projects/ours" in (folder / "README.txt").read_text()
@@ -202,45 +202,45 @@ def local(project: Project) -> Target:
 
 
 def test_folder_of_project_is_the_same_in_mirror(
-    project: Project, local: Target, folder: Path, space: Workspace
+    project: Project, local: Target, folder: Path, workspace: Workspace
 ) -> None:
-    make(project, folder, space, local)
+    make(project, folder, workspace, local)
 
     copied = dataclasses.replace(local, root=folder / "cuwheel")
-    there, here = stage_source(copied, space), stage_source(local, space)
+    there, here = stage_source(copied, workspace), stage_source(local, workspace)
     assert (there.sha256, there.epoch) == (here.sha256, 1_600_000_000)
 
 
 def test_keeps_folder_for_target_of_run_before(
-    project: Project, local: Target, folder: Path, space: Workspace
+    project: Project, local: Target, folder: Path, workspace: Workspace
 ) -> None:
-    make(project, folder, space, local)
+    make(project, folder, workspace, local)
 
-    make(project, folder, space)
+    make(project, folder, workspace)
 
     assert (folder / "cuwheel" / "samples" / "tiny" / "setup.py").is_file()
 
 
 def test_refuses_missing_folder_of_project(
-    project: Project, folder: Path, space: Workspace
+    project: Project, folder: Path, workspace: Workspace
 ) -> None:
     target = project.target(source=Folder(path="samples/lost"))
 
     with pytest.raises(SourceError, match="samples/lost"):
-        make(project, folder, space, target)
+        make(project, folder, workspace, target)
 
     assert not folder.exists()
 
 
 def test_refuses_file_as_source_that_is_in_the_project(
-    project: Project, local: Target, folder: Path, space: Workspace
+    project: Project, local: Target, folder: Path, workspace: Workspace
 ) -> None:
     with pytest.raises(UsageError, match="has it in the project"):
-        make(project, folder, space, local, source=project.source)
+        make(project, folder, workspace, local, source=project.source)
 
 
-def test_manifest_names_every_file(project: Project, folder: Path, space: Workspace) -> None:
-    made = make(project, folder, space)
+def test_manifest_names_every_file(project: Project, folder: Path, workspace: Workspace) -> None:
+    made = make(project, folder, workspace)
 
     files = manifest(folder)["files"]
     stated = {path: facts["sha256"] for path, facts in files.items()}
@@ -253,42 +253,53 @@ def test_manifest_names_every_file(project: Project, folder: Path, space: Worksp
     assert made.size == sum(path.stat().st_size for path in map(folder.joinpath, found))
 
 
-def test_second_target_joins_the_first(project: Project, folder: Path, space: Workspace) -> None:
-    make(project, folder, space)
+def test_second_target_joins_the_first(
+    project: Project, folder: Path, workspace: Workspace
+) -> None:
+    make(project, folder, workspace)
     project.add("build/other.lock", project.wheel("meson"))
 
-    make(project, folder, space, project.target(name="other"))
+    make(project, folder, workspace, project.target(name="other"))
 
     assert set(manifest(folder)["targets"]) == {"tiny-cuda-130", "other-130"}
     assert {"meson", "setuptools"} <= wheels(folder)
 
 
-def test_second_python_joins_the_first(project: Project, folder: Path, space: Workspace) -> None:
-    make(project, folder, space)
+def test_second_python_joins_the_first(
+    project: Project, folder: Path, workspace: Workspace
+) -> None:
+    make(project, folder, workspace)
 
-    make(project, folder, space, project.target(python="3.12"))
+    make(project, folder, workspace, project.target(python="3.12"))
 
     assert manifest(folder)["targets"]["tiny-cuda-130"]["pythons"] == ["3.11", "3.12"]
 
 
 def test_takes_wheels_of_each_python_that_is_asked_for(
-    project: Project, folder: Path, space: Workspace
+    project: Project, folder: Path, workspace: Workspace
 ) -> None:
     tags = [f"cp3{minor}-cp3{minor}-manylinux_2_28_x86_64" for minor in (10, 11, 12)]
     project.add("build/tiny_cuda.lock", *(project.wheel("numpy_core", tag) for tag in tags))
 
-    make(project, folder, space, *(project.target(python=release) for release in ("3.11", "3.12")))
+    make(
+        project,
+        folder,
+        workspace,
+        *(project.target(python=release) for release in ("3.11", "3.12")),
+    )
 
     names = sorted(path.name for path in folder.glob("wheels/numpy_core*.whl"))
     assert [name.split("-")[2] for name in names] == ["cp311", "cp312"]
 
 
-def test_leaves_out_what_markers_exclude(project: Project, folder: Path, space: Workspace) -> None:
+def test_leaves_out_what_markers_exclude(
+    project: Project, folder: Path, workspace: Workspace
+) -> None:
     project.add(
         "build/tiny_cuda.lock", project.wheel("tomli"), markers=" ; python_version < '3.11'"
     )
 
-    make(project, folder, space)
+    make(project, folder, workspace)
 
     assert "tomli" not in wheels(folder)
 
@@ -314,25 +325,25 @@ def test_tells_which_wheels_fit(tag: str, fits: bool) -> None:  # noqa: FBT001 -
 
 
 def test_names_packages_without_fitting_wheel(
-    project: Project, folder: Path, space: Workspace
+    project: Project, folder: Path, workspace: Workspace
 ) -> None:
     project.add("build/tiny_cuda.lock", project.wheel("old", "cp310-cp310-manylinux_2_17_x86_64"))
     project.add("smoke/tiny_cuda.lock", project.wheel("new", "cp313-cp313-manylinux_2_17_x86_64"))
 
     with pytest.raises(LockError) as caught:
-        make(project, folder, space)
+        make(project, folder, workspace)
 
     assert "old==1.0 has none for Python 3.11" in caught.value.why
     assert "new==1.0 has none for Python 3.11" in caught.value.why
 
 
 def test_takes_nothing_whose_hash_is_not_locked(
-    project: Project, folder: Path, space: Workspace
+    project: Project, folder: Path, workspace: Workspace
 ) -> None:
     project.wheel("setuptools")  # another one in its place
 
     with pytest.raises(LockError, match="no wheel that fits"):
-        make(project, folder, space)
+        make(project, folder, workspace)
 
 
 @pytest.fixture
@@ -363,13 +374,16 @@ def test_conda_packages_form_a_channel(
     project: Project,
     channel: Path,
     folder: Path,
-    space: Workspace,
+    workspace: Workspace,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(VARIABLE, channel.as_uri())
+    monkeypatch.setenv(MIRRORS_VARIABLE, channel.as_uri())
 
     make(
-        project, folder, space, project.target(toolkit="12.2", toolkits=("12.2",), provider="conda")
+        project,
+        folder,
+        workspace,
+        project.target(toolkit="12.2", toolkits=("12.2",), provider="conda"),
     )
 
     for subdir, name in (("linux-64", "toy-1.0-test_0"), ("noarch", "toy-data-1.0-test_0")):
@@ -383,59 +397,61 @@ def test_conda_packages_form_a_channel(
 def test_mirror_can_be_made_of_a_mirror(
     project: Project,
     folder: Path,
-    space: Workspace,
+    workspace: Workspace,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    first = make(project, folder, space)
+    first = make(project, folder, workspace)
     target = project.target()
     shutil.rmtree(project.index)
     project.source.unlink()
-    shutil.rmtree(space.cache)
-    monkeypatch.setenv(VARIABLE, folder.as_uri())
+    shutil.rmtree(workspace.cache)
+    monkeypatch.setenv(MIRRORS_VARIABLE, folder.as_uri())
 
-    second = mirror([target], tmp_path / "second", space)
+    second = mirror([target], tmp_path / "second", workspace)
 
     assert wheels(second.folder) == wheels(first.folder)
 
 
-def test_goes_on_after_failure(project: Project, folder: Path, space: Workspace) -> None:
+def test_goes_on_after_failure(project: Project, folder: Path, workspace: Workspace) -> None:
     write_index(project.index)
     [numpy] = project.index.glob("numpy-*.whl")
     numpy.rename(project.root / numpy.name)
     with pytest.raises(DownloadError):
-        mirror([project.target()], folder, space)
+        mirror([project.target()], folder, workspace)
     (project.root / numpy.name).rename(numpy)
 
-    mirror([project.target()], folder, space)
+    mirror([project.target()], folder, workspace)
 
     assert "numpy" in wheels(folder)
 
 
-def test_leaves_no_manifest_when_it_fails(project: Project, folder: Path, space: Workspace) -> None:
+def test_leaves_no_manifest_when_it_fails(
+    project: Project, folder: Path, workspace: Workspace
+) -> None:
     write_index(project.index)
     next(project.index.glob("numpy-*.whl")).unlink()
 
     with pytest.raises(DownloadError, match=r"numpy.*can't be downloaded"):
-        mirror([project.target()], folder, space)
+        mirror([project.target()], folder, workspace)
 
     assert not (folder / "mirror.json").exists()
 
 
-def test_mends_damaged_file(project: Project, folder: Path, space: Workspace) -> None:
-    make(project, folder, space)
+def test_mends_damaged_file(project: Project, folder: Path, workspace: Workspace) -> None:
+    make(project, folder, workspace)
     [wheel] = folder.glob("wheels/nvcc*.whl")
     whole = wheel.read_bytes()
     wheel.unlink()
     wheel.write_bytes(whole[:-1] + b"x")
 
-    make(project, folder, space)
+    make(project, folder, workspace)
 
     assert wheel.read_bytes() == whole
 
 
-def test_shares_disk_space_with_cache(project: Project, folder: Path, space: Workspace) -> None:
-    make(project, folder, space)
+def test_shares_disk_space_with_cache(project: Project, folder: Path, workspace: Workspace) -> None:
+    make(project, folder, workspace)
 
     [wheel] = folder.glob("wheels/nvcc*.whl")
 
@@ -443,12 +459,12 @@ def test_shares_disk_space_with_cache(project: Project, folder: Path, space: Wor
 
 
 def test_takes_source_that_cannot_be_downloaded(
-    project: Project, folder: Path, space: Workspace
+    project: Project, folder: Path, workspace: Workspace
 ) -> None:
     sha256 = sha256_of_file(project.source)
     unreachable = Archive(url="http://127.0.0.1:9/tiny.tar.gz", sha256=sha256)
 
-    make(project, folder, space, project.target(source=unreachable), source=project.source)
+    make(project, folder, workspace, project.target(source=unreachable), source=project.source)
 
     assert (folder / "downloads" / sha256 / "tiny.tar.gz").is_file()
 
@@ -476,20 +492,20 @@ def out_of_reach(commit: GitCommit) -> GitCommit:
 def mirrored(
     project: Project,
     folder: Path,
-    space: Workspace,
+    workspace: Workspace,
     toy: GitCommit,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Path:
     """The commit's pack in a mirror that is in use."""
-    make(project, folder, space, project.target(source=toy))
-    monkeypatch.setenv(VARIABLE, folder.as_uri())
+    make(project, folder, workspace, project.target(source=toy))
+    monkeypatch.setenv(MIRRORS_VARIABLE, folder.as_uri())
     return folder / "downloads" / f"git-{toy.commit}" / f"toy-{toy.commit}.pack"
 
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Workspace:
     """A workspace with another cache."""
-    return make_space(tmp_path / "elsewhere", offline=True)
+    return make_workspace(tmp_path / "elsewhere", offline=True)
 
 
 def swap(folder: Path, pack: Path, content: bytes) -> None:
@@ -512,7 +528,7 @@ def test_commit_comes_from_mirror_offline(
     toy: GitCommit, elsewhere: Workspace, tmp_path: Path
 ) -> None:
     with open_pinned(out_of_reach(toy), elsewhere, "") as got:
-        tree = unpack(got.path, tmp_path / "unpacked").top
+        tree = unpack_archive(got.path, tmp_path / "unpacked").top
 
     assert (tree / "setup.py").read_text() == "# the toy\n"
 
@@ -551,48 +567,48 @@ def test_refuses_pack_that_is_not_in_the_manifest(
 
 
 def test_refuses_file_as_source_that_is_a_commit(
-    project: Project, folder: Path, space: Workspace
+    project: Project, folder: Path, workspace: Workspace
 ) -> None:
     commit = GitCommit(repository="http://127.0.0.1:9/toy", commit="1" * 40)
 
     with pytest.raises(UsageError, match="pins a git commit") as caught:
-        make(project, folder, space, project.target(source=commit), source=project.source)
+        make(project, folder, workspace, project.target(source=commit), source=project.source)
 
     assert f"git-{'1' * 40}/toy-{'1' * 40}.pack" in caught.value.fix
-    assert not list(space.cache.rglob("*.pack"))
+    assert not list(workspace.cache.rglob("*.pack"))
 
 
 def test_refuses_source_that_is_not_the_pinned_one(
-    project: Project, folder: Path, space: Workspace
+    project: Project, folder: Path, workspace: Workspace
 ) -> None:
     target = project.target()
     project.source.write_bytes(b"something else")
 
     with pytest.raises(HashMismatchError):
-        make(project, folder, space, target, source=project.source)
+        make(project, folder, workspace, target, source=project.source)
 
     assert not folder.exists()
 
 
 def test_refuses_one_source_for_two_recipes(
-    project: Project, folder: Path, space: Workspace
+    project: Project, folder: Path, workspace: Workspace
 ) -> None:
     with pytest.raises(UsageError, match="2 recipes"):
         make(
             project,
             folder,
-            space,
+            workspace,
             project.target(),
             project.target(name="other"),
             source=project.source,
         )
 
 
-def test_refuses_foreign_manifest(project: Project, folder: Path, space: Workspace) -> None:
+def test_refuses_foreign_manifest(project: Project, folder: Path, workspace: Workspace) -> None:
     folder.mkdir()
     (folder / "mirror.json").write_text("[]")
 
     with pytest.raises(FileAccessError, match="can't be understood"):
-        make(project, folder, space)
+        make(project, folder, workspace)
 
-    assert heard(space) == ""
+    assert heard(workspace) == ""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import InstallError, LockError
-from cuwheel.locks.jobs import LockJob
-from cuwheel.locks.resolve import check_locks, lock
+from cuwheel.locks.jobs import PypiLockSpec
+from cuwheel.locks.resolve import check_locks, resolve_locks
 from cuwheel.pypi.lock_file import read_pins
-from tests.support.factories import make_space
+from tests.support.factories import make_workspace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,44 +21,46 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def space(tmp_path: Path, shared_cache: Path) -> Workspace:
-    return make_space(tmp_path, cache=shared_cache)
+def workspace(tmp_path: Path, shared_cache: Path) -> Workspace:
+    return make_workspace(tmp_path, cache=shared_cache)
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> LockJob:
+def job(tmp_path: Path) -> PypiLockSpec:
     source = tmp_path / "tiny.in"
     source.write_text("# why it is needed\ntomli\n")
-    return LockJob(name="build:tiny", source=source, lock=tmp_path / "tiny.lock", python="3.10")
+    return PypiLockSpec(
+        name="build:tiny", source=source, lock=tmp_path / "tiny.lock", python="3.10"
+    )
 
 
-def test_pins_everything_with_hashes(job: LockJob, space: Workspace) -> None:
-    lock((job,), space)
+def test_pins_everything_with_hashes(job: PypiLockSpec, workspace: Workspace) -> None:
+    resolve_locks((job,), workspace)
 
     [pin] = read_pins(job.lock)
     assert len(pin.hashes) > 1
 
 
-def test_lock_it_wrote_passes_the_check(job: LockJob, space: Workspace) -> None:
-    lock((job,), space)
+def test_lock_it_wrote_passes_the_check(job: PypiLockSpec, workspace: Workspace) -> None:
+    resolve_locks((job,), workspace)
 
     check_locks((job,))
 
 
-def test_names_no_path_and_no_address(job: LockJob, space: Workspace) -> None:
-    lock((job,), space)
+def test_names_no_path_and_no_address(job: PypiLockSpec, workspace: Workspace) -> None:
+    resolve_locks((job,), workspace)
 
     assert re.search(r"https?://|/tmp/|/home/", job.lock.read_text()) is None
 
 
-def test_leaves_out_what_is_younger_than_cooldown(job: LockJob, space: Workspace) -> None:
+def test_leaves_out_what_is_younger_than_cooldown(job: PypiLockSpec, workspace: Workspace) -> None:
     """tomli's first release is of 2021-06-04; ten years of cooldown leave nothing."""
     with pytest.raises(InstallError):
-        lock((job,), space, cooldown=3650)
+        resolve_locks((job,), workspace, cooldown=3650)
 
 
-def test_states_cooldown_in_header(job: LockJob, space: Workspace) -> None:
-    lock((job,), space, cooldown=30)
+def test_states_cooldown_in_header(job: PypiLockSpec, workspace: Workspace) -> None:
+    resolve_locks((job,), workspace, cooldown=30)
 
     today = datetime.datetime.now(tz=datetime.timezone.utc).date()
     assert f"uploaded before {today - datetime.timedelta(days=30)}" in job.lock.read_text()
@@ -74,9 +76,9 @@ def test_states_cooldown_in_header(job: LockJob, space: Workspace) -> None:
     ids=["input changed", "edited", "missing"],
 )
 def test_check_says_what_is_wrong(
-    change: object, fault: str, job: LockJob, space: Workspace
+    change: object, fault: str, job: PypiLockSpec, workspace: Workspace
 ) -> None:
-    lock((job,), space)
+    resolve_locks((job,), workspace)
     assert callable(change)
     change(job)
 
@@ -87,9 +89,9 @@ def test_check_says_what_is_wrong(
     assert caught.value.fix == "nox -s lock -- build:tiny"
 
 
-def test_serves_all_pythons_in_one_file(job: LockJob, space: Workspace) -> None:
+def test_serves_all_pythons_in_one_file(job: PypiLockSpec, workspace: Workspace) -> None:
     job.source.write_text('exceptiongroup; python_version < "3.11"\n')
 
-    lock((job,), space)
+    resolve_locks((job,), workspace)
 
     assert "python_full_version < '3.11'" in job.lock.read_text()

@@ -6,7 +6,7 @@ python -m tests.logs.examples
 from __future__ import annotations
 
 from cuwheel.explain.explanation import Explainer
-from cuwheel.explain.report import as_text
+from cuwheel.explain.report import explanation_as_text
 from cuwheel.paths import ROOT
 from tests.logs.reproduce import RAW
 
@@ -38,7 +38,7 @@ def page() -> str:
     parts = [_INTRO]
     for name in _NAMES:
         with (RAW / f"{name}.log").open("rb") as stream:
-            told = as_text(explainer.explain(stream), f"{name}.log")
+            told = explanation_as_text(explainer.explain(stream), f"{name}.log")
         parts.append(f"```\n{told}\n```")
     return "\n\n".join(parts) + "\n"
 

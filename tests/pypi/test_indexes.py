@@ -9,7 +9,7 @@ import pypi_simple
 import pytest
 
 from cuwheel.errors import DownloadError, HashMismatchError
-from cuwheel.fetch.retry import Patience
+from cuwheel.fetch.retry import RetryPolicy
 from cuwheel.pypi.indexes import configured_indexes, find_sdist
 from tests.support.server import Site, serving
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHA256 = "ab" * 32
-HASTY = Patience(pause=0.01)
+HASTY = RetryPolicy(pause=0.01)
 
 
 def link(name: str, sha256: str = SHA256) -> str:
@@ -35,7 +35,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 
 def find(*indexes: str, version: str = "1.0", sha256: str = SHA256) -> str:
-    return find_sdist("tiny-cuda", version, sha256, indexes=indexes, patience=HASTY)
+    return find_sdist("tiny-cuda", version, sha256, indexes=indexes, retry_policy=HASTY)
 
 
 def test_finds_sdist_by_hash(site: Site) -> None:

@@ -18,7 +18,7 @@ from cuwheel.pypi.uv import forget, install, install_into, make_environment, res
 from cuwheel.system import process
 from cuwheel.system.files import sha256_of_file
 from cuwheel.wheel.index import write_index
-from tests.support.factories import make_space, write_wheel
+from tests.support.factories import make_workspace, write_wheel
 
 if TYPE_CHECKING:
     from cuwheel.workspace.workspace import Workspace
@@ -48,24 +48,29 @@ def dist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def space(tmp_path: Path) -> Workspace:
-    return make_space(tmp_path)
+def workspace(tmp_path: Path) -> Workspace:
+    return make_workspace(tmp_path)
 
 
 @pytest.fixture
-def python(space: Workspace) -> Path:
+def python(workspace: Workspace) -> Path:
     make_environment(
-        space.work / "env", Path(sys.executable), cache=space.cache, log=space.log("test")
+        workspace.work / "env",
+        Path(sys.executable),
+        cache=workspace.cache,
+        log=workspace.log("test"),
     )
-    return space.work / "env" / "bin" / "python"
+    return workspace.work / "env" / "bin" / "python"
 
 
-def put(space: Workspace, python: Path, text: str, *, offline: bool = False) -> None:
+def put(workspace: Workspace, python: Path, text: str, *, offline: bool = False) -> None:
     """Install a lock with this text."""
-    lock = space.folder("locks") / "test.lock"
+    lock = workspace.folder("locks") / "test.lock"
     lock.write_text(text)
-    log = space.log("test")
-    install(python, lock, cache=space.cache, offline=offline, log=log, console=space.console)
+    log = workspace.log("test")
+    install(
+        python, lock, cache=workspace.cache, offline=offline, log=log, console=workspace.console
+    )
 
 
 def installed(python: Path) -> set[str]:
@@ -79,86 +84,91 @@ def test_makes_environment_without_pip(python: Path) -> None:
     assert "No module named pip" in answer.output
 
 
-def test_names_python_that_is_missing(space: Workspace) -> None:
+def test_names_python_that_is_missing(workspace: Workspace) -> None:
     with pytest.raises(InstallError) as caught:
         make_environment(
-            space.work / "env", Path("/no/python"), cache=space.cache, log=space.log("test")
+            workspace.work / "env",
+            Path("/no/python"),
+            cache=workspace.cache,
+            log=workspace.log("test"),
         )
 
     assert "/no/python" in caught.value.why
     assert "--python" in caught.value.fix
 
 
-def test_installs_locked_wheel(space: Workspace, python: Path, dist: Path) -> None:
-    put(space, python, pin(*dist.glob("*.whl")))
+def test_installs_locked_wheel(workspace: Workspace, python: Path, dist: Path) -> None:
+    put(workspace, python, pin(*dist.glob("*.whl")))
 
     assert installed(python) == {"toy"}
 
 
-def test_refuses_file_with_another_hash(space: Workspace, python: Path, dist: Path) -> None:
+def test_refuses_file_with_another_hash(workspace: Workspace, python: Path, dist: Path) -> None:
     assert dist.is_dir()
 
     with pytest.raises(InstallError) as caught:
-        put(space, python, f"toy==1.0 --hash=sha256:{'0' * 64}\n")
+        put(workspace, python, f"toy==1.0 --hash=sha256:{'0' * 64}\n")
 
     assert "Hash mismatch for `toy==1.0`" in caught.value.why
     assert "find out who changed it" in caught.value.fix
 
 
-def test_refuses_lock_without_hashes(space: Workspace, python: Path, dist: Path) -> None:
+def test_refuses_lock_without_hashes(workspace: Workspace, python: Path, dist: Path) -> None:
     assert dist.is_dir()
 
     with pytest.raises(InstallError, match=r"test\.lock can't be installed") as caught:
-        put(space, python, "toy==1.0\n")
+        put(workspace, python, "toy==1.0\n")
 
     assert "nox -s lock" in caught.value.fix
 
 
 def test_keeps_hashes_whatever_the_caller_has_set(
-    space: Workspace, python: Path, dist: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, python: Path, dist: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert dist.is_dir()
     monkeypatch.setenv("UV_NO_VERIFY_HASHES", "1")
 
     with pytest.raises(InstallError, match="can't be installed"):
-        put(space, python, f"toy==1.0 --hash=sha256:{'0' * 64}\n")
+        put(workspace, python, f"toy==1.0 --hash=sha256:{'0' * 64}\n")
 
 
 def test_ignores_settings_of_the_folder_it_runs_in(
-    space: Workspace, python: Path, dist: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, python: Path, dist: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (dist / "uv.toml").write_text("this is no TOML")
     monkeypatch.chdir(dist)
 
-    put(space, python, pin(*dist.glob("*.whl")))
+    put(workspace, python, pin(*dist.glob("*.whl")))
 
     assert installed(python) == {"toy"}
 
 
-def test_installs_only_what_is_required(space: Workspace, python: Path, dist: Path) -> None:
+def test_installs_only_what_is_required(workspace: Workspace, python: Path, dist: Path) -> None:
     wheels = [add_wheel(dist, "wanted", "needed"), add_wheel(dist, "needed"), *dist.glob("toy*whl")]
     write_index(dist)
-    lock, only = space.folder("locks") / "test.lock", space.folder("locks") / "only.txt"
+    lock, only = workspace.folder("locks") / "test.lock", workspace.folder("locks") / "only.txt"
     lock.write_text(pin(*wheels))
     only.write_text(pin(wheels[0]))
 
     install(
         python,
         lock,
-        cache=space.cache,
+        cache=workspace.cache,
         offline=False,
-        log=space.log("test"),
-        console=space.console,
+        log=workspace.log("test"),
+        console=workspace.console,
         only=only,
     )
 
     assert installed(python) == {"wanted", "needed"}
 
 
-def test_checks_the_hash_of_what_is_required(space: Workspace, python: Path, dist: Path) -> None:
+def test_checks_the_hash_of_what_is_required(
+    workspace: Workspace, python: Path, dist: Path
+) -> None:
     wanted = add_wheel(dist, "wanted", "toy")
     write_index(dist)
-    lock, only = space.folder("locks") / "test.lock", space.folder("locks") / "only.txt"
+    lock, only = workspace.folder("locks") / "test.lock", workspace.folder("locks") / "only.txt"
     lock.write_text(f"toy==1.0 --hash=sha256:{'0' * 64}\n")
     only.write_text(pin(wanted))
 
@@ -166,10 +176,10 @@ def test_checks_the_hash_of_what_is_required(space: Workspace, python: Path, dis
         install(
             python,
             lock,
-            cache=space.cache,
+            cache=workspace.cache,
             offline=False,
-            log=space.log("test"),
-            console=space.console,
+            log=workspace.log("test"),
+            console=workspace.console,
             only=only,
         )
 
@@ -177,21 +187,21 @@ def test_checks_the_hash_of_what_is_required(space: Workspace, python: Path, dis
 
 
 def test_tells_the_callers_fix_for_what_is_not_locked(
-    space: Workspace, python: Path, dist: Path
+    workspace: Workspace, python: Path, dist: Path
 ) -> None:
     wanted = add_wheel(dist, "wanted", "toy")
     write_index(dist)
-    only = space.folder("locks") / "only.txt"
+    only = workspace.folder("locks") / "only.txt"
     only.write_text(pin(wanted))
 
     with pytest.raises(InstallError) as caught:
         install(
             python,
             only,
-            cache=space.cache,
+            cache=workspace.cache,
             offline=False,
-            log=space.log("test"),
-            console=space.console,
+            log=workspace.log("test"),
+            console=workspace.console,
             unlocked_fix="add it here",
         )
 
@@ -199,55 +209,58 @@ def test_tells_the_callers_fix_for_what_is_not_locked(
     assert caught.value.fix.startswith("add it here")
 
 
-def test_says_that_the_cache_is_empty(space: Workspace, python: Path) -> None:
+def test_says_that_the_cache_is_empty(workspace: Workspace, python: Path) -> None:
     with pytest.raises(InstallError) as caught:
-        put(space, python, f"toy==1.0 --hash=sha256:{'0' * 64}\n", offline=True)
+        put(workspace, python, f"toy==1.0 --hash=sha256:{'0' * 64}\n", offline=True)
 
     assert "without --offline" in caught.value.fix
 
 
 def test_installs_from_the_cache(
-    space: Workspace, python: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, python: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = space.folder("locks") / "six.in"
+    asked = workspace.folder("locks") / "six.in"
     asked.write_text("six\n")
     text = resolve(
         asked,
         python="3.10",
         uploaded_before="2026-01-01T00:00:00Z",
-        cache=space.cache,
+        cache=workspace.cache,
         offline=False,
     )
-    put(space, python, text)
+    put(workspace, python, text)
     make_environment(
-        space.work / "other", Path(sys.executable), cache=space.cache, log=space.log("test")
+        workspace.work / "other",
+        Path(sys.executable),
+        cache=workspace.cache,
+        log=workspace.log("test"),
     )
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
 
-    put(space, space.work / "other" / "bin" / "python", text, offline=True)
+    put(workspace, workspace.work / "other" / "bin" / "python", text, offline=True)
 
-    assert installed(space.work / "other" / "bin" / "python") == {"six"}
+    assert installed(workspace.work / "other" / "bin" / "python") == {"six"}
 
 
 def test_names_index_that_is_out_of_reach(
-    space: Workspace, python: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, python: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
 
     with pytest.raises(InstallError) as caught:
-        put(space, python, f"toy==1.0 --hash=sha256:{'0' * 64}\n")
+        put(workspace, python, f"toy==1.0 --hash=sha256:{'0' * 64}\n")
 
     assert "http://127.0.0.1:9/simple/toy/" in caught.value.why
     assert "UV_DEFAULT_INDEX" in caught.value.fix
 
 
-def test_says_that_this_python_is_too_old(space: Workspace, python: Path, dist: Path) -> None:
+def test_says_that_this_python_is_too_old(workspace: Workspace, python: Path, dist: Path) -> None:
     wheel = add_wheel(dist, "modern", python=">=3.99")
     write_index(dist)
 
     with pytest.raises(InstallError) as caught:
-        put(space, python, pin(wheel))
+        put(workspace, python, pin(wheel))
 
     assert "does not satisfy Python>=3.99" in caught.value.why
     assert "--python" in caught.value.fix
@@ -268,30 +281,35 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("offline", [True, False])
-def test_installs_from_mirror(offline: bool, space: Workspace, python: Path, mirror: Path) -> None:  # noqa: FBT001 - pytest gives it by name
-    put(space, python, pin(*mirror.glob("wheels/*.whl")), offline=offline)
+def test_installs_from_mirror(
+    offline: bool,  # noqa: FBT001 - pytest gives it by name
+    workspace: Workspace,
+    python: Path,
+    mirror: Path,
+) -> None:
+    put(workspace, python, pin(*mirror.glob("wheels/*.whl")), offline=offline)
 
     assert installed(python) == {"toy"}
 
 
 def test_installs_from_served_mirror(
-    space: Workspace, python: Path, mirror: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, python: Path, mirror: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(mirror))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setenv("CUWHEEL_CONDA_MIRROR", f"http://127.0.0.1:{server.server_port}")
-        put(space, python, pin(*mirror.glob("wheels/*.whl")))
+        put(workspace, python, pin(*mirror.glob("wheels/*.whl")))
         server.shutdown()
 
     assert installed(python) == {"toy"}
 
 
-def test_says_that_mirror_lacks_package(space: Workspace, python: Path, mirror: Path) -> None:
+def test_says_that_mirror_lacks_package(workspace: Workspace, python: Path, mirror: Path) -> None:
     assert mirror.is_dir()
 
     with pytest.raises(InstallError) as caught:
-        put(space, python, f"other==1.0 --hash=sha256:{'0' * 64}\n", offline=True)
+        put(workspace, python, f"other==1.0 --hash=sha256:{'0' * 64}\n", offline=True)
 
     assert "nox -s mirror" in caught.value.fix
 
@@ -311,41 +329,41 @@ def sdist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_never_runs_a_source_distribution(
-    space: Workspace, python: Path, dist: Path, sdist: Path
+    workspace: Workspace, python: Path, dist: Path, sdist: Path
 ) -> None:
     assert dist.is_dir()
 
     with pytest.raises(InstallError, match="can't be installed"):
-        put(space, python, pin(sdist))
+        put(workspace, python, pin(sdist))
 
     assert not (sdist.parent.parent / "ran").exists()
 
 
-def test_installs_into_a_folder(space: Workspace, dist: Path, tmp_path: Path) -> None:
-    lock = space.folder("locks") / "test.lock"
+def test_installs_into_a_folder(workspace: Workspace, dist: Path, tmp_path: Path) -> None:
+    lock = workspace.folder("locks") / "test.lock"
     lock.write_text(pin(*dist.glob("*.whl")))
 
     install_into(
         tmp_path / "home",
         lock,
         python=Path(sys.executable),
-        cache=space.cache,
+        cache=workspace.cache,
         offline=False,
-        log=space.log("test"),
-        console=space.console,
+        log=workspace.log("test"),
+        console=workspace.console,
     )
 
     assert {path.name for path in (tmp_path / "home").iterdir()} == {"toy.py", "toy-1.0.dist-info"}
 
 
-def test_forgets_what_is_in_the_cache(space: Workspace, python: Path, dist: Path) -> None:
-    put(space, python, pin(*dist.glob("*.whl")))
-    cached = list(space.cache.rglob("toy.py"))
+def test_forgets_what_is_in_the_cache(workspace: Workspace, python: Path, dist: Path) -> None:
+    put(workspace, python, pin(*dist.glob("*.whl")))
+    cached = list(workspace.cache.rglob("toy.py"))
 
-    forget(["toy"], cache=space.cache)
+    forget(["toy"], cache=workspace.cache)
 
     assert cached
-    assert not list(space.cache.rglob("toy.py"))
+    assert not list(workspace.cache.rglob("toy.py"))
 
 
 _INSTALL = """
@@ -360,17 +378,19 @@ except errors.DiskFullError as error:
 """
 
 
-def test_names_disk_that_is_full(space: Workspace, dist: Path, tmp_path: Path) -> None:
+def test_names_disk_that_is_full(workspace: Workspace, dist: Path, tmp_path: Path) -> None:
     files = {f"big/{number}.py": os.urandom(1 << 16) for number in range(4)}
     big = write_wheel(dist, files, name="big", version="1.0", tag="py3-none-any")
     write_index(dist)
-    lock, small = space.folder("locks") / "test.lock", tmp_path / "small"
+    lock, small = workspace.folder("locks") / "test.lock", tmp_path / "small"
     lock.write_text(pin(big))
     small.mkdir()
 
     script = 'mount -t tmpfs -o size=64k none "$0" && exec "$@"'
     spaces = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, str(small)]
-    arguments = [str(path) for path in (small / "home", lock, space.cache, space.log("test"))]
+    arguments = [
+        str(path) for path in (small / "home", lock, workspace.cache, workspace.log("test"))
+    ]
     done = process.run(
         [*spaces, sys.executable, "-c", _INSTALL, *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -382,15 +402,15 @@ def test_names_disk_that_is_full(space: Workspace, dist: Path, tmp_path: Path) -
     assert done.output.startswith(f"no space left on the disk of {small}")
 
 
-def test_resolves_with_hashes_and_cooldown(space: Workspace) -> None:
-    asked = space.folder("locks") / "small.in"
+def test_resolves_with_hashes_and_cooldown(workspace: Workspace) -> None:
+    asked = workspace.folder("locks") / "small.in"
     asked.write_text("iniconfig\n")
 
     text = resolve(
         asked,
         python="3.10",
         uploaded_before="2024-01-01T00:00:00Z",
-        cache=space.cache,
+        cache=workspace.cache,
         offline=False,
     )
 
@@ -399,9 +419,9 @@ def test_resolves_with_hashes_and_cooldown(space: Workspace) -> None:
 
 
 def test_names_neither_index_nor_path_in_a_lock(
-    space: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = space.folder("locks")
+    folder = workspace.folder("locks")
     (folder / "small.in").write_text("iniconfig\n")
     (folder / "uv.toml").write_text("[pip]\nemit-index-url = true\nemit-find-links = true\n")
     monkeypatch.setenv("UV_CONFIG_FILE", str(folder / "uv.toml"))
@@ -410,7 +430,7 @@ def test_names_neither_index_nor_path_in_a_lock(
         folder / "small.in",
         python="3.10",
         uploaded_before="2024-01-01T00:00:00Z",
-        cache=space.cache,
+        cache=workspace.cache,
         offline=False,
     )
 
@@ -418,8 +438,8 @@ def test_names_neither_index_nor_path_in_a_lock(
     assert "/" not in text
 
 
-def test_says_what_cannot_be_resolved(space: Workspace) -> None:
-    asked = space.folder("locks") / "small.in"
+def test_says_what_cannot_be_resolved(workspace: Workspace) -> None:
+    asked = workspace.folder("locks") / "small.in"
     asked.write_text("iniconfig>99\n")
 
     with pytest.raises(InstallError, match=r"small\.in can't be resolved") as caught:
@@ -427,7 +447,7 @@ def test_says_what_cannot_be_resolved(space: Workspace) -> None:
             asked,
             python="3.10",
             uploaded_before="2024-01-01T00:00:00Z",
-            cache=space.cache,
+            cache=workspace.cache,
             offline=False,
         )
 
@@ -435,12 +455,12 @@ def test_says_what_cannot_be_resolved(space: Workspace) -> None:
 
 
 def test_says_that_uv_is_missing(
-    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(InstallError, match="uv is missing") as caught:
-        forget(["toy"], cache=space.cache)
+        forget(["toy"], cache=workspace.cache)
 
     assert "through nox" in caught.value.fix

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.locks.jobs import LockJob, lock_jobs
+from cuwheel.locks.jobs import PypiLockSpec, lock_jobs
 from cuwheel.model import recipe as declarations
-from cuwheel.model.catalogue import Entry, load_catalogue
+from cuwheel.model.catalogue import CatalogueEntry, load_catalogue
 from cuwheel.model.recipe import PLACEHOLDERS, Recipe
 from cuwheel.model.recipe_check import check_recipe
 from cuwheel.paths import ROOT
@@ -26,34 +26,34 @@ _LOCKS = [
     (entry, job)
     for entry in _ENTRIES
     for job in lock_jobs([f"build:{entry.name}"], (entry,))
-    if isinstance(job, LockJob)
+    if isinstance(job, PypiLockSpec)
 ]
 
 every_recipe = pytest.mark.parametrize("entry", _ENTRIES, ids=lambda entry: entry.name)
 every_lock = pytest.mark.parametrize(("entry", "job"), _LOCKS, ids=lambda part: part.name)
 
 
-def recipe_of(entry: Entry) -> Recipe:
+def recipe_of(entry: CatalogueEntry) -> Recipe:
     assert entry.recipe, entry.fault
     return entry.recipe
 
 
-def module_of(entry: Entry) -> Path:
+def module_of(entry: CatalogueEntry) -> Path:
     return entry.root / "recipes" / f"{recipe_of(entry).folder}.py"
 
 
 @every_recipe
-def test_is_well_formed(entry: Entry) -> None:
+def test_is_well_formed(entry: CatalogueEntry) -> None:
     check_recipe(recipe_of(entry))
 
 
 @every_recipe
-def test_stands_in_module_of_its_name(entry: Entry) -> None:
+def test_stands_in_module_of_its_name(entry: CatalogueEntry) -> None:
     assert module_of(entry).is_file()
 
 
 @every_recipe
-def test_holds_nothing_but_declarations(entry: Entry) -> None:
+def test_holds_nothing_but_declarations(entry: CatalogueEntry) -> None:
     documentation, *rest = ast.parse(module_of(entry).read_text()).body
 
     assert isinstance(documentation, ast.Expr)
@@ -63,12 +63,12 @@ def test_holds_nothing_but_declarations(entry: Entry) -> None:
 
 
 @every_lock
-def test_asks_for_the_frontend(entry: Entry, job: LockJob) -> None:
+def test_asks_for_the_frontend(entry: CatalogueEntry, job: PypiLockSpec) -> None:
     assert "build" in read_input(job.source).split(), entry.name
 
 
 @every_lock
-def test_input_pins_framework_of_recipe(entry: Entry, job: LockJob) -> None:
+def test_input_pins_framework_of_recipe(entry: CatalogueEntry, job: PypiLockSpec) -> None:
     framework = recipe_of(entry).framework
     pinned = [f"{framework.name}=={framework.version}"] if framework else []
 
@@ -78,7 +78,7 @@ def test_input_pins_framework_of_recipe(entry: Entry, job: LockJob) -> None:
 
 
 @every_recipe
-def test_has_lock_for_each_cuda(entry: Entry) -> None:
+def test_has_lock_for_each_cuda(entry: CatalogueEntry) -> None:
     recipe = recipe_of(entry)
     majors = {release.split(".")[0] for release in recipe.toolkits}
     found = {job.lock.stem for own, job in _LOCKS if own is entry}
@@ -87,12 +87,12 @@ def test_has_lock_for_each_cuda(entry: Entry) -> None:
 
 
 @every_lock
-def test_lock_matches_input(entry: Entry, job: LockJob) -> None:
+def test_lock_matches_input(entry: CatalogueEntry, job: PypiLockSpec) -> None:
     assert faults_of_lock(job.lock, job.wanted) == [], entry.name
 
 
 @every_recipe
-def test_patch_folder_holds_patches_of_recipe(entry: Entry) -> None:
+def test_patch_folder_holds_patches_of_recipe(entry: CatalogueEntry) -> None:
     recipe = recipe_of(entry)
     folder = entry.root / "patches" / recipe.folder
 
@@ -102,7 +102,7 @@ def test_patch_folder_holds_patches_of_recipe(entry: Entry) -> None:
 
 
 @every_recipe
-def test_patches_say_why(entry: Entry) -> None:
+def test_patches_say_why(entry: CatalogueEntry) -> None:
     recipe = recipe_of(entry)
     folder = entry.root / "patches" / recipe.folder
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import UnsafeArchiveError
-from cuwheel.sources.archives import unpack
+from cuwheel.sources.archives import unpack_archive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,7 +55,7 @@ def assert_refused(archive: Path, *words: str) -> None:
     before = set(archive.parent.parent.rglob("*"))
 
     with pytest.raises(UnsafeArchiveError) as caught:
-        unpack(archive, final)
+        unpack_archive(archive, final)
 
     assert all(word in f"{caught.value.what} {caught.value.why}" for word in words)
     assert set(archive.parent.parent.rglob("*")) == before
@@ -65,7 +65,7 @@ def assert_refused(archive: Path, *words: str) -> None:
 def test_unpacks_tar(mode: str, tmp_path: Path) -> None:
     archive = write_tar(tmp_path, [SETUP], mode)
 
-    unpacked = unpack(archive, tmp_path / "source")
+    unpacked = unpack_archive(archive, tmp_path / "source")
 
     assert unpacked.top == tmp_path / "source" / "tiny-1.0"
     assert (unpacked.top / "setup.py").read_text() == "text"
@@ -74,7 +74,7 @@ def test_unpacks_tar(mode: str, tmp_path: Path) -> None:
 def test_unpacks_zip(tmp_path: Path) -> None:
     archive = write_zip(tmp_path, ["tiny-1.0/setup.py"], 0o755)
 
-    unpacked = unpack(archive, tmp_path / "source")
+    unpacked = unpack_archive(archive, tmp_path / "source")
 
     assert (unpacked.top / "setup.py").read_text() == "text"
     assert (unpacked.top / "setup.py").stat().st_mode & stat.S_IXUSR
@@ -90,7 +90,7 @@ def test_tells_newest_time(write: object, tmp_path: Path) -> None:
         else write_zip(tmp_path, ["tiny-1.0/setup.py"])
     )
 
-    unpacked = unpack(archive, tmp_path / "source")
+    unpacked = unpack_archive(archive, tmp_path / "source")
 
     assert unpacked.newest == TIME
 
@@ -99,7 +99,7 @@ def test_replaces_what_stood_there(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "old").touch()
 
-    unpack(write_tar(tmp_path, [SETUP]), tmp_path / "source")
+    unpack_archive(write_tar(tmp_path, [SETUP]), tmp_path / "source")
 
     assert [path.name for path in (tmp_path / "source").iterdir()] == ["tiny-1.0"]
 
@@ -107,7 +107,7 @@ def test_replaces_what_stood_there(tmp_path: Path) -> None:
 def test_takes_archive_without_top_folder(tmp_path: Path) -> None:
     archive = write_tar(tmp_path, [member("setup.py"), member("tiny.py")])
 
-    unpacked = unpack(archive, tmp_path / "source")
+    unpacked = unpack_archive(archive, tmp_path / "source")
 
     assert unpacked.top == tmp_path / "source"
 
@@ -118,7 +118,7 @@ def test_keeps_links_inside(tmp_path: Path) -> None:
         member("tiny-1.0/same.py", tarfile.LNKTYPE, "tiny-1.0/setup.py"),
     ]
 
-    unpacked = unpack(write_tar(tmp_path, [SETUP, *links]), tmp_path / "source")
+    unpacked = unpack_archive(write_tar(tmp_path, [SETUP, *links]), tmp_path / "source")
 
     assert (unpacked.top / "docs" / "readme").read_text() == "text"
     assert (unpacked.top / "same.py").read_text() == "text"
@@ -208,7 +208,7 @@ def test_refuses_bomb(tmp_path: Path) -> None:
     archive = write_tar(tmp_path, [member(f"tiny-1.0/{number}") for number in range(100)])
 
     with pytest.raises(UnsafeArchiveError, match="too large"):
-        unpack(archive, tmp_path / "source", max_unpacked=399)
+        unpack_archive(archive, tmp_path / "source", max_unpacked=399)
 
     assert not (tmp_path / "source").exists()
 

@@ -13,14 +13,14 @@ from cuwheel.model.recipe import Link
 from cuwheel.repair.tools import RepairTools
 from cuwheel.stages.audit import audit
 from cuwheel.stages.repair import repair
-from cuwheel.wheel.archive import pack, unpack
+from cuwheel.wheel.archive import pack, unpack_wheel
 from tests.support.factories import (
     EPOCH,
     compile_cuda,
     compile_device_file,
     compile_library,
-    make_space,
     make_target,
+    make_workspace,
     save_built,
     write_wheel,
 )
@@ -49,9 +49,9 @@ def good(tmp_path_factory: pytest.TempPathFactory, cuda_home: Path) -> RepairedW
     source.write_text(_KERNEL)
     flags = ("-gencode=arch=compute_90,code=sm_90", "-cudart=shared", "-Xcompiler=-fno-builtin")
     library = compile_cuda(folder / "libtiny.so", cuda_home, source, *flags)
-    space = make_space(folder)
-    save_built(space, write_wheel(folder / "built", {_LIBRARY: library}))
-    return repair(make_target(), space)
+    workspace = make_workspace(folder)
+    save_built(workspace, write_wheel(folder / "built", {_LIBRARY: library}))
+    return repair(make_target(), workspace)
 
 
 class _Plant:
@@ -59,12 +59,12 @@ class _Plant:
 
     def __init__(self, good: RepairedWheel, folder: Path) -> None:
         self.good = good
-        self.space = make_space(folder)
+        self.workspace = make_workspace(folder)
         self.folder = folder / "content"
         self.name = good.path.name
         self.private: tuple[str, ...] = ()
         self.folder.mkdir()
-        unpack(good.path, self.folder)
+        unpack_wheel(good.path, self.folder)
 
     @property
     def library(self) -> Path:
@@ -76,8 +76,8 @@ class _Plant:
         path.write_text(path.read_text().replace(old, new))
 
     def set_rpath(self, *entries: str, file: str = _LIBRARY) -> None:
-        scratch = self.space.folder("scratch")
-        log = self.space.log("test")
+        scratch = self.workspace.folder("scratch")
+        log = self.workspace.log("test")
         tools = RepairTools(owner="test", scratch=scratch, log=log, epoch=EPOCH)
         tools.set_rpath(self.folder / file, entries)
 
@@ -109,9 +109,9 @@ class _Plant:
         return self.audit_file(path, **changes)
 
     def audit_file(self, path: Path, **changes: Any) -> Audit:
-        save_built(self.space, path, private_paths=self.private)
-        self.space.save("repair", dataclasses.replace(self.good, path=path))
-        return audit(make_target(**changes), self.space)
+        save_built(self.workspace, path, private_paths=self.private)
+        self.workspace.save("repair", dataclasses.replace(self.good, path=path))
+        return audit(make_target(**changes), self.workspace)
 
     def refused(self, **changes: Any) -> list[str]:
         """The findings, one a line."""

@@ -24,83 +24,85 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def target(tmp_path: Path, lean_space: Workspace) -> Target:
+def target(tmp_path: Path, lean_workspace: Workspace) -> Target:
     """A target whose environment is one small pure package."""
-    _write_lock(tmp_path / "project", "iniconfig==2.1.0\n", lean_space)
+    _write_lock(tmp_path / "project", "iniconfig==2.1.0\n", lean_workspace)
     return make_target(root=tmp_path / "project")
 
 
-def test_holds_what_lock_says_and_nothing_else(target: Target, lean_space: Workspace) -> None:
-    made = environment(target, lean_space)
+def test_holds_what_lock_says_and_nothing_else(target: Target, lean_workspace: Workspace) -> None:
+    made = environment(target, lean_workspace)
 
     listed = {path.name.split("-")[0] for path in made.site_packages.glob("*.dist-info")}
     assert listed == {"iniconfig"}
 
 
-def test_runs_target_python(target: Target, lean_space: Workspace) -> None:
-    made = environment(target, lean_space)
+def test_runs_target_python(target: Target, lean_workspace: Workspace) -> None:
+    made = environment(target, lean_workspace)
 
     said = run([made.python, "-c", "import iniconfig; print('fine')"], env={"PATH": os.defpath})
     assert said.output == "fine\n"
 
 
-def test_is_made_once(target: Target, lean_space: Workspace) -> None:
-    first = environment(target, lean_space)
+def test_is_made_once(target: Target, lean_workspace: Workspace) -> None:
+    first = environment(target, lean_workspace)
     born = first.python.lstat().st_mtime_ns
 
-    again = environment(target, lean_space)
+    again = environment(target, lean_workspace)
 
     assert (again, again.python.lstat().st_mtime_ns) == (first, born)
 
 
-def test_is_made_again_when_cut_off(target: Target, lean_space: Workspace) -> None:
+def test_is_made_again_when_cut_off(target: Target, lean_workspace: Workspace) -> None:
     """What a kill in the middle leaves: files, but no marker."""
-    first = environment(target, lean_space)
+    first = environment(target, lean_workspace)
     (first.python.parent.parent / "cuwheel.json").unlink()
     (first.site_packages / "iniconfig" / "__init__.py").unlink()
 
-    again = environment(target, lean_space)
+    again = environment(target, lean_workspace)
 
     assert (again.site_packages / "iniconfig" / "__init__.py").is_file()
 
 
-def test_is_made_again_when_file_is_missing(target: Target, lean_space: Workspace) -> None:
-    first = environment(target, lean_space)
+def test_is_made_again_when_file_is_missing(target: Target, lean_workspace: Workspace) -> None:
+    first = environment(target, lean_workspace)
     (first.site_packages / "iniconfig" / "__init__.py").unlink()
 
-    again = environment(target, lean_space)
+    again = environment(target, lean_workspace)
 
     assert (again.site_packages / "iniconfig" / "__init__.py").is_file()
 
 
-def test_refuses_lock_that_does_not_match_its_input(target: Target, lean_space: Workspace) -> None:
+def test_refuses_lock_that_does_not_match_its_input(
+    target: Target, lean_workspace: Workspace
+) -> None:
     source = target.root / "envs" / "build" / "tiny_cuda.in"
     source.write_text("iniconfig==2.0.0\n")
 
     with pytest.raises(LockError) as caught:
-        environment(target, lean_space)
+        environment(target, lean_workspace)
 
     assert caught.value.fix == "nox -s lock -- build:tiny-cuda"
 
 
-def test_names_lock_command_for_other_framework(target: Target, lean_space: Workspace) -> None:
+def test_names_lock_command_for_other_framework(target: Target, lean_workspace: Workspace) -> None:
     """The recipe was locked with one release of its framework and another one is asked for."""
     asked = dataclasses.replace(target, framework=Framework(name="iniconfig", version="2.0.0"))
 
     with pytest.raises(LockError) as caught:
-        environment(asked, lean_space)
+        environment(asked, lean_workspace)
 
     assert "--framework iniconfig==2.0.0" in caught.value.fix
 
 
-def test_refuses_edited_hash(target: Target, lean_space: Workspace) -> None:
+def test_refuses_edited_hash(target: Target, lean_workspace: Workspace) -> None:
     lock = target.lock
     lines = lock.read_text().splitlines(keepends=True)
     body = "".join(line for line in lines if not line.startswith("#"))
     lock.write_text(render(_flip(body), wanted="iniconfig==2.1.0\n", command="x", cooldown="y"))
 
     with pytest.raises(InstallError) as caught:
-        environment(target, lean_space)
+        environment(target, lean_workspace)
 
     assert "ash mismatch" in caught.value.why
 
@@ -112,12 +114,16 @@ def _flip(text: str) -> str:
     return "--hash=sha256:".join([head, *turned])
 
 
-def _write_lock(root: Path, wanted: str, lean_space: Workspace) -> None:
+def _write_lock(root: Path, wanted: str, lean_workspace: Workspace) -> None:
     source = root / "envs" / "build" / "tiny_cuda.in"
     source.parent.mkdir(parents=True)
     source.write_text(wanted)
     body = resolve(
-        source, python="3.10", uploaded_before="2026-11-14", cache=lean_space.cache, offline=False
+        source,
+        python="3.10",
+        uploaded_before="2026-11-14",
+        cache=lean_workspace.cache,
+        offline=False,
     )
     text = render(body, wanted=wanted, command="nox -s lock", cooldown="2026-11-14")
     source.with_suffix(".lock").write_text(text)

@@ -19,7 +19,7 @@ from cuwheel.system.files import sha256_of_file
 from cuwheel.wheel.archive import pack
 from cuwheel.wheel.index import write_index
 from cuwheel.workspace.records import Audit, RepairedWheel
-from tests.support.factories import EPOCH, heard, make_space, make_target
+from tests.support.factories import EPOCH, heard, make_target, make_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -290,7 +290,7 @@ def test_lets_two_writers_wait_for_each_other(tmp_path: Path) -> None:
     assert (tmp_path / "dist" / "simple" / "toy" / "index.html").is_file()
 
 
-def save_repaired(space: Workspace, wheel: Path, audited: str = "") -> str:
+def save_repaired(workspace: Workspace, wheel: Path, audited: str = "") -> str:
     """Leave in the work folder what the stages before the index leave."""
     sha256 = sha256_of_file(wheel)
     repaired = RepairedWheel(
@@ -302,17 +302,17 @@ def save_repaired(space: Workspace, wheel: Path, audited: str = "") -> str:
         requires=(),
         tools=(),
     )
-    space.save("repair", repaired)
-    space.save("audit", Audit(sha256=audited or sha256, archs=(), ptx_archs=(), suppliers=()))
-    (space.work / "provenance.json").write_text(f'{{"subject": "{sha256}"}}')
+    workspace.save("repair", repaired)
+    workspace.save("audit", Audit(sha256=audited or sha256, archs=(), ptx_archs=(), suppliers=()))
+    (workspace.work / "provenance.json").write_text(f'{{"subject": "{sha256}"}}')
     return sha256
 
 
 def test_publishes_wheel_and_provenance(tmp_path: Path) -> None:
-    space = make_space(tmp_path)
-    sha256 = save_repaired(space, add_wheel(tmp_path / "repaired"))
+    workspace = make_workspace(tmp_path)
+    sha256 = save_repaired(workspace, add_wheel(tmp_path / "repaired"))
 
-    published = index(make_target(), space)
+    published = index(make_target(), workspace)
 
     assert sha256_of_file(published.wheel) == sha256
     assert sha256 in published.provenance.read_text()
@@ -321,56 +321,56 @@ def test_publishes_wheel_and_provenance(tmp_path: Path) -> None:
 
 
 def test_says_when_a_rebuild_replaces_other_content(tmp_path: Path) -> None:
-    space = make_space(tmp_path)
-    add_wheel(space.dist, content="OLD = True")
-    sha256 = save_repaired(space, add_wheel(tmp_path / "repaired"))
+    workspace = make_workspace(tmp_path)
+    add_wheel(workspace.dist, content="OLD = True")
+    sha256 = save_repaired(workspace, add_wheel(tmp_path / "repaired"))
 
-    published = index(make_target(), space)
+    published = index(make_target(), workspace)
 
     assert sha256_of_file(published.wheel) == sha256
-    assert "is replaced" in heard(space)
+    assert "is replaced" in heard(workspace)
 
 
 def test_removes_copy_of_a_killed_run(tmp_path: Path) -> None:
-    space = make_space(tmp_path)
-    save_repaired(space, add_wheel(tmp_path / "repaired"))
-    space.dist.mkdir()
-    (space.dist / ".toy-1.0-py3-none-any.whl.abc.part").touch()
+    workspace = make_workspace(tmp_path)
+    save_repaired(workspace, add_wheel(tmp_path / "repaired"))
+    workspace.dist.mkdir()
+    (workspace.dist / ".toy-1.0-py3-none-any.whl.abc.part").touch()
 
-    index(make_target(), space)
+    index(make_target(), workspace)
 
-    assert not list(space.dist.glob(".*.part"))
+    assert not list(workspace.dist.glob(".*.part"))
 
 
 def test_publishes_again_what_is_published(tmp_path: Path) -> None:
-    space = make_space(tmp_path)
-    save_repaired(space, add_wheel(tmp_path / "repaired"))
-    published = index(make_target(), space)
-    save_repaired(space, published.wheel)
-    (space.work / "provenance.json").unlink()
+    workspace = make_workspace(tmp_path)
+    save_repaired(workspace, add_wheel(tmp_path / "repaired"))
+    published = index(make_target(), workspace)
+    save_repaired(workspace, published.wheel)
+    (workspace.work / "provenance.json").unlink()
 
-    again = index(make_target(), space)
+    again = index(make_target(), workspace)
 
     assert again == published
 
 
 def test_refuses_wheel_that_was_not_audited(tmp_path: Path) -> None:
-    space = make_space(tmp_path)
-    save_repaired(space, add_wheel(tmp_path / "repaired"), audited="0" * 64)
+    workspace = make_workspace(tmp_path)
+    save_repaired(workspace, add_wheel(tmp_path / "repaired"), audited="0" * 64)
 
     with pytest.raises(WheelIndexError, match="not the wheel that was audited"):
-        index(make_target(), space)
+        index(make_target(), workspace)
 
-    assert not list(space.dist.glob("*"))
+    assert not list(workspace.dist.glob("*"))
 
 
 def test_refuses_wheel_with_provenance_of_another(tmp_path: Path) -> None:
-    space = make_space(tmp_path)
-    save_repaired(space, add_wheel(tmp_path / "repaired"))
-    (space.work / "provenance.json").write_text('{"subject": "of another wheel"}')
+    workspace = make_workspace(tmp_path)
+    save_repaired(workspace, add_wheel(tmp_path / "repaired"))
+    (workspace.work / "provenance.json").write_text('{"subject": "of another wheel"}')
 
     with pytest.raises(StageOrderError, match=r"no provenance\.json of this wheel"):
-        index(make_target(), space)
+        index(make_target(), workspace)
 
 
 _INDEX = """

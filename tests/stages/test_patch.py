@@ -15,7 +15,7 @@ from cuwheel.stages.patch import patch
 from cuwheel.system import process
 from cuwheel.system.files import list_tree, sha256_of_file, sha256_of_tree
 from cuwheel.workspace.records import SourceTree
-from tests.support.factories import EPOCH, make_space, make_target
+from tests.support.factories import EPOCH, make_target, make_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ new file mode 120000
 class Project:
     """A source in a workspace, and the patches of its recipe."""
 
-    space: Workspace
+    workspace: Workspace
     root: Path
     tree: Path
 
@@ -72,28 +72,28 @@ class Project:
     def apply(self, *names: str) -> SourceTree:
         """Run the stage with a recipe that names these patches."""
         named = tuple(Patch(file=name, why="a test") for name in names or (NAME,))
-        return patch(make_target(root=self.root, patches=named), self.space)
+        return patch(make_target(root=self.root, patches=named), self.workspace)
 
     def refusal(self) -> PatchError:
         """Run the stage, which must refuse the one patch and leave nothing."""
-        before = sha256_of_tree(self.space.work)
+        before = sha256_of_tree(self.workspace.work)
         with pytest.raises(PatchError) as caught:
             self.apply()
         assert NAME in caught.value.what
-        assert sha256_of_tree(self.space.work) == before
+        assert sha256_of_tree(self.workspace.work) == before
         return caught.value
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    space = make_space(tmp_path)
-    tree = space.work / "source" / "tiny_cuda-1.2.3"
+    workspace = make_workspace(tmp_path)
+    tree = workspace.work / "source" / "tiny_cuda-1.2.3"
     tree.mkdir(parents=True)
     (tree / "setup.py").write_bytes(SETUP)
     (tree / "other.py").write_bytes(OTHER)
     record = SourceTree(path=tree, origin="here", sha256="0" * 64, epoch=EPOCH, pinned=True)
-    space.save("source", record)
-    return Project(space=space, root=tmp_path / "project", tree=tree)
+    workspace.save("source", record)
+    return Project(workspace=workspace, root=tmp_path / "project", tree=tree)
 
 
 @pytest.fixture
@@ -218,13 +218,13 @@ def test_records_digest_and_keeps_origin(project: Project, diff: Callable[..., b
 
 def test_leaves_source_and_can_run_again(project: Project, diff: Callable[..., bytes]) -> None:
     project.write(NAME, diff({"setup.py": SETUP}, {"setup.py": changed(3)}))
-    project.space.folder(".patched.killed")
+    project.workspace.folder(".patched.killed")
 
     first, second = project.apply(), project.apply()
 
     assert first == second
     assert (project.tree / "setup.py").read_bytes() == SETUP
-    assert sorted(path.name for path in project.space.work.iterdir()) == [
+    assert sorted(path.name for path in project.workspace.work.iterdir()) == [
         "patched",
         "source",
         "stages",
@@ -350,6 +350,6 @@ def test_names_missing_and_unnamed_patches(project: Project) -> None:
 
 
 def test_copies_source_without_patches(project: Project) -> None:
-    tree = patch(make_target(root=project.root), project.space)
+    tree = patch(make_target(root=project.root), project.workspace)
 
     assert sha256_of_tree(tree.path) == sha256_of_tree(project.tree)

@@ -18,7 +18,7 @@ from cuwheel.stages.preflight import preflight
 from cuwheel.system import machine
 from cuwheel.toolchains import compilers
 from cuwheel.workspace.records import Environment, SourceTree, Toolchain
-from tests.support.factories import heard, make_space, make_target, write_compiler
+from tests.support.factories import heard, make_target, make_workspace, write_compiler
 
 if TYPE_CHECKING:
     from cuwheel.model.target import Target
@@ -31,8 +31,8 @@ def locked_target(**changes: Any) -> Target:
 
 
 @pytest.fixture
-def space(tmp_path: Path) -> Workspace:
-    return make_space(tmp_path)
+def workspace(tmp_path: Path) -> Workspace:
+    return make_workspace(tmp_path)
 
 
 @pytest.fixture
@@ -46,18 +46,18 @@ def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_accepts_this_machine(space: Workspace) -> None:
-    found = preflight(locked_target(), space)
+def test_accepts_this_machine(workspace: Workspace) -> None:
+    found = preflight(locked_target(), workspace)
 
     assert found.host_compiler is not None
     assert found.host_compiler.name.startswith("g++")
     assert not found.host_compiler_pinned
 
 
-def test_finds_all_problems_at_once(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finds_all_problems_at_once(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "/nonexistent/g++")
     target = locked_target(archs=("99",), disk=1 << 60, system=("no-such-package",))
-    asking = dataclasses.replace(space, python="3.99")
+    asking = dataclasses.replace(workspace, python="3.99")
 
     said = _refusal(target, asking)
 
@@ -65,67 +65,69 @@ def test_finds_all_problems_at_once(space: Workspace, monkeypatch: pytest.Monkey
     assert [text for text in wanted if text not in said] == []
 
 
-def test_names_command_that_installs_system_packages(space: Workspace) -> None:
-    said = _refusal(locked_target(system=("libnosuch-dev",)), space)
+def test_names_command_that_installs_system_packages(workspace: Workspace) -> None:
+    said = _refusal(locked_target(system=("libnosuch-dev",)), workspace)
 
     assert "apt-get install libnosuch-dev" in said
 
 
 def test_refuses_compiler_newer_than_toolkits_own_header_takes(
-    space: Workspace, tmp_path: Path
+    workspace: Workspace, tmp_path: Path
 ) -> None:
     home = _toolkit_home(tmp_path, newest_gcc=7)
-    space.save("toolchain", home)
+    workspace.save("toolchain", home)
 
-    said = _refusal(locked_target(), space)
+    said = _refusal(locked_target(), workspace)
 
     assert "takes GCC 7 at most" in said
 
 
-def test_refuses_framework_of_other_cuda(space: Workspace, tmp_path: Path) -> None:
+def test_refuses_framework_of_other_cuda(workspace: Workspace, tmp_path: Path) -> None:
     site = tmp_path / "site"
     (site / "torch").mkdir(parents=True)
     (site / "torch" / "version.py").write_text("cuda: str = '12.8'\n")
-    space.save("environment", _environment(site))
+    workspace.save("environment", _environment(site))
     target = locked_target(framework=Framework(name="torch", version="2.9.0"))
 
-    said = _refusal(target, space)
+    said = _refusal(target, workspace)
 
     assert "its version.py says CUDA 12.8" in said
 
 
-def test_names_build_requirements_that_lock_lacks(space: Workspace, tmp_path: Path) -> None:
+def test_names_build_requirements_that_lock_lacks(workspace: Workspace, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
     (tree / "pyproject.toml").write_text('[build-system]\nrequires = ["no-such-backend>=2"]\n')
-    space.save("environment", _environment(tmp_path / "site"))
-    space.save(
+    workspace.save("environment", _environment(tmp_path / "site"))
+    workspace.save(
         "patch", SourceTree(path=tree, origin="here", sha256="0" * 64, epoch=1, pinned=False)
     )
 
-    said = _refusal(locked_target(), space)
+    said = _refusal(locked_target(), workspace)
 
     assert "no-such-backend>=2" in said
 
 
-def test_finds_stale_lock_before_anything_is_downloaded(space: Workspace, tmp_path: Path) -> None:
+def test_finds_stale_lock_before_anything_is_downloaded(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     source = tmp_path / "envs" / "build" / "tiny_cuda.in"
     source.parent.mkdir(parents=True)
     source.write_text("setuptools\n")
 
     with pytest.raises(LockError) as caught:
-        preflight(make_target(root=tmp_path), space)
+        preflight(make_target(root=tmp_path), workspace)
 
     assert caught.value.fix == "nox -s lock -- build:tiny-cuda"
 
 
-def test_warns_of_library_that_the_lock_does_not_supply(space: Workspace) -> None:
+def test_warns_of_library_that_the_lock_does_not_supply(workspace: Workspace) -> None:
     for _ in range(2):  # as a build asks
-        preflight(locked_target(link=Link("cudart", "cutensornet")), space)
+        preflight(locked_target(link=Link("cudart", "cutensornet")), workspace)
 
-    assert heard(space).count("smoke test") == 1
-    assert "require cutensornet-cu13, and build/tiny_skbuild.lock holds none" in heard(space)
-    assert "add it to envs/build/tiny_skbuild.in" in heard(space)
+    assert heard(workspace).count("smoke test") == 1
+    assert "require cutensornet-cu13, and build/tiny_skbuild.lock holds none" in heard(workspace)
+    assert "add it to envs/build/tiny_skbuild.in" in heard(workspace)
 
 
 @pytest.mark.parametrize(
@@ -138,34 +140,34 @@ def test_warns_of_library_that_the_lock_does_not_supply(space: Workspace) -> Non
     ids=["external", "bundled", "static"],
 )
 def test_says_nothing_of_what_is_supplied_or_held(
-    space: Workspace, changes: dict[str, Any]
+    workspace: Workspace, changes: dict[str, Any]
 ) -> None:
-    preflight(locked_target(**changes), space)
+    preflight(locked_target(**changes), workspace)
 
-    assert "smoke test" not in heard(space)
+    assert "smoke test" not in heard(workspace)
 
 
-def test_refuses_python_outside_recipes_range(space: Workspace) -> None:
-    said = _refusal(locked_target(requires_python=">=3.99"), space)
+def test_refuses_python_outside_recipes_range(workspace: Workspace) -> None:
+    said = _refusal(locked_target(requires_python=">=3.99"), workspace)
 
     assert "the recipe says >=3.99" in said
 
 
-def test_warns_of_compile_that_memory_may_not_hold(space: Workspace) -> None:
-    preflight(locked_target(memory_per_job=10_000 * GIB), space)
+def test_warns_of_compile_that_memory_may_not_hold(workspace: Workspace) -> None:
+    preflight(locked_target(memory_per_job=10_000 * GIB), workspace)
 
-    assert "may take 10000.0 GiB" in heard(space)
+    assert "may take 10000.0 GiB" in heard(workspace)
 
 
-def test_takes_more_jobs_than_memory_holds(space: Workspace) -> None:
+def test_takes_more_jobs_than_memory_holds(workspace: Workspace) -> None:
     """The gate starts as many as there is room for."""
-    greedy = dataclasses.replace(space, jobs=10_000)
+    greedy = dataclasses.replace(workspace, jobs=10_000)
 
     assert preflight(locked_target(memory_per_job=GIB), greedy).jobs == 10_000
 
 
 def test_refuses_folder_that_flags_cannot_carry(tmp_path: Path) -> None:
-    said = _refusal(locked_target(), make_space(tmp_path / "a folder"))
+    said = _refusal(locked_target(), make_workspace(tmp_path / "a folder"))
 
     assert "compiler flags can't carry" in said
 
@@ -173,35 +175,35 @@ def test_refuses_folder_that_flags_cannot_carry(tmp_path: Path) -> None:
 def test_refuses_folder_for_wheels_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "dist").write_text("a file stands in its place")
 
-    said = _refusal(locked_target(), make_space(tmp_path))
+    said = _refusal(locked_target(), make_workspace(tmp_path))
 
     assert f"{tmp_path}/dist is no folder" in said
 
 
-def test_refuses_source_that_is_not_there(space: Workspace) -> None:
+def test_refuses_source_that_is_not_there(workspace: Workspace) -> None:
     given = Path("/nonexistent/source")
 
     with pytest.raises(SourceError) as caught:
-        preflight(locked_target(source_override=given), space)
+        preflight(locked_target(source_override=given), workspace)
 
     assert caught.value.what == f"{given} is neither a folder nor a file"
 
 
-def test_gives_single_problem_its_own_error(space: Workspace) -> None:
+def test_gives_single_problem_its_own_error(workspace: Workspace) -> None:
     with pytest.raises(UnsupportedArchError):
-        preflight(locked_target(archs=("70",)), space)
+        preflight(locked_target(archs=("70",)), workspace)
 
 
 @pytest.mark.usefixtures("bare_machine")
-def test_needs_nothing_of_machine_while_conda_toolchain_is_to_come(space: Workspace) -> None:
-    found = preflight(locked_target(provider="conda", toolkit="12.2"), space)
+def test_needs_nothing_of_machine_while_conda_toolchain_is_to_come(workspace: Workspace) -> None:
+    found = preflight(locked_target(provider="conda", toolkit="12.2"), workspace)
 
     assert (found.host_compiler, found.host_compiler_pinned) == (None, False)
 
 
 @pytest.mark.usefixtures("bare_machine")
-def test_needs_compiler_and_binutils_of_machine_for_other_toolchain(space: Workspace) -> None:
-    said = _refusal(locked_target(), space)
+def test_needs_compiler_and_binutils_of_machine_for_other_toolchain(workspace: Workspace) -> None:
+    said = _refusal(locked_target(), workspace)
 
     assert "apt-get install g++" in said
     assert "apt-get install binutils" in said
@@ -209,13 +211,13 @@ def test_needs_compiler_and_binutils_of_machine_for_other_toolchain(space: Works
 
 @pytest.mark.usefixtures("bare_machine")
 def test_takes_toolchains_own_compiler(
-    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = _own_toolchain(tmp_path, gcc="12.4.0", newest_gcc=12)
-    space.save("toolchain", made)
+    workspace.save("toolchain", made)
     monkeypatch.setenv("CXX", "/nonexistent/g++")
 
-    found = preflight(_conda_target(), space)
+    found = preflight(_conda_target(), workspace)
 
     assert (found.host_compiler, found.c_compiler) == (made.cxx, made.cc)
     assert found.host_compiler_version == "x86_64-conda-linux-gnu-g++ (Stand-in) 12.4.0"
@@ -223,36 +225,36 @@ def test_takes_toolchains_own_compiler(
 
 
 def test_says_once_which_settings_are_not_used(
-    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CXX", "/usr/bin/g++-13")
     monkeypatch.setenv("NVCC_PREPEND_FLAGS", "-allow-unsupported-compiler")
-    preflight(_conda_target(), space)
-    space.save("toolchain", _own_toolchain(tmp_path, gcc="12.4.0", newest_gcc=12))
+    preflight(_conda_target(), workspace)
+    workspace.save("toolchain", _own_toolchain(tmp_path, gcc="12.4.0", newest_gcc=12))
 
-    preflight(_conda_target(), space)
+    preflight(_conda_target(), workspace)
 
     said = "CXX, NVCC_PREPEND_FLAGS of your environment: not used"
-    assert heard(space).count(said) == 1
+    assert heard(workspace).count(said) == 1
 
 
 def test_says_nothing_of_settings_that_are_used(
-    space: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CXX", "/usr/bin/g++")
 
-    preflight(locked_target(), space)
+    preflight(locked_target(), workspace)
 
-    assert "not used" not in heard(space)
+    assert "not used" not in heard(workspace)
 
 
 @pytest.mark.parametrize("driver", [None, "580.65.06", "590.10"])
 def test_accepts_driver_that_runs_the_wheel(
-    space: Workspace, monkeypatch: pytest.MonkeyPatch, driver: str | None
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, driver: str | None
 ) -> None:
     monkeypatch.setattr(machine, "driver_version", lambda: driver)
 
-    assert preflight(locked_target(), space).jobs
+    assert preflight(locked_target(), workspace).jobs
 
 
 @pytest.mark.parametrize(
@@ -268,7 +270,7 @@ def test_accepts_driver_that_runs_the_wheel(
     ],
 )
 def test_names_ways_out_of_old_driver(
-    space: Workspace,
+    workspace: Workspace,
     monkeypatch: pytest.MonkeyPatch,
     toolkits: tuple[str, ...],
     driver: str,
@@ -276,29 +278,29 @@ def test_names_ways_out_of_old_driver(
 ) -> None:
     monkeypatch.setattr(machine, "driver_version", lambda: driver)
 
-    said = _refusal(locked_target(toolkits=toolkits), space)
+    said = _refusal(locked_target(toolkits=toolkits), workspace)
 
     assert f"its driver is {driver}, it takes 580.65.06 at least" in said
     assert way in said
 
 
 def test_builds_for_machine_with_other_driver(
-    space: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "driver_version", lambda: "470.223.02")
 
-    assert preflight(locked_target(), dataclasses.replace(space, any_driver=True)).jobs
+    assert preflight(locked_target(), dataclasses.replace(workspace, any_driver=True)).jobs
 
 
 def test_wants_room_for_what_conda_lock_names(
-    space: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "free_disk", lambda _: GIB)
     target = _conda_target(disk=0)
     archives = read_conda_lock(ROOT / "envs" / "cuda122" / "conda-lock.yml").download_size
     environment = 670 << 20
 
-    said = _refusal(target, space)
+    said = _refusal(target, workspace)
 
     assert f"1.0 GiB are free, it takes {(3 * archives + environment) / GIB:.1f}" in said
 
@@ -313,7 +315,7 @@ def test_wants_room_for_what_conda_lock_names(
     ],
 )
 def test_wants_room_for_what_cache_lacks(
-    space: Workspace,
+    workspace: Workspace,
     monkeypatch: pytest.MonkeyPatch,
     provider: str,
     made: tuple[str, ...],
@@ -321,29 +323,35 @@ def test_wants_room_for_what_cache_lacks(
 ) -> None:
     monkeypatch.setattr(machine, "free_disk", lambda _: 0)
     for name in made:
-        (space.cache / name).mkdir(parents=True)
+        (workspace.cache / name).mkdir(parents=True)
 
-    said = _refusal(locked_target(provider=provider, disk=GIB), space)
+    said = _refusal(locked_target(provider=provider, disk=GIB), workspace)
 
-    assert f"the disk of {space.cache} is too small: 0.0 GiB are free, it takes {wanted}" in said
+    assert (
+        f"the disk of {workspace.cache} is too small: 0.0 GiB are free, it takes {wanted}" in said
+    )
 
 
-def test_wants_room_for_framework_once(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wants_room_for_framework_once(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(machine, "free_disk", lambda _: 0)
     target = locked_target(framework=Framework(name="torch", version="2.11.0"), disk=0)
-    alone = _refusal(target, space)
-    (space.cache / "environments" / "other-cp311-torch2.11-0123456789abcdef").mkdir(parents=True)
+    alone = _refusal(target, workspace)
+    (workspace.cache / "environments" / "other-cp311-torch2.11-0123456789abcdef").mkdir(
+        parents=True
+    )
 
-    with_other = _refusal(target, space)
+    with_other = _refusal(target, workspace)
 
     assert "it takes 6.5" in alone
     assert "it takes 2.0" in with_other
 
 
 def test_wants_room_on_each_disk(
-    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    apart = dataclasses.replace(space, work=Path("/dev/shm/cuwheel-none"))  # a disk of its own
+    apart = dataclasses.replace(workspace, work=Path("/dev/shm/cuwheel-none"))  # a disk of its own
     if apart.work.parent.stat().st_dev == tmp_path.stat().st_dev:
         pytest.skip("this machine has one disk")
     monkeypatch.setattr(machine, "free_disk", lambda _: 0)
@@ -354,17 +362,19 @@ def test_wants_room_on_each_disk(
     assert f"the disk of {apart.cache} is too small: 0.0 GiB are free, it takes 0.7" in said
 
 
-def test_wants_no_room_for_what_is_there(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wants_no_room_for_what_is_there(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(machine, "free_disk", lambda _: GIB)
-    (space.cache / "toolchains" / "cuda122-conda-0123456789abcdef").mkdir(parents=True)
-    (space.cache / "environments" / "tiny-skbuild-cp311-0123456789abcdef").mkdir(parents=True)
+    (workspace.cache / "toolchains" / "cuda122-conda-0123456789abcdef").mkdir(parents=True)
+    (workspace.cache / "environments" / "tiny-skbuild-cp311-0123456789abcdef").mkdir(parents=True)
 
-    assert preflight(_conda_target(disk=GIB), space).jobs
+    assert preflight(_conda_target(disk=GIB), workspace).jobs
 
 
-def _refusal(target: Target, space: Workspace) -> str:
+def _refusal(target: Target, workspace: Workspace) -> str:
     with pytest.raises(PreflightError) as caught:
-        preflight(target, space)
+        preflight(target, workspace)
     return str(caught.value)
 
 

@@ -21,8 +21,8 @@ from tests.support.factories import (
     compile_cuda,
     compile_library,
     heard,
-    make_space,
     make_target,
+    make_workspace,
     save_built,
     write_wheel,
 )
@@ -67,23 +67,23 @@ def _repair(
     programs: Path | None = None,
     **changes: Any,
 ) -> tuple[RepairedWheel, Workspace]:
-    space = make_space(folder)
+    workspace = make_workspace(folder)
     wheel = write_wheel(folder / "built", files, requires=requires, version=version)
-    save_built(space, wheel)
-    made = dataclasses.replace(space.load("toolchain", Toolchain), programs=programs)
-    space.save("toolchain", made)
-    return repair(make_target(**changes), space), space
+    save_built(workspace, wheel)
+    made = dataclasses.replace(workspace.load("toolchain", Toolchain), programs=programs)
+    workspace.save("toolchain", made)
+    return repair(make_target(**changes), workspace), workspace
 
 
 def _built_space(
     folder: Path, files: dict[str, bytes | Path], home: Path, *requires: str
 ) -> Workspace:
     """A workspace whose toolchain is the real one."""
-    space = make_space(folder)
-    save_built(space, write_wheel(folder / "built", files, requires=requires))
-    made = dataclasses.replace(space.load("toolchain", Toolchain), home=home)
-    space.save("toolchain", made)
-    return space
+    workspace = make_workspace(folder)
+    save_built(workspace, write_wheel(folder / "built", files, requires=requires))
+    made = dataclasses.replace(workspace.load("toolchain", Toolchain), home=home)
+    workspace.save("toolchain", made)
+    return workspace
 
 
 def _needing(folder: Path, name: str, *sonames: str) -> Path:
@@ -224,11 +224,11 @@ def test_grafts_library_that_few_systems_have(tmp_path: Path, cuda_home: Path) -
 
 
 def test_gives_same_bytes_for_same_wheel(tmp_path: Path, repaired: RepairedWheel) -> None:
-    space = make_space(tmp_path)
-    save_built(space, _built_copy(repaired, tmp_path))
+    workspace = make_workspace(tmp_path)
+    save_built(workspace, _built_copy(repaired, tmp_path))
     before = os.umask(0o077)
     try:
-        again = repair(make_target(), space)
+        again = repair(make_target(), workspace)
     finally:
         os.umask(before)
 
@@ -369,9 +369,9 @@ def test_leaves_driver_to_the_system(tmp_path: Path) -> None:
 
 
 def test_warns_of_component_that_nothing_needs(tmp_path: Path, library: Path) -> None:
-    _, space = _repair(tmp_path, {"pkg/libtiny.so": library}, link=Link("cudart", "cufft"))
+    _, workspace = _repair(tmp_path, {"pkg/libtiny.so": library}, link=Link("cudart", "cufft"))
 
-    assert 'declares link "cufft" and no library of the wheel needs' in heard(space)
+    assert 'declares link "cufft" and no library of the wheel needs' in heard(workspace)
 
 
 def test_writes_rpath_where_recipe_says_so(tmp_path: Path, library: Path) -> None:
@@ -417,9 +417,9 @@ def test_leaves_local_version_out(tmp_path: Path, library: Path) -> None:
 
 
 def test_copies_libraries_into_wheel(tmp_path: Path, library: Path, cuda_home: Path) -> None:
-    space = _built_space(tmp_path, {_MEMBER: library}, cuda_home)
+    workspace = _built_space(tmp_path, {_MEMBER: library}, cuda_home)
 
-    wheel = repair(make_target(mode=Bundled()), space)
+    wheel = repair(make_target(mode=Bundled()), workspace)
 
     ((name, size),) = wheel.bundled
     (grafted,) = _elf(wheel, _MEMBER).runpath
@@ -434,9 +434,9 @@ def test_copies_libraries_into_wheel(tmp_path: Path, library: Path, cuda_home: P
 def test_names_copied_library_in_bill_of_materials(
     tmp_path: Path, library: Path, cuda_home: Path
 ) -> None:
-    space = _built_space(tmp_path, {_MEMBER: library}, cuda_home)
+    workspace = _built_space(tmp_path, {_MEMBER: library}, cuda_home)
 
-    wheel = repair(make_target(mode=Bundled()), space)
+    wheel = repair(make_target(mode=Bundled()), workspace)
 
     with zipfile.ZipFile(wheel.path) as archive:
         (sbom,) = (name for name in archive.namelist() if "cuwheel" in name and "/sboms/" in name)
@@ -444,7 +444,7 @@ def test_names_copied_library_in_bill_of_materials(
     assert PurePosixPath(wheel.bundled[0][0]).name in text
     assert "of nvidia-cuda-runtime" in text
     assert "LicenseRef-NVIDIA-Proprietary" in text
-    assert "libraries of NVIDIA's" in heard(space)
+    assert "libraries of NVIDIA's" in heard(workspace)
 
 
 def test_does_not_copy_library_that_opens_others(tmp_path: Path) -> None:
@@ -480,9 +480,9 @@ def test_links_archive_in_and_requires_nothing(tmp_path: Path, cuda_home: Path) 
     source.write_text(_KERNEL)
     flags = ("-gencode=arch=compute_90,code=sm_90", "-cudart=static")
     library = compile_cuda(tmp_path / "libtiny.so", cuda_home, source, *flags)
-    space = _built_space(tmp_path, {_MEMBER: library}, cuda_home, "nvidia-cuda-runtime>=13")
+    workspace = _built_space(tmp_path, {_MEMBER: library}, cuda_home, "nvidia-cuda-runtime>=13")
 
-    wheel = repair(make_target(mode=Static()), space)
+    wheel = repair(make_target(mode=Static()), workspace)
 
     assert header(_metadata(wheel), "requires-dist") == ()
     assert wheel.external == ()
@@ -520,11 +520,11 @@ def test_names_missing_program(
 
 
 def test_replaces_result_of_earlier_run(tmp_path: Path, library: Path) -> None:
-    wheel, space = _repair(tmp_path, {"pkg/libtiny.so": library})
+    wheel, workspace = _repair(tmp_path, {"pkg/libtiny.so": library})
     old = wheel.path.with_name("old.whl")
     old.touch()
 
-    again = repair(make_target(), space)
+    again = repair(make_target(), workspace)
 
     assert not old.exists()
     assert again == wheel

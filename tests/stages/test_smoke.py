@@ -18,7 +18,7 @@ from cuwheel.stages import smoke as stage
 from cuwheel.stages.smoke import smoke
 from cuwheel.system.files import sha256_of_file
 from cuwheel.workspace.records import Environment, RepairedWheel, Toolchain
-from tests.support.factories import compile_library, heard, make_space, make_target, write_wheel
+from tests.support.factories import compile_library, heard, make_target, make_workspace, write_wheel
 
 if TYPE_CHECKING:
     from cuwheel.model.target import Target
@@ -50,8 +50,8 @@ def lock(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> str:
 
 
 @pytest.fixture
-def space(tmp_path: Path, shared_cache: Path) -> Workspace:
-    space = make_space(tmp_path, cache=shared_cache)
+def workspace(tmp_path: Path, shared_cache: Path) -> Workspace:
+    workspace = make_workspace(tmp_path, cache=shared_cache)
     environment = Environment(
         python=Path(sys.executable),
         site_packages=tmp_path,
@@ -59,8 +59,8 @@ def space(tmp_path: Path, shared_cache: Path) -> Workspace:
         base_python=Path(sys.executable),
         base_version="",
     )
-    space.save("environment", environment)
-    return space
+    workspace.save("environment", environment)
+    return workspace
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def target_of(root: Path, lock: str, **wanted: Any) -> Target:
 
 
 def save_wheel(
-    space: Workspace,
+    workspace: Workspace,
     module: str,
     *libraries: Path,
     requires: tuple[str, ...] = (),
@@ -86,7 +86,7 @@ def save_wheel(
     """Leave in the work folder what the repair leaves."""
     files: dict[str, bytes | Path] = {"tiny_cuda/__init__.py": module.encode()}
     files |= {f"tiny_cuda/{path.name}": path for path in libraries}
-    folder = space.folder("repaired")
+    folder = workspace.folder("repaired")
     wheel = write_wheel(folder, files, tag="py3-none-linux_x86_64", requires=requires)
     repaired = RepairedWheel(
         path=wheel,
@@ -97,7 +97,7 @@ def save_wheel(
         requires=requires,
         tools=(),
     )
-    space.save("repair", repaired)
+    workspace.save("repair", repaired)
     return wheel
 
 
@@ -110,63 +110,65 @@ def compile_tiny(folder: Path, cuda_home: Path, rpath: str) -> Path:
 
 
 def test_takes_cuda_from_the_required_wheel(
-    space: Workspace, tmp_path: Path, lock: str, cuda_home: Path
+    workspace: Workspace, tmp_path: Path, lock: str, cuda_home: Path
 ) -> None:
     library = compile_tiny(tmp_path, cuda_home, "$ORIGIN/../nvidia/cu13/lib")
-    save_wheel(space, MODULE, library, requires=("nvidia-cuda-runtime>=13.0,<14",))
+    save_wheel(workspace, MODULE, library, requires=("nvidia-cuda-runtime>=13.0,<14",))
     target = target_of(tmp_path, lock, call="tiny_cuda.version()", expect="13000")
 
-    passed = smoke(target, space)
+    passed = smoke(target, workspace)
 
     assert passed.libraries == (("libcudart.so.13", "nvidia/cu13/lib/libcudart.so.13"),)
     assert passed.imported == ("tiny_cuda",)
 
 
 def test_refuses_cuda_from_outside(
-    space: Workspace, tmp_path: Path, target: Target, cuda_home: Path
+    workspace: Workspace, tmp_path: Path, target: Target, cuda_home: Path
 ) -> None:
     library = compile_tiny(tmp_path, cuda_home, str(cuda_home / "lib"))
-    save_wheel(space, MODULE, library)
+    save_wheel(workspace, MODULE, library)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, space)
+        smoke(target, workspace)
 
     found = (cuda_home / "lib" / "libcudart.so.13").resolve()
     assert f"libcudart.so.13 is {found}" in caught.value.why
 
 
 def test_knows_cuda_under_another_file_name(
-    space: Workspace, tmp_path: Path, target: Target
+    workspace: Workspace, tmp_path: Path, target: Target
 ) -> None:
     source = tmp_path / "any.c"
     source.write_text("int any;\n")
     hidden = compile_library(
         tmp_path / "outside" / "renamed.so.1", "gcc", source, "-Wl,-soname,libcublas.so.13"
     )
-    save_wheel(space, f"import ctypes; ctypes.CDLL({str(hidden)!r})")
+    save_wheel(workspace, f"import ctypes; ctypes.CDLL({str(hidden)!r})")
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, space)
+        smoke(target, workspace)
 
     assert f"libcublas.so.13 is {hidden}" in caught.value.why
 
 
 def test_lets_the_driver_come_from_the_machine(
-    space: Workspace, tmp_path: Path, target: Target
+    workspace: Workspace, tmp_path: Path, target: Target
 ) -> None:
     source = tmp_path / "any.c"
     source.write_text("int any;\n")
     driver = compile_library(
         tmp_path / "driver" / "libcuda.so.580.95.05", "gcc", source, "-Wl,-soname,libcuda.so.1"
     )
-    save_wheel(space, f"import ctypes; ctypes.CDLL({str(driver)!r})")
+    save_wheel(workspace, f"import ctypes; ctypes.CDLL({str(driver)!r})")
 
-    passed = smoke(target, space)
+    passed = smoke(target, workspace)
 
     assert passed.libraries == ()
 
 
-def test_says_which_library_is_not_found(space: Workspace, tmp_path: Path, target: Target) -> None:
+def test_says_which_library_is_not_found(
+    workspace: Workspace, tmp_path: Path, target: Target
+) -> None:
     source = tmp_path / "any.c"
     source.write_text("int any;\n")
     # Of a release that no machine has: a CUDA 13 that is on this one would be found.
@@ -174,61 +176,61 @@ def test_says_which_library_is_not_found(space: Workspace, tmp_path: Path, targe
         tmp_path / "libcudart.so.99", "gcc", source, "-Wl,-soname,libcudart.so.99"
     )
     needs = ("-Wl,--no-as-needed", absent)
-    save_wheel(space, MODULE, compile_library(tmp_path / "libtiny.so", "gcc", source, *needs))
+    save_wheel(workspace, MODULE, compile_library(tmp_path / "libtiny.so", "gcc", source, *needs))
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, space)
+        smoke(target, workspace)
 
     assert "libcudart.so.99: cannot open shared object file" in caught.value.why
     assert "`link`" in caught.value.fix
 
 
-def test_refuses_other_value_than_expected(space: Workspace, tmp_path: Path, lock: str) -> None:
-    save_wheel(space, "def add(a, b): return a - b\n")
+def test_refuses_other_value_than_expected(workspace: Workspace, tmp_path: Path, lock: str) -> None:
+    save_wheel(workspace, "def add(a, b): return a - b\n")
     target = target_of(tmp_path, lock, call="tiny_cuda.add(1, 2)", expect="3")
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, space)
+        smoke(target, workspace)
 
     assert "tiny_cuda.add(1, 2) gives -1, not 3" in caught.value.why
 
 
-def test_shows_the_end_of_the_traceback(space: Workspace, target: Target) -> None:
-    save_wheel(space, "raise RuntimeError('no luck today')\n")
+def test_shows_the_end_of_the_traceback(workspace: Workspace, target: Target) -> None:
+    save_wheel(workspace, "raise RuntimeError('no luck today')\n")
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, space)
+        smoke(target, workspace)
 
     assert "RuntimeError: no luck today" in caught.value.why
 
 
 def test_shows_an_import_failure_and_foreign_libraries_together(
-    space: Workspace, tmp_path: Path, target: Target, cuda_home: Path
+    workspace: Workspace, tmp_path: Path, target: Target, cuda_home: Path
 ) -> None:
     library = compile_tiny(tmp_path, cuda_home, str(cuda_home / "lib"))
-    save_wheel(space, f"{MODULE}\nraise RuntimeError('no luck today')\n", library)
+    save_wheel(workspace, f"{MODULE}\nraise RuntimeError('no luck today')\n", library)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, space)
+        smoke(target, workspace)
 
     assert "no luck today" in caught.value.why
     assert "libcudart.so.13 is " in caught.value.why
 
 
-def test_leaves_the_locks_other_packages_out(space: Workspace, target: Target) -> None:
-    save_wheel(space, "import iniconfig\n")
+def test_leaves_the_locks_other_packages_out(workspace: Workspace, target: Target) -> None:
+    save_wheel(workspace, "import iniconfig\n")
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, space)
+        smoke(target, workspace)
 
     assert "No module named 'iniconfig'" in caught.value.why
 
 
-def test_says_where_to_lock_what_is_required(space: Workspace, target: Target) -> None:
-    save_wheel(space, "", requires=("six",))
+def test_says_where_to_lock_what_is_required(workspace: Workspace, target: Target) -> None:
+    save_wheel(workspace, "", requires=("six",))
 
     with pytest.raises(InstallError) as caught:
-        smoke(target, space)
+        smoke(target, workspace)
 
     assert "`six`" in caught.value.why
     assert "add it to envs/build/tiny_cuda.in, then `nox -s lock -- build:tiny-cuda`" in (
@@ -236,55 +238,55 @@ def test_says_where_to_lock_what_is_required(space: Workspace, target: Target) -
     )
 
 
-def test_refuses_wheel_that_was_changed(space: Workspace, target: Target) -> None:
-    save_wheel(space, "").write_bytes(save_wheel(space, "evil = True").read_bytes() + b"\0")
+def test_refuses_wheel_that_was_changed(workspace: Workspace, target: Target) -> None:
+    save_wheel(workspace, "").write_bytes(save_wheel(workspace, "evil = True").read_bytes() + b"\0")
 
     with pytest.raises(InstallError) as caught:
-        smoke(target, space)
+        smoke(target, workspace)
 
     assert "Hash mismatch" in caught.value.why
 
 
 def test_gives_the_package_no_variable_of_the_caller(
-    space: Workspace, tmp_path: Path, lock: str, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, tmp_path: Path, lock: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", "/somewhere")
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
     monkeypatch.setenv("CUDA_HOME", "/somewhere")
-    save_wheel(space, "import os\n")
+    save_wheel(workspace, "import os\n")
     target = target_of(
         tmp_path, lock, call="sorted(tiny_cuda.os.environ)", expect="['HOME', 'LC_ALL', 'PATH']"
     )
 
-    passed = smoke(target, space)
+    passed = smoke(target, workspace)
 
     assert passed.imported == ("tiny_cuda",)
 
 
-def test_hears_the_answer_of_a_noisy_package(space: Workspace, target: Target) -> None:
-    save_wheel(space, "import atexit\nprint('{')\natexit.register(print, 'bye')\n")
+def test_hears_the_answer_of_a_noisy_package(workspace: Workspace, target: Target) -> None:
+    save_wheel(workspace, "import atexit\nprint('{')\natexit.register(print, 'bye')\n")
 
-    passed = smoke(target, space)
+    passed = smoke(target, workspace)
 
     assert passed.imported == ("tiny_cuda",)
 
 
-def test_says_where_the_interpreter_crashed(space: Workspace, target: Target) -> None:
-    save_wheel(space, "import ctypes\nctypes.string_at(0)\n")
+def test_says_where_the_interpreter_crashed(workspace: Workspace, target: Target) -> None:
+    save_wheel(workspace, "import ctypes\nctypes.string_at(0)\n")
 
     with pytest.raises(SmokeError, match="the interpreter died") as caught:
-        smoke(target, space)
+        smoke(target, workspace)
 
     assert "status -11" in caught.value.why
-    assert "tiny_cuda/__init__.py" in space.log("smoke").read_text()
+    assert "tiny_cuda/__init__.py" in workspace.log("smoke").read_text()
 
 
-def test_tells_which_libraries_stayed_untested(space: Workspace, target: Target) -> None:
-    save_wheel(space, "", external=("libcublas.so.13",))
+def test_tells_which_libraries_stayed_untested(workspace: Workspace, target: Target) -> None:
+    save_wheel(workspace, "", external=("libcublas.so.13",))
 
-    smoke(target, space)
+    smoke(target, workspace)
 
-    assert "importing tiny_cuda didn't load libcublas.so.13" in heard(space)
+    assert "importing tiny_cuda didn't load libcublas.so.13" in heard(workspace)
 
 
 def test_sends_to_a_machine_with_driver() -> None:
@@ -294,62 +296,62 @@ def test_sends_to_a_machine_with_driver() -> None:
 
 
 def test_loads_library_that_the_import_leaves_alone(
-    space: Workspace, tmp_path: Path, lock: str, cuda_home: Path
+    workspace: Workspace, tmp_path: Path, lock: str, cuda_home: Path
 ) -> None:
     library = compile_tiny(tmp_path, cuda_home, "$ORIGIN/../nvidia/cu13/lib")
     named = library.rename(library.with_name("libtiny130.so"))
-    save_wheel(space, "", named, requires=("nvidia-cuda-runtime>=13.0,<14",))
+    save_wheel(workspace, "", named, requires=("nvidia-cuda-runtime>=13.0,<14",))
     target = target_of(tmp_path, lock, libraries=("tiny_cuda/libtiny{toolkit_tag}.so",))
 
-    passed = smoke(target, space)
+    passed = smoke(target, workspace)
 
     assert passed.libraries == (("libcudart.so.13", "nvidia/cu13/lib/libcudart.so.13"),)
 
 
 def test_refuses_library_with_a_symbol_that_nobody_has(
-    space: Workspace, tmp_path: Path, lock: str
+    workspace: Workspace, tmp_path: Path, lock: str
 ) -> None:
     source = tmp_path / "lost.c"
     source.write_text("int nowhere(void); int call(void) { return nowhere(); }\n")
     library = compile_library(tmp_path / "liblost.so", "gcc", "-fPIC", source)
-    save_wheel(space, "", library)
+    save_wheel(workspace, "", library)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target_of(tmp_path, lock, libraries=("tiny_cuda/liblost.so",)), space)
+        smoke(target_of(tmp_path, lock, libraries=("tiny_cuda/liblost.so",)), workspace)
 
     assert "undefined symbol: nowhere" in caught.value.why
 
 
 def test_refuses_library_that_the_wheel_does_not_hold(
-    space: Workspace, tmp_path: Path, lock: str
+    workspace: Workspace, tmp_path: Path, lock: str
 ) -> None:
-    save_wheel(space, "")
+    save_wheel(workspace, "")
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target_of(tmp_path, lock, libraries=("tiny_cuda/libgone.so",)), space)
+        smoke(target_of(tmp_path, lock, libraries=("tiny_cuda/libgone.so",)), workspace)
 
     assert "libgone.so" in caught.value.why
 
 
-def test_installs_from_lock_of_its_own(space: Workspace, tmp_path: Path, lock: str) -> None:
-    save_wheel(space, "", requires=("nvidia-cuda-runtime>=13.0,<14",))
+def test_installs_from_lock_of_its_own(workspace: Workspace, tmp_path: Path, lock: str) -> None:
+    save_wheel(workspace, "", requires=("nvidia-cuda-runtime>=13.0,<14",))
     target = target_of(tmp_path, "")
     own = tmp_path / "envs" / "smoke" / "tiny_cuda.lock"
     own.parent.mkdir()
     own.write_text(lock)
 
-    assert smoke(target, space).imported == ("tiny_cuda",)
+    assert smoke(target, workspace).imported == ("tiny_cuda",)
 
 
-def test_names_the_lock_that_lacks_a_requirement(space: Workspace, tmp_path: Path) -> None:
-    save_wheel(space, "", requires=("nvidia-cuda-runtime>=13.0,<14",))
+def test_names_the_lock_that_lacks_a_requirement(workspace: Workspace, tmp_path: Path) -> None:
+    save_wheel(workspace, "", requires=("nvidia-cuda-runtime>=13.0,<14",))
     target = target_of(tmp_path, "")
     own = tmp_path / "envs" / "smoke" / "tiny_cuda.lock"
     own.parent.mkdir()
     own.touch()
 
     with pytest.raises(InstallError) as caught:
-        smoke(target, space)
+        smoke(target, workspace)
 
     assert "envs/smoke/tiny_cuda.in" in caught.value.fix
     assert "smoke:tiny-cuda" in caught.value.fix
@@ -389,9 +391,9 @@ def needs_no_driver() -> None:
     pytest.skip("this machine has NVIDIA's driver")
 
 
-def save_toolchain(space: Workspace, home: Path) -> None:
+def save_toolchain(workspace: Workspace, home: Path) -> None:
     record = Toolchain(home=home, version="13.0.88", provider="pypi", fingerprint="", pinned=True)
-    space.save("toolchain", record)
+    workspace.save("toolchain", record)
 
 
 def compile_stub(home: Path) -> None:
@@ -404,28 +406,28 @@ def compile_stub(home: Path) -> None:
 
 
 def test_records_who_brought_a_library_and_who_asked_for_it(
-    space: Workspace, tmp_path: Path, target: Target, cuda_home: Path
+    workspace: Workspace, tmp_path: Path, target: Target, cuda_home: Path
 ) -> None:
     library = compile_tiny(tmp_path, cuda_home, "$ORIGIN/../nvidia/cu13/lib")
-    save_wheel(space, MODULE, library, requires=("nvidia-cuda-runtime>=13.0,<14",))
+    save_wheel(workspace, MODULE, library, requires=("nvidia-cuda-runtime>=13.0,<14",))
 
-    passed = smoke(target, space)
+    passed = smoke(target, workspace)
 
     file = "nvidia/cu13/lib/libcudart.so.13"
     row = ("libcudart.so.13", file, "nvidia-cuda-runtime 13.0.96", "tiny_cuda/libtiny.so")
     assert passed.loaded == (row,)
-    assert all(cell in heard(space) for cell in (*row[:3], "libtiny.so"))
+    assert all(cell in heard(workspace) for cell in (*row[:3], "libtiny.so"))
 
 
 def test_hides_the_toolkit_that_the_caller_names(
-    space: Workspace, tmp_path: Path, target: Target, system_cuda: Path
+    workspace: Workspace, tmp_path: Path, target: Target, system_cuda: Path
 ) -> None:
     needs_hiding(tmp_path)
     library = compile_tiny(tmp_path, system_cuda, str(system_cuda / "lib64"))
-    save_wheel(space, MODULE, library)
+    save_wheel(workspace, MODULE, library)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, space)
+        smoke(target, workspace)
 
     assert "libcudart.so.13: cannot open shared object file" in caught.value.why
     assert "has it, but" in caught.value.why
@@ -433,20 +435,20 @@ def test_hides_the_toolkit_that_the_caller_names(
 
 
 def test_names_what_was_hidden(
-    space: Workspace, tmp_path: Path, target: Target, system_cuda: Path
+    workspace: Workspace, tmp_path: Path, target: Target, system_cuda: Path
 ) -> None:
     needs_hiding(tmp_path)
-    save_wheel(space, "")
+    save_wheel(workspace, "")
 
-    passed = smoke(target, space)
+    passed = smoke(target, workspace)
 
     assert passed.hidden is not None
     assert str(system_cuda) in passed.hidden
-    assert str(system_cuda) in heard(space)
+    assert str(system_cuda) in heard(workspace)
 
 
 def test_refuses_the_machines_cuda_where_it_cannot_be_hidden(
-    space: Workspace,
+    workspace: Workspace,
     tmp_path: Path,
     target: Target,
     system_cuda: Path,
@@ -454,55 +456,55 @@ def test_refuses_the_machines_cuda_where_it_cannot_be_hidden(
 ) -> None:
     monkeypatch.setattr(environment, "hiding", lambda *_: ())
     library = compile_tiny(tmp_path, system_cuda, str(system_cuda / "lib64"))
-    save_wheel(space, MODULE, library)
+    save_wheel(workspace, MODULE, library)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, space)
+        smoke(target, workspace)
 
     assert f"libcudart.so.13 is {system_cuda / 'lib64' / 'libcudart.so.13'}" in caught.value.why
 
 
 @pytest.mark.usefixtures("system_cuda")
 def test_says_that_nothing_could_be_hidden(
-    space: Workspace, target: Target, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(environment, "hiding", lambda *_: ())
-    save_wheel(space, "")
+    save_wheel(workspace, "")
 
-    passed = smoke(target, space)
+    passed = smoke(target, workspace)
 
     assert passed.hidden is None
-    assert "refuses a mount namespace" in heard(space)
+    assert "refuses a mount namespace" in heard(workspace)
 
 
 def test_search_path_and_preload_of_the_caller_have_no_effect(
-    space: Workspace, tmp_path: Path, target: Target, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, tmp_path: Path, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library = compile_needing(tmp_path / "libtiny.so", "libcudart.so.99")
     beside = tmp_path / "beside" / "libcudart.so.99"
     monkeypatch.setenv("LD_LIBRARY_PATH", str(beside.parent))
     monkeypatch.setenv("LD_PRELOAD", str(beside))
-    save_wheel(space, "import ctypes\n" + MODULE, library)
+    save_wheel(workspace, "import ctypes\n" + MODULE, library)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, space)
+        smoke(target, workspace)
 
     assert "libcudart.so.99: cannot open shared object file" in caught.value.why
     assert "came from outside" not in caught.value.why
 
 
 def test_refuses_two_cuda_releases_in_one_process(
-    space: Workspace, tmp_path: Path, target: Target, cuda_home: Path
+    workspace: Workspace, tmp_path: Path, target: Target, cuda_home: Path
 ) -> None:
     library = compile_tiny(tmp_path, cuda_home, "$ORIGIN/../nvidia/cu13/lib")
     compile_needing(tmp_path / "libolder.so", "libcudart.so.12")
     module = f"{MODULE}\nctypes.CDLL(str(pathlib.Path(__file__).with_name('libcudart.so.12')))"
     beside = tmp_path / "beside" / "libcudart.so.12"
     requires = ("nvidia-cuda-runtime>=13.0,<14",)
-    save_wheel(space, module, library, beside, requires=requires)
+    save_wheel(workspace, module, library, beside, requires=requires)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, space)
+        smoke(target, workspace)
 
     assert "CUDA 12 and 13 are in one process: libcudart.so.12 (tiny_cuda 1.2.3" in (
         caught.value.why
@@ -511,153 +513,155 @@ def test_refuses_two_cuda_releases_in_one_process(
 
 
 def test_loads_alone_what_the_imports_leave_alone(
-    space: Workspace, tmp_path: Path, target: Target, cuda_home: Path
+    workspace: Workspace, tmp_path: Path, target: Target, cuda_home: Path
 ) -> None:
     library = compile_tiny(tmp_path, cuda_home, "$ORIGIN/../nvidia/cu13/lib")
-    save_wheel(space, "", library, requires=("nvidia-cuda-runtime>=13.0,<14",))
+    save_wheel(workspace, "", library, requires=("nvidia-cuda-runtime>=13.0,<14",))
 
-    passed = smoke(target, space)
+    passed = smoke(target, workspace)
 
     assert passed.libraries == (("libcudart.so.13", "nvidia/cu13/lib/libcudart.so.13"),)
 
 
 def test_names_each_library_that_cannot_be_loaded(
-    space: Workspace, tmp_path: Path, target: Target
+    workspace: Workspace, tmp_path: Path, target: Target
 ) -> None:
     first = compile_needing(tmp_path / "libone.so", "libcudart.so.99")
     second = compile_needing(tmp_path / "libtwo.so", "libcublas.so.99")
-    save_wheel(space, "", first, second)
+    save_wheel(workspace, "", first, second)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, space)
+        smoke(target, workspace)
 
     assert "tiny_cuda/libone.so can't be loaded: OSError: libcudart.so.99" in caught.value.why
     assert "tiny_cuda/libtwo.so can't be loaded: OSError: libcublas.so.99" in caught.value.why
 
 
 def test_says_what_a_library_lacks_when_the_package_keeps_it_to_itself(
-    space: Workspace, tmp_path: Path, target: Target
+    workspace: Workspace, tmp_path: Path, target: Target
 ) -> None:
     library = compile_needing(tmp_path / "libtiny.so", "libcublas.so.99")
     module = "\n".join(("try:", *(f"    {line}" for line in MODULE.strip().splitlines())))
     module += "\nexcept OSError:\n    raise ImportError('no library anywhere') from None\n"
-    save_wheel(space, module, library)
+    save_wheel(workspace, module, library)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, space)
+        smoke(target, workspace)
 
     assert "ImportError: no library anywhere" in caught.value.why
     assert "tiny_cuda/libtiny.so can't be loaded: OSError: libcublas.so.99" in caught.value.why
 
 
 def test_installs_the_extra_that_brings_cuda(
-    space: Workspace, tmp_path: Path, lock: str, cuda_home: Path
+    workspace: Workspace, tmp_path: Path, lock: str, cuda_home: Path
 ) -> None:
     library = compile_tiny(tmp_path, cuda_home, "$ORIGIN/../nvidia/cu13/lib")
     requires = ("nvidia-cuda-runtime>=13.0,<14; extra == 'cuda13'",)
-    save_wheel(space, MODULE, library, requires=requires)
+    save_wheel(workspace, MODULE, library, requires=requires)
     link = Link("cudart", mode=External(extra="cuda{cuda}"))
     target = target_of(tmp_path, lock)
     with_extra = dataclasses.replace(
         target, mode=link.mode, recipe=dataclasses.replace(target.recipe, link=link)
     )
 
-    passed = smoke(with_extra, space)
+    passed = smoke(with_extra, workspace)
 
     assert passed.libraries == (("libcudart.so.13", "nvidia/cu13/lib/libcudart.so.13"),)
 
 
 def test_refuses_library_whose_constructor_crashes(
-    space: Workspace, tmp_path: Path, target: Target
+    workspace: Workspace, tmp_path: Path, target: Target
 ) -> None:
     source = tmp_path / "crash.c"
     source.write_text("__attribute__((constructor)) void run(void) { *(volatile int *)0 = 1; }\n")
-    save_wheel(space, "", compile_library(tmp_path / "libcrash.so", "gcc", "-fPIC", source))
+    save_wheel(workspace, "", compile_library(tmp_path / "libcrash.so", "gcc", "-fPIC", source))
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, space)
+        smoke(target, workspace)
 
     assert "loading tiny_cuda/libcrash.so ends the interpreter: status -11" in caught.value.why
 
 
 def test_lets_library_rely_on_what_the_import_loads(
-    space: Workspace, tmp_path: Path, target: Target
+    workspace: Workspace, tmp_path: Path, target: Target
 ) -> None:
     library = compile_needing(tmp_path / "libtiny.so", "libbase.so.99")
     base = tmp_path / "beside" / "libbase.so.99"
     module = "import ctypes, pathlib\nctypes.CDLL(str(pathlib.Path(__file__).with_name('{}')))"
-    save_wheel(space, module.format(base.name), library, base)
+    save_wheel(workspace, module.format(base.name), library, base)
 
-    smoke(target, space)
+    smoke(target, workspace)
 
-    assert "tiny_cuda/libtiny.so loads only after `import tiny_cuda`" in heard(space)
+    assert "tiny_cuda/libtiny.so loads only after `import tiny_cuda`" in heard(workspace)
 
 
 def test_leaves_modules_of_other_pythons_alone(
-    space: Workspace, tmp_path: Path, target: Target
+    workspace: Workspace, tmp_path: Path, target: Target
 ) -> None:
     name = "_C.cpython-27-x86_64-linux-gnu.so"
-    save_wheel(space, "", compile_needing(tmp_path / name, "libcudart.so.99"))
+    save_wheel(workspace, "", compile_needing(tmp_path / name, "libcudart.so.99"))
 
-    passed = smoke(target, space)
+    passed = smoke(target, workspace)
 
     assert passed.imported == ("tiny_cuda",)
 
 
 def test_stub_stands_in_for_a_driver_that_is_not_there(
-    space: Workspace, tmp_path: Path, target: Target
+    workspace: Workspace, tmp_path: Path, target: Target
 ) -> None:
     needs_no_driver()
     library = compile_needing(tmp_path / "libtiny.so", "libcuda.so.1")
     compile_stub(tmp_path / "toolkit")
-    save_toolchain(space, tmp_path / "toolkit")
-    save_wheel(space, MODULE.replace(".version", ""), library)
+    save_toolchain(workspace, tmp_path / "toolkit")
+    save_wheel(workspace, MODULE.replace(".version", ""), library)
 
-    passed = smoke(target, space)
+    passed = smoke(target, workspace)
 
     [(soname, _, supplier, _)] = passed.loaded
     assert passed.has_driver_stub
     assert (soname, supplier) == ("libcuda.so.1", "the toolkit's stub of NVIDIA's driver")
-    assert "the toolkit's stub stood in for it" in heard(space)
+    assert "the toolkit's stub stood in for it" in heard(workspace)
 
 
 def test_takes_no_stub_where_none_is_needed(
-    space: Workspace, tmp_path: Path, target: Target
+    workspace: Workspace, tmp_path: Path, target: Target
 ) -> None:
     compile_stub(tmp_path / "toolkit")
-    save_toolchain(space, tmp_path / "toolkit")
-    save_wheel(space, "")
+    save_toolchain(workspace, tmp_path / "toolkit")
+    save_wheel(workspace, "")
 
-    passed = smoke(target, space)
+    passed = smoke(target, workspace)
 
     assert not passed.has_driver_stub
     assert passed.loaded == ()
 
 
 def test_tells_which_library_waits_for_a_driver(
-    space: Workspace, tmp_path: Path, target: Target
+    workspace: Workspace, tmp_path: Path, target: Target
 ) -> None:
     needs_no_driver()
-    save_wheel(space, "", compile_needing(tmp_path / "libtiny.so", "libcuda.so.1"))
+    save_wheel(workspace, "", compile_needing(tmp_path / "libtiny.so", "libcuda.so.1"))
 
-    passed = smoke(target, space)
+    passed = smoke(target, workspace)
 
     assert passed.loaded == ()
-    assert "tiny_cuda/libtiny.so needs libcuda.so.1, which NVIDIA's driver brings" in heard(space)
+    assert "tiny_cuda/libtiny.so needs libcuda.so.1, which NVIDIA's driver brings" in heard(
+        workspace
+    )
 
 
-def test_says_how_to_get_a_wheel(space: Workspace, target: Target) -> None:
+def test_says_how_to_get_a_wheel(workspace: Workspace, target: Target) -> None:
     with pytest.raises(StageOrderError, match="no wheel to install") as caught:
-        smoke(target, space)
+        smoke(target, workspace)
 
     assert "`nox -s build-tiny-cuda-130`" in caught.value.fix
 
 
-def test_names_wheel_that_is_gone(space: Workspace, target: Target) -> None:
-    wheel = save_wheel(space, "")
+def test_names_wheel_that_is_gone(workspace: Workspace, target: Target) -> None:
+    wheel = save_wheel(workspace, "")
     wheel.unlink()
 
     with pytest.raises(StageOrderError) as caught:
-        smoke(target, space)
+        smoke(target, workspace)
 
     assert f"{wheel} is gone" in caught.value.why

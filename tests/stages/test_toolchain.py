@@ -15,7 +15,7 @@ from cuwheel.conda.lock_file import write_conda_lock
 from cuwheel.conda.solve import solve
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import DownloadError, InstallError, LockError, ToolchainError
-from cuwheel.fetch.mirrors import VARIABLE, Mirrors
+from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
 from cuwheel.paths import ROOT
 from cuwheel.pypi.lock_file import read_pins
 from cuwheel.pypi.uv import resolve
@@ -23,7 +23,7 @@ from cuwheel.stages.toolchain import toolchain
 from cuwheel.system.files import remove_tree
 from cuwheel.system.process import run
 from tests.support.channel import write_source
-from tests.support.factories import heard, make_space
+from tests.support.factories import heard, make_workspace
 from tests.support.toolchain_channel import toolchain_specs
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ def small_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def private_space(tmp_path: Path) -> Iterator[Workspace]:
     """A cache that shares nothing, for tests that damage it."""
-    made = make_space(tmp_path)
+    made = make_workspace(tmp_path)
     yield made
     remove_tree(made.cache)
 
 
 @pytest.mark.usefixtures("small_lock")
-def test_makes_home_that_compiles_and_links(lean_space: Workspace, tmp_path: Path) -> None:
-    made = toolchain(TOOLKIT, "pypi", lean_space)
+def test_makes_home_that_compiles_and_links(lean_workspace: Workspace, tmp_path: Path) -> None:
+    made = toolchain(TOOLKIT, "pypi", lean_workspace)
 
     library = _compile(made, tmp_path)
 
@@ -67,11 +67,11 @@ def test_makes_home_that_compiles_and_links(lean_space: Workspace, tmp_path: Pat
 
 
 @pytest.mark.usefixtures("small_lock")
-def test_reuses_what_is_whole(lean_space: Workspace) -> None:
-    first = toolchain(TOOLKIT, "pypi", lean_space)
+def test_reuses_what_is_whole(lean_workspace: Workspace) -> None:
+    first = toolchain(TOOLKIT, "pypi", lean_workspace)
     nvcc = (first.home / "bin" / "nvcc").stat().st_ino
 
-    again = toolchain(TOOLKIT, "pypi", lean_space)
+    again = toolchain(TOOLKIT, "pypi", lean_workspace)
 
     assert (again.home / "bin" / "nvcc").stat().st_ino == nvcc
 
@@ -87,13 +87,15 @@ def test_reuses_what_is_whole(lean_space: Workspace) -> None:
     ],
     ids=["missing file", "changed file", "changed mode", "added file"],
 )
-def test_makes_damaged_one_again(damage: Callable[[Path], object], lean_space: Workspace) -> None:
-    whole = toolchain(TOOLKIT, "pypi", lean_space)
+def test_makes_damaged_one_again(
+    damage: Callable[[Path], object], lean_workspace: Workspace
+) -> None:
+    whole = toolchain(TOOLKIT, "pypi", lean_workspace)
     damage(whole.home)
 
-    mended = toolchain(TOOLKIT, "pypi", lean_space)
+    mended = toolchain(TOOLKIT, "pypi", lean_workspace)
 
-    assert "was damaged and is made again" in heard(lean_space)
+    assert "was damaged and is made again" in heard(lean_workspace)
     assert mended == whole
 
 
@@ -109,35 +111,35 @@ def test_mends_damage_that_reached_the_installers_cache(private_space: Workspace
     assert mended == whole
 
 
-def test_refuses_parts_of_several_releases(small_lock: Path, lean_space: Workspace) -> None:
+def test_refuses_parts_of_several_releases(small_lock: Path, lean_workspace: Workspace) -> None:
     """What pip makes of `cuda-toolkit[nvcc]` alone: an nvvm of whatever release is newest."""
     lines = small_lock.read_text().splitlines(keepends=True)
     kept = "".join(line for line in lines if "nvidia-nvvm" not in line)
-    small_lock.write_text(kept + _locked("nvidia-nvvm>13.1", lean_space))
+    small_lock.write_text(kept + _locked("nvidia-nvvm>13.1", lean_workspace))
 
     with pytest.raises(ToolchainError) as caught:
-        toolchain(TOOLKIT, "pypi", lean_space)
+        toolchain(TOOLKIT, "pypi", lean_workspace)
 
     assert "nvidia-cuda-nvcc 13.0.88" in caught.value.why
 
 
 def test_leaves_nothing_of_a_toolchain_that_could_not_be_made(
-    small_lock: Path, lean_space: Workspace
+    small_lock: Path, lean_workspace: Workspace
 ) -> None:
     lines = small_lock.read_text().splitlines(keepends=True)
     small_lock.write_text("".join(line for line in lines if "nvidia-nvvm" not in line))
 
     with pytest.raises(InstallError):
-        toolchain(TOOLKIT, "pypi", lean_space)
+        toolchain(TOOLKIT, "pypi", lean_workspace)
 
-    assert [path for path in (lean_space.cache / "toolchains").iterdir() if path.is_dir()] == []
+    assert [path for path in (lean_workspace.cache / "toolchains").iterdir() if path.is_dir()] == []
 
 
-def test_conda_provider_says_what_is_missing(lean_space: Workspace) -> None:
+def test_conda_provider_says_what_is_missing(lean_workspace: Workspace) -> None:
     newer = dataclasses.replace(TOOLKIT, release="13.9")
 
     with pytest.raises(LockError) as caught:
-        toolchain(newer, "conda", lean_space)
+        toolchain(newer, "conda", lean_workspace)
 
     assert "envs/cuda139/conda-lock.yml" in caught.value.why
     assert "nox -s lock -- toolchain:139" in caught.value.fix
@@ -152,7 +154,7 @@ def small_conda_lock(
     specs = filter(needed.match, toolchain_specs(conda_channel))
     source = write_source(tmp_path / "conda" / "envs" / "cuda130", *specs)
     monkeypatch.setenv("CUWHEEL_PROJECT", str(tmp_path / "conda"))
-    monkeypatch.setenv(VARIABLE, conda_channel.as_uri())
+    monkeypatch.setenv(MIRRORS_VARIABLE, conda_channel.as_uri())
     solved = solve(read_source(source), Mirrors.of(os.environ), cache=shared_cache, cooldown=7)
     write_conda_lock(source.with_name("conda-lock.yml"), solved, command="the tests")
     return source.with_name("conda-lock.yml")
@@ -213,7 +215,7 @@ def test_reuses_conda_toolchain_without_its_channel(
 ) -> None:
     first = toolchain(TOOLKIT, "conda", private_space)
     (tmp_path / "nothing").mkdir()
-    monkeypatch.setenv(VARIABLE, (tmp_path / "nothing").as_uri())
+    monkeypatch.setenv(MIRRORS_VARIABLE, (tmp_path / "nothing").as_uri())
 
     assert toolchain(TOOLKIT, "conda", private_space) == first
 
@@ -223,7 +225,7 @@ def test_leaves_nothing_when_channel_lacks_a_package(
     private_space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "nothing").mkdir()
-    monkeypatch.setenv(VARIABLE, (tmp_path / "nothing").as_uri())
+    monkeypatch.setenv(MIRRORS_VARIABLE, (tmp_path / "nothing").as_uri())
 
     with pytest.raises(DownloadError) as caught:
         toolchain(TOOLKIT, "conda", private_space)
@@ -231,7 +233,7 @@ def test_leaves_nothing_when_channel_lacks_a_package(
     files = [path for path in private_space.cache.rglob("*") if path.is_file()]
     assert [path for path in files if path.stat().st_size] == []
     assert not list((private_space.cache / "toolchains").glob("*conda*/"))
-    assert VARIABLE in caught.value.fix
+    assert MIRRORS_VARIABLE in caught.value.fix
 
 
 def test_refuses_conda_lock_that_was_edited(
@@ -270,51 +272,55 @@ def test_refuses_conda_toolchain_for_another_machine(
 
 
 @pytest.mark.usefixtures("small_lock")
-def test_system_provider_takes_named_toolkit_and_is_unpinned(lean_space: Workspace) -> None:
-    home = toolchain(TOOLKIT, "pypi", lean_space).home
+def test_system_provider_takes_named_toolkit_and_is_unpinned(lean_workspace: Workspace) -> None:
+    home = toolchain(TOOLKIT, "pypi", lean_workspace).home
 
-    found = toolchain(TOOLKIT, "system", lean_space, {"CUDA_HOME": str(home)})
+    found = toolchain(TOOLKIT, "system", lean_workspace, {"CUDA_HOME": str(home)})
 
     assert (found.version, found.pinned) == ("13.0.88", False)
 
 
 @pytest.mark.parametrize("name", ["bin/ptxas", "nvvm/bin/cicc", "nvvm/libdevice/libdevice.10.bc"])
 def test_system_toolkit_is_known_by_all_that_compiles(
-    name: str, lean_space: Workspace, tmp_path: Path
+    name: str, lean_workspace: Workspace, tmp_path: Path
 ) -> None:
     home = tmp_path / "cuda"
     _fake_toolkit(home, "13.0, V13.0.88")
-    before = toolchain(TOOLKIT, "system", lean_space, {"CUDA_HOME": str(home)})
+    before = toolchain(TOOLKIT, "system", lean_workspace, {"CUDA_HOME": str(home)})
 
     (home / name).parent.mkdir(parents=True, exist_ok=True)
     with (home / name).open("a") as stream:
         stream.write("# another one\n")
 
-    after = toolchain(TOOLKIT, "system", lean_space, {"CUDA_HOME": str(home)})
+    after = toolchain(TOOLKIT, "system", lean_workspace, {"CUDA_HOME": str(home)})
     assert after.fingerprint != before.fingerprint
 
 
-def test_system_provider_refuses_other_release(lean_space: Workspace, tmp_path: Path) -> None:
+def test_system_provider_refuses_other_release(lean_workspace: Workspace, tmp_path: Path) -> None:
     _fake_toolkit(tmp_path / "cuda", "12.4, V12.4.131")
 
     with pytest.raises(ToolchainError) as caught:
-        toolchain(TOOLKIT, "system", lean_space, {"CUDA_HOME": str(tmp_path / "cuda")})
+        toolchain(TOOLKIT, "system", lean_workspace, {"CUDA_HOME": str(tmp_path / "cuda")})
 
     assert "12.4.131" in caught.value.why
 
 
-def test_system_provider_says_where_it_looked(lean_space: Workspace, tmp_path: Path) -> None:
+def test_system_provider_says_where_it_looked(lean_workspace: Workspace, tmp_path: Path) -> None:
     with pytest.raises(ToolchainError) as caught:
-        toolchain(TOOLKIT, "system", lean_space, {"CUDA_HOME": str(tmp_path / "none")})
+        toolchain(TOOLKIT, "system", lean_workspace, {"CUDA_HOME": str(tmp_path / "none")})
 
     assert str(tmp_path / "none") in caught.value.why
 
 
-def _locked(requirement: str, lean_space: Workspace) -> str:
-    source = lean_space.cache / "one.in"
+def _locked(requirement: str, lean_workspace: Workspace) -> str:
+    source = lean_workspace.cache / "one.in"
     source.write_text(requirement + "\n")
     return resolve(
-        source, python="3.10", uploaded_before="2026-11-14", cache=lean_space.cache, offline=False
+        source,
+        python="3.10",
+        uploaded_before="2026-11-14",
+        cache=lean_workspace.cache,
+        offline=False,
     )
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.build.compile_cache.backends import (
-    CachePlaces,
+    CachePaths,
     CompileCache,
     choose_cache,
     install_program,
 )
-from cuwheel.build.compile_cache.statistics import Tally, read_tally
+from cuwheel.build.compile_cache.statistics import CacheStatistics, read_statistics
 from cuwheel.system.process import run
 from cuwheel.toolchains.compilers import SYSTEM_PATH
 from tests.support.ccache_package import obtain_ccache
@@ -59,8 +59,8 @@ class Bench:
     with_remote: bool = False
 
     @property
-    def places(self) -> CachePlaces:
-        return CachePlaces(
+    def places(self) -> CachePaths:
+        return CachePaths(
             compiles=self.folder / "compiles",
             program=self.folder / "program",
             sockets=_sockets_of(self.folder),
@@ -100,12 +100,12 @@ class Bench:
         prefix = self.cache.prefix(self.places)
         return self.run([*prefix, compiler, "-O1", "-c", str(source), "-o", str(made), *options])
 
-    def take_tally(self) -> Tally:
+    def take_tally(self) -> CacheStatistics:
         """What the cache did since the last time."""
-        tally = read_tally(self.places.events)
+        statistics = read_statistics(self.places.events)
         shutil.rmtree(self.places.events)
         self.places.events.mkdir()
-        return tally
+        return statistics
 
 
 def cache_of(name: str, shared_cache: Path) -> CompileCache:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel.errors import CommandFailedError
-from cuwheel.system.files import lock, new_folder
+from cuwheel.system.files import file_lock, new_folder
 from cuwheel.system.process import run, which
 from cuwheel.toolchains.compilers import SYSTEM_PATH
 
@@ -30,7 +30,7 @@ def obtain_ccache(cache: Path) -> Path:
     missing = [name for name in _NEEDED if which(name, SYSTEM_PATH) is None]
     if missing or not _KEYRING.exists():
         pytest.skip(f"ccache 4.13 comes from Debian here; missing: {missing or _KEYRING}")
-    with lock(folder.with_suffix(".lock")):
+    with file_lock(folder.with_suffix(".lock")):
         if not (folder / "ccache").exists():
             with new_folder(folder) as aside:
                 _fetch(aside, folder)

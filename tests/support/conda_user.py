@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from cuwheel.fetch.mirrors import VARIABLE
+from cuwheel.fetch.mirrors import MIRRORS_VARIABLE
 from cuwheel.paths import ROOT
 from cuwheel.toolchains.pythons import own_python
 from tests.support.channel import write_source
@@ -49,7 +49,7 @@ class User:
     @property
     def variables(self) -> dict[str, str]:
         """What they have set."""
-        return {"CUWHEEL_PROJECT": self._projects, VARIABLE: self.channel, "COLUMNS": "200"}
+        return {"CUWHEEL_PROJECT": self._projects, MIRRORS_VARIABLE: self.channel, "COLUMNS": "200"}
 
     @property
     def _projects(self) -> str:

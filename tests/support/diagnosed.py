@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.diagnose.session import DiagnoseOptions, diagnose
 from cuwheel.system import process
-from cuwheel.wheel.archive import unpack
+from cuwheel.wheel.archive import unpack_wheel
 from tests.support.factories import compile_library, write_wheel
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Env:
     ) -> None:
         """Install a tiny wheel."""
         path = write_wheel(self.folder / "wheels", files or {}, name=name, **wheel)  # type: ignore[arg-type]
-        unpack(path, self.site)
+        unpack_wheel(path, self.site)
 
     def install_torch(  # noqa: PLR0913 - the facts of a torch, each with a default
         self,

@@ -80,23 +80,23 @@ def make_target(  # noqa: PLR0913 - the fields of a target, each with a default
     )
 
 
-def make_space(folder: Path, **changes: Any) -> Workspace:
+def make_workspace(folder: Path, **changes: Any) -> Workspace:
     """A workspace below `folder`; what its console says is collected for `heard`."""
     terminal = rich.console.Console(file=io.StringIO(), width=200)
-    space = Workspace(
+    workspace = Workspace(
         cache=folder / "cache",
         work=folder / "work",
         dist=folder / "dist",
         console=Console(terminal),
     )
-    return dataclasses.replace(space, **changes)
+    return dataclasses.replace(workspace, **changes)
 
 
-def heard(space: Workspace) -> str:
+def heard(workspace: Workspace) -> str:
     """Everything that the workspace's console said so far."""
-    stream = space.console.terminal.file
+    stream = workspace.console.terminal.file
     if not isinstance(stream, io.StringIO):
-        raise TypeError("only a workspace of make_space remembers what was said")
+        raise TypeError("only a workspace of make_workspace remembers what was said")
     return stream.getvalue()
 
 
@@ -168,7 +168,7 @@ def write_wheel(  # noqa: PLR0913 - the facts of a wheel, each with a default
     return path
 
 
-def save_built(space: Workspace, wheel: Path, *, private_paths: tuple[str, ...] = ()) -> None:
+def save_built(workspace: Workspace, wheel: Path, *, private_paths: tuple[str, ...] = ()) -> None:
     """Leave in the work folder what the stages before the repair leave."""
     built = BuiltWheel(
         path=wheel,
@@ -182,9 +182,9 @@ def save_built(space: Workspace, wheel: Path, *, private_paths: tuple[str, ...] 
     home = Toolchain(
         home=wheel.parent, version="13.0.88", provider="pypi", fingerprint="", pinned=True
     )
-    space.save("toolchain", home)
-    space.save("build", built)
-    space.save("patch", source)
+    workspace.save("toolchain", home)
+    workspace.save("build", built)
+    workspace.save("patch", source)
 
 
 def commit_all(folder: Path, **env: str) -> str:

@@ -44,7 +44,7 @@ _STUB = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 import free_memory, gate
-look = free_memory.look
+look = free_memory.read_memory
 def taken(pid):
     try:
         if os.readlink(f"/proc/{pid}/exe").startswith(sys.argv[2]):
@@ -58,9 +58,9 @@ def limited():
     if "BUDGET" in os.environ:
         budget = int(os.environ["BUDGET"]) + (64 << 20)
         used = sum(taken(pid) for pid in os.listdir("/proc") if pid.isdigit())
-        seen.levels.append(free_memory.Level("test", budget, budget - used))
+        seen.levels.append(free_memory.MemoryLimit("test", budget, budget - used))
     return seen
-free_memory.look = limited
+free_memory.read_memory = limited
 sys.exit(gate.main(sys.argv[3], sys.argv[4:]))
 """
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuwheel.build.launcher.events import read_events
 from cuwheel.build.launcher.toolkit_view import (
-    ViewPlaces,
+    ViewPaths,
     launcher_settings,
     make_launcher,
     make_view,
@@ -51,7 +51,7 @@ class LaunchedBench(Bench):
         """Make view and launcher anew."""
         self.set_up()
         base = Path(sys.base_prefix) / "bin" / "python3"
-        seen = ViewPlaces(
+        inside = ViewPaths(
             view=self.folder / "view",
             launcher=self.folder / "launcher",
             toolkit=self.home,
@@ -59,17 +59,17 @@ class LaunchedBench(Bench):
             cc=Path("/usr/bin/gcc"),
             cxx=Path("/usr/bin/g++"),
         )
-        for made in (seen.view, seen.launcher):
+        for made in (inside.view, inside.launcher):
             shutil.rmtree(made, ignore_errors=True)
             made.mkdir()
         maps = ((str(self.folder / "tree"), "/cuwheel/source"),)
         settings = {
-            **launcher_settings(seen, seen, maps=maps, flags=self.cache.nvcc_flags(_FLAGS)),
+            **launcher_settings(inside, inside, maps=maps, flags=self.cache.nvcc_flags(_FLAGS)),
             "cache": self.cache.prefix(self.places),
             "events": str(self._log),
         }
-        make_view(seen.view, self.home, seen, self.fingerprint)
-        make_launcher(seen.launcher, seen, settings, seen.python, self.fingerprint)
+        make_view(inside.view, self.home, inside, self.fingerprint)
+        make_launcher(inside.launcher, inside, settings, inside.python, self.fingerprint)
         return self
 
     def ready(self, **changes: Any) -> LaunchedBench:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuwheel.build.environment import BuildInputs
 from cuwheel.build.launcher.toolkit_view import (
-    ViewPlaces,
+    ViewPaths,
     launcher_settings,
     make_launcher,
     make_view,
@@ -33,12 +33,12 @@ class Bench:
     Attributes:
         folder: holds all but perhaps the source.
         source: where programs start.
-        seen: the view's parts.
+        inside: the view's parts.
     """
 
     folder: Path
     source: Path
-    seen: ViewPlaces
+    inside: ViewPaths
 
     @property
     def log(self) -> Path:
@@ -46,7 +46,7 @@ class Bench:
 
     @property
     def nvcc(self) -> Path:
-        return self.seen.view / "bin" / "nvcc"
+        return self.inside.view / "bin" / "nvcc"
 
     def write(self, name: str, text: str) -> Path:
         """A file of the source."""
@@ -58,7 +58,7 @@ class Bench:
     def run(self, *words: str | Path, **variables: str) -> Finished:
         """Run a program in the folder of the source, with our names first on PATH."""
         env = {
-            "PATH": f"{self.seen.programs}:{self.seen.view / 'bin'}:{SYSTEM_PATH}",
+            "PATH": f"{self.inside.programs}:{self.inside.view / 'bin'}:{SYSTEM_PATH}",
             "TMPDIR": str(self.folder / "tmp"),
             "SOURCE_DATE_EPOCH": "315532800",
             "LC_ALL": "C.UTF-8",
@@ -83,7 +83,7 @@ def make_bench(  # noqa: PLR0913 - what a bench may have of its own, each with a
     **settings: object,
 ) -> Bench:
     """A view of the toolkit at `home` and its launcher, which maps the folder's names."""
-    seen = ViewPlaces(
+    inside = ViewPaths(
         view=folder / "cuda",
         launcher=folder / "launcher",
         toolkit=home,
@@ -92,18 +92,18 @@ def make_bench(  # noqa: PLR0913 - what a bench may have of its own, each with a
         cxx=cxx,
     )
     source = source or folder / "source"
-    for made in (seen.view, seen.launcher, source, folder / "tmp"):
+    for made in (inside.view, inside.launcher, source, folder / "tmp"):
         made.mkdir(parents=True)
-    real = {"tmp": folder / "tmp", "cuda": seen.view, "source": source}
+    real = {"tmp": folder / "tmp", "cuda": inside.view, "source": source}
     maps = tuple((str(path), f"/cuwheel/{name}") for name, path in real.items())
-    make_view(seen.view, home, seen, "fingerprint")
+    make_view(inside.view, home, inside, "fingerprint")
     stated = {
-        **launcher_settings(seen, seen, maps=maps, flags=flags),
+        **launcher_settings(inside, inside, maps=maps, flags=flags),
         "events": str(folder / "events.jsonl"),
         **settings,
     }
-    make_launcher(seen.launcher, seen, stated, seen.python, "fingerprint")
-    return Bench(folder=folder, source=source, seen=seen)
+    make_launcher(inside.launcher, inside, stated, inside.python, "fingerprint")
+    return Bench(folder=folder, source=source, inside=inside)
 
 
 def make_inputs(folder: Path) -> BuildInputs:

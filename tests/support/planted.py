@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.audit.verdict import audit_wheel
-from cuwheel.wheel.archive import pack, unpack
+from cuwheel.wheel.archive import pack, unpack_wheel
 from tests.support.factories import EPOCH, compile_library, write_wheel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.audit.verdict import Judgement
+    from cuwheel.audit.verdict import AuditResult
 
 CODE = "int answer(void) { return 42; }\n"
 MEMBER = "pkg/libtiny.so"
@@ -35,21 +35,21 @@ def make_library(
     return compile_library(folder / "libmade.so", "gcc", "-fPIC", source, *options, *stubs)
 
 
-def judged(folder: Path, files: dict[str, Path | bytes], **wheel: Any) -> Judgement:
+def judged(folder: Path, files: dict[str, Path | bytes], **wheel: Any) -> AuditResult:
     """The judgement of a wheel with these files."""
     path = write_wheel(folder / "dist", files, **{"name": "pkg", "tag": TAG, **wheel})
     return audit_wheel(path)
 
 
-def told(judgement: Judgement) -> list[str]:
+def told(result: AuditResult) -> list[str]:
     """The findings, one a line, with their severity."""
-    return [f"{finding.severity}: {finding}" for finding in judgement.findings]
+    return [f"{finding.severity}: {finding}" for finding in result.findings]
 
 
 def rewrite(wheel: Path, folder: Path, member: str, old: str, new: str) -> None:
     """Change a file of a wheel's `.dist-info`, with RECORD."""
     folder.mkdir()
-    unpack(wheel, folder)
+    unpack_wheel(wheel, folder)
     (path,) = folder.glob(f"*.dist-info/{member}")
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))

@@ -16,7 +16,7 @@ from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.paths import ROOT
 from cuwheel.pypi.uv import install_into
 from cuwheel.system import process
-from cuwheel.system.files import lock, new_folder, remove_tree
+from cuwheel.system.files import file_lock, new_folder, remove_tree
 from cuwheel.toolchains.compilers import SYSTEM_PATH, HostCompiler, find_host_compilers
 from cuwheel.toolchains.pythons import own_python
 from tests.support.channel import Copy, Entry, Package, Text, write_channel
@@ -52,11 +52,11 @@ _ASKED_FOR = (
 )
 
 
-def make_channel(space: Workspace, cuda_home: Path) -> Path:
+def make_channel(workspace: Workspace, cuda_home: Path) -> Path:
     """Give the channel's folder: the one in the cache, or a new one.
 
     Args:
-        space: its cache keeps the channel; cmake and ninja are installed with its settings.
+        workspace: its cache keeps the channel; cmake and ninja are installed with its settings.
         cuda_home: a CUDA home made from NVIDIA's wheels.
     """
     gcc = find_host_compilers({}, toolkit_by_release("13.0").max_gcc)[0]
@@ -68,15 +68,15 @@ def make_channel(space: Workspace, cuda_home: Path) -> Path:
         f"{own_python().path} {own_python().version}",
     ]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    folder = space.cache / f"test-channel-{key}"
-    with lock(space.cache / "test-channel.lock"):
+    folder = workspace.cache / f"test-channel-{key}"
+    with file_lock(workspace.cache / "test-channel.lock"):
         if not folder.is_dir():
-            for older in space.cache.glob("test-channel-*/"):
-                _forget(older, space.cache)
+            for older in workspace.cache.glob("test-channel-*/"):
+                _forget(older, workspace.cache)
             with new_folder(folder) as aside:
-                tools = space.folder("channel-tools")
-                _install_build_tools(tools, space)
-                stub = _compile_driver_stub(space.folder("channel-stub"), gcc)
+                tools = workspace.folder("channel-tools")
+                _install_build_tools(tools, workspace)
+                stub = _compile_driver_stub(workspace.folder("channel-stub"), gcc)
                 wheels = Wheels(cuda_home)
                 own = (*_build_tools(tools), *gcc_packages(gcc), *binutils_packages(), _python())
                 write_channel(aside, (*cuda_packages(wheels, stub), *own))
@@ -130,15 +130,15 @@ def _build_tools(site: Path) -> Iterator[Package]:
         )
 
 
-def _install_build_tools(site: Path, space: Workspace) -> None:
+def _install_build_tools(site: Path, workspace: Workspace) -> None:
     install_into(
         site,
         _BUILD_TOOLS,
         python=Path(sys.executable),
-        cache=space.cache,
-        offline=space.offline,
-        log=space.log("channel-tools"),
-        console=space.console,
+        cache=workspace.cache,
+        offline=workspace.offline,
+        log=workspace.log("channel-tools"),
+        console=workspace.console,
     )
 
 

@@ -229,7 +229,7 @@ def test_lock_waits_for_other_process(
             waited.append(True)
             stop(holder)
 
-        with files.lock(path, on_wait=let_go):
+        with files.file_lock(path, on_wait=let_go):
             pass
 
     assert waited == [True]
@@ -238,7 +238,7 @@ def test_lock_waits_for_other_process(
 def test_free_lock_does_not_wait(tmp_path: Path) -> None:
     waited = []
 
-    with files.lock(tmp_path / "lock", on_wait=lambda: waited.append(True)):
+    with files.file_lock(tmp_path / "lock", on_wait=lambda: waited.append(True)):
         pass
 
     assert waited == []
@@ -289,7 +289,7 @@ def test_hears_full_disk(line: str, answer: bool) -> None:  # noqa: FBT001 - an 
 
 def test_refuses_what_the_disk_has_no_room_for(tmp_path: Path) -> None:
     with pytest.raises(DiskFullError) as caught:
-        files.check_room(tmp_path / "not" / "there", 1 << 60)
+        files.check_free_disk(tmp_path / "not" / "there", 1 << 60)
 
     assert f"{1 << 40} MiB are needed" in caught.value.why
 
@@ -297,7 +297,10 @@ def test_refuses_what_the_disk_has_no_room_for(tmp_path: Path) -> None:
 def test_gives_up_waiting_for_lock(tmp_path: Path) -> None:
     with start_holder(tmp_path / "lock") as holder:
         try:
-            with pytest.raises(TimeoutError), files.lock(tmp_path / "lock", gives_up=lambda: True):
+            with (
+                pytest.raises(TimeoutError),
+                files.file_lock(tmp_path / "lock", gives_up=lambda: True),
+            ):
                 pass
         finally:
             stop_by_line(holder)

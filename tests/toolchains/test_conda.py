@@ -14,16 +14,16 @@ from cuwheel.conda.lock_file import NOT_FETCHED, read_conda_lock, write_conda_lo
 from cuwheel.conda.solve import solve
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import DownloadError, HashMismatchError, InterpreterNotFoundError, LockError
-from cuwheel.fetch.mirrors import VARIABLE, Mirrors
-from cuwheel.locks.jobs import CondaJob
-from cuwheel.locks.resolve import lock, verify_locks
+from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
+from cuwheel.locks.jobs import CondaLockSpec
+from cuwheel.locks.resolve import resolve_locks, verify_locks
 from cuwheel.stages.toolchain import toolchain
 from cuwheel.toolchains.conda import conda_python, key_of_lock
 from cuwheel.toolchains.conda_layout import complete_prefix
 from cuwheel.toolchains.python_choice import choose_python
 from cuwheel.toolchains.pythons import find_python, own_python
 from tests.support.channel import Package, Text, toy_packages, write_channel, write_source
-from tests.support.factories import heard, make_space
+from tests.support.factories import heard, make_workspace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,76 +45,76 @@ def channel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def space(tmp_path: Path, channel: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+def workspace(tmp_path: Path, channel: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """A workspace of a user with a project of their own, who reaches the channel."""
-    monkeypatch.setenv(VARIABLE, channel.as_uri())
+    monkeypatch.setenv(MIRRORS_VARIABLE, channel.as_uri())
     monkeypatch.setenv("CUWHEEL_PROJECT", str(tmp_path / "project"))
     (tmp_path / "project" / "envs").mkdir(parents=True)
-    return make_space(tmp_path)
+    return make_workspace(tmp_path)
 
 
-def write_lock(folder: Path, *specs: str) -> CondaJob:
+def write_lock(folder: Path, *specs: str) -> CondaLockSpec:
     """A conda lock in a folder of `envs/`, solved from the channel that is set."""
     source = write_source(folder, *specs)
     path = source.with_name("conda-lock.yml")
-    mirrors = Mirrors.of({VARIABLE: os.environ[VARIABLE]})
+    mirrors = Mirrors.of({MIRRORS_VARIABLE: os.environ[MIRRORS_VARIABLE]})
     solved = solve(read_source(source), mirrors, cache=folder / "solver", cooldown=7)
     write_conda_lock(path, solved, command="the tests")
-    return CondaJob(name="toolchain:130:conda", source=source, lock=path)
+    return CondaLockSpec(name="toolchain:130:conda", source=source, lock=path)
 
 
 @pytest.fixture
-def job(space: Workspace, tmp_path: Path) -> CondaJob:
+def job(workspace: Workspace, tmp_path: Path) -> CondaLockSpec:
     """A lock of the toys; nobody has seen their files."""
-    assert not space.offline
+    assert not workspace.offline
     return write_lock(tmp_path / "project" / "envs" / "cuda130", "toy ==1.0")
 
 
-def test_installs_python_of_lock(space: Workspace, tmp_path: Path) -> None:
+def test_installs_python_of_lock(workspace: Workspace, tmp_path: Path) -> None:
     write_lock(tmp_path / "project" / "envs" / f"python{TAG}", "python")
 
-    made = conda_python(RELEASE, space)
+    made = conda_python(RELEASE, workspace)
 
     assert made
-    assert made.is_relative_to(space.cache / "pythons")
+    assert made.is_relative_to(workspace.cache / "pythons")
     assert find_python(str(made), {}).release == RELEASE
 
 
-def test_there_is_no_python_without_lock(space: Workspace) -> None:
-    assert conda_python("3.98", space) is None
+def test_there_is_no_python_without_lock(workspace: Workspace) -> None:
+    assert conda_python("3.98", workspace) is None
 
 
-def choose(asked: str, space: Workspace, *, may_install: bool = True) -> str:
-    return choose_python(asked, space, needs_own_headers=False, may_install=may_install)
+def choose(asked: str, workspace: Workspace, *, may_install: bool = True) -> str:
+    return choose_python(asked, workspace, needs_own_headers=False, may_install=may_install)
 
 
-def test_missing_python_comes_from_lock(space: Workspace, tmp_path: Path) -> None:
+def test_missing_python_comes_from_lock(workspace: Workspace, tmp_path: Path) -> None:
     write_lock(tmp_path / "project" / "envs" / "python399", "python")
 
-    chosen = choose(NOWHERE, space)
+    chosen = choose(NOWHERE, workspace)
 
-    assert chosen.startswith(str(space.cache / "pythons" / "python399-conda-"))
-
-
-def test_missing_python_without_lock_is_left_to_preflight(space: Workspace) -> None:
-    assert choose(NOWHERE, space) == NOWHERE
+    assert chosen.startswith(str(workspace.cache / "pythons" / "python399-conda-"))
 
 
-def test_explaining_installs_no_python(space: Workspace, tmp_path: Path) -> None:
+def test_missing_python_without_lock_is_left_to_preflight(workspace: Workspace) -> None:
+    assert choose(NOWHERE, workspace) == NOWHERE
+
+
+def test_explaining_installs_no_python(workspace: Workspace, tmp_path: Path) -> None:
     write_lock(tmp_path / "project" / "envs" / "python399", "python")
 
-    assert choose(NOWHERE, space, may_install=False) == NOWHERE
-    assert not (space.cache / "pythons").exists()
+    assert choose(NOWHERE, workspace, may_install=False) == NOWHERE
+    assert not (workspace.cache / "pythons").exists()
 
 
 def test_missing_python_out_of_reach_names_all_places(
-    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_lock(tmp_path / "project" / "envs" / "python399", "python")
-    monkeypatch.setenv(VARIABLE, "http://127.0.0.1:9/channel")
+    monkeypatch.setenv(MIRRORS_VARIABLE, "http://127.0.0.1:9/channel")
 
     with pytest.raises(InterpreterNotFoundError) as caught:
-        choose(NOWHERE, space)
+        choose(NOWHERE, workspace)
 
     assert "looked at" in caught.value.why
     assert "127.0.0.1:9" in caught.value.why
@@ -122,47 +122,49 @@ def test_missing_python_out_of_reach_names_all_places(
 
 
 def test_python_out_of_reach_names_ways_out(
-    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_lock(tmp_path / "project" / "envs" / f"python{TAG}", "python")
-    monkeypatch.setenv(VARIABLE, "http://127.0.0.1:9/channel")
+    monkeypatch.setenv(MIRRORS_VARIABLE, "http://127.0.0.1:9/channel")
 
     with pytest.raises(DownloadError) as caught:
-        conda_python(RELEASE, space)
+        conda_python(RELEASE, workspace)
 
     assert "CUWHEEL_CONDA_MIRROR" in caught.value.fix
-    assert not list((space.cache / "pythons").glob("python*[0-9a-f]"))
+    assert not list((workspace.cache / "pythons").glob("python*[0-9a-f]"))
 
 
-def test_python_is_not_made_again_for_having_been_used(space: Workspace, tmp_path: Path) -> None:
+def test_python_is_not_made_again_for_having_been_used(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     """What it compiles on the way is no damage."""
     write_lock(tmp_path / "project" / "envs" / f"python{TAG}", "python")
-    made = conda_python(RELEASE, space)
+    made = conda_python(RELEASE, workspace)
     assert made
     inode = made.stat().st_ino
     (made.parent / "__pycache__").mkdir()
     (made.parent / "__pycache__" / "x.pyc").touch()
 
-    conda_python(RELEASE, space)
+    conda_python(RELEASE, workspace)
 
     assert made.stat().st_ino == inode
-    assert "damaged" not in heard(space)
+    assert "damaged" not in heard(workspace)
 
 
-def test_notices_changed_input(space: Workspace, job: CondaJob) -> None:
+def test_notices_changed_input(workspace: Workspace, job: CondaLockSpec) -> None:
     job.source.write_text(job.source.read_text().replace("1.0", "1.1"))
 
     with pytest.raises(LockError) as caught:
-        toolchain(toolkit_by_release("13.0"), "conda", space)
+        toolchain(toolkit_by_release("13.0"), "conda", workspace)
 
     assert "environment.yml or virtual-packages.yml has changed" in caught.value.why
     assert caught.value.fix == "nox -s lock -- toolchain:130:conda"
 
 
-def test_verified_lock_names_same_toolchain(space: Workspace, job: CondaJob) -> None:
+def test_verified_lock_names_same_toolchain(workspace: Workspace, job: CondaLockSpec) -> None:
     before = key_of_lock(job.lock)
 
-    verify_locks((job,), space)
+    verify_locks((job,), workspace)
 
     assert key_of_lock(job.lock) == before
 
@@ -178,24 +180,24 @@ def test_library_beside_toolkit_is_where_builds_look(tmp_path: Path) -> None:
     assert found == ["libcudart.so", "libcudnn.so"]
 
 
-def test_lock_session_writes_conda_lock(space: Workspace, tmp_path: Path) -> None:
+def test_lock_session_writes_conda_lock(workspace: Workspace, tmp_path: Path) -> None:
     source = write_source(tmp_path / "project" / "envs" / "cuda130", "toy ==1.0")
-    job = CondaJob(
+    job = CondaLockSpec(
         name="toolchain:130:conda", source=source, lock=source.with_name("conda-lock.yml")
     )
 
-    lock((job,), space, note="a note")
+    resolve_locks((job,), workspace, note="a note")
 
     written = read_conda_lock(job.lock)
     assert [package.name for package in written.packages] == ["toy", "toy-data"]
     assert written.index.endswith("(a note)")
-    assert "cuda130/conda-lock.yml: 2 packages" in heard(space)
+    assert "cuda130/conda-lock.yml: 2 packages" in heard(workspace)
 
 
-def test_verifying_notes_that_files_were_seen(space: Workspace, job: CondaJob) -> None:
+def test_verifying_notes_that_files_were_seen(workspace: Workspace, job: CondaLockSpec) -> None:
     before = read_conda_lock(job.lock)
 
-    verify_locks((job,), space)
+    verify_locks((job,), workspace)
 
     after = read_conda_lock(job.lock)
     assert before.files == NOT_FETCHED
@@ -203,19 +205,19 @@ def test_verifying_notes_that_files_were_seen(space: Workspace, job: CondaJob) -
     assert after.packages == before.packages
 
 
-def test_verifying_fills_in_what_index_lacked(space: Workspace, job: CondaJob) -> None:
+def test_verifying_fills_in_what_index_lacked(workspace: Workspace, job: CondaLockSpec) -> None:
     known = read_conda_lock(job.lock)
     bare = tuple(dataclasses.replace(one, sha256="", size=0) for one in known.packages)
     lacking = dataclasses.replace(known, packages=bare)
     write_conda_lock(job.lock, lacking, command="the tests")
 
-    verify_locks((job,), space)
+    verify_locks((job,), workspace)
 
     seen = {one.name: (one.sha256, one.size) for one in read_conda_lock(job.lock).packages}
     assert seen == {one.name: (one.sha256, one.size) for one in known.packages}
 
 
-def test_verifying_refuses_other_file(space: Workspace, job: CondaJob) -> None:
+def test_verifying_refuses_other_file(workspace: Workspace, job: CondaLockSpec) -> None:
     known = read_conda_lock(job.lock)
     first, *others = known.packages
     wrong = dataclasses.replace(first, sha256="0" * 64)
@@ -224,26 +226,26 @@ def test_verifying_refuses_other_file(space: Workspace, job: CondaJob) -> None:
     text = job.lock.read_text()
 
     with pytest.raises(HashMismatchError):
-        verify_locks((job,), space)
+        verify_locks((job,), workspace)
 
     assert job.lock.read_text() == text
 
 
 def test_edited_lock_shows_though_its_toolchain_is_installed(
-    space: Workspace, tmp_path: Path
+    workspace: Workspace, tmp_path: Path
 ) -> None:
     job = write_lock(tmp_path / "project" / "envs" / "cuda130", "toy ==1.0")
-    (space.cache / "toolchains" / f"cuda130-conda-{key_of_lock(job.lock)}").mkdir(parents=True)
+    (workspace.cache / "toolchains" / f"cuda130-conda-{key_of_lock(job.lock)}").mkdir(parents=True)
     job.lock.write_text(job.lock.read_text().replace("toy-1.0-test_0", "toy-6.6-test_0"))
 
     with pytest.raises(LockError, match="was edited by hand"):
-        toolchain(toolkit_by_release("13.0"), "conda", space)
+        toolchain(toolkit_by_release("13.0"), "conda", workspace)
 
 
-def test_environment_without_lock_isnt_passed_over(space: Workspace, tmp_path: Path) -> None:
+def test_environment_without_lock_isnt_passed_over(workspace: Workspace, tmp_path: Path) -> None:
     write_source(tmp_path / "project" / "envs" / "cuda130", "toy")
 
     with pytest.raises(LockError) as caught:
-        toolchain(toolkit_by_release("13.0"), "conda", space)
+        toolchain(toolkit_by_release("13.0"), "conda", workspace)
 
     assert caught.value.fix == "nox -s lock -- toolchain:130:conda"

@@ -14,7 +14,13 @@ import pytest
 from cuwheel.errors import NotReproducibleError, UsageError
 from cuwheel.paths import ROOT
 from cuwheel.verify.published import check_meant, read_published
-from cuwheel.verify.record import PAGE, Finding, read_findings, record, with_table
+from cuwheel.verify.record import (
+    REPRODUCIBILITY_PAGE,
+    VerifiedTarget,
+    read_findings,
+    record,
+    with_table,
+)
 from cuwheel.verify.session import Verified, raise_if_unequal
 from cuwheel.wheel.provenance import statement
 from tests.wheel.test_provenance import RECORD
@@ -40,7 +46,7 @@ PARAMETERS = (
     ("link", "external"),
 )
 NOTHING = Verified(builds=(), unequal=(), causes=())
-FINDING = Finding(
+FINDING = VerifiedTarget(
     target="x-130-cp312",
     version="1.0",
     archs=("90",),
@@ -165,7 +171,9 @@ def test_ends_in_an_error_where_bytes_differ() -> None:
 def project(tmp_path: Path) -> Path:
     """A project with the page and no findings."""
     (tmp_path / "docs").mkdir()
-    (tmp_path / PAGE).write_text(with_table((ROOT / PAGE).read_text(), {}))
+    (tmp_path / REPRODUCIBILITY_PAGE).write_text(
+        with_table((ROOT / REPRODUCIBILITY_PAGE).read_text(), {})
+    )
     return tmp_path
 
 
@@ -173,7 +181,11 @@ def test_records_finding_in_data_and_page(project: Path) -> None:
     record(FINDING, project)
     record(dataclasses.replace(FINDING, other=False, causes=("a|b",)), project)
 
-    [row] = [line for line in (project / PAGE).read_text().splitlines() if "x-130" in line]
+    [row] = [
+        line
+        for line in (project / REPRODUCIBILITY_PAGE).read_text().splitlines()
+        if "x-130" in line
+    ]
     assert read_findings(project)["x-130-cp312"]["other"] is False
     assert "differs: a\\|b" in row
     assert row.count(" | ") == 7
@@ -194,6 +206,6 @@ def test_keeps_other_machines_of_the_same_wheel(project: Path) -> None:
 
 
 def test_page_has_the_table_of_its_data() -> None:
-    page = (ROOT / PAGE).read_text()
+    page = (ROOT / REPRODUCIBILITY_PAGE).read_text()
 
     assert page == with_table(page, read_findings(ROOT))

@@ -17,7 +17,7 @@ from cuwheel.wheel.archive import (
     pack,
     read_through,
     record_faults,
-    unpack,
+    unpack_wheel,
 )
 from tests.support.factories import EPOCH, write_wheel
 
@@ -48,7 +48,7 @@ def narrow_umask() -> Iterator[None]:
 
 def _unpack(wheel: Path, folder: Path) -> Path:
     folder.mkdir(parents=True)
-    unpack(wheel, folder)
+    unpack_wheel(wheel, folder)
     return folder
 
 

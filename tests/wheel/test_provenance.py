@@ -13,7 +13,7 @@ from in_toto_attestation.predicates.provenance.v1 import provenance_pb2
 from cuwheel.paths import ROOT
 from cuwheel.system import process
 from cuwheel.wheel.provenance import PREDICATE_TYPE, BuildRecord, Material, statement
-from cuwheel.wheel.sbom import Contents, Part, wheel_sbom
+from cuwheel.wheel.sbom import Contents, SbomComponent, wheel_sbom
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,14 +36,17 @@ RECORD = BuildRecord(
     log_sha256="c" * 64,
 )
 CONTENTS = Contents(
-    wheel=Part(name="toy", version="1.0+cu130", license="BSD-3-Clause"),
-    source=Part(name="toy", version="1.0", sha256="b" * 64),
-    contained=(Part(name="cudart_static", version="13.0.96", purl_type="generic"),),
+    wheel=SbomComponent(name="toy", version="1.0+cu130", license="BSD-3-Clause"),
+    source=SbomComponent(name="toy", version="1.0", sha256="b" * 64),
+    contained=(SbomComponent(name="cudart_static", version="13.0.96", purl_type="generic"),),
     required=(
-        Part(name="torch", description="torch==2.11.*"),
-        Part(name="nvidia-cuda-runtime", description="nvidia-cuda-runtime>=13.0,<14"),
+        SbomComponent(name="torch", description="torch==2.11.*"),
+        SbomComponent(name="nvidia-cuda-runtime", description="nvidia-cuda-runtime>=13.0,<14"),
     ),
-    tools=(Part(name="nvcc", version="13.0.88"), Part(name="cuwheel", version="0.1.0")),
+    tools=(
+        SbomComponent(name="nvcc", version="13.0.88"),
+        SbomComponent(name="cuwheel", version="0.1.0"),
+    ),
     epoch=1_700_000_000,
 )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.wheel.zip_reader import PIECE, Member
+from cuwheel.wheel.zip_reader import PIECE, SeekableMember
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,9 +39,9 @@ def archive(
 
 
 @pytest.fixture
-def member(archive: Path) -> Iterator[Member]:
+def member(archive: Path) -> Iterator[SeekableMember]:
     with zipfile.ZipFile(archive) as opened, archive.open("rb") as stream:
-        yield Member(stream.fileno(), opened.getinfo(_NAME))
+        yield SeekableMember(stream.fileno(), opened.getinfo(_NAME))
 
 
 def _pack(path: Path, method: int = zipfile.ZIP_DEFLATED) -> Path:
@@ -52,17 +52,19 @@ def _pack(path: Path, method: int = zipfile.ZIP_DEFLATED) -> Path:
 
 def _read(archive: Path, entry: zipfile.ZipInfo | None = None) -> int:
     with zipfile.ZipFile(archive) as opened, archive.open("rb") as stream:
-        return sum(map(len, Member(stream.fileno(), entry or opened.getinfo(_NAME)).pieces()))
+        return sum(
+            map(len, SeekableMember(stream.fileno(), entry or opened.getinfo(_NAME)).pieces())
+        )
 
 
-def test_gives_content_in_small_pieces(member: Member, content: bytes) -> None:
+def test_gives_content_in_small_pieces(member: SeekableMember, content: bytes) -> None:
     pieces = list(member.pieces())
 
     assert b"".join(pieces) == content
     assert max(map(len, pieces)) <= PIECE
 
 
-def test_reads_any_place_afterwards(member: Member, content: bytes) -> None:
+def test_reads_any_place_afterwards(member: SeekableMember, content: bytes) -> None:
     chance = random.Random(0)
     for _ in member.pieces():
         pass
@@ -74,7 +76,7 @@ def test_reads_any_place_afterwards(member: Member, content: bytes) -> None:
             assert stream.read(size) == content[place : place + size]
 
 
-def test_ends_where_content_ends(member: Member, content: bytes) -> None:
+def test_ends_where_content_ends(member: SeekableMember, content: bytes) -> None:
     for _ in member.pieces():
         pass
 

@@ -7,7 +7,7 @@ import pytest
 from cuwheel.build.summary import Summary
 from cuwheel.errors import StageOrderError
 from cuwheel.workspace import records
-from tests.support.factories import make_space
+from tests.support.factories import make_workspace
 
 _PATH = Path("/some/where")
 _RECORDS = [
@@ -42,8 +42,8 @@ _RECORDS = [
         tools=(("patchelf", "0.18"),),
     ),
     records.Audit(sha256="s", archs=("90",), ptx_archs=(), suppliers=(("file", "soname", "who"),)),
-    records.Smoke(sha256="s", imported=("a",), libraries=(("soname", "file"),)),
-    records.Published(wheel=_PATH, provenance=_PATH, index=_PATH),
+    records.SmokeResult(sha256="s", imported=("a",), libraries=(("soname", "file"),)),
+    records.IndexedWheel(wheel=_PATH, provenance=_PATH, index=_PATH),
     Summary(
         wheel="w",
         size=1,
@@ -60,30 +60,30 @@ _RECORDS = [
 
 @pytest.mark.parametrize("record", _RECORDS, ids=lambda record: type(record).__name__)
 def test_gives_back_what_was_saved(tmp_path: Path, record: object) -> None:
-    space = make_space(tmp_path)
+    workspace = make_workspace(tmp_path)
 
-    space.save("stage", record)
+    workspace.save("stage", record)
 
-    assert space.load("stage", type(record)) == record
+    assert workspace.load("stage", type(record)) == record
 
 
 def test_refuses_stage_that_has_not_run(tmp_path: Path) -> None:
     with pytest.raises(StageOrderError) as caught:
-        make_space(tmp_path).load("build", records.BuiltWheel)
+        make_workspace(tmp_path).load("build", records.BuiltWheel)
 
     assert "the stage build has left nothing" in caught.value.what
 
 
 def test_knows_which_stages_have_run(tmp_path: Path) -> None:
-    space = make_space(tmp_path)
+    workspace = make_workspace(tmp_path)
 
-    space.save("audit", _RECORDS[6])
+    workspace.save("audit", _RECORDS[6])
 
-    assert (space.has("audit"), space.has("smoke")) == (True, False)
+    assert (workspace.has("audit"), workspace.has("smoke")) == (True, False)
 
 
 def test_makes_folders_when_asked(tmp_path: Path) -> None:
-    space = make_space(tmp_path)
+    workspace = make_workspace(tmp_path)
 
-    assert not space.work.exists()
-    assert space.log("build").parent.is_dir()
+    assert not workspace.work.exists()
+    assert workspace.log("build").parent.is_dir()

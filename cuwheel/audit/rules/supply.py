@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from cuwheel.audit.case import Case
     from cuwheel.audit.findings import Severity
-    from cuwheel.audit.scan import Library
+    from cuwheel.audit.scan import ScannedLibrary
     from cuwheel.audit.supply import Chain, Fault
 
 
@@ -55,7 +55,7 @@ def _major_findings(chain: Chain) -> Iterator[Finding]:
             yield from _framework_findings(case, library, major)
 
 
-def _framework_findings(case: Case, library: Library, major: int) -> Iterator[Finding]:
+def _framework_findings(case: Case, library: ScannedLibrary, major: int) -> Iterator[Finding]:
     for by in dict.fromkeys(one.by for one in case.declared if one.cuda and not one.extra):
         brought = {one.cuda for one in case.declared if one.by == by and one.cuda}
         others = sorted(other for other in brought if other and other != major)

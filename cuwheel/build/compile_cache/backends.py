@@ -43,7 +43,7 @@ _SIZE = re.compile(r"(\d+)\s*([kmgt])(?:i?b)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CachePlaces:
+class CachePaths:
     """Folders of the compile cache, as the build sees them.
 
     Attributes:
@@ -75,9 +75,9 @@ class CompileCache:
     version: str = ""
     size: int = DEFAULT_SIZE
 
-    def prefix(self, seen: CachePlaces) -> tuple[str, ...]:
+    def prefix(self, inside: CachePaths) -> tuple[str, ...]:
         """The words that the launcher puts before a compiler."""
-        return (str(seen.program / self.name),) if self.name else ()
+        return (str(inside.program / self.name),) if self.name else ()
 
     def nvcc_flags(self, flags: Iterable[str]) -> tuple[str, ...]:
         """Those of the launcher's flags for equal bytes that go with this cache.
@@ -88,24 +88,24 @@ class CompileCache:
         return tuple(flag for flag in flags if self.name != "sccache" or flag != "objtemp")
 
     def variables(
-        self, seen: CachePlaces, *, fingerprint: str, epoch: int, with_remote: bool
+        self, inside: CachePaths, *, fingerprint: str, epoch: int, with_remote: bool
     ) -> dict[str, str]:
         """What the build's environment has to say to the cache.
 
         Args:
-            seen: its folders, as the build sees them.
+            inside: its folders, as the build sees them.
             fingerprint: of all that compiles. Compilers are known by it, not by their dates.
             epoch: `SOURCE_DATE_EPOCH`, seconds since 1970.
             with_remote: whether a relay listens at `RELAY_SOCKET` in the folder for sockets.
         """
-        relay = seen.sockets / RELAY_SOCKET if with_remote else None
+        relay = inside.sockets / RELAY_SOCKET if with_remote else None
         if self.name == "ccache":
-            return _ccache_variables(seen, self.size, fingerprint, relay)
+            return _ccache_variables(inside, self.size, fingerprint, relay)
         if self.name == "sccache":
-            return _sccache_variables(seen, self.size, epoch, relay)
+            return _sccache_variables(inside, self.size, epoch, relay)
         return {}
 
-    def supervised(self, words: Iterable[str], places: CachePlaces, python: Path) -> list[str]:
+    def supervised(self, words: Iterable[str], places: CachePaths, python: Path) -> list[str]:
         """A command of the build with what has to run beside it.
 
         Args:
@@ -248,11 +248,11 @@ def _ask(program: Path, option: str) -> str:
 
 
 def _ccache_variables(
-    seen: CachePlaces, size: int, fingerprint: str, relay: Path | None
+    inside: CachePaths, size: int, fingerprint: str, relay: Path | None
 ) -> dict[str, str]:
     remote = {"CCACHE_REMOTE_STORAGE": f"redis+unix:{relay}"} if relay else {}
     return {
-        "CCACHE_DIR": str(seen.compiles / "ccache"),
+        "CCACHE_DIR": str(inside.compiles / "ccache"),
         # Neither the user's settings nor the machine's, nor a ccache.conf in the package's source.
         "CCACHE_CONFIGPATH": os.devnull,
         "CCACHE_COMPILERCHECK": f"string:{fingerprint}",
@@ -263,13 +263,13 @@ def _ccache_variables(
         # A link to a header, as installers make while other builds run, counts as a change of it,
         # and the file would be compiled twice and not kept. Contents are compared all the same.
         "CCACHE_SLOPPINESS": "include_file_ctime,include_file_mtime",
-        "CCACHE_STATSLOG": str(seen.events / CCACHE_LOG),
+        "CCACHE_STATSLOG": str(inside.events / CCACHE_LOG),
         **remote,
     }
 
 
 def _sccache_variables(
-    seen: CachePlaces, size: int, epoch: int, relay: Path | None
+    inside: CachePaths, size: int, epoch: int, relay: Path | None
 ) -> dict[str, str]:
     remote = {
         # With an empty host its address isn't understood.
@@ -277,14 +277,14 @@ def _sccache_variables(
         "SCCACHE_MULTILEVEL_CHAIN": "disk,redis",
     }
     return {
-        "SCCACHE_DIR": str(seen.compiles / "sccache"),
+        "SCCACHE_DIR": str(inside.compiles / "sccache"),
         "SCCACHE_CONF": os.devnull,
         "SCCACHE_CACHE_SIZE": str(size),
         "SCCACHE_DIRECT": "false",  # as CCACHE_NODIRECT above
-        "SCCACHE_SERVER_UDS": str(seen.sockets / _SOCKET),
+        "SCCACHE_SERVER_UDS": str(inside.sockets / _SOCKET),
         "SCCACHE_IDLE_TIMEOUT": str(_IDLE),
         "SCCACHE_IGNORE_SERVER_IO_ERROR": "1",  # compile, where the server has died
-        "SCCACHE_ERROR_LOG": str(seen.events / "sccache.log"),
+        "SCCACHE_ERROR_LOG": str(inside.events / "sccache.log"),
         # It takes SOURCE_DATE_EPOCH from the compilers; the gated ones set it again from this.
         "CUWHEEL_EPOCH": str(epoch),
         **(remote if relay else {}),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.build.compile_cache.backends import (
     RELAY_SOCKET,
-    CachePlaces,
+    CachePaths,
     CompileCache,
     choose_cache,
     install_program,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cuwheel.build.compile_cache.remote import Remote
-    from cuwheel.build.sandbox.path_map import Places
+    from cuwheel.build.sandbox.path_map import PathMap
     from cuwheel.model.target import Target
     from cuwheel.workspace.workspace import Workspace
 
@@ -46,80 +46,80 @@ class CacheChoice:
     """
 
     cache: CompileCache
-    real: CachePlaces
+    real: CachePaths
     remote: Remote | None
 
-    def seen(self, places: Places) -> CachePlaces:
+    def inside(self, path_map: PathMap) -> CachePaths:
         """Its folders as the build sees them."""
-        return CachePlaces(
-            compiles=Path(places.seen(str(self.real.compiles))),
-            program=Path(places.seen(str(self.real.program))),
-            sockets=Path(places.seen(str(self.real.sockets))),
-            events=Path(places.seen(str(self.real.events))),
+        return CachePaths(
+            compiles=Path(path_map.inside(str(self.real.compiles))),
+            program=Path(path_map.inside(str(self.real.program))),
+            sockets=Path(path_map.inside(str(self.real.sockets))),
+            events=Path(path_map.inside(str(self.real.events))),
         )
 
 
-def check_compile_cache(_: Target, space: Workspace) -> list[Problem]:
+def check_compile_cache(_: Target, workspace: Workspace) -> list[Problem]:
     """See that what the environment says of the compile cache can be done."""
     try:
-        _choose(space, os.environ)
+        _choose(workspace, os.environ)
     except CuwheelError as error:
         return [problem_of(error)]
     return []
 
 
 def choose_compile_cache(
-    space: Workspace, sockets: Path, environ: Mapping[str, str]
+    workspace: Workspace, sockets: Path, environ: Mapping[str, str]
 ) -> CacheChoice:
     """The compile cache of a build, with its program in the work folder.
 
     One that can't be written costs a warning, and the build its hits.
 
     Args:
-        space: of the build.
+        workspace: of the build.
         sockets: its folder for sockets.
         environ: the caller's variables.
 
     Raises:
         UsageError: they ask for what can't be done.
     """
-    cache, remote = _choose(space, environ)
-    compiles = compile_cache_folder(space, environ)
+    cache, remote = _choose(workspace, environ)
+    compiles = compile_cache_folder(workspace, environ)
     if cache.name and (problem := why_unusable(compiles)):
-        space.console.warn(
+        workspace.console.warn(
             f"the compile cache {compiles} can't be used, so all is compiled: {problem}"
         )
         cache, remote = CompileCache(), None
-    real = CachePlaces(
+    real = CachePaths(
         compiles=compiles,
-        program=space.folder("cache"),
+        program=workspace.folder("cache"),
         sockets=sockets,
-        events=space.folder("events"),
+        events=workspace.folder("events"),
     )
     install_program(cache, real.program)
     return CacheChoice(cache=cache, real=real, remote=remote)
 
 
-def compile_cache_folder(space: Workspace, environ: Mapping[str, str]) -> Path:
+def compile_cache_folder(workspace: Workspace, environ: Mapping[str, str]) -> Path:
     """Where compiles are kept; all builds of a machine may share one."""
     named = environ.get(FOLDER_VARIABLE)
-    return given_path(named) if named else space.cache / "compiles"
+    return given_path(named) if named else workspace.cache / "compiles"
 
 
 @contextlib.contextmanager
-def beside(choice: CacheChoice, space: Workspace) -> Iterator[None]:
+def beside(choice: CacheChoice, workspace: Workspace) -> Iterator[None]:
     """Keep the way to the remote cache open until the block ends."""
     if choice.remote is None:
         yield
         return
     path = choice.real.sockets / RELAY_SOCKET
     storage = open_storage(choice.remote)
-    with relaying(choice.remote, storage, path, space.console.warn):
+    with relaying(choice.remote, storage, path, workspace.console.warn):
         yield
 
 
-def _choose(space: Workspace, environ: Mapping[str, str]) -> tuple[CompileCache, Remote | None]:
+def _choose(workspace: Workspace, environ: Mapping[str, str]) -> tuple[CompileCache, Remote | None]:
     remote = remote_from(environ)
-    if not space.reuse:
+    if not workspace.reuse:
         return CompileCache(), None
     return choose_cache(environ, with_remote=remote is not None), remote

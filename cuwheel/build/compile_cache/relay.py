@@ -25,7 +25,7 @@ from cuwheel.build.compile_cache.resp import (
     read_value,
     refusal,
 )
-from cuwheel.fetch.web import cause_of
+from cuwheel.fetch.web import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -193,7 +193,7 @@ class _Relay:
             if self._row < enough or self.traffic.is_off:
                 return
             self.traffic.is_off = True
-        why = self.remote.without_secrets(cause_of(problem))
+        why = self.remote.without_secrets(reason_of(problem))
         self.warn(
             f"the remote compile cache {self.remote.shown} doesn't work, so this build goes on "
             f"without it: {why}"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from urllib.parse import SplitResult
 
-VARIABLE = "CUWHEEL_REMOTE_CACHE"
+REMOTE_VARIABLE = "CUWHEEL_REMOTE_CACHE"
 SCHEMES = ("redis", "rediss", "redis+unix", "http", "https", "s3", "file")
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")  # "Bucket naming rules", Amazon S3
@@ -71,7 +71,7 @@ def remote_from(environ: Mapping[str, str]) -> Remote | None:
     Raises:
         UsageError: it is no address that cuwheel can use; all its faults together.
     """
-    text = environ.get(VARIABLE, "").strip()
+    text = environ.get(REMOTE_VARIABLE, "").strip()
     if not text:
         return None
     parts, problems = _split(text)
@@ -79,7 +79,7 @@ def remote_from(environ: Mapping[str, str]) -> Remote | None:
         problems += _s3_problems(parts, environ)
     if problems:
         raise UsageError(
-            f"{VARIABLE} names no remote cache that can be used",
+            f"{REMOTE_VARIABLE} names no remote cache that can be used",
             why="\n".join(problems),
             fix="give redis://host:6379/0, redis+unix:/path/of/socket, https://host/folder, "
             "s3://bucket/prefix or file:/folder; user and password as https://user:password@host",

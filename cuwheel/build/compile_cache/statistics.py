@@ -25,7 +25,7 @@ _FAULTS = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tally:
+class CacheStatistics:
     """What a compile cache did in one build.
 
     Attributes:
@@ -45,8 +45,8 @@ class Tally:
         """How often it was asked."""
         return self.hits + self.misses + self.uncached
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(
+    def __add__(self, other: CacheStatistics) -> CacheStatistics:
+        return CacheStatistics(
             hits=self.hits + other.hits,
             misses=self.misses + other.misses,
             uncached=self.uncached + other.uncached,
@@ -54,7 +54,7 @@ class Tally:
         )
 
 
-def read_tally(events: Path) -> Tally:
+def read_statistics(events: Path) -> CacheStatistics:
     """What the compile cache did in a build; nothing where none ran.
 
     Args:
@@ -64,14 +64,14 @@ def read_tally(events: Path) -> Tally:
     return sum(servers, _ccache_tally(events / CCACHE_LOG))
 
 
-def _ccache_tally(log: Path) -> Tally:
+def _ccache_tally(log: Path) -> CacheStatistics:
     """Of a statistics log: for each call a line `# file`, then what happened, a word a line."""
     if not log.exists():
-        return Tally()
+        return CacheStatistics()
     calls = [set(call.split("\n")[1:]) for call in log.read_text(errors="replace").split("# ")[1:]]
     hits = sum(bool(call & _HITS) for call in calls)
     misses = sum(bool(call & _MISSES) for call in calls)
-    return Tally(
+    return CacheStatistics(
         hits=hits,
         misses=misses,
         uncached=len(calls) - hits - misses,
@@ -79,17 +79,17 @@ def _ccache_tally(log: Path) -> Tally:
     )
 
 
-def _sccache_tally(path: Path) -> Tally:
+def _sccache_tally(path: Path) -> CacheStatistics:
     try:
         stats = json.loads(path.read_text())["stats"]
     except (ValueError, KeyError):  # of a server that died while it answered
-        return Tally(errors=1)
+        return CacheStatistics(errors=1)
 
     def count(name: str) -> int:
         value = stats.get(name, 0)
         return sum(value["counts"].values()) if isinstance(value, dict) else int(value)
 
-    return Tally(
+    return CacheStatistics(
         hits=count("cache_hits"),
         misses=count("cache_misses"),
         uncached=count("requests_not_cacheable"),

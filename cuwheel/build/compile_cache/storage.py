@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote, urlsplit
 import truststore
 
 from cuwheel.build.compile_cache.resp import command, read_value
-from cuwheel.fetch.retry import Patience
+from cuwheel.fetch.retry import RetryPolicy
 from cuwheel.fetch.web import open_session
 from cuwheel.system.files import write_atomically
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _PORT = 6379  # Redis's own
 _TIMEOUT = 10.0  # seconds for one step of a talk; a compile is cheaper than a longer wait
-_ONCE = Patience(pause=0.0, attempts=1, silence=_TIMEOUT, limit=_TIMEOUT)
+_ONCE = RetryPolicy(pause=0.0, attempts=1, silence=_TIMEOUT, limit=_TIMEOUT)
 _MISSING = 404
 _DONE = range(200, 300)
 _SIGNED = "host;x-amz-content-sha256;x-amz-date"

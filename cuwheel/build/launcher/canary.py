@@ -19,7 +19,7 @@ from pathlib import Path
 from cuwheel.build.launcher import toolkit_view
 from cuwheel.build.launcher.toolkit_view import (
     LAUNCHER_FILES,
-    ViewPlaces,
+    ViewPaths,
     launcher_settings,
     make_launcher,
     make_view,
@@ -70,10 +70,10 @@ class _Tried:
     """One folder in which everything is compiled, with a view of its own."""
 
     folder: Path
-    view: ViewPlaces
+    view: ViewPaths
 
 
-def prove(toolchain: ViewPlaces, fingerprint: str, cache: Path) -> Canary:
+def prove(toolchain: ViewPaths, fingerprint: str, cache: Path) -> Canary:
     """Compile small files at two places and compare; what was found is kept in the cache.
 
     Args:
@@ -100,7 +100,7 @@ def prove(toolchain: ViewPlaces, fingerprint: str, cache: Path) -> Canary:
     return found
 
 
-def _try_all(toolchain: ViewPlaces, folder: Path) -> Canary:
+def _try_all(toolchain: ViewPaths, folder: Path) -> Canary:
     flags = _known_flags(toolchain)
     with contextlib.suppress(_CompileError):
         return _compare(toolchain, folder, ("path", *flags))
@@ -114,13 +114,13 @@ def _try_all(toolchain: ViewPlaces, folder: Path) -> Canary:
         ) from problem
 
 
-def _known_flags(toolchain: ViewPlaces) -> tuple[str, ...]:
+def _known_flags(toolchain: ViewPaths) -> tuple[str, ...]:
     nvcc = toolchain.toolkit / "bin" / "nvcc"
     text = run([nvcc, "--help"], env={"PATH": SYSTEM_PATH}).output
     return tuple(name for name, option in _FLAGS.items() if option in text)
 
 
-def _compare(toolchain: ViewPlaces, folder: Path, flags: tuple[str, ...]) -> Canary:
+def _compare(toolchain: ViewPaths, folder: Path, flags: tuple[str, ...]) -> Canary:
     stop = Stop()
     places = [folder / "-".join((name, *flags)) for name in ("here", "further-away")]
     tries = [functools.partial(_make_objects, toolchain, at, flags, stop) for at in places]
@@ -135,7 +135,7 @@ def _compare(toolchain: ViewPlaces, folder: Path, flags: tuple[str, ...]) -> Can
 
 
 def _make_objects(
-    toolchain: ViewPlaces, folder: Path, flags: tuple[str, ...], stop: Stop
+    toolchain: ViewPaths, folder: Path, flags: tuple[str, ...], stop: Stop
 ) -> dict[str, str]:
     """Digests of the objects, by source."""
     tried = _furnish(toolchain, folder, flags)
@@ -146,7 +146,7 @@ def _make_objects(
     return digests
 
 
-def _furnish(toolchain: ViewPlaces, folder: Path, flags: tuple[str, ...]) -> _Tried:
+def _furnish(toolchain: ViewPaths, folder: Path, flags: tuple[str, ...]) -> _Tried:
     view = dataclasses.replace(toolchain, view=folder / "cuda", launcher=folder / "launcher")
     tried = _Tried(folder=folder, view=view)
     if folder.is_dir():

@@ -61,7 +61,7 @@ class Compile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tool:
+class ProgramRun:
     """One process that a compiler driver started and the memory gate watched.
 
     Attributes:
@@ -105,7 +105,7 @@ class Events:
     """
 
     compiles: tuple[Compile, ...] = ()
-    tools: tuple[Tool, ...] = ()
+    tools: tuple[ProgramRun, ...] = ()
     damaged: int = 0
 
     def hits(self) -> frozenset[str]:
@@ -146,7 +146,7 @@ def read_events(path: Path) -> Events:
         OSError: it is there and can't be read.
     """
     compiles: list[Compile] = []
-    tools: list[Tool] = []
+    tools: list[ProgramRun] = []
     damaged = 0
     try:
         lines = path.read_bytes().split(b"\n")
@@ -181,7 +181,7 @@ def _by_language(compiles: Iterable[Compile]) -> Counter[str]:
     return Counter(compile_.language for compile_ in compiles)
 
 
-def _event(line: bytes) -> Compile | Tool | None:
+def _event(line: bytes) -> Compile | ProgramRun | None:
     """What a line tells; None: something that later releases write."""
     content = json.loads(line)
     if content["kind"] == "compile":
@@ -203,8 +203,8 @@ def _compile(content: dict[str, Any]) -> Compile:
     )
 
 
-def _tool(content: dict[str, Any]) -> Tool:
-    return Tool(
+def _tool(content: dict[str, Any]) -> ProgramRun:
+    return ProgramRun(
         compile=_text(content["compile"]),
         name=_text(content["name"]),
         file=_text(content["file"]),

@@ -55,7 +55,7 @@ _STUBS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewPlaces:
+class ViewPaths:
     """Paths of the view and of what it refers to, as the build sees them.
 
     Attributes:
@@ -90,18 +90,18 @@ class ViewPlaces:
         return self.launcher / "gated"
 
 
-def make_view(folder: Path, home: Path, seen: ViewPlaces, fingerprint: str) -> None:
+def make_view(folder: Path, home: Path, inside: ViewPaths, fingerprint: str) -> None:
     """Fill an empty folder with links to a CUDA home, and with our scripts.
 
     Args:
-        folder: to be `seen.view`.
-        home: the CUDA home on this machine, to be `seen.toolkit`.
-        seen: the paths at which the build will find it all.
+        folder: to be `inside.view`.
+        home: the CUDA home on this machine, to be `inside.toolkit`.
+        inside: the paths at which the build will find it all.
         fingerprint: of the compilers. It stands in each script, so a compile cache that looks at
             "the compiler" sees another one when the real one is another.
     """
     overlaid = {
-        f"{place}/{name}": _gate(seen, seen.toolkit / place / name, fingerprint)
+        f"{place}/{name}": _gate(inside, inside.toolkit / place / name, fingerprint)
         for place in _PROGRAMS
         for name in _GATED
         if (home / place / name).exists()
@@ -112,22 +112,25 @@ def make_view(folder: Path, home: Path, seen: ViewPlaces, fingerprint: str) -> N
         if name.startswith("bin/")
     }
     (folder / _REAL).mkdir()
-    _overlay(folder / _REAL, home / "bin", seen.toolkit / "bin", real)
+    _overlay(folder / _REAL, home / "bin", inside.toolkit / "bin", real)
     _overlay(
-        folder, home, seen.toolkit, overlaid | {"bin/nvcc": _script(seen, "nvcc", (), fingerprint)}
+        folder,
+        home,
+        inside.toolkit,
+        overlaid | {"bin/nvcc": _script(inside, "nvcc", (), fingerprint)},
     )
 
 
 def make_launcher(
-    folder: Path, seen: ViewPlaces, settings: Mapping[str, object], python: Path, fingerprint: str
+    folder: Path, inside: ViewPaths, settings: Mapping[str, object], python: Path, fingerprint: str
 ) -> None:
     """Fill an empty folder with the launcher, compiled, and the host compilers' stand-ins.
 
     Args:
-        folder: to be `seen.launcher`.
-        seen: the paths at which the build will find it all.
+        folder: to be `inside.launcher`.
+        inside: the paths at which the build will find it all.
         settings: the attributes of `launch.Settings`.
-        python: `seen.python` on this machine.
+        python: `inside.python` on this machine.
         fingerprint: of the compilers.
 
     Raises:
@@ -137,21 +140,21 @@ def make_launcher(
         shutil.copyfile(module, folder / module.name)
     (folder / "settings.py").write_text(_settings_module(settings))
     for name, call in _STUBS.items():
-        start = f"import os, sys\nsys.path.insert(0, {str(seen.launcher)!r})\n"
+        start = f"import os, sys\nsys.path.insert(0, {str(inside.launcher)!r})\n"
         modules = "import gate\n" if name == "gate" else "import launch\nimport settings\n"
         (folder / f"run_{name}.py").write_text(f"{start}{modules}os._exit({call})\n")
-    (folder / _PYTHON).symlink_to(seen.python)
+    (folder / _PYTHON).symlink_to(inside.python)
     compile_all = ("-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", folder)
     run([python, "-IS", *compile_all], env={})
     for name, kind in _HOST_NAMES.items():
-        _write(folder / "bin" / name, _script(seen, "host", (name,), fingerprint))
-        real = seen.cxx if kind == "cxx" else seen.cc
-        _write(folder / "gated" / name, _gate(seen, real, fingerprint, only_compiles=True))
+        _write(folder / "bin" / name, _script(inside, "host", (name,), fingerprint))
+        real = inside.cxx if kind == "cxx" else inside.cc
+        _write(folder / "gated" / name, _gate(inside, real, fingerprint, only_compiles=True))
 
 
 def launcher_settings(
-    seen: ViewPlaces,
-    real: ViewPlaces,
+    inside: ViewPaths,
+    real: ViewPaths,
     *,
     maps: tuple[tuple[str, str], ...],
     flags: tuple[str, ...],
@@ -159,18 +162,18 @@ def launcher_settings(
     """Those attributes of `launch.Settings` that follow from where things are.
 
     Args:
-        seen: the paths at which the build will find it all.
+        inside: the paths at which the build will find it all.
         real: the same on this machine.
         maps: what compilers replace in the names of files.
         flags: the options for equal bytes that this nvcc has.
     """
-    host = {"cc": str(seen.gated / "gcc"), "cxx": str(seen.gated / "g++")}
-    standins = {str(seen.programs / name): str(seen.gated / name) for name in _HOST_NAMES}
-    standins |= {name: str(seen.gated / name) for name in _HOST_NAMES}
-    standins |= {str(path): host["cc"] for path in _names_of(seen.cc, real.cc)}
-    standins |= {str(path): host["cxx"] for path in _names_of(seen.cxx, real.cxx)}
+    host = {"cc": str(inside.gated / "gcc"), "cxx": str(inside.gated / "g++")}
+    standins = {str(inside.programs / name): str(inside.gated / name) for name in _HOST_NAMES}
+    standins |= {name: str(inside.gated / name) for name in _HOST_NAMES}
+    standins |= {str(path): host["cc"] for path in _names_of(inside.cc, real.cc)}
+    standins |= {str(path): host["cxx"] for path in _names_of(inside.cxx, real.cxx)}
     return {
-        "nvcc": str(seen.nvcc),
+        "nvcc": str(inside.nvcc),
         "host": host,
         "standins": standins,
         "maps": maps,
@@ -178,11 +181,11 @@ def launcher_settings(
     }
 
 
-def _names_of(seen: Path, real: Path) -> set[Path]:
+def _names_of(inside: Path, real: Path) -> set[Path]:
     """Every path in its folder that leads to a compiler: `x86_64-linux-gnu-g++`, `g++-12`."""
     pattern = "*++*" if "++" in real.name else "*cc*"
     same = (path for path in real.parent.glob(pattern) if path.resolve() == real.resolve())
-    return {seen, *(seen.with_name(path.name) for path in same)}
+    return {inside, *(inside.with_name(path.name) for path in same)}
 
 
 def fingerprint_of(toolchain: str, cxx: Path, banner: str) -> str:
@@ -208,30 +211,37 @@ def _ask(program: Path, option: str) -> str:
         return ""
 
 
-def _overlay(folder: Path, real: Path, seen: Path, files: Mapping[str, str]) -> None:
+def _overlay(folder: Path, real: Path, inside: Path, files: Mapping[str, str]) -> None:
     """Links to all of a folder but for the files that are given; folders on their way are real."""
-    inside: dict[str, dict[str, str]] = {}
+    nested: dict[str, dict[str, str]] = {}
     for name, content in files.items():
         first, _, rest = name.partition("/")
         if rest:
-            inside.setdefault(first, {})[rest] = content
+            nested.setdefault(first, {})[rest] = content
         else:
             _write(folder / first, content)
     for entry in sorted(real.iterdir()):
-        if entry.name in inside:
+        if entry.name in nested:
             (folder / entry.name).mkdir(exist_ok=True)
-            _overlay(folder / entry.name, entry, seen / entry.name, inside[entry.name])
+            _overlay(folder / entry.name, entry, inside / entry.name, nested[entry.name])
         elif entry.name not in files:
-            (folder / entry.name).symlink_to(seen / entry.name)
+            (folder / entry.name).symlink_to(inside / entry.name)
 
 
-def _script(seen: ViewPlaces, stub: str, words: tuple[str, ...], fingerprint: str) -> str:
-    called = [str(seen.launcher / _PYTHON), "-ISB", str(seen.launcher / f"run_{stub}.py"), *words]
+def _script(inside: ViewPaths, stub: str, words: tuple[str, ...], fingerprint: str) -> str:
+    called = [
+        str(inside.launcher / _PYTHON),
+        "-ISB",
+        str(inside.launcher / f"run_{stub}.py"),
+        *words,
+    ]
     return f'#!/bin/sh\n# {fingerprint}\nexec {shlex.join(called)} "$@"\n'
 
 
-def _gate(seen: ViewPlaces, program: Path, fingerprint: str, *, only_compiles: bool = False) -> str:
-    script = _script(seen, "gate", (str(program),), fingerprint)
+def _gate(
+    inside: ViewPaths, program: Path, fingerprint: str, *, only_compiles: bool = False
+) -> str:
+    script = _script(inside, "gate", (str(program),), fingerprint)
     if not only_compiles:
         return script
     # sccache takes the one variable from compilers; the other is its stand-in (`compilecache`).

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.build.profile.timeline import Job, Part, Timeline
+    from cuwheel.build.profile.timeline import Job, Phase, Timeline
 
 
 _PROCESS = 1
@@ -75,7 +75,7 @@ def _compile_event(job: Job, thread: int) -> dict[str, Any]:
     return _slice(job.file, f"compile,{job.state}", (job.start, job.end), thread, facts)
 
 
-def _tool_events(part: Part, thread: int) -> Iterator[dict[str, Any]]:
+def _tool_events(part: Phase, thread: int) -> Iterator[dict[str, Any]]:
     tool = part.tool
     if tool.start > tool.asked:
         facts: dict[str, Any] = {"expected, MiB": tool.expected // _MIB}

@@ -16,7 +16,7 @@ from cuwheel.system.quantities import show_share, show_size, show_time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.build.profile.timeline import Job, Part, Timeline
+    from cuwheel.build.profile.timeline import Job, Phase, Timeline
 
 
 _FOLDER = Path(__file__).parent / "html"
@@ -128,7 +128,7 @@ def _job_data(job: Job, names: dict[str, int]) -> list[Any]:
     ]
 
 
-def _tool_data(part: Part, job_start: int, names: dict[str, int]) -> list[int]:
+def _tool_data(part: Phase, job_start: int, names: dict[str, int]) -> list[int]:
     tool = part.tool
     asked, start, end = map(_milliseconds, (tool.asked, tool.start, tool.end))
     return [

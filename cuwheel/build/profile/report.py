@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cuwheel.build.profile.timeline import Timeline
 
 
-PAGE = "profile.html"
+PROFILE_PAGE = "profile.html"
 TRACE = "profile.trace.json"
 _SHOWN = 10
 
@@ -55,9 +55,9 @@ def write_profile(events: Events, folder: Path, title: str) -> Profile:
         OSError: the folder can't be written.
     """
     timeline = make_timeline(events)
-    write_atomically(folder / PAGE, page_text(timeline, title))
+    write_atomically(folder / PROFILE_PAGE, page_text(timeline, title))
     write_atomically(folder / TRACE, trace_text(timeline, title))
-    return Profile(page=folder / PAGE, trace=folder / TRACE, timeline=timeline)
+    return Profile(page=folder / PROFILE_PAGE, trace=folder / TRACE, timeline=timeline)
 
 
 def print_profile(profile: Profile, terminal: rich.console.Console) -> None:

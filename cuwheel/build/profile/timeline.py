@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from cuwheel.build.launcher.events import Compile, Events, HitCount, Tool, hit_counts
+from cuwheel.build.launcher.events import Compile, Events, HitCount, ProgramRun, hit_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +31,7 @@ _AT_ONCE = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class Phase:
     """A tool in its compile.
 
     Attributes:
@@ -40,7 +40,7 @@ class Part:
         row: 0, or more where tools of one compile run at the same time.
     """
 
-    tool: Tool
+    tool: ProgramRun
     row: int
 
     @property
@@ -79,7 +79,7 @@ class Job:
     waited: float
     queued: float
     peak: int
-    parts: tuple[Part, ...]
+    parts: tuple[Phase, ...]
     lane: int
 
     @property
@@ -155,7 +155,7 @@ class Timeline:
 
 def make_timeline(events: Events) -> Timeline:
     """Put compiles and tools in order, in lanes, on a clock that starts at 0."""
-    logged: list[Compile | Tool] = [*events.compiles, *events.tools]
+    logged: list[Compile | ProgramRun] = [*events.compiles, *events.tools]
     clock = _Clock([_span(item) for item in logged])
     tools = [_tool_on(clock, tool) for tool in events.tools]
     compiles = [_compile_on(clock, compile_) for compile_ in events.compiles]
@@ -182,8 +182,8 @@ def length(spans: Iterable[_Span]) -> float:
     return total
 
 
-def _span(item: Compile | Tool) -> _Span:
-    start = min(item.called, item.asked, item.start) if isinstance(item, Tool) else item.start
+def _span(item: Compile | ProgramRun) -> _Span:
+    start = min(item.called, item.asked, item.start) if isinstance(item, ProgramRun) else item.start
     return start, max(item.start, item.end)
 
 
@@ -216,7 +216,7 @@ def _compile_on(clock: _Clock, compile_: Compile) -> Compile:
     return dataclasses.replace(compile_, start=start - move, end=end - move)
 
 
-def _tool_on(clock: _Clock, tool: Tool) -> Tool:
+def _tool_on(clock: _Clock, tool: ProgramRun) -> ProgramRun:
     called, end = _span(tool)
     move = clock.move(called)
     start = tool.start - move
@@ -225,8 +225,10 @@ def _tool_on(clock: _Clock, tool: Tool) -> Tool:
     return dataclasses.replace(tool, called=called, asked=asked, start=start, end=end - move)
 
 
-def _jobs(compiles: Sequence[Compile], tools: Sequence[Tool], hits: frozenset[str]) -> list[Job]:
-    inside: dict[str, list[Tool]] = defaultdict(list)
+def _jobs(
+    compiles: Sequence[Compile], tools: Sequence[ProgramRun], hits: frozenset[str]
+) -> list[Job]:
+    inside: dict[str, list[ProgramRun]] = defaultdict(list)
     for tool in tools:
         inside[tool.compile].append(tool)
     outside = [[tool] for tool in inside.pop("", [])]  # nobody's: each stands alone
@@ -248,7 +250,7 @@ def _state(compile_: Compile, hits: frozenset[str]) -> State:
     return "failed" if compile_.status else "done"
 
 
-def _stand_in(tools: Sequence[Tool]) -> Compile:
+def _stand_in(tools: Sequence[ProgramRun]) -> Compile:
     """A compile whose own line was never written, as its tools show it."""
     first = tools[0]
     return Compile(
@@ -264,7 +266,7 @@ def _stand_in(tools: Sequence[Tool]) -> Compile:
 
 
 def _job(
-    compile_: Compile, tools: Sequence[Tool], state: State, short: Callable[[str], str]
+    compile_: Compile, tools: Sequence[ProgramRun], state: State, short: Callable[[str], str]
 ) -> Job:
     parts = _in_rows(tools)
     running = [(tool.start, tool.end) for tool in tools]
@@ -286,10 +288,10 @@ def _job(
     )
 
 
-def _in_rows(tools: Sequence[Tool]) -> tuple[Part, ...]:
+def _in_rows(tools: Sequence[ProgramRun]) -> tuple[Phase, ...]:
     by_start = sorted(tools, key=lambda tool: (tool.asked, tool.end))
     rows = _stack(by_start, lambda tool: (tool.asked, tool.end))
-    return tuple(Part(tool=tool, row=row) for tool, row in zip(by_start, rows, strict=True))
+    return tuple(Phase(tool=tool, row=row) for tool, row in zip(by_start, rows, strict=True))
 
 
 def _in_lanes(jobs: Sequence[Job]) -> tuple[Job, ...]:
@@ -311,7 +313,7 @@ def _stack(items: Iterable[_Item], span: Callable[[_Item], _Span]) -> list[int]:
     return rows
 
 
-def _memory(tools: Iterable[Tool]) -> tuple[MemoryPoint, ...]:
+def _memory(tools: Iterable[ProgramRun]) -> tuple[MemoryPoint, ...]:
     changes: dict[float, list[int]] = defaultdict(lambda: [0, 0])
     for tool in tools:
         for time, sign in ((tool.start, 1), (tool.end, -1)):

@@ -33,7 +33,7 @@ _WRITABLE = {"dev"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class Mount:
     """Something that a sandbox holds.
 
     Attributes:
@@ -73,12 +73,12 @@ def choose_sandbox(asked: str = "auto") -> str:
     )
 
 
-def sandboxed(kind: str, places: Iterable[Place], folder: Path) -> tuple[str, ...]:
+def sandboxed(kind: str, mounts: Iterable[Mount], folder: Path) -> tuple[str, ...]:
     """The command prefix that runs a program in a sandbox.
 
     Args:
         kind: from `choose_sandbox`.
-        places: what it holds beside the machine's system folders, which can be read only.
+        mounts: what it holds beside the machine's system folders, which can be read only.
         folder: the working folder, as a path inside.
 
     Returns:
@@ -90,12 +90,12 @@ def sandboxed(kind: str, places: Iterable[Place], folder: Path) -> tuple[str, ..
     if kind == "none":
         return ()
     # A folder inside another one has to come after it.
-    own = sorted(places, key=lambda place: len(place.target.parts))
-    lost = [place for place in own if place.kind != "link" and not place.source.exists()]
+    own = sorted(mounts, key=lambda mount: len(mount.target.parts))
+    lost = [mount for mount in own if mount.kind != "link" and not mount.source.exists()]
     if lost:
         raise SandboxError(
-            f"the sandbox can't have {', '.join(str(place.target) for place in lost)}",
-            why=f"not there: {', '.join(str(place.source) for place in lost)}",
+            f"the sandbox can't have {', '.join(str(mount.target) for mount in lost)}",
+            why=f"not there: {', '.join(str(mount.source) for mount in lost)}",
             fix="build again; something else has removed folders of this build",
         )
     every = [*_system_places(), *own]
@@ -108,41 +108,41 @@ def is_of_system(path: Path) -> bool:
     return not top or top[0] in _SYSTEM or top[0].startswith("lib")
 
 
-def _system_places() -> list[Place]:
+def _system_places() -> list[Mount]:
     """The system's folders in the machine's root; links (`/bin` to `usr/bin`) as links."""
     found = []
     for path in sorted(Path("/").iterdir()):
         if not is_of_system(path):
             continue
         if path.is_symlink():
-            found.append(Place(source=path.readlink(), target=path, kind="link"))
+            found.append(Mount(source=path.readlink(), target=path, kind="link"))
         elif path.is_dir():
             kind = "write" if path.name in _WRITABLE else "read"
-            found.append(Place(source=path, target=path, kind=kind))
+            found.append(Mount(source=path, target=path, kind=kind))
     return found
 
 
-def _own_calls(places: list[Place], folder: Path) -> tuple[str, ...]:
+def _own_calls(mounts: list[Mount], folder: Path) -> tuple[str, ...]:
     listed = [
-        [place.kind, _told(place), str(place.target)]  # links are followed where they are known
-        for place in places
+        [mount.kind, _told(mount), str(mount.target)]  # links are followed where they are known
+        for mount in mounts
     ]
-    spec = json.dumps({"folder": str(folder), "places": listed})
+    spec = json.dumps({"folder": str(folder), "mounts": listed})
     return (sys.executable, "-I", str(_ENTER), spec)
 
 
-def _told(place: Place) -> str:
-    return str(place.source if place.kind == "link" else place.source.resolve())
+def _told(mount: Mount) -> str:
+    return str(mount.source if mount.kind == "link" else mount.source.resolve())
 
 
-def _bubblewrap(places: list[Place], folder: Path) -> tuple[str, ...]:
+def _bubblewrap(mounts: list[Mount], folder: Path) -> tuple[str, ...]:
     # By its path: what the build has for PATH is of the sandbox.
     words = [which("bwrap", _SYSTEM_PATH) or "bwrap", "--die-with-parent", "--hostname", "cuwheel"]
-    words += [f"--unshare-{space}" for space in ("net", "pid", "ipc", "uts")]
+    words += [f"--unshare-{workspace}" for workspace in ("net", "pid", "ipc", "uts")]
     options = {"read": "--ro-bind", "write": "--bind", "link": "--symlink"}
-    for place in places:
-        option = "--dev-bind" if place.target == Path("/dev") else options[place.kind]
-        words += [option, str(place.source), str(place.target)]
+    for mount in mounts:
+        option = "--dev-bind" if mount.target == Path("/dev") else options[mount.kind]
+        words += [option, str(mount.source), str(mount.target)]
     return (*words, "--proc", "/proc", "--chdir", str(folder))
 
 

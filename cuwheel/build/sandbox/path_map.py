@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.build.sandbox.backends import Place, sandboxed
+from cuwheel.build.sandbox.backends import Mount, sandboxed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ TOP = Path("/cuwheel")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Named:
+class BuildPath:
     """A folder of a build, with its name on every machine.
 
     Attributes:
@@ -44,7 +44,7 @@ class Named:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Places:
+class PathMap:
     """The folders of one build.
 
     Attributes:
@@ -53,16 +53,16 @@ class Places:
         extra: what a sandbox holds beside them.
     """
 
-    named: tuple[Named, ...]
+    named: tuple[BuildPath, ...]
     sandbox: str
-    extra: tuple[Place, ...] = ()
+    extra: tuple[Mount, ...] = ()
 
     @property
     def is_sandboxed(self) -> bool:
         """Whether the build sees the names."""
         return self.sandbox != "none"
 
-    def public(self, text: str) -> str:
+    def neutral(self, text: str) -> str:
         """A text with the names in place of this machine's folders."""
         pairs = {
             str(path): str(one.fixed)
@@ -74,9 +74,9 @@ class Places:
         pattern = "|".join(f"{re.escape(path)}(?![\\w.+-])" for path in longest_first)
         return re.sub(pattern, lambda found: pairs[found[0]], text)
 
-    def seen(self, text: str) -> str:
+    def inside(self, text: str) -> str:
         """A text with its folders as the build sees them."""
-        return self.public(text) if self.is_sandboxed else text
+        return self.neutral(text) if self.is_sandboxed else text
 
     @property
     def maps(self) -> tuple[tuple[str, str], ...]:
@@ -99,12 +99,12 @@ class Places:
             words: with this machine's paths.
             folder: where it starts, likewise.
         """
-        start = Path(self.seen(str(folder)))
+        start = Path(self.inside(str(folder)))
         prefix = sandboxed(self.sandbox, self._mounts(), start)
-        return [*prefix, *map(self.seen, words)]
+        return [*prefix, *map(self.inside, words)]
 
-    def _mounts(self) -> Iterator[Place]:
+    def _mounts(self) -> Iterator[Mount]:
         for one in self.named:
             if one.kind != "name":
-                yield Place(source=one.real, target=one.fixed, kind=one.kind)
+                yield Mount(source=one.real, target=one.fixed, kind=one.kind)
         yield from self.extra

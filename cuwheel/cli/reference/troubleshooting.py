@@ -19,7 +19,7 @@ from cuwheel.explain.explanation import Explainer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.explain.catalogue import Cause, Group
+    from cuwheel.explain.catalogue import FailureCause, Group
 
 
 # Exit codes are given out by what a reader was doing: each of these opens a group of errors.
@@ -89,7 +89,7 @@ def troubleshooting() -> str:
     return page(parts)
 
 
-def _own_entry(anchor: str, entry: verdict.Entry) -> str:
+def _own_entry(anchor: str, entry: verdict.VerdictKind) -> str:
     return f'<a id="{anchor}"></a>\n\n### {entry.title}\n\n{entry.text}'
 
 
@@ -103,7 +103,7 @@ def _rows(group: Group) -> Iterator[tuple[str, str]]:
         yield f"[{cause.title}](#{cause.slug})", cause.stage
 
 
-def _cause_entry(cause: Cause, explainer: Explainer) -> str:
+def _cause_entry(cause: FailureCause, explainer: Explainer) -> str:
     """Its sample is explained as a log would be, so that the page shows what `explain` says."""
     sample = cause.examples[0]
     answer = explainer.explain(io.BytesIO(sample.encode())).causes[0]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Told = TypeVar("Told")
 
 
-class Question(Generic[Told]):
+class TimedCall(Generic[Told]):
     """Something that is being found out.
 
     Args:

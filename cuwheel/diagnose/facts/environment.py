@@ -50,7 +50,7 @@ class Distribution:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Environment:
+class PythonEnvironment:
     """What an interpreter says of its environment.
 
     Attributes:
@@ -92,7 +92,7 @@ class Device:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Framework:
+class FrameworkFacts:
     """A framework of an environment.
 
     Attributes:
@@ -153,7 +153,7 @@ class ModuleRun:
     fault: str = ""
 
 
-def ask_environment(python: Path, environ: Mapping[str, str]) -> Environment:
+def ask_environment(python: Path, environ: Mapping[str, str]) -> PythonEnvironment:
     """Let an interpreter describe its environment.
 
     Args:
@@ -181,7 +181,7 @@ def ask_environment(python: Path, environ: Mapping[str, str]) -> Environment:
                 found[one.name] = one
             elif found[one.name].site != one.site:
                 shadowed.append(one)
-    return Environment(
+    return PythonEnvironment(
         python=python,
         version=told["version"],
         prefix=Path(told["prefix"]),
@@ -205,7 +205,7 @@ def _distribution(row: Mapping[str, Any]) -> Distribution:
     )
 
 
-def frameworks_of(environment: Environment) -> dict[str, Distribution]:
+def frameworks_of(environment: PythonEnvironment) -> dict[str, Distribution]:
     """The frameworks that are installed, by the name that they are imported by."""
     found = {}
     for name in FRAMEWORKS:
@@ -215,7 +215,9 @@ def frameworks_of(environment: Environment) -> dict[str, Distribution]:
     return found
 
 
-def ask_framework(name: str, environment: Environment, environ: Mapping[str, str]) -> Framework:
+def ask_framework(
+    name: str, environment: PythonEnvironment, environ: Mapping[str, str]
+) -> FrameworkFacts:
     """Import a framework in a process of its own and ask it; else read its files.
 
     Args:
@@ -225,7 +227,7 @@ def ask_framework(name: str, environment: Environment, environ: Mapping[str, str
     """
     distribution = frameworks_of(environment)[name]
     if name in _ONLY_READ:
-        return Framework(name=name, version=distribution.version)
+        return FrameworkFacts(name=name, version=distribution.version)
     question = {"ask": "framework", "name": name}
     # JAX takes most of a GPU's memory when it starts; whoever uses the GPU now would notice.
     env = {**environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
@@ -235,7 +237,7 @@ def ask_framework(name: str, environment: Environment, environ: Mapping[str, str
         if fault and not told.get("failure"):
             failure = f"{output}\n{fault}".strip()
         return _read_framework(name, distribution, failure)
-    return Framework(
+    return FrameworkFacts(
         name=name,
         version=told["version"] or distribution.version,
         cuda=told.get("cuda", "") or _cuda_of_plugins(name, environment),
@@ -254,7 +256,7 @@ def ask_framework(name: str, environment: Environment, environ: Mapping[str, str
     )
 
 
-def _cuda_of_plugins(name: str, environment: Environment) -> str:
+def _cuda_of_plugins(name: str, environment: PythonEnvironment) -> str:
     """JAX is for the CUDA of its plugin."""
     if name != "jax":
         return ""
@@ -263,7 +265,7 @@ def _cuda_of_plugins(name: str, environment: Environment) -> str:
     return found.removeprefix("jax-cuda").partition("-")[0]
 
 
-def _read_framework(name: str, distribution: Distribution, failure: str) -> Framework:
+def _read_framework(name: str, distribution: Distribution, failure: str) -> FrameworkFacts:
     """What torch/version.py says, without running it."""
     told: dict[str, Any] = {}
     path = distribution.site / name / "version.py"
@@ -278,7 +280,7 @@ def _read_framework(name: str, distribution: Distribution, failure: str) -> Fram
         value = getattr(statement, "value", None)
         if isinstance(target, ast.Name) and isinstance(value, ast.Constant):
             told[target.id] = value.value
-    return Framework(
+    return FrameworkFacts(
         name=name,
         version=str(told.get("__version__") or distribution.version),
         cuda=str(told.get("cuda") or ""),
@@ -287,7 +289,7 @@ def _read_framework(name: str, distribution: Distribution, failure: str) -> Fram
     )
 
 
-def run_module(name: str, environment: Environment, environ: Mapping[str, str]) -> ModuleRun:
+def ask_module(name: str, environment: PythonEnvironment, environ: Mapping[str, str]) -> ModuleRun:
     """Run a package as `python -m` does, and see which libraries it has loaded.
 
     Args:
@@ -307,7 +309,7 @@ def run_module(name: str, environment: Environment, environ: Mapping[str, str]) 
 
 
 def _ask(
-    python: Path, question: Mapping[str, str], environ: Mapping[str, str], patience: float
+    python: Path, question: Mapping[str, str], environ: Mapping[str, str], retry_policy: float
 ) -> tuple[dict[str, Any], str, str]:
     """The answer as far as it came, what was said beside it, and why it isn't complete."""
     with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
@@ -317,7 +319,7 @@ def _ask(
                 [python, _SCRIPT, json.dumps(question), written],
                 env=environ,
                 cwd=Path(folder),
-                timeout=patience,
+                timeout=retry_policy,
                 check=False,
             )
         except CommandFailedError as error:
@@ -329,6 +331,6 @@ def _ask(
     if told.get("complete"):
         return told, done.output, ""
     if done.status == _KILLED:
-        return told, done.output, f"no answer within {patience:.0f} s"
+        return told, done.output, f"no answer within {retry_policy:.0f} s"
     how = f"signal {-done.status}" if done.status < 0 else f"status {done.status}"
     return told, done.output, f"it ended with {how}"

@@ -14,14 +14,14 @@ from cuwheel.binaries.fatbin import LOADED_SECTION, FatbinFormatError, code_of, 
 from cuwheel.cuda.components import COMPONENTS
 from cuwheel.cuda.suppliers import (
     component_of,
+    cuda_major_of,
     is_cuda_library,
     is_from_driver,
     is_other_accelerator,
-    telling_release,
 )
 from cuwheel.diagnose.facts.loader import DRIVER, Asker, missing_files
 from cuwheel.diagnose.facts.torch_symbols import Missing, find_missing
-from cuwheel.system.versions import numbers
+from cuwheel.system.versions import version_key
 from cuwheel.wheel.metadata import project_of
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.binaries.elf import Elf
-    from cuwheel.diagnose.facts.environment import Distribution, Environment
-    from cuwheel.diagnose.facts.loader import Found, Loader
+    from cuwheel.diagnose.facts.environment import Distribution, PythonEnvironment
+    from cuwheel.diagnose.facts.loader import FoundLibrary, Loader
 
 
 # Not looked at as packages: frameworks are asked themselves, NVIDIA's wheels are held to what
@@ -64,7 +64,7 @@ class InstalledLibrary:
 
     path: Path
     code: DeviceCode | None = None
-    needs: tuple[tuple[str, Found | None], ...] = ()
+    needs: tuple[tuple[str, FoundLibrary | None], ...] = ()
     cuda: tuple[str, ...] = ()
     symbols: Missing | None = None
     versions: tuple[tuple[str, str], ...] = ()
@@ -141,7 +141,7 @@ def _has_to_do_with_gpu(path: Path) -> bool:
 
 def read_package(
     distribution: Distribution,
-    environment: Environment,
+    environment: PythonEnvironment,
     loader: Loader,
     *,
     major: str = "",
@@ -177,7 +177,7 @@ def read_package(
 
 
 def _read(
-    path: Path, distribution: Distribution, environment: Environment, loader: Loader
+    path: Path, distribution: Distribution, environment: PythonEnvironment, loader: Loader
 ) -> InstalledLibrary:
     try:
         with path.open("rb") as stream:
@@ -189,7 +189,7 @@ def _read(
         return InstalledLibrary(path=path, damage=problem.strerror or str(problem))
     except (ElfFormatError, FatbinFormatError, struct.error) as problem:
         return InstalledLibrary(path=path, damage=str(problem))
-    releases = filter(None, map(telling_release, elf.needed))
+    releases = filter(None, map(cuda_major_of, elf.needed))
     return InstalledLibrary(
         path=path,
         code=code,
@@ -210,7 +210,7 @@ def _code(stream: IO[bytes], elf: Elf) -> DeviceCode | None:
 
 def _needs(
     path: Path, elf: Elf, distribution: Distribution, loader: Loader
-) -> tuple[tuple[str, Found | None], ...]:
+) -> tuple[tuple[str, FoundLibrary | None], ...]:
     """What requires a framework, or links it, imports it first."""
     imports = {project_of(line) for line in distribution.requires}
     imports |= {"torch"} if any(map(_is_torchs, elf.needed)) else set()
@@ -222,8 +222,8 @@ def _needs(
 def _symbols(
     stream: IO[bytes],
     distribution: Distribution,
-    environment: Environment,
-    needs: Iterable[tuple[str, Found | None]],
+    environment: PythonEnvironment,
+    needs: Iterable[tuple[str, FoundLibrary | None]],
 ) -> Missing | None:
     """What it expects of PyTorch and finds nowhere: not in its package, nor in what it needs."""
     torch = environment.distributions.get("torch")
@@ -239,11 +239,11 @@ def _newest_versions(elf: Elf) -> Iterable[tuple[str, str]]:
     for _, name in elf.versions:
         if match := _VERSION.fullmatch(name):
             family, version = match.groups()
-            newest[family] = max(newest.get(family, "0"), version, key=numbers)
+            newest[family] = max(newest.get(family, "0"), version, key=version_key)
     return newest.items()
 
 
-def _is_for_other_python(path: Path, environment: Environment) -> bool:
+def _is_for_other_python(path: Path, environment: PythonEnvironment) -> bool:
     """`ext.cpython-310-….so` under another Python, with none for this one beside it."""
     own = tuple(suffix for suffix in environment.suffixes if suffix != ".so")
     if not _TAGGED.search(path.name) or path.name.endswith(own):

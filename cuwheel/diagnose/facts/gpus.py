@@ -158,9 +158,9 @@ def _ask_libraries(environ: Mapping[str, str], notes: list[str]) -> dict[str, An
     return told
 
 
-def _end_of(status: int, patience: float) -> str:
+def _end_of(status: int, retry_policy: float) -> str:
     if status == -9:  # noqa: PLR2004 - SIGKILL, by `process.run`
-        return f"no answer within {patience:.0f} s"
+        return f"no answer within {retry_policy:.0f} s"
     return f"signal {-status}" if status < 0 else f"status {status}"
 
 

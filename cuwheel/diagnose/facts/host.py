@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.standalone.memory_gate import free_memory
 from cuwheel.system import machine
-from cuwheel.system.versions import numbers
+from cuwheel.system.versions import version_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ _GLIBCXX = re.compile(rb"GLIBCXX_(3\.4(?:\.\d+)?)\0")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class HostFacts:
     """The machine around the GPUs.
 
     Attributes:
@@ -65,7 +65,7 @@ class Surroundings:
     has_device_files: bool
 
 
-def look_around(folder: Path) -> Surroundings:
+def read_host(folder: Path) -> HostFacts:
     """Read it from the system's files.
 
     Args:
@@ -74,7 +74,7 @@ def look_around(folder: Path) -> Surroundings:
     memory, free = _memory()
     shared = os.statvfs("/dev/shm") if Path("/dev/shm").is_dir() else None  # noqa: S108 - asked
     libstdcxx = next(_system_files("libstdc++.so.6"), None)
-    return Surroundings(
+    return HostFacts(
         system=_system(),
         kernel=platform.release(),
         architecture=platform.machine(),
@@ -97,7 +97,7 @@ def newest_glibcxx(library: Path) -> str:
         found = {version.decode() for version in _GLIBCXX.findall(library.read_bytes())}
     except OSError:
         return ""
-    return max(found, key=numbers, default="")
+    return max(found, key=version_key, default="")
 
 
 def _system_files(name: str) -> Iterator[Path]:
@@ -107,7 +107,7 @@ def _system_files(name: str) -> Iterator[Path]:
 def _memory() -> tuple[int, int]:
     """All of it and what is free, at the level that has the least; 0 where nobody says."""
     try:
-        levels = free_memory.look().levels
+        levels = free_memory.read_memory().levels
     except OSError:
         return 0, 0
     total = min(level.total + level.reserve for level in levels)

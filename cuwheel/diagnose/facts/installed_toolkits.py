@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.cuda.toolkits import TOOLKITS
-from cuwheel.diagnose.facts.deadline import Question
+from cuwheel.diagnose.facts.deadline import TimedCall
 from cuwheel.errors import CommandFailedError
 from cuwheel.system.process import run, which
 from cuwheel.toolchains.compilers import newest_gcc_for
@@ -51,7 +51,7 @@ class Nvcc:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tool:
+class ToolkitProgram:
     """A compiler or build tool.
 
     Attributes:
@@ -89,8 +89,8 @@ class Installations:
     """
 
     nvccs: tuple[Nvcc, ...] = ()
-    tools: tuple[Tool, ...] = ()
-    host: Tool | None = None
+    tools: tuple[ToolkitProgram, ...] = ()
+    host: ToolkitProgram | None = None
     misnamed: tuple[Misnamed, ...] = ()
 
     def nvcc_found_by(self, name: str) -> Nvcc | None:
@@ -108,14 +108,15 @@ def find_installations(environ: Mapping[str, str]) -> Installations:
     for source, path in _candidates(environ):
         named.setdefault(path, []).append(source)
     nvccs = [
-        Question[Nvcc | None](_PATIENCE + 1, partial(_read_nvcc, path, tuple(found), environ))
+        TimedCall[Nvcc | None](_PATIENCE + 1, partial(_read_nvcc, path, tuple(found), environ))
         for path, found in named.items()
     ]
     host_name = next((environ[name] for name in _HOST if environ.get(name)), "g++")
     tools = [
-        Question(_PATIENCE + 1, partial(_read_tool, name, environ)) for name in (*_TOOLS, host_name)
+        TimedCall(_PATIENCE + 1, partial(_read_tool, name, environ))
+        for name in (*_TOOLS, host_name)
     ]
-    told = [question.answer(Tool(name="", path=None))[0] for question in tools]
+    told = [question.answer(ToolkitProgram(name="", path=None))[0] for question in tools]
     compilers = [question.answer(None)[0] for question in nvccs]
     return Installations(
         nvccs=tuple(nvcc for nvcc in compilers if nvcc),
@@ -162,15 +163,15 @@ def _read_nvcc(path: Path, found: tuple[str, ...], environ: Mapping[str, str]) -
     )
 
 
-def _read_tool(name: str, environ: Mapping[str, str]) -> Tool:
+def _read_tool(name: str, environ: Mapping[str, str]) -> ToolkitProgram:
     path = which(name, environ.get("PATH", os.defpath))
     if path is None:
-        return Tool(name=name, path=None)
+        return ToolkitProgram(name=name, path=None)
     said, fault = _said([path, "--version"], environ)
     if "g++" in name or "gcc" in name:  # a distribution's banner may hold other numbers
         said, fault = _said([path, "-dumpfullversion", "-dumpversion"], environ)
     told = _NUMBER.search(said)
-    return Tool(
+    return ToolkitProgram(
         name=name,
         path=Path(path),
         version=told[0] if told else "",

@@ -20,7 +20,7 @@ from cuwheel.system.process import run
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from cuwheel.diagnose.facts.environment import Distribution, Environment, Framework
+    from cuwheel.diagnose.facts.environment import Distribution, FrameworkFacts, PythonEnvironment
 
 
 _LDCONFIG = ("/sbin/ldconfig", "/usr/sbin/ldconfig")
@@ -40,7 +40,7 @@ SYSTEM = "the system"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class FoundLibrary:
     """Where a library comes from.
 
     Attributes:
@@ -79,9 +79,9 @@ class Loader:
         known: what `ldconfig -p` says.
     """
 
-    environment: Environment
+    environment: PythonEnvironment
     environ: Mapping[str, str]
-    frameworks: tuple[Framework, ...]
+    frameworks: tuple[FrameworkFacts, ...]
     known: Mapping[str, Path]
 
     @cached_property
@@ -108,7 +108,7 @@ class Loader:
         entries = self.environ.get("LD_LIBRARY_PATH", "").split(":")
         return tuple(Path(entry) for entry in entries if entry)
 
-    def find(self, library: Path, soname: str, asked: Asker) -> Found | None:
+    def find(self, library: Path, soname: str, asked: Asker) -> FoundLibrary | None:
         """Where a library finds another; None: nowhere.
 
         What is loaded already is taken, whatever folders the library names.
@@ -119,19 +119,21 @@ class Loader:
             asked: the ways that the library knows.
         """
         path, name = self._preloaded.get(soname, (None, ""))
-        before = Found(path=path, supplier=self._supplier(path), condition=name) if path else None
+        before = (
+            FoundLibrary(path=path, supplier=self._supplier(path), condition=name) if path else None
+        )
         if before and name in asked.imports:
             return before
         rpath, runpath = asked.rpath, asked.runpath
         for folder in self._folders(library, rpath, runpath):
             there = folder / soname
             if there.is_file():
-                return Found(path=there, supplier=self._supplier(there))
+                return FoundLibrary(path=there, supplier=self._supplier(there))
         if soname in self.known:
             there = self.known[soname]
-            return Found(path=there, supplier=DRIVER if is_from_driver(soname) else SYSTEM)
+            return FoundLibrary(path=there, supplier=DRIVER if is_from_driver(soname) else SYSTEM)
         if is_from_driver(soname):
-            return Found(path=None, supplier=DRIVER)
+            return FoundLibrary(path=None, supplier=DRIVER)
         return before
 
     def _folders(

@@ -18,7 +18,7 @@ _ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
+class ChosenPython:
     """An interpreter, or why there is none.
 
     Attributes:
@@ -34,7 +34,7 @@ class Chosen:
     fix: str = ""
 
 
-def choose_python(asked: str | None, environ: Mapping[str, str], start: Path) -> Chosen:
+def find_environment(asked: str | None, environ: Mapping[str, str], start: Path) -> ChosenPython:
     """Find the interpreter of the environment to look at.
 
     Args:
@@ -49,15 +49,15 @@ def choose_python(asked: str | None, environ: Mapping[str, str], start: Path) ->
     if path.is_dir():
         return _in_folder(path, f"--python {asked}")
     if path.exists():
-        return Chosen(path=path, how=f"--python {asked}")
+        return ChosenPython(path=path, how=f"--python {asked}")
     folders = list(_conda_folders(environ))
     for folder in folders:
         if folder.name == asked and folder.is_dir():
             return _in_folder(folder, f"the conda environment {asked}")
     if os.sep not in asked and (found := which(asked, environ.get("PATH", os.defpath))):
-        return Chosen(path=Path(found), how=f"{asked} on PATH")
+        return ChosenPython(path=Path(found), how=f"{asked} on PATH")
     names = ", ".join(sorted({folder.name for folder in folders})) or "none"
-    return Chosen(
+    return ChosenPython(
         path=None,
         how=f"--python {asked}",
         fault=f"{asked} is no file, no folder, no program on PATH and no conda environment "
@@ -66,14 +66,14 @@ def choose_python(asked: str | None, environ: Mapping[str, str], start: Path) ->
     )
 
 
-def _default(environ: Mapping[str, str]) -> Chosen:
+def _default(environ: Mapping[str, str]) -> ChosenPython:
     for name in _ACTIVE:
         if environ.get(name):
             return _in_folder(Path(environ[name]), f"${name}")
     for name in _NAMES:
         if found := which(name, environ.get("PATH", os.defpath)):
-            return Chosen(path=Path(found), how=f"{name} on PATH")
-    return Chosen(
+            return ChosenPython(path=Path(found), how=f"{name} on PATH")
+    return ChosenPython(
         path=None,
         how="PATH",
         fault="there is no python3 on PATH, and no environment is active",
@@ -81,21 +81,21 @@ def _default(environ: Mapping[str, str]) -> Chosen:
     )
 
 
-def _in_folder(folder: Path, how: str) -> Chosen:
+def _in_folder(folder: Path, how: str) -> ChosenPython:
     for name in _NAMES:
         path = folder / "bin" / name
         if os.access(path, os.X_OK):
-            return Chosen(path=path, how=how)
+            return ChosenPython(path=path, how=how)
     link = next((path for name in _NAMES if (path := folder / "bin" / name).is_symlink()), None)
     if link:
-        return Chosen(
+        return ChosenPython(
             path=None,
             how=how,
             fault=f"{link} leads to {os.readlink(link)}, which is no longer there",  # noqa: PTH115 - one step
             fix="make the environment again: the Python that it was made from was removed",
         )
     what = "holds no bin/python" if folder.is_dir() else "is not there"
-    return Chosen(
+    return ChosenPython(
         path=None,
         how=how,
         fault=f"the folder {folder} {what}",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cuwheel.diagnose.facts.gpus import Driver
-    from cuwheel.diagnose.facts.host import Surroundings
+    from cuwheel.diagnose.facts.host import HostFacts
     from cuwheel.diagnose.verdict import Verdict
 
 
@@ -30,7 +30,7 @@ _IN_CONTAINER = (
 
 
 def judge_driver(
-    driver: Driver, around: Surroundings | None, environ: Mapping[str, str]
+    driver: Driver, around: HostFacts | None, environ: Mapping[str, str]
 ) -> Iterator[Verdict]:
     """Judge driver and GPUs.
 
@@ -70,7 +70,7 @@ def _summary(driver: Driver) -> str:
     return f"driver {driver.version}{takes}; {count}{of_all} GPU{'s'[: count != 1]} to be used"
 
 
-def _fault_of_driver(driver: Driver, around: Surroundings | None) -> Verdict | None:
+def _fault_of_driver(driver: Driver, around: HostFacts | None) -> Verdict | None:
     if driver.nvml_code == _LIBRARY_MISMATCH or driver.cuda_code == _CUDA_MISMATCH:
         return broken(
             "driver-library-mismatch",
@@ -104,7 +104,7 @@ def _fault_of_driver(driver: Driver, around: Surroundings | None) -> Verdict | N
     return None
 
 
-def _missing(driver: Driver, around: Surroundings | None) -> Verdict:
+def _missing(driver: Driver, around: HostFacts | None) -> Verdict:
     """There is no libcuda: for want of the driver, or of the way to it."""
     why = driver.cuda_fault or driver.nvml_fault or "the loader finds no libcuda.so.1"
     if around and around.is_wsl:

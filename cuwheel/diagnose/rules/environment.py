@@ -11,14 +11,14 @@ from cuwheel.cuda.suppliers import components_of
 from cuwheel.cuda.toolkits import oldest_driver
 from cuwheel.diagnose.facts.loader import missing_files
 from cuwheel.diagnose.verdict import broken, warns, works
-from cuwheel.system.versions import numbers
+from cuwheel.system.versions import version_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.diagnose.facts.environment import Distribution, Environment, Framework
+    from cuwheel.diagnose.facts.environment import Distribution, FrameworkFacts, PythonEnvironment
     from cuwheel.diagnose.facts.gpus import Driver
-    from cuwheel.diagnose.rules.requirements import Disagreement
+    from cuwheel.diagnose.rules.requirements import UnmetRequirement
     from cuwheel.diagnose.verdict import Anchor, Verdict
 
 
@@ -96,7 +96,7 @@ _SUFFIX = re.compile(r"-cu(\d+)$")
 
 
 def judge_frameworks(
-    frameworks: Iterable[Framework], driver: Driver, disagreements: Iterable[Disagreement]
+    frameworks: Iterable[FrameworkFacts], driver: Driver, disagreements: Iterable[UnmetRequirement]
 ) -> Iterator[Verdict]:
     """Judge each framework: whether it can be imported, sees a GPU, and has code for it."""
     unmet = tuple(disagreements)
@@ -112,7 +112,7 @@ def judge_frameworks(
 
 
 def _import_fault(
-    name: str, framework: Framework, unmet: Iterable[Disagreement]
+    name: str, framework: FrameworkFacts, unmet: Iterable[UnmetRequirement]
 ) -> Iterator[Verdict]:
     words = framework.last_words
     if not words:
@@ -135,7 +135,7 @@ def _import_fault(
     )
 
 
-def _cuda_fault(name: str, framework: Framework, driver: Driver) -> Iterator[Verdict]:
+def _cuda_fault(name: str, framework: FrameworkFacts, driver: Driver) -> Iterator[Verdict]:
     if framework.is_cpu_only:
         judged = broken if driver.gpus else warns
         yield judged(
@@ -146,7 +146,7 @@ def _cuda_fault(name: str, framework: Framework, driver: Driver) -> Iterator[Ver
         )
         return
     least = oldest_driver(int(framework.major)) if framework.major.isdigit() else ""
-    if least and driver.version and numbers(driver.version) < numbers(least):
+    if least and driver.version and version_key(driver.version) < version_key(least):
         yield broken(
             "driver-too-old",
             f"driver {driver.version} is too old for {name}",
@@ -157,7 +157,7 @@ def _cuda_fault(name: str, framework: Framework, driver: Driver) -> Iterator[Ver
         )
 
 
-def _sight_fault(name: str, framework: Framework, driver: Driver) -> Iterator[Verdict]:
+def _sight_fault(name: str, framework: FrameworkFacts, driver: Driver) -> Iterator[Verdict]:
     if framework.trouble:
         last = framework.trouble.strip().rpartition("\n")[2]
         known = next((one for one in _FAILURES if one.line_in(framework.trouble)), None)
@@ -180,7 +180,7 @@ def _sight_fault(name: str, framework: Framework, driver: Driver) -> Iterator[Ve
         yield from _arch_fault(name, framework, driver)
 
 
-def _arch_fault(name: str, framework: Framework, driver: Driver) -> Iterator[Verdict]:
+def _arch_fault(name: str, framework: FrameworkFacts, driver: Driver) -> Iterator[Verdict]:
     parts = [arch.partition("_") for arch in framework.archs]
     code = DeviceCode(
         sass=tuple(number for kind, _, number in parts if kind == "sm"),
@@ -198,9 +198,9 @@ def _arch_fault(name: str, framework: Framework, driver: Driver) -> Iterator[Ver
 
 
 def judge_nvidia_wheels(
-    environment: Environment,
-    disagreements: Iterable[Disagreement],
-    frameworks: Iterable[Framework],
+    environment: PythonEnvironment,
+    disagreements: Iterable[UnmetRequirement],
+    frameworks: Iterable[FrameworkFacts],
 ) -> Iterator[Verdict]:
     """Judge NVIDIA's wheels: whole, as required, of one CUDA."""
     wheels = nvidia_wheels(environment)
@@ -212,7 +212,7 @@ def judge_nvidia_wheels(
         yield works(f"NVIDIA's {len(wheels)} wheels{of} are what is required")
 
 
-def nvidia_wheels(environment: Environment) -> tuple[Distribution, ...]:
+def nvidia_wheels(environment: PythonEnvironment) -> tuple[Distribution, ...]:
     """The wheels of NVIDIA's libraries in an environment."""
     return tuple(
         one for name, one in sorted(environment.distributions.items()) if _is_nvidias(name)
@@ -247,7 +247,7 @@ def _lost(wheels: Iterable[Distribution]) -> Iterator[Verdict]:
             )
 
 
-def _unmet(environment: Environment, found: Iterable[Disagreement]) -> Iterator[Verdict]:
+def _unmet(environment: PythonEnvironment, found: Iterable[UnmetRequirement]) -> Iterator[Verdict]:
     """Of what NVIDIA's wheels are required; a missing one whose file comes from elsewhere works."""
     for one in found:
         if not _is_nvidias(one.project):
@@ -273,7 +273,9 @@ def _anchor(project: str, table: dict[str, Anchor], otherwise: Anchor) -> Anchor
     return next((table[name] for name in names if name in table), otherwise)
 
 
-def _majors(wheels: Iterable[Distribution], frameworks: Iterable[Framework]) -> Iterator[Verdict]:
+def _majors(
+    wheels: Iterable[Distribution], frameworks: Iterable[FrameworkFacts]
+) -> Iterator[Verdict]:
     majors = cuda_majors(wheels)
     used = {one.major: one for one in frameworks if one.major}
     if len(used) > 1:

@@ -10,19 +10,19 @@ from cuwheel.binaries.archs import describe_code, runs_on
 from cuwheel.cuda.suppliers import components_of, is_from_driver
 from cuwheel.diagnose.facts.host import newest_glibcxx
 from cuwheel.diagnose.verdict import broken, warns, works
-from cuwheel.system.versions import numbers
+from cuwheel.system.versions import version_key
 from cuwheel.wheel.metadata import project_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from cuwheel.diagnose.facts.environment import Framework
+    from cuwheel.diagnose.facts.environment import FrameworkFacts
     from cuwheel.diagnose.facts.gpu_packages import InstalledPackage
     from cuwheel.diagnose.facts.gpus import Driver
-    from cuwheel.diagnose.facts.host import Surroundings
+    from cuwheel.diagnose.facts.host import HostFacts
     from cuwheel.diagnose.facts.loader import Loader
-    from cuwheel.diagnose.rules.requirements import Disagreement
+    from cuwheel.diagnose.rules.requirements import UnmetRequirement
     from cuwheel.diagnose.verdict import Anchor, Verdict
 
 
@@ -51,11 +51,11 @@ class PackageJudge:
         hints: of projects for which a way out is known already.
     """
 
-    torch: Framework | None
+    torch: FrameworkFacts | None
     driver: Driver
-    around: Surroundings | None
+    around: HostFacts | None
     loader: Loader
-    disagreements: tuple[Disagreement, ...]
+    disagreements: tuple[UnmetRequirement, ...]
     hints: Mapping[str, str]
 
     def judge(self, package: InstalledPackage) -> list[Verdict]:
@@ -218,7 +218,7 @@ class PackageJudge:
 
     def _is_newer_than_driver(self) -> bool:
         cuda, newest = self.torch.cuda if self.torch else "", self.driver.newest_cuda
-        return bool(cuda and newest) and numbers(cuda) > numbers(newest)
+        return bool(cuda and newest) and version_key(cuda) > version_key(newest)
 
     def _system(self, name: str, package: InstalledPackage) -> Iterator[Verdict]:
         """Whether C and C++ library are new enough."""
@@ -235,10 +235,10 @@ class PackageJudge:
                 (version, library.path)
                 for library in package.libraries
                 for kind, version in library.versions
-                if kind == family and has and numbers(version) > numbers(has)
+                if kind == family and has and version_key(version) > version_key(has)
             ]
             if wanted:
-                version, path = max(wanted, key=lambda one: numbers(one[0]))
+                version, path = max(wanted, key=lambda one: version_key(one[0]))
                 yield broken(
                     anchor,
                     f"{name} needs {family}_{version}",

@@ -12,11 +12,11 @@ from packaging.version import InvalidVersion, Version
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from cuwheel.diagnose.facts.environment import Distribution, Environment
+    from cuwheel.diagnose.facts.environment import Distribution, PythonEnvironment
 
 
 @dataclass(frozen=True, kw_only=True)
-class Disagreement:
+class UnmetRequirement:
     """A requirement that isn't met.
 
     Attributes:
@@ -32,7 +32,7 @@ class Disagreement:
     installed: str
 
 
-def find_disagreements(environment: Environment) -> tuple[Disagreement, ...]:
+def find_unmet_requirements(environment: PythonEnvironment) -> tuple[UnmetRequirement, ...]:
     """Every requirement that isn't met, those of extras that are asked for too.
 
     Args:
@@ -40,7 +40,7 @@ def find_disagreements(environment: Environment) -> tuple[Disagreement, ...]:
     """
     queue = [(one, "") for one in environment.distributions.values()]
     seen = {(one.name, "") for one, _ in queue}
-    found: dict[Disagreement, None] = {}
+    found: dict[UnmetRequirement, None] = {}
     for distribution, extra in queue:
         for requirement in _requirements(distribution, extra, environment.markers):
             project = canonicalize_name(requirement.name)
@@ -82,8 +82,8 @@ def _fits(requirement: Requirement, version: str) -> bool:
 
 def _disagreement(
     owner: Distribution, requirement: Requirement, there: Distribution | None
-) -> Disagreement:
-    return Disagreement(
+) -> UnmetRequirement:
+    return UnmetRequirement(
         owner=f"{owner.name} {owner.version}",
         project=canonicalize_name(requirement.name),
         asked=f"{requirement.name}{requirement.specifier}",

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 
 from cuwheel.binaries.archs import DeviceCode, describe_code, runs_on
-from cuwheel.build.checks import check_room, check_system_packages
+from cuwheel.build.checks import check_disk, check_system_packages
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.model.target import Target
-from cuwheel.system.versions import numbers
+from cuwheel.system.versions import version_key
 from cuwheel.toolchains.host_compiler import check_host_compiler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cuwheel.diagnose.facts.gpus import Driver
-    from cuwheel.diagnose.facts.host import Surroundings
-    from cuwheel.model.catalogue import Entry
+    from cuwheel.diagnose.facts.host import HostFacts
+    from cuwheel.model.catalogue import CatalogueEntry
     from cuwheel.model.recipe import Recipe
     from cuwheel.workspace.workspace import Workspace
 
@@ -45,17 +45,17 @@ class Fit:
 
 
 def fit_targets(
-    entries: Iterable[Entry],
-    space: Workspace,
+    entries: Iterable[CatalogueEntry],
+    workspace: Workspace,
     driver: Driver,
-    around: Surroundings | None,
+    around: HostFacts | None,
     python: str,
 ) -> tuple[Fit, ...]:
     """Hold each recipe and toolkit against this machine.
 
     Args:
         entries: the catalogue.
-        space: where a build would work.
+        workspace: where a build would work.
         driver: of this machine.
         around: the machine itself; None where it couldn't be asked.
         python: of the environment, `3.12.1`; empty where there is none.
@@ -71,13 +71,13 @@ def fit_targets(
                 Fit(
                     name=f"{entry.recipe.name}-{target.toolkit.tag}",
                     runs=tuple(_why_not_run(target, driver, around, python)),
-                    builds=tuple(_why_not_build(target, space)),
+                    builds=tuple(_why_not_build(target, workspace)),
                 )
             )
     return tuple(found)
 
 
-def _target(entry: Entry, recipe: Recipe, release: str, python: str) -> Target:
+def _target(entry: CatalogueEntry, recipe: Recipe, release: str, python: str) -> Target:
     toolkit = toolkit_by_release(release)
     return Target(
         recipe=recipe,
@@ -92,12 +92,12 @@ def _target(entry: Entry, recipe: Recipe, release: str, python: str) -> Target:
 
 
 def _why_not_run(
-    target: Target, driver: Driver, around: Surroundings | None, python: str
+    target: Target, driver: Driver, around: HostFacts | None, python: str
 ) -> Iterator[str]:
     least = target.toolkit.min_driver
     if not driver.version:
         yield "there is no NVIDIA driver"
-    elif numbers(driver.version) < numbers(least):
+    elif version_key(driver.version) < version_key(least):
         yield f"driver {driver.version} is older than {least}"
     code = DeviceCode(sass=target.archs, ptx=target.ptx_archs)
     for capability in sorted({gpu.capability for gpu in driver.gpus if gpu.capability}):
@@ -107,12 +107,12 @@ def _why_not_run(
     if python and not Requirement(f"x{wanted}").specifier.contains(python, prereleases=True):
         yield f"it takes Python {wanted}, the environment's is {python}"
     glibc = around.glibc if around else ""
-    if target.provider == "conda" and glibc and numbers(glibc) < numbers(_CONDA_GLIBC):
+    if target.provider == "conda" and glibc and version_key(glibc) < version_key(_CONDA_GLIBC):
         yield f"glibc {glibc} is older than {_CONDA_GLIBC}"
 
 
-def _why_not_build(target: Target, space: Workspace) -> Iterator[str]:
-    own = dataclasses.replace(space, work=space.work / target.id)
-    for check in (check_host_compiler, check_system_packages, check_room):
+def _why_not_build(target: Target, workspace: Workspace) -> Iterator[str]:
+    own = dataclasses.replace(workspace, work=workspace.work / target.id)
+    for check in (check_host_compiler, check_system_packages, check_disk):
         for problem in check(target, own):
             yield f"{problem.what}: {problem.why}"

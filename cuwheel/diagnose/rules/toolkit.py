@@ -9,7 +9,7 @@ from cuwheel.diagnose.verdict import broken, not_asked, warns, works
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.diagnose.facts.environment import Framework
+    from cuwheel.diagnose.facts.environment import FrameworkFacts
     from cuwheel.diagnose.facts.installed_toolkits import Installations, Nvcc
     from cuwheel.diagnose.verdict import Verdict
 
@@ -18,7 +18,7 @@ _C_COMPILERS = ("gcc", "clang")
 
 
 def judge_installations(
-    found: Installations, torch: Framework | None, *, has_triton: bool
+    found: Installations, torch: FrameworkFacts | None, *, has_triton: bool
 ) -> Iterator[Verdict]:
     """Judge toolkits and compilers: what goes wrong here goes wrong in builds, not at run time.
 
@@ -102,7 +102,7 @@ def _host_fault(found: Installations, nvcc: Nvcc) -> Iterator[Verdict]:
         )
 
 
-def _torch_fault(nvcc: Nvcc, torch: Framework | None) -> Iterator[Verdict]:
+def _torch_fault(nvcc: Nvcc, torch: FrameworkFacts | None) -> Iterator[Verdict]:
     """`torch.utils.cpp_extension` refuses another major release."""
     if torch and torch.cuda and torch.major != nvcc.release.split(".")[0]:
         yield warns(

@@ -24,7 +24,7 @@ _PRESSURE = 20.0
 _NO_LIMIT = 1 << 60
 
 
-class Level:
+class MemoryLimit:
     """One thing that bounds the memory of this process.
 
     Attributes:
@@ -49,7 +49,7 @@ class Level:
         return self.free < -self.reserve // 2
 
 
-class Room:
+class Memory:
     """What bounds memory, and whether the machine is short of it.
 
     Attributes:
@@ -60,13 +60,13 @@ class Room:
 
     __slots__ = ("levels", "pressed", "swapped")
 
-    def __init__(self, levels: list[Level], swapped: int, *, pressed: bool) -> None:
+    def __init__(self, levels: list[MemoryLimit], swapped: int, *, pressed: bool) -> None:
         self.levels = levels
         self.swapped = swapped
         self.pressed = pressed
 
 
-def look(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> Room:
+def read_memory(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> Memory:
     """Read it all.
 
     Args:
@@ -81,7 +81,7 @@ def look(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> Room:
         raise OSError(f"{proc}/meminfo says nothing of memory")
     kib = {name: value * 1024 for name, value in said.items()}
     available = kib.get("MemAvailable", kib.get("MemFree", 0) + kib.get("Cached", 0))
-    levels = [Level(MACHINE, kib["MemTotal"], available)]
+    levels = [MemoryLimit(MACHINE, kib["MemTotal"], available)]
     pressed = _is_pressed(f"{proc}/pressure/memory")
     for folder in _cgroup_folders(_read(f"{proc}/self/cgroup"), cgroups):
         level = _level(folder)
@@ -89,7 +89,7 @@ def look(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> Room:
             levels.append(level)
             pressed = pressed or _is_pressed(f"{folder}/memory.pressure")
     swapped = kib.get("SwapTotal", 0) - kib.get("SwapFree", 0)
-    return Room(levels, swapped, pressed=pressed)
+    return Memory(levels, swapped, pressed=pressed)
 
 
 def memory_of_tree(pid: int, proc: str = "/proc") -> int:
@@ -153,7 +153,7 @@ def _cgroup_folders(own: str, cgroups: str) -> list[str]:
     return found
 
 
-def _level(folder: str) -> Level | None:
+def _level(folder: str) -> MemoryLimit | None:
     """A cgroup's limit and what is left of it; None where it has no limit."""
     limit = min(
         _number(f"{folder}/{name}")
@@ -166,7 +166,7 @@ def _level(folder: str) -> Level | None:
         return None
     state = os.stat(folder)  # noqa: PTH116
     free = limit - used + _reclaimable(_numbers(_read(f"{folder}/memory.stat")))
-    return Level(f"{state.st_dev}:{state.st_ino}", limit, free)
+    return MemoryLimit(f"{state.st_dev}:{state.st_ino}", limit, free)
 
 
 def _reclaimable(stat: dict[str, int]) -> int:

@@ -54,7 +54,7 @@ class Ledger:
         self._jobs = jobs
         self._folder = f"{folder}/gated-{free_memory.boot()}"
         os.makedirs(self._folder, exist_ok=True)  # noqa: PTH103 - pathlib takes long to import
-        self._entry: scheduler.Entry | None = None
+        self._entry: scheduler.Claim | None = None
         self._file = -1
 
     def wait(self, expected: int, known: int = 0, *, alone: bool = False) -> None:
@@ -87,7 +87,7 @@ class Ledger:
         """Whether what this process runs is to end, since memory runs out."""
         if not self._entry:
             return False
-        levels = free_memory.look().levels
+        levels = free_memory.read_memory().levels
         if not any(level.is_short for level in levels):
             return False  # as nearly always, and the others' entries needn't be read
         return scheduler.must_yield(self._entry, self._others(self._entry.name), levels)
@@ -101,7 +101,7 @@ class Ledger:
 
     def _may_start(self, expected: int, known: int, *, alone: bool) -> bool:
         with _Mutex(f"{self._folder}/lock"):
-            seen = free_memory.look()
+            seen = free_memory.read_memory()
             entry = self._entry or self._enter(expected, seen, alone=alone)
             entry.beat = time.monotonic()
             entry.known = known
@@ -120,22 +120,22 @@ class Ledger:
         pause = min(_ASK_AGAIN[1], _ASK_AGAIN[0] + _ASK_AGAIN_SHARE * waited)
         return min(_ASK_AGAIN_MOST, pause + _ASK_AGAIN_EACH * self._entry.position)
 
-    def _enter(self, expected: int, seen: free_memory.Room, *, alone: bool) -> scheduler.Entry:
+    def _enter(self, expected: int, seen: free_memory.Memory, *, alone: bool) -> scheduler.Claim:
         name = f"{time.monotonic_ns():020d}-{os.getpid()}"
         self._file = os.open(f"{self._folder}/{name}", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         fcntl.flock(self._file, fcntl.LOCK_EX)
         os.set_inheritable(self._file, True)
         levels = tuple(level.name for level in seen.levels)
-        self._entry = scheduler.Entry(
+        self._entry = scheduler.Claim(
             name, expected, levels, alone=alone, build=self._build, jobs=self._jobs
         )
         return self._entry
 
-    def _others(self, own: str) -> list[scheduler.Entry]:
+    def _others(self, own: str) -> list[scheduler.Claim]:
         names = [name for name in os.listdir(self._folder) if name[0].isdigit() and name != own]  # noqa: PTH208
         return [entry for entry in map(self._living, names) if entry]
 
-    def _living(self, name: str) -> scheduler.Entry | None:
+    def _living(self, name: str) -> scheduler.Claim | None:
         """Another's entry; None, and removed, where its owner has ended."""
         path = f"{self._folder}/{name}"
         try:
@@ -144,7 +144,7 @@ class Ledger:
             return None
         try:
             if _is_locked(file, fcntl.LOCK_SH):
-                return scheduler.Entry.read(name, os.read(file, scheduler.WIDTH))
+                return scheduler.Claim.read(name, os.read(file, scheduler.WIDTH))
             _remove(path)
         except ValueError:  # it has written nothing yet
             pass

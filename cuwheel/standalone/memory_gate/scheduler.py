@@ -26,7 +26,7 @@ _PATIENCE_AFTER_KILL = 60.0  # likewise, who was killed without it
 _ASLEEP = 30.0  # who hasn't been heard of for so long is stopped or orphaned: nobody waits for it
 
 
-class Entry:
+class Claim:
     """One gated process, as all others see it.
 
     Args:
@@ -100,7 +100,7 @@ class Entry:
         return " ".join(words).ljust(WIDTH).encode()
 
     @classmethod
-    def read(cls, name: str, text: bytes) -> Entry:
+    def read(cls, name: str, text: bytes) -> Claim:
         """The entry of a text.
 
         Raises:
@@ -115,7 +115,7 @@ class Entry:
         return entry
 
 
-def lack(me: Entry, others: list[Entry], seen: free_memory.Room, now: float) -> str:
+def lack(me: Claim, others: list[Claim], seen: free_memory.Memory, now: float) -> str:
     """What keeps a process from starting: a level's name, its turn, `JOBS` or nothing (`START`).
 
     Args:
@@ -139,15 +139,15 @@ def lack(me: Entry, others: list[Entry], seen: free_memory.Room, now: float) -> 
         return found
     # What is missing now is missing for good, or nobody gated holds it.
     me.idle_since = me.idle_since or now
-    patience = _PATIENCE_AFTER_KILL if me.alone else _PATIENCE
-    if now - me.idle_since >= patience:
+    retry_policy = _PATIENCE_AFTER_KILL if me.alone else _PATIENCE
+    if now - me.idle_since >= retry_policy:
         return START
     is_too_large = any(me.known > level.total for level in seen.levels)
     has_least = all(me.known <= level.free for level in seen.levels)
     return START if (is_too_large or has_least) and not seen.pressed else found
 
 
-def must_yield(me: Entry, others: list[Entry], levels: list[free_memory.Level]) -> bool:
+def must_yield(me: Claim, others: list[Claim], levels: list[free_memory.MemoryLimit]) -> bool:
     """Whether a program is to be ended, and run again later, so that the others get on.
 
     Where memory is short, that is who started last: it loses the least. Who runs alone goes on. It
@@ -162,7 +162,7 @@ def must_yield(me: Entry, others: list[Entry], levels: list[free_memory.Level]) 
 
 
 def _lack(
-    me: Entry, running: list[Entry], ahead: list[Entry], levels: list[free_memory.Level]
+    me: Claim, running: list[Claim], ahead: list[Claim], levels: list[free_memory.MemoryLimit]
 ) -> str:
     """First come, first served; but who waits for room may be passed, in two ways.
 
@@ -190,7 +190,7 @@ def _lack(
 
 
 def _is_in_the_way(
-    me: Entry, one: Entry, running: list[Entry], levels: list[free_memory.Level]
+    me: Claim, one: Claim, running: list[Claim], levels: list[free_memory.MemoryLimit]
 ) -> bool:
     """Whether `one` wouldn't fit beside `me` and all that came later and run already."""
     for level in levels:

@@ -84,7 +84,7 @@ def enter(user: int, group: int) -> None:
                 stream.write(text)
 
 
-def furnish(places: list[list[str]]) -> None:
+def set_up(places: list[list[str]]) -> None:
     """Make an empty root, put everything into it, and leave the machine's.
 
     To be called by the first process of the namespaces.
@@ -182,7 +182,7 @@ def _check(result: int, path: str | None = None) -> None:
 def _first_process(spec: dict[str, Any], command: list[str]) -> int:
     """Furnish the root, start the program, and reap whatever it leaves behind."""
     try:
-        furnish(spec["places"])
+        set_up(spec["mounts"])
         os.chdir(spec["folder"])
     except OSError as problem:
         # Flushed, since a forked process leaves without doing so.

@@ -29,7 +29,7 @@ class _Memory(ctypes.Structure):
     ]
 
 
-class Answer:
+class DriverAnswer:
     """What is known so far, in a file.
 
     Args:
@@ -49,7 +49,7 @@ class Answer:
         os.replace(aside, self._path)  # noqa: PTH105
 
 
-def ask_nvml(answer: Answer) -> None:
+def ask_nvml(answer: DriverAnswer) -> None:
     """Versions and devices, whatever CUDA_VISIBLE_DEVICES says."""
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
@@ -114,7 +114,7 @@ def _instances(nvml: ctypes.CDLL, handle: ctypes.c_void_p) -> list[dict[str, str
     return found
 
 
-def ask_cuda(answer: Answer) -> None:
+def ask_cuda(answer: DriverAnswer) -> None:
     """What a CUDA program meets: the loader's libcuda, and CUDA_VISIBLE_DEVICES."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
@@ -143,13 +143,13 @@ def _path_of(start: str) -> str:
 
 def main(path: str) -> None:
     """Ask both; a function that an old driver lacks doesn't keep the rest from being asked."""
-    answer = Answer(path)
+    answer = DriverAnswer(path)
     _try(ask_nvml, answer, "nvml_fault")
     _try(ask_cuda, answer, "cuda_fault")
     answer.tell(complete=True)
 
 
-def _try(ask: Callable[[Answer], None], answer: Answer, fault: str) -> None:
+def _try(ask: Callable[[DriverAnswer], None], answer: DriverAnswer, fault: str) -> None:
     try:
         ask(answer)
     except (AttributeError, OSError, ValueError) as problem:

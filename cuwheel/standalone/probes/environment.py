@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _TRACEBACK = 12  # last lines of a traceback that are kept
 
 
-class Answer:
+class EnvironmentAnswer:
     """What is known so far, in a file.
 
     Args:
@@ -53,7 +53,7 @@ class Answer:
         os.replace(aside, self._path)  # noqa: PTH105
 
 
-def tell_facts(answer: Answer) -> None:
+def tell_facts(answer: EnvironmentAnswer) -> None:
     """The interpreter, then its distributions."""
     version = platform.python_version()
     answer.tell(
@@ -128,7 +128,7 @@ def _is_library(file: str) -> bool:
     return file.endswith(".so") or ".so." in file
 
 
-def tell_framework(answer: Answer, name: str) -> None:
+def tell_framework(answer: EnvironmentAnswer, name: str) -> None:
     """Import a framework and ask it about CUDA."""
     try:
         module = importlib.import_module(name)
@@ -147,7 +147,7 @@ def tell_framework(answer: Answer, name: str) -> None:
     answer.tell(libraries=loaded_libraries())
 
 
-def _ask_torch(answer: Answer, torch: object) -> None:
+def _ask_torch(answer: EnvironmentAnswer, torch: object) -> None:
     said = torch
     answer.tell(
         cuda=said.version.cuda or "",  # type: ignore[attr-defined]
@@ -174,7 +174,7 @@ def _ask_torch(answer: Answer, torch: object) -> None:
     answer.tell(cudnn=str(said.backends.cudnn.version() or ""))  # type: ignore[attr-defined]
 
 
-def _ask_jax(answer: Answer, jax: object) -> None:
+def _ask_jax(answer: EnvironmentAnswer, jax: object) -> None:
     found = jax.devices()  # type: ignore[attr-defined]
     gpus = [one for one in found if one.platform in ("gpu", "cuda")]
     answer.tell(
@@ -189,7 +189,7 @@ def _ask_jax(answer: Answer, jax: object) -> None:
     )
 
 
-def _ask_cupy(answer: Answer, cupy: object) -> None:
+def _ask_cupy(answer: EnvironmentAnswer, cupy: object) -> None:
     runtime = cupy.cuda.runtime  # type: ignore[attr-defined]
     release = runtime.runtimeGetVersion()
     answer.tell(cuda="%d.%d" % (release // 1000, release % 1000 // 10))  # noqa: UP031 - Python 3.8
@@ -209,7 +209,7 @@ def _cupy_device(cupy: object, index: int) -> dict[str, object]:
 _QUESTIONS = {"torch": _ask_torch, "jax": _ask_jax, "cupy": _ask_cupy}
 
 
-def run_module(answer: Answer, name: str) -> None:
+def run_module(answer: EnvironmentAnswer, name: str) -> None:
     """Run a package as `python -m` does, then say which libraries are loaded."""
     status: object = 0
     sys.argv[1:] = []
@@ -239,7 +239,7 @@ def _failure() -> str:
 def main(question: dict[str, str], path: str) -> None:
     """Answer one question."""
     faulthandler.enable()  # a crash names the line that it came from
-    answer = Answer(path)
+    answer = EnvironmentAnswer(path)
     if question["ask"] == "facts":
         tell_facts(answer)
     elif question["ask"] == "framework":

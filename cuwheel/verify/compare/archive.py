@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.verify.compare.bytes import counted
-from cuwheel.verify.compare.differences import Difference, Place
+from cuwheel.verify.compare.bytes import with_count
+from cuwheel.verify.compare.differences import Difference, Location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -29,7 +29,7 @@ _CHUNK = 1 << 20  # bytes
 
 
 @dataclass(frozen=True)
-class Archive:
+class OpenArchive:
     """A wheel as an archive that is open: zipfile's view, and a descriptor of the file."""
 
     zip: zipfile.ZipFile
@@ -63,7 +63,7 @@ _FIELDS = (
 )  # fmt: skip
 
 
-def compare_archives(a: Archive, b: Archive, same: Collection[str]) -> Iterator[Difference]:
+def compare_archives(a: OpenArchive, b: OpenArchive, same: Collection[str]) -> Iterator[Difference]:
     """Everything that two archives say of the members that both have, and of themselves.
 
     Args:
@@ -75,32 +75,33 @@ def compare_archives(a: Archive, b: Archive, same: Collection[str]) -> Iterator[
     comments = [one.zip.comment.decode("utf-8", "replace") for one in (a, b)]
     if comments[0] != comments[1]:
         fact = "the archive's comment differs"
-        yield Difference(place=Place(), fact=fact, a=comments[0], b=comments[1])
+        yield Difference(place=Location(), fact=fact, a=comments[0], b=comments[1])
     folders = sorted(name for name in a.entries.keys() ^ b.entries.keys() if name.endswith("/"))
     if folders:
         which = "first" if folders[0] in a.entries else "second"
         fact = f"only the {which} has an entry for the folder {folders[0]}"
-        yield Difference(place=Place(), fact=fact)
+        yield Difference(place=Location(), fact=fact)
     for field in _FIELDS:
         yield from _compare_field(a, b, field)
     yield from _compare_packing(a, b, same)
 
 
-def _compare_order(a: Archive, b: Archive) -> Iterator[Difference]:
+def _compare_order(a: OpenArchive, b: OpenArchive) -> Iterator[Difference]:
     common = a.entries.keys() & b.entries.keys()
     orders = [[name for name in one.entries if name in common] for one in (a, b)]
     moved = [pair for pair in zip(*orders, strict=True) if pair[0] != pair[1]]
     if moved:
         yield Difference(
-            place=Place(),
-            fact=f"{counted(len(moved), 'member')} come in another order, the first of them here",
+            place=Location(),
+            fact=f"{with_count(len(moved), 'member')} come in another order, the first of them "
+            "here",
             a=moved[0][0],
             b=moved[0][1],
             causes=("member-order",),
         )
 
 
-def _compare_field(a: Archive, b: Archive, field: _Field) -> Iterator[Difference]:
+def _compare_field(a: OpenArchive, b: OpenArchive, field: _Field) -> Iterator[Difference]:
     """One difference for all members: what is wrong with one is mostly wrong with all."""
     found = []
     for name, one in a.entries.items():
@@ -109,9 +110,9 @@ def _compare_field(a: Archive, b: Archive, field: _Field) -> Iterator[Difference
             found.append((name, field.read(one), field.read(other)))
     if found:
         name, text_a, text_b = found[0]
-        more = f" and {counted(len(found) - 1, 'other')}" if len(found) > 1 else ""
+        more = f" and {with_count(len(found) - 1, 'other')}" if len(found) > 1 else ""
         yield Difference(
-            place=Place(),
+            place=Location(),
             fact=f"the {field.name} of {name}{more} differs",
             a=str(text_a),
             b=str(text_b),
@@ -119,7 +120,7 @@ def _compare_field(a: Archive, b: Archive, field: _Field) -> Iterator[Difference
         )
 
 
-def _compare_packing(a: Archive, b: Archive, same: Collection[str]) -> Iterator[Difference]:
+def _compare_packing(a: OpenArchive, b: OpenArchive, same: Collection[str]) -> Iterator[Difference]:
     """Equal content that was compressed to other bytes."""
     found = [
         name
@@ -138,8 +139,8 @@ def _compare_packing(a: Archive, b: Archive, same: Collection[str]) -> Iterator[
     are_known = all(levels)
     words = [f"level {text} of zlib {zlib.ZLIB_RUNTIME_VERSION}" if text else "" for text in levels]
     yield Difference(
-        place=Place(),
-        fact=f"{counted(len(found), 'member')} of equal content packed to other bytes, such as"
+        place=Location(),
+        fact=f"{with_count(len(found), 'member')} of equal content packed to other bytes, such as"
         f" {name}",
         a=words[0] or "unknown level or zlib",
         b=words[1] or "unknown level or zlib",
@@ -159,7 +160,7 @@ def _levels(content: bytes, packed: bytes) -> str:
     return str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}"
 
 
-def _packed(archive: Archive, name: str) -> tuple[int, int]:
+def _packed(archive: OpenArchive, name: str) -> tuple[int, int]:
     """Size and checksum of a member as it lies in the archive."""
     size, checksum = 0, 0
     for piece in _pieces(archive, name):
@@ -168,11 +169,11 @@ def _packed(archive: Archive, name: str) -> tuple[int, int]:
     return size, checksum
 
 
-def _whole(archive: Archive, name: str) -> bytes:
+def _whole(archive: OpenArchive, name: str) -> bytes:
     return b"".join(_pieces(archive, name))
 
 
-def _pieces(archive: Archive, name: str) -> Iterator[bytes]:
+def _pieces(archive: OpenArchive, name: str) -> Iterator[bytes]:
     entry = archive.entries[name]
     header = os.pread(archive.descriptor, _LOCAL_HEADER.size, entry.header_offset)
     place = entry.header_offset + _LOCAL_HEADER.size + sum(_LOCAL_HEADER.unpack(header))

@@ -11,7 +11,7 @@ from cuwheel.verify.compare.text_causes import causes_of_pairs, differing_pairs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.verify.compare.differences import CauseKey, Place
+    from cuwheel.verify.compare.differences import CauseKey, Location
 
 
 # Printable characters, and the zeros behind them. That at least one zero has to be there is no part
@@ -50,7 +50,7 @@ def texts_in(data: bytes) -> Iterator[re.Match[bytes]]:
 
 
 def pair_differences(
-    pairs: Iterable[tuple[str, str]], place: Place, noun: str
+    pairs: Iterable[tuple[str, str]], place: Location, noun: str
 ) -> Iterator[Difference]:
     """Differences of texts.
 
@@ -69,19 +69,19 @@ def pair_differences(
     for causes, group in groups.items():
         fact = f"a {noun} differs"
         if len(group) > 1:
-            fact = f"{counted(len(group), noun)} differ, the first of them so"
+            fact = f"{with_count(len(group), noun)} differ, the first of them so"
         yield _pair_difference(group[0], place, fact, causes)
     for pair in unknown[:_UNKNOWN_SHOWN]:
         yield _pair_difference(pair, place, f"a {noun} differs", ())
     if len(unknown) > _UNKNOWN_SHOWN:
-        fact = f"{counted(len(unknown) - _UNKNOWN_SHOWN, noun)} more"
+        fact = f"{with_count(len(unknown) - _UNKNOWN_SHOWN, noun)} more"
         yield Difference(place=place, fact=fact)
 
 
 def _pair_difference(
-    pair: tuple[str, str], place: Place, fact: str, causes: tuple[CauseKey, ...]
+    pair: tuple[str, str], place: Location, fact: str, causes: tuple[CauseKey, ...]
 ) -> Difference:
-    a, b = map(shown, pair)
+    a, b = map(quoted_bytes, pair)
     return Difference(place=place, fact=fact, a=a, b=b, causes=causes)
 
 
@@ -90,13 +90,13 @@ def count_differing(a: bytes, b: bytes) -> int:
     return sum(x != y for x, y in zip(a, b, strict=False)) + abs(len(a) - len(b))
 
 
-def shown(text: str) -> str:
+def quoted_bytes(text: str) -> str:
     """A text of a file, short and on one line."""
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
 
 
-def counted(count: int, word: str) -> str:
+def with_count(count: int, word: str) -> str:
     """`1 byte`, `2 bytes`."""
     return f"{count:,} {word}{'s'[: count != 1]}"
 

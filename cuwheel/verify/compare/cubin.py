@@ -10,9 +10,9 @@ from cuwheel.binaries.cubin import change_of_code
 from cuwheel.verify.compare.bytes import (
     change_of_data,
     count_differing,
-    counted,
     pair_differences,
-    shown,
+    quoted_bytes,
+    with_count,
 )
 from cuwheel.verify.compare.differences import Difference
 from cuwheel.verify.compare.text_causes import causes_of_options, differing_pairs, stable_name
@@ -20,8 +20,8 @@ from cuwheel.verify.compare.text_causes import causes_of_options, differing_pair
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.binaries.cubin import Cubin, Part, ToolNote
-    from cuwheel.verify.compare.differences import CauseKey, Place
+    from cuwheel.binaries.cubin import Cubin, CubinPart, ToolNote
+    from cuwheel.verify.compare.differences import CauseKey, Location
 
 
 _FIRST_KNOWN = 70  # sm_70; older GPUs have instructions of another length
@@ -58,7 +58,7 @@ class _Pair(NamedTuple):
         return "the first" if self.b is None else ""
 
 
-def compare_cubins(a: Cubin, b: Cubin, arch: str, place: Place) -> Iterator[Difference]:
+def compare_cubins(a: Cubin, b: Cubin, arch: str, place: Location) -> Iterator[Difference]:
     """Every difference between two cubins; what only follows from others comes last, as one.
 
     Args:
@@ -102,7 +102,7 @@ def _differing(a: Cubin, b: Cubin) -> list[_Pair]:
     return pairs
 
 
-def _by_stable_name(parts: tuple[Part, ...]) -> dict[tuple[str, int], Part]:
+def _by_stable_name(parts: tuple[CubinPart, ...]) -> dict[tuple[str, int], CubinPart]:
     """Sections by name and number: a device link joins kernels that only a path tells apart."""
     counts: Counter[str] = Counter()
     found = {}
@@ -114,11 +114,13 @@ def _by_stable_name(parts: tuple[Part, ...]) -> dict[tuple[str, int], Part]:
 
 
 def _compare_notes(
-    a: tuple[ToolNote, ...], b: tuple[ToolNote, ...], place: Place
+    a: tuple[ToolNote, ...], b: tuple[ToolNote, ...], place: Location
 ) -> Iterator[Difference]:
     """What the tools noted of themselves: the release, the options."""
     if len(a) != len(b):
-        fact = f"notes of {counted(len(a), 'tool')}; of {counted(len(b), 'tool')} in the second"
+        fact = (
+            f"notes of {with_count(len(a), 'tool')}; of {with_count(len(b), 'tool')} in the second"
+        )
         yield Difference(place=place, fact=fact)
     for one, other in zip(a, b, strict=False):
         who, who_else = ((note.tool, note.release, note.build) for note in (one, other))
@@ -140,12 +142,12 @@ def _compare_notes(
             )
 
 
-def _compare_names(a: Cubin, b: Cubin, place: Place) -> Iterator[Difference]:
+def _compare_names(a: Cubin, b: Cubin, place: Location) -> Iterator[Difference]:
     yield from pair_differences(differing_pairs(a.symbols, b.symbols), place, "name")
 
 
 def _compare_code(
-    pairs: list[_Pair], arch: str, place: Place, causes: tuple[CauseKey, ...]
+    pairs: list[_Pair], arch: str, place: Location, causes: tuple[CauseKey, ...]
 ) -> Iterator[Difference]:
     for pair in pairs:
         if pair.name == _CODE:
@@ -157,11 +159,11 @@ def _code_fact(pair: _Pair, arch: str) -> str:
     if pair.a is None or pair.b is None:
         return f"only {pair.only} has this kernel"
     if int(arch.rstrip("af")) < _FIRST_KNOWN:
-        return f"{counted(count_differing(pair.a, pair.b), 'byte')} of its code differ"
+        return f"{with_count(count_differing(pair.a, pair.b), 'byte')} of its code differ"
     change = change_of_code(pair.a, pair.b)
     if change.before != change.after:
         return f"other instructions: {change.before}, and {change.after} in the second"
-    of_all = f"{change.changed} of {counted(change.before, 'instruction')} differ"
+    of_all = f"{change.changed} of {with_count(change.before, 'instruction')} differ"
     if change.numbers == change.changed:
         return f"{of_all}, only in a number that the instruction holds"
     if change.numbers:
@@ -169,7 +171,7 @@ def _code_fact(pair: _Pair, arch: str) -> str:
     return of_all
 
 
-def _compare_debug(pairs: list[_Pair], place: Place) -> Iterator[Difference]:
+def _compare_debug(pairs: list[_Pair], place: Location) -> Iterator[Difference]:
     found = [pair for pair in pairs if pair.name.startswith(_DEBUG)]
     if not found:
         return
@@ -183,14 +185,14 @@ def _compare_debug(pairs: list[_Pair], place: Place) -> Iterator[Difference]:
     yield Difference(
         place=replace(place, part=found[0].name),
         fact=f"{whose} debug information: {names}",
-        a=shown(one),
-        b=shown(other),
+        a=quoted_bytes(one),
+        b=quoted_bytes(other),
         causes=("line-information",),
     )
 
 
 def _compare_data(
-    pairs: list[_Pair], place: Place, causes: tuple[CauseKey, ...]
+    pairs: list[_Pair], place: Location, causes: tuple[CauseKey, ...]
 ) -> Iterator[Difference]:
     """Constants, variables, sizes of memory: what is neither code nor a table."""
     for pair in pairs:
@@ -204,10 +206,10 @@ def _compare_data(
 
 
 def _compare_content(
-    a: bytes, b: bytes, place: Place, causes: tuple[CauseKey, ...]
+    a: bytes, b: bytes, place: Location, causes: tuple[CauseKey, ...]
 ) -> Iterator[Difference]:
     change = change_of_data(a, b)
     yield from pair_differences(change.pairs, place, "text")
     if not change.is_all:
-        fact = f"{count_differing(a, b):,} of {counted(max(len(a), len(b)), 'byte')} differ"
+        fact = f"{count_differing(a, b):,} of {with_count(max(len(a), len(b)), 'byte')} differ"
         yield Difference(place=place, fact=fact, causes=causes)

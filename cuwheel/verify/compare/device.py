@@ -12,9 +12,9 @@ from cuwheel.binaries.cubin import read_cubin
 from cuwheel.binaries.device_code import DeviceCodeError, code_of_element, elements_of, find_fatbins
 from cuwheel.binaries.elf_image import ElfFormatError
 from cuwheel.binaries.ptx import read_ptx
-from cuwheel.verify.compare.bytes import shown
+from cuwheel.verify.compare.bytes import quoted_bytes
 from cuwheel.verify.compare.cubin import compare_cubins
-from cuwheel.verify.compare.differences import Difference, Place
+from cuwheel.verify.compare.differences import Difference, Location
 from cuwheel.verify.compare.ptx import compare_ptx
 from cuwheel.verify.compare.text_causes import causes_of_options, causes_of_texts, stable_name
 
@@ -60,7 +60,7 @@ def beside_fatbins(file: DeviceFile, start: int, end: int, most: int) -> bytes:
     return b"".join(pieces)
 
 
-def compare_device_code(a: DeviceFile, b: DeviceFile, place: Place) -> Iterator[Difference]:
+def compare_device_code(a: DeviceFile, b: DeviceFile, place: Location) -> Iterator[Difference]:
     """Every difference between the fat binaries of two files.
 
     Args:
@@ -84,7 +84,7 @@ def compare_device_code(a: DeviceFile, b: DeviceFile, place: Place) -> Iterator[
 
 
 def compare_element_code(
-    kind: Kind, arch: str, a: bytes, b: bytes, place: Place
+    kind: Kind, arch: str, a: bytes, b: bytes, place: Location
 ) -> Iterator[Difference]:
     """Compare two pieces of unpacked device code: cubins, or PTX."""
     if a == b:
@@ -98,18 +98,18 @@ def compare_element_code(
         yield Difference(place=place, fact=f"the code differs, and can't be read: {problem}")
 
 
-def _at(place: Place, element: Element, file: DeviceFile) -> Place:
+def _at(place: Location, element: Element, file: DeviceFile) -> Location:
     section = file.sections[element.fatbin - 1] if file.sections else ""
     return replace(place, section=section, fatbin=element.fatbin, code=element.name)
 
 
-def _order(a: list[Element], b: list[Element], place: Place) -> Iterator[Difference]:
+def _order(a: list[Element], b: list[Element], place: Location) -> Iterator[Difference]:
     digests_a, digests_b = ([one.digest for one in elements] for elements in (a, b))
     if digests_a != digests_b and sorted(digests_a) == sorted(digests_b):
         yield Difference(place=place, fact="the same device code comes in another order")
 
 
-def _alone(place: Place, where: str, *, is_arch_missing: bool) -> Difference:
+def _alone(place: Location, where: str, *, is_arch_missing: bool) -> Difference:
     """Where the other wheel has nothing for that arch, it was built for other archs."""
     causes: tuple[CauseKey, ...] = ("archs",) if is_arch_missing else ()
     return Difference(place=place, fact=f"only {where} has it", causes=causes)
@@ -186,7 +186,7 @@ def _functions_of(element: Element, file: DeviceFile) -> tuple[str, ...]:
 
 
 def _compare(
-    one: Element, other: Element, a: DeviceFile, b: DeviceFile, place: Place
+    one: Element, other: Element, a: DeviceFile, b: DeviceFile, place: Location
 ) -> Iterator[Difference]:
     yield from _compare_headers(one, other, place)
     if one.digest == other.digest:
@@ -209,7 +209,7 @@ def _compare(
     yield from compare_element_code(one.kind, one.arch, *codes, place)
 
 
-def _compare_headers(one: Element, other: Element, place: Place) -> Iterator[Difference]:
+def _compare_headers(one: Element, other: Element, place: Location) -> Iterator[Difference]:
     """The texts that fatbinary notes beside the code."""
     if one.source != other.source:
         causes = causes_of_texts(one.source, other.source)
@@ -224,7 +224,7 @@ def _compare_headers(one: Element, other: Element, place: Place) -> Iterator[Dif
         yield Difference(
             place=place,
             fact="the options noted for it differ",
-            a=shown(texts[0]),
-            b=shown(texts[1]),
+            a=quoted_bytes(texts[0]),
+            b=quoted_bytes(texts[1]),
             causes=causes_of_options(*texts) if one.kind == "PTX" else (),
         )

@@ -34,7 +34,7 @@ CauseKey = Literal[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cause:
+class DifferenceCause:
     """Why bytes can differ though nothing was changed on purpose.
 
     Attributes:
@@ -53,96 +53,96 @@ class Cause:
 
 # Each was produced with nvcc 13.0.88 and found again: tests/verify/compare/test_wheel.py,
 # tests/verify/compare/test_wheel_cuda.py.
-CAUSES: dict[CauseKey, Cause] = {
-    "build-path": Cause(
+CAUSES: dict[CauseKey, DifferenceCause] = {
+    "build-path": DifferenceCause(
         text="the path of a source or of the toolkit is in the file (`__FILE__`, an assertion, an"
         " option that a tool notes)",
         remedy="build at one fixed path, or map it: -ffile-prefix-map=<folder>=/src, and"
         " -Xcompiler for nvcc",
     ),
-    "relative-path": Cause(
+    "relative-path": DifferenceCause(
         text="a source was compiled by a relative path in one of them; ccache's base_dir does that",
         remedy="map `..` too: -ffile-prefix-map=..=/src; or build at a fixed path without base_dir",
     ),
-    "build-time": Cause(
+    "build-time": DifferenceCause(
         text="the time of the build is in the file (`__DATE__`, `__TIME__` or a script's)",
         remedy="set SOURCE_DATE_EPOCH; what asks the clock itself needs a patch",
     ),
-    "temporary-name": Cause(
+    "temporary-name": DifferenceCause(
         text="nvcc names a temporary file by its process number, and the symbols keep the name",
         remedy="compile with -objtemp, or strip the library: -Wl,-s",
     ),
-    "module-path": Cause(
+    "module-path": DifferenceCause(
         text="nvcc's module id holds a checksum of the source's absolute path",
         remedy="-Xcudafe --orig_src_path_name=/src/<path in the project>, or one fixed path",
     ),
-    "module-process": Cause(
+    "module-process": DifferenceCause(
         text="nvcc's module id holds its process number, as in every source without an external"
         " symbol",
         remedy="-frandom-seed=<path in the project> (nvcc 12.9 or newer)",
     ),
-    "line-information": Cause(
+    "line-information": DifferenceCause(
         text="line or debug information, which holds paths and times of the sources (-lineinfo, -G,"
         " -g)",
         remedy="drop -lineinfo, or build at a fixed path with the times of all sources set",
     ),
-    "ptxas-options": Cause(
+    "ptxas-options": DifferenceCause(
         text="the tool that made the device code noted other options",
         remedy="give both builds the same options, for each arch",
     ),
-    "split-compile": Cause(
+    "split-compile": DifferenceCause(
         text="-split-compile was given another number, which the device code notes",
         remedy="a constant number, not 0 and not one that follows from the machine",
     ),
-    "cuda-compiler": Cause(
+    "cuda-compiler": DifferenceCause(
         text="the device code was made by another release of CUDA's tools",
         remedy="pin the toolkit",
     ),
-    "host-compiler": Cause(
+    "host-compiler": DifferenceCause(
         text="another host compiler, or linker, left its name",
         remedy="pin the host compiler: a conda toolchain has its own",
     ),
-    "archs": Cause(
+    "archs": DifferenceCause(
         text="they were built for other archs",
         remedy="name the archs, never `native`",
     ),
-    "fatbin-compression": Cause(
+    "fatbin-compression": DifferenceCause(
         text="equal device code is packed in another way",
         remedy="the same --compress-mode, and the same fatbinary",
     ),
-    "member-times": Cause(
+    "member-times": DifferenceCause(
         text="members of the archive have other times",
         remedy="set SOURCE_DATE_EPOCH, or write the wheel anew",
     ),
-    "member-modes": Cause(
+    "member-modes": DifferenceCause(
         text="members of the archive have other modes; they follow the umask",
         remedy="umask 022, or write the wheel anew",
     ),
-    "member-order": Cause(
+    "member-order": DifferenceCause(
         text="members of the archive come in another order",
         remedy="write the wheel anew: sorted",
     ),
-    "deflate-level": Cause(
+    "deflate-level": DifferenceCause(
         text="equal content was compressed at another level",
         remedy="the same level for both",
     ),
-    "deflate": Cause(
+    "deflate": DifferenceCause(
         text="equal content was compressed to other bytes: another level, or another zlib",
         remedy="write both with one zlib, or store members as they are",
     ),
-    "wheel-generator": Cause(
+    "wheel-generator": DifferenceCause(
         text="another build backend, or release of it, wrote the wheel",
         remedy="pin the build requirements",
     ),
-    "record": Cause(text="RECORD has the hashes of members that differ"),
-    "build-id": Cause(text="the build id is a hash of what the linker was given"),
-    "layout": Cause(text="addresses follow from parts that moved"),
-    "names": Cause(text="a table of names follows from the names"),
+    "record": DifferenceCause(text="RECORD has the hashes of members that differ"),
+    "build-id": DifferenceCause(text="the build id is a hash of what the linker was given"),
+    "layout": DifferenceCause(text="addresses follow from parts that moved"),
+    "names": DifferenceCause(text="a table of names follows from the names"),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class Location:
     """Where two wheels differ, from the outside in; what doesn't apply is empty.
 
     Attributes:
@@ -174,7 +174,7 @@ class Difference:
         causes: all that explain it; empty where the evidence doesn't tell.
     """
 
-    place: Place
+    place: Location
     fact: str
     a: str = ""
     b: str = ""

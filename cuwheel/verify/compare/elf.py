@@ -11,9 +11,9 @@ from cuwheel.binaries.fatbin import code_of_cubin
 from cuwheel.verify.compare.bytes import (
     change_of_data,
     count_differing,
-    counted,
     pair_differences,
-    shown,
+    quoted_bytes,
+    with_count,
 )
 from cuwheel.verify.compare.device import (
     beside_fatbins,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from cuwheel.binaries.elf_image import SectionHeader
     from cuwheel.verify.compare.device import DeviceFile
-    from cuwheel.verify.compare.differences import Place
+    from cuwheel.verify.compare.differences import Location
     from cuwheel.verify.compare.relocated import ElfSection, Moves
 
 
@@ -66,7 +66,7 @@ class _Pair(NamedTuple):
     b: ElfSection
 
 
-def compare_elf_files(a: IO[bytes], b: IO[bytes], place: Place) -> Iterator[Difference]:
+def compare_elf_files(a: IO[bytes], b: IO[bytes], place: Location) -> Iterator[Difference]:
     """Every difference between two ELF files: libraries, object files, cubins."""
     try:
         images = ElfImage(a), ElfImage(b)
@@ -79,7 +79,7 @@ def compare_elf_files(a: IO[bytes], b: IO[bytes], place: Place) -> Iterator[Diff
 
 
 def _compare_cubins(
-    a: IO[bytes], b: IO[bytes], image: ElfImage, place: Place
+    a: IO[bytes], b: IO[bytes], image: ElfImage, place: Location
 ) -> Iterator[Difference]:
     (arch,) = code_of_cubin(image.abi, image.flags).sass
     contents = [stream.read() for stream in (a, b) if stream.seek(0) == 0]
@@ -88,7 +88,7 @@ def _compare_cubins(
 
 
 def _compare(
-    a: IO[bytes], b: IO[bytes], images: tuple[ElfImage, ElfImage], place: Place
+    a: IO[bytes], b: IO[bytes], images: tuple[ElfImage, ElfImage], place: Location
 ) -> Iterator[Difference]:
     """Device code and host code; what only follows from the rest comes last, as one."""
     named = sections_of(images[0]), sections_of(images[1])
@@ -129,7 +129,7 @@ def _without_lone_build_id(told: list[Difference]) -> list[Difference]:
 
 
 def _other_calls(
-    a: dict[str, ElfSection], b: dict[str, ElfSection], moves: Moves, place: Place
+    a: dict[str, ElfSection], b: dict[str, ElfSection], moves: Moves, place: Location
 ) -> Iterator[Difference]:
     if _CODE in a and _CODE in b and calls_others(a[_CODE], b[_CODE], moves):
         fact = "host code calls other functions of other libraries"
@@ -155,7 +155,7 @@ def _holds_device_code(pair: _Pair, files: tuple[DeviceFile, DeviceFile]) -> boo
 
 
 def _compare_beside(
-    pair: _Pair, files: tuple[DeviceFile, DeviceFile], place: Place
+    pair: _Pair, files: tuple[DeviceFile, DeviceFile], place: Location
 ) -> Iterator[Difference]:
     """What else differs in a section whose fat binaries are compared already."""
     contents = []
@@ -170,7 +170,7 @@ def _compare_beside(
 
 
 def _only_in_one(
-    a: dict[str, ElfSection], b: dict[str, ElfSection], place: Place
+    a: dict[str, ElfSection], b: dict[str, ElfSection], place: Location
 ) -> Iterator[Difference]:
     for which, names in (("first", a.keys() - b.keys()), ("second", b.keys() - a.keys())):
         for name in sorted(names):
@@ -207,7 +207,7 @@ def _is_moved(pair: _Pair, moves: Moves) -> bool:
     return is_in_file and follows(pair.a, pair.b, moves)
 
 
-def _compare_section(pair: _Pair, place: Place) -> Iterator[Difference]:
+def _compare_section(pair: _Pair, place: Location) -> Iterator[Difference]:
     if pair.name == _BUILD_ID:
         yield Difference(place=place, fact="the build id differs", causes=("build-id",))
     elif pair.name.startswith(_DEBUG):
@@ -226,7 +226,7 @@ def _reserved_fact(a: SectionHeader, b: SectionHeader) -> str:
     return f"it reserves {a.size:,} bytes; {b.size:,} in the second"
 
 
-def _debug_difference(pair: _Pair, place: Place) -> Difference:
+def _debug_difference(pair: _Pair, place: Location) -> Difference:
     """Debug information, with the first text in it that differs: mostly a path."""
     is_small = max(pair.a.header.size, pair.b.header.size) <= _LARGEST_DEBUG
     pairs = change_of_data(pair.a.read(), pair.b.read()).pairs if is_small else []
@@ -234,13 +234,13 @@ def _debug_difference(pair: _Pair, place: Place) -> Difference:
     return Difference(
         place=place,
         fact="debug information differs",
-        a=shown(one),
-        b=shown(other),
+        a=quoted_bytes(one),
+        b=quoted_bytes(other),
         causes=("line-information",),
     )
 
 
-def _compare_content(pair: _Pair, place: Place) -> Iterator[Difference]:
+def _compare_content(pair: _Pair, place: Location) -> Iterator[Difference]:
     a, b = pair.a.read(), pair.b.read()
     if pair.name in _NAMES:
         yield from _compare_names(a, b, place)
@@ -250,7 +250,7 @@ def _compare_content(pair: _Pair, place: Place) -> Iterator[Difference]:
         yield from _compare_data(pair.name, a, b, place)
 
 
-def _compare_data(section: str, a: bytes, b: bytes, place: Place) -> Iterator[Difference]:
+def _compare_data(section: str, a: bytes, b: bytes, place: Location) -> Iterator[Difference]:
     change = change_of_data(a, b)
     for one in pair_differences(change.pairs, place, "text"):
         is_compiler = section == _COMPILERS and not one.causes
@@ -259,7 +259,7 @@ def _compare_data(section: str, a: bytes, b: bytes, place: Place) -> Iterator[Di
         yield Difference(place=place, fact=_bytes_fact(a, b))
 
 
-def _compare_names(a: bytes, b: bytes, place: Place) -> Iterator[Difference]:
+def _compare_names(a: bytes, b: bytes, place: Location) -> Iterator[Difference]:
     texts_a, texts_b = (table.decode("utf-8", "replace").split("\0") for table in (a, b))
     pairs = differing_pairs(texts_a, texts_b)
     yield from pair_differences(pairs, place, "name")
@@ -267,7 +267,7 @@ def _compare_names(a: bytes, b: bytes, place: Place) -> Iterator[Difference]:
         yield Difference(place=place, fact="the same names come in another order")
 
 
-def _code_difference(pair: _Pair, a: bytes, b: bytes, place: Place) -> Difference:
+def _code_difference(pair: _Pair, a: bytes, b: bytes, place: Location) -> Difference:
     names = functions_at(pair.a, pair.b)
     fact = f"host code: {_bytes_fact(a, b)}"
     if names:
@@ -279,4 +279,4 @@ def _code_difference(pair: _Pair, a: bytes, b: bytes, place: Place) -> Differenc
 def _bytes_fact(a: bytes, b: bytes) -> str:
     if len(a) != len(b):
         return f"{len(a):,} bytes; {len(b):,} in the second"
-    return f"{count_differing(a, b):,} of {counted(len(a), 'byte')} differ"
+    return f"{count_differing(a, b):,} of {with_count(len(a), 'byte')} differ"

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cuwheel.verify.compare.bytes import counted, pair_differences, shown
+from cuwheel.verify.compare.bytes import pair_differences, quoted_bytes, with_count
 from cuwheel.verify.compare.differences import Difference
 from cuwheel.verify.compare.text_causes import causes_of_pairs, differing_pairs, stable_name
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.binaries.ptx import Ptx
-    from cuwheel.verify.compare.differences import CauseKey, Place
+    from cuwheel.verify.compare.differences import CauseKey, Location
 
 
 # `.b8 name[12] = {78, 111, …}`: how PTX writes a text (PTX ISA, "Initializers").
@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"(?<![\w%$.])(?:0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|-
 _RELEASE = re.compile(r"^(?:\.version\b|//)")
 
 
-def compare_ptx(a: Ptx, b: Ptx, place: Place) -> Iterator[Difference]:
+def compare_ptx(a: Ptx, b: Ptx, place: Location) -> Iterator[Difference]:
     """Every difference between two PTX texts."""
     told = [*_compare_rest(a, b, place), *_compare_functions(a, b, place)]
     yield from told
@@ -44,7 +44,7 @@ def _debug_fact(a: Ptx, b: Ptx) -> str:
     return f"only the {'first' if a.debug else 'second'} has lines for the debugger"
 
 
-def _compare_rest(a: Ptx, b: Ptx, place: Place) -> Iterator[Difference]:
+def _compare_rest(a: Ptx, b: Ptx, place: Location) -> Iterator[Difference]:
     pairs = differing_pairs(map(_readable, a.rest), map(_readable, b.rest))
     for one in pair_differences(pairs, place, "line"):
         is_release = _RELEASE.match(one.a) and _RELEASE.match(one.b) and not one.causes
@@ -61,7 +61,7 @@ def _readable(line: str) -> str:
     return _BYTES.sub(text, line)
 
 
-def _compare_functions(a: Ptx, b: Ptx, place: Place) -> Iterator[Difference]:
+def _compare_functions(a: Ptx, b: Ptx, place: Location) -> Iterator[Difference]:
     named_a, named_b = (
         {stable_name(name): (name, lines) for name, lines in one.functions.items()}
         for one in (a, b)
@@ -77,13 +77,15 @@ def _compare_functions(a: Ptx, b: Ptx, place: Place) -> Iterator[Difference]:
             yield _function_difference(one[1], other[1], at)
 
 
-def _function_difference(a: tuple[str, ...], b: tuple[str, ...], place: Place) -> Difference:
+def _function_difference(a: tuple[str, ...], b: tuple[str, ...], place: Location) -> Difference:
     pairs = differing_pairs(a, b)
     causes: tuple[CauseKey, ...] = causes_of_pairs(pairs)
     if not pairs:
         return Difference(place=place, fact="its lines come in another order")
-    fact = f"{counted(len(pairs), 'line')} differ"
+    fact = f"{with_count(len(pairs), 'line')} differ"
     if [_NUMBER.sub("0", line) for line in a] == [_NUMBER.sub("0", line) for line in b]:
         fact += ", only in constants"
     one, other = pairs[0]
-    return Difference(place=place, fact=fact, a=shown(one), b=shown(other), causes=causes)
+    return Difference(
+        place=place, fact=fact, a=quoted_bytes(one), b=quoted_bytes(other), causes=causes
+    )

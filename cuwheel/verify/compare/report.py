@@ -14,13 +14,13 @@ import rich.table
 import rich.text
 
 from cuwheel.system import process
-from cuwheel.verify.compare.bytes import counted
+from cuwheel.verify.compare.bytes import with_count
 from cuwheel.verify.compare.differences import CAUSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from cuwheel.verify.compare.differences import Comparison, Difference, Place
+    from cuwheel.verify.compare.differences import Comparison, Difference, Location
 
 
 _SHOWN = 8  # differences of one member with the same causes
@@ -47,12 +47,12 @@ def verdict(comparison: Comparison) -> str:
     """One line: the same bytes, or how many differences, and how many of an unknown cause."""
     if comparison.is_same:
         return f"the same bytes: sha256 {comparison.a.sha256}"
-    count = counted(len(comparison.differences), "difference")
+    count = with_count(len(comparison.differences), "difference")
     unknown = len(comparison.unexplained)
     return f"not the same bytes: {count}, {unknown or 'none'} of unknown cause"
 
 
-def as_data(comparison: Comparison) -> dict[str, Any]:
+def comparison_as_data(comparison: Comparison) -> dict[str, Any]:
     """A comparison for machines: texts, numbers, lists; the keys stay what they are."""
     return {
         "is_same": comparison.is_same,
@@ -155,7 +155,7 @@ def _print_difference(
         _print_line(f"  second  {one.b or '(nothing)'}", terminal)
 
 
-def _where(place: Place, names: Mapping[str, str]) -> str:
+def _where(place: Location, names: Mapping[str, str]) -> str:
     fatbin = f"fat binary {place.fatbin}" if place.fatbin else ""
     parts = (place.section, fatbin, place.code, names.get(place.kernel, place.kernel), place.part)
     return ", ".join(part for part in parts if part)

@@ -9,19 +9,24 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from cuwheel.binaries.elf import is_elf
 from cuwheel.system.files import sha256_of_file
-from cuwheel.verify.compare.archive import Archive, compare_archives
-from cuwheel.verify.compare.bytes import change_of_data, count_differing, counted, pair_differences
+from cuwheel.verify.compare.archive import OpenArchive, compare_archives
+from cuwheel.verify.compare.bytes import (
+    change_of_data,
+    count_differing,
+    pair_differences,
+    with_count,
+)
 from cuwheel.verify.compare.device import (
     beside_fatbins,
     compare_device_code,
     compare_element_code,
     open_device_file,
 )
-from cuwheel.verify.compare.differences import Comparison, Difference, Place, Side
+from cuwheel.verify.compare.differences import Comparison, Difference, Location, Side
 from cuwheel.verify.compare.elf import compare_elf_files
 from cuwheel.verify.compare.text_causes import differing_pairs
 from cuwheel.wheel.archive import ContentHash, open_wheel
-from cuwheel.wheel.zip_reader import Member
+from cuwheel.wheel.zip_reader import SeekableMember
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +42,7 @@ class _Read(NamedTuple):
     """A wheel that was read: what each of its files holds."""
 
     wheel: Wheel
-    archive: Archive
+    archive: OpenArchive
     contents: dict[str, Content]
 
 
@@ -69,7 +74,7 @@ def _read(wheel: Wheel, descriptor: int) -> _Read:
         for piece in member.pieces():
             hashed.update(piece)
         contents[member.name] = hashed.content()
-    return _Read(wheel, Archive(wheel.archive, descriptor), contents)
+    return _Read(wheel, OpenArchive(wheel.archive, descriptor), contents)
 
 
 def _differences(a: _Read, b: _Read) -> Iterator[Difference]:
@@ -83,18 +88,18 @@ def _differences(a: _Read, b: _Read) -> Iterator[Difference]:
     yield from told
     if not told:
         fact = "only what readers of archives pass over differs: local headers, gaps, doubles"
-        yield Difference(place=Place(), fact=fact)
+        yield Difference(place=Location(), fact=fact)
 
 
 def _only_in_one(a: _Read, b: _Read) -> Iterator[Difference]:
     for which, one, other in (("first", a, b), ("second", b, a)):
         for name in one.contents:
             if name not in other.contents:
-                yield Difference(place=Place(member=name), fact=f"only the {which} wheel has it")
+                yield Difference(place=Location(member=name), fact=f"only the {which} wheel has it")
 
 
 def _compare_members(a: _Read, b: _Read, name: str) -> Iterator[Difference]:
-    place = Place(member=name)
+    place = Location(member=name)
     if name == f"{a.wheel.dist_info}/RECORD":
         yield _compare_records(a, b, place)
         return
@@ -108,15 +113,15 @@ def _compare_members(a: _Read, b: _Read, name: str) -> Iterator[Difference]:
             yield from _compare_others(stream_a, stream_b, place)
 
 
-def _member(read: _Read, name: str) -> Member:
+def _member(read: _Read, name: str) -> SeekableMember:
     """A member that was read to its end, so that it can be opened."""
-    member = Member(read.archive.descriptor, read.archive.entries[name])
+    member = SeekableMember(read.archive.descriptor, read.archive.entries[name])
     for _ in member.pieces():
         pass
     return member
 
 
-def _compare_records(a: _Read, b: _Read, place: Place) -> Difference:
+def _compare_records(a: _Read, b: _Read, place: Location) -> Difference:
     """RECORD lists hashes: where only rows of members that differ do, it merely follows."""
     try:
         rows = [{tuple(row) for row in csv.reader(one.wheel.read_text("RECORD").splitlines())}
@@ -129,11 +134,11 @@ def _compare_records(a: _Read, b: _Read, place: Place) -> Difference:
         return Difference(place=place, fact="the same rows, in another order or ended otherwise")
     if same:
         return Difference(place=place, fact=f"another row of {min(same)}, which doesn't differ")
-    fact = f"{counted(len(names), 'row')} of members that differ"
+    fact = f"{with_count(len(names), 'row')} of members that differ"
     return Difference(place=place, fact=fact, causes=("record",))
 
 
-def _compare_others(a: IO[bytes], b: IO[bytes], place: Place) -> Iterator[Difference]:
+def _compare_others(a: IO[bytes], b: IO[bytes], place: Location) -> Iterator[Difference]:
     """Members that aren't ELF: fat binaries, static libraries, PTX, texts, data."""
     files = open_device_file(a), open_device_file(b)
     told = tuple(compare_device_code(*files, place))
@@ -151,7 +156,7 @@ def _compare_others(a: IO[bytes], b: IO[bytes], place: Place) -> Iterator[Differ
         yield Difference(place=place, fact="only headers or padding of its fat binaries differ")
 
 
-def _compare_bytes(a: bytes, b: bytes, place: Place) -> Iterator[Difference]:
+def _compare_bytes(a: bytes, b: bytes, place: Location) -> Iterator[Difference]:
     """Line by line where both are texts, else text by text."""
     lines_a, lines_b = _lines(a), _lines(b)
     if lines_a and lines_b:
@@ -165,7 +170,7 @@ def _compare_bytes(a: bytes, b: bytes, place: Place) -> Iterator[Difference]:
     change = change_of_data(a, b)
     yield from pair_differences(change.pairs, place, "text")
     if not change.is_all:
-        fact = f"{count_differing(a, b):,} of {counted(max(len(a), len(b)), 'byte')} differ"
+        fact = f"{count_differing(a, b):,} of {with_count(max(len(a), len(b)), 'byte')} differ"
         yield Difference(place=place, fact=fact)
 
 

@@ -76,8 +76,8 @@ def test_gives_the_same_object_without_compiling(bench: Bench, source: Path) -> 
 
     bench.compile(source)
 
-    tally = bench.take_tally()
-    assert (tally.hits, tally.misses, tally.errors) == (1, 0, 0)
+    statistics = bench.take_tally()
+    assert (statistics.hits, statistics.misses, statistics.errors) == (1, 0, 0)
     assert source.with_suffix(".o").read_bytes() == first
 
 
@@ -129,8 +129,8 @@ def test_ignores_settings_of_users_machines_and_packages(bench: Bench, source: P
     bench.compile(source)
     bench.compile(source)
 
-    tally = bench.take_tally()
-    assert (tally.hits, tally.misses) == (1, 1)
+    statistics = bench.take_tally()
+    assert (statistics.hits, statistics.misses) == (1, 1)
 
 
 def test_keeps_a_compile_whose_header_is_linked_meanwhile(

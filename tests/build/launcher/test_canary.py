@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel.build.launcher.canary import Canary, _compare, prove
-from cuwheel.build.launcher.toolkit_view import ViewPlaces
+from cuwheel.build.launcher.toolkit_view import ViewPaths
 from cuwheel.errors import ToolchainError
 from cuwheel.paths import ROOT
 from tests.support.launchers import BASE_PYTHON
@@ -43,8 +43,8 @@ prove(places, "x", cache)
 """
 
 
-def toolchain(home: Path) -> ViewPlaces:
-    return ViewPlaces(
+def toolchain(home: Path) -> ViewPaths:
+    return ViewPaths(
         view=Path("unused"),
         launcher=Path("unused"),
         toolkit=home,

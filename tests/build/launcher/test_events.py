@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.build.launcher.events import Compile, HitCount, Tool, hit_counts, read_events
+from cuwheel.build.launcher.events import Compile, HitCount, ProgramRun, hit_counts, read_events
 from tests.support.eventlines import GIB, SOURCE, compile_line, tool_line, write_log
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def test_reads_compile(tmp_path: Path) -> None:
 def test_reads_tool(tmp_path: Path) -> None:
     (tool,) = read_events(write_log(tmp_path, tool_line(called=0.2, asked=0.5, tries=2))).tools
 
-    assert tool == Tool(
+    assert tool == ProgramRun(
         compile="1",
         name="cicc",
         file=SOURCE + "a.cu",

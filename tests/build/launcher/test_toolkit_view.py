@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.build.launcher.toolkit_view import ViewPlaces, fingerprint_of, launcher_settings
+from cuwheel.build.launcher.toolkit_view import ViewPaths, fingerprint_of, launcher_settings
 from cuwheel.system.process import run
 from tests.support.launchers import make_bench
 
@@ -52,7 +52,7 @@ def any_bench(request: pytest.FixtureRequest) -> Bench:
 
 
 def test_has_every_file_under_its_name(any_bench: Bench) -> None:
-    view, home = any_bench.seen.view, any_bench.seen.toolkit
+    view, home = any_bench.inside.view, any_bench.inside.toolkit
     lost = [
         path.relative_to(home)
         for path in home.rglob("*")
@@ -63,7 +63,7 @@ def test_has_every_file_under_its_name(any_bench: Bench) -> None:
 
 
 def test_other_files_are_the_toolkits_own(any_bench: Bench) -> None:
-    view, home = any_bench.seen.view, any_bench.seen.toolkit
+    view, home = any_bench.inside.view, any_bench.inside.toolkit
     other = [path.name for path in (home / "bin").iterdir() if path.name not in TAKEN]
 
     assert "fatbinary" in other
@@ -76,12 +76,12 @@ def test_nvcc_calls_programs_of_the_view(any_bench: Bench) -> None:
 
     said = any_bench.run("nvcc", "--dryrun", "-arch=sm_90", "-c", "a.cu").output
 
-    view = any_bench.seen.view
+    view = any_bench.inside.view
     [top] = [line.split("=")[1] for line in said.splitlines() if line.startswith("#$ TOP=")]
     assert top.strip().startswith(f"{view}/")
     [cicc] = [line.split("=")[1] for line in said.splitlines() if line.startswith("#$ CICC_PATH=")]
     assert (Path(cicc.strip()) / "cicc").read_text().startswith("#!/bin/sh\n")
-    assert str(any_bench.seen.toolkit) not in said
+    assert str(any_bench.inside.toolkit) not in said
 
 
 def test_compiles_and_gates_each_program(any_bench: Bench) -> None:
@@ -99,13 +99,14 @@ def test_host_compiler_is_the_asked_one(any_bench: Bench) -> None:
     said = any_bench.run("g++", "-dumpfullversion").output
 
     assert (
-        said == run([any_bench.seen.cxx, "-dumpfullversion"], env={"PATH": "/usr/bin:/bin"}).output
+        said
+        == run([any_bench.inside.cxx, "-dumpfullversion"], env={"PATH": "/usr/bin:/bin"}).output
     )
 
 
 def test_scripts_hold_the_fingerprint(bench: Bench) -> None:
     """A cache that looks at "the compiler" has to see another one with another toolkit."""
-    view, launcher = bench.seen.view, bench.seen.launcher
+    view, launcher = bench.inside.view, bench.inside.launcher
     scripts = [view / name for name in ("bin/nvcc", *GATED)]
     scripts += [launcher / place / name for place in ("bin", "gated") for name in ("gcc", "g++")]
 
@@ -121,8 +122,8 @@ def test_knows_each_name_of_a_compiler_where_the_build_sees_it(tmp_path: Path) -
         (programs / name).write_text(name)
     (programs / "x86_64-conda-linux-gnu-c++").symlink_to("x86_64-conda-linux-gnu-g++")
 
-    def places(folder: Path) -> ViewPlaces:
-        return ViewPlaces(
+    def places(folder: Path) -> ViewPaths:
+        return ViewPaths(
             view=Path("/view"),
             launcher=Path("/launcher"),
             toolkit=Path("/toolkit"),
@@ -131,22 +132,22 @@ def test_knows_each_name_of_a_compiler_where_the_build_sees_it(tmp_path: Path) -
             cxx=folder / "x86_64-conda-linux-gnu-g++",
         )
 
-    seen = Path("/cuwheel/toolchain/bin")
-    made = launcher_settings(places(seen), places(programs), maps=(), flags=())
+    inside = Path("/cuwheel/toolchain/bin")
+    made = launcher_settings(places(inside), places(programs), maps=(), flags=())
 
     assert isinstance(made["standins"], dict)
     known = {name: path for name, path in made["standins"].items() if name.startswith("/cuwheel")}
     assert known == {
-        f"{seen}/x86_64-conda-linux-gnu-gcc": "/launcher/gated/gcc",
-        f"{seen}/x86_64-conda-linux-gnu-g++": "/launcher/gated/g++",
-        f"{seen}/x86_64-conda-linux-gnu-c++": "/launcher/gated/g++",
+        f"{inside}/x86_64-conda-linux-gnu-gcc": "/launcher/gated/gcc",
+        f"{inside}/x86_64-conda-linux-gnu-g++": "/launcher/gated/g++",
+        f"{inside}/x86_64-conda-linux-gnu-c++": "/launcher/gated/g++",
     }
 
 
 def test_launcher_is_compiled(bench: Bench) -> None:
-    compiled = {path.name.split(".")[0] for path in bench.seen.launcher.glob("__pycache__/*.pyc")}
+    compiled = {path.name.split(".")[0] for path in bench.inside.launcher.glob("__pycache__/*.pyc")}
 
-    assert compiled == {path.stem for path in bench.seen.launcher.glob("*.py")}
+    assert compiled == {path.stem for path in bench.inside.launcher.glob("*.py")}
 
 
 @pytest.mark.parametrize("change", ["toolchain", "cxx", "banner"])

@@ -368,9 +368,9 @@ class _Seen(html.parser.HTMLParser):
 
 
 def test_puts_each_compile_in_table(folder: Path) -> None:
-    seen = _Seen(page_text(timeline_of(folder, *two_files()), "x"))
+    inside = _Seen(page_text(timeline_of(folder, *two_files()), "x"))
 
-    assert seen.rows[1:] == [
+    assert inside.rows[1:] == [
         ["a.cu", "nvcc", "done", "10.0 s", "67 %", "", "1.0 GiB", "0 s", "sm_90"],
         ["b.cu", "nvcc", "done", "5.0 s", "33 %", "1.0 s", "1.0 GiB", "2.0 s", "sm_90"],
     ]
@@ -386,11 +386,11 @@ def test_refers_to_nothing_outside_page(folder: Path) -> None:
 def test_gives_names_no_power_over_page(folder: Path) -> None:
     name = "</script><script>alert(1)</script>&amp;.cu"
 
-    seen = _Seen(page_text(timeline_of(folder, compile_line(file=name)), name))
+    inside = _Seen(page_text(timeline_of(folder, compile_line(file=name)), name))
 
-    assert [row[0] for row in seen.rows[1:]] == [name]
-    assert len(seen.scripts) == 2
-    assert json.loads(seen.scripts[0])["jobs"][0][1] == name
+    assert [row[0] for row in inside.rows[1:]] == [name]
+    assert len(inside.scripts) == 2
+    assert json.loads(inside.scripts[0])["jobs"][0][1] == name
 
 
 def test_makes_page_of_empty_log(folder: Path) -> None:

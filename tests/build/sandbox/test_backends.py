@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from cuwheel.build.sandbox import backends
-from cuwheel.build.sandbox.backends import KINDS, Place, choose_sandbox, sandboxed
+from cuwheel.build.sandbox.backends import KINDS, Mount, choose_sandbox, sandboxed
 from cuwheel.errors import SandboxError
 from cuwheel.paths import ROOT
 from cuwheel.system.process import Finished, run
@@ -80,11 +80,11 @@ def listener() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def inside(kind: str, *words: str, places: tuple[Place, ...] = (), at: str = "/usr") -> Finished:
+def inside(kind: str, *words: str, places: tuple[Mount, ...] = (), at: str = "/usr") -> Finished:
     return run([*sandboxed(kind, places, Path(at)), *words], env=_PATH, check=False)
 
 
-def shell(kind: str, script: str, *places: Place) -> str:
+def shell(kind: str, script: str, *places: Mount) -> str:
     """What a script says that succeeds in a sandbox."""
     done = inside(kind, "sh", "-c", script, places=places)
     assert done.status == 0, done.output
@@ -107,9 +107,9 @@ def test_holds_folders_under_their_names(kind: str, tmp_path: Path) -> None:
     (real / "deep").mkdir(parents=True)
     (real / "file").write_text("text\n")
     places = (
-        Place(source=real / "file", target=Path("/cuwheel/source/deep/one"), kind="read"),
-        Place(source=real, target=Path("/cuwheel/source"), kind="write"),
-        Place(source=Path("source/file"), target=Path("/cuwheel/link"), kind="link"),
+        Mount(source=real / "file", target=Path("/cuwheel/source/deep/one"), kind="read"),
+        Mount(source=real, target=Path("/cuwheel/source"), kind="write"),
+        Mount(source=Path("source/file"), target=Path("/cuwheel/link"), kind="link"),
     )
 
     said = shell(kind, "cat /cuwheel/source/deep/one /cuwheel/link; pwd", *places)
@@ -118,7 +118,7 @@ def test_holds_folders_under_their_names(kind: str, tmp_path: Path) -> None:
 
 
 def test_starts_in_asked_folder(kind: str, tmp_path: Path) -> None:
-    place = Place(source=tmp_path, target=Path("/cuwheel/tmp"), kind="write")
+    place = Mount(source=tmp_path, target=Path("/cuwheel/tmp"), kind="write")
 
     done = inside(kind, "sh", "-c", "pwd; touch made", places=(place,), at="/cuwheel/tmp")
 
@@ -126,7 +126,7 @@ def test_starts_in_asked_folder(kind: str, tmp_path: Path) -> None:
 
 
 def test_writes_only_where_it_may(kind: str, tmp_path: Path) -> None:
-    place = Place(source=tmp_path, target=Path("/cuwheel/read"))
+    place = Mount(source=tmp_path, target=Path("/cuwheel/read"))
 
     for path in ("/usr", "/etc", "/cuwheel/read", "/usr/lib"):
         done = inside(kind, "touch", f"{path}/cuwheel-test", places=(place,))
@@ -200,7 +200,7 @@ def test_names_program_that_is_missing(kind: str) -> None:
 
 
 def test_refuses_folder_that_is_lost(kind: str, tmp_path: Path) -> None:
-    places = [Place(source=tmp_path / name, target=Path("/cuwheel") / name) for name in "ab"]
+    places = [Mount(source=tmp_path / name, target=Path("/cuwheel") / name) for name in "ab"]
 
     with pytest.raises(SandboxError) as caught:
         sandboxed(kind, places, Path("/usr"))
@@ -248,7 +248,7 @@ def test_works_for_an_ordinary_user(kind: str, tmp_path: Path) -> None:
             folder.chmod(folder.stat().st_mode | 1)  # pytest's own are closed to others
     script = tmp_path / "enter.py"
     script.write_bytes((ROOT / "cuwheel" / "standalone" / "namespaces" / "enter.py").read_bytes())
-    place = Place(source=shown, target=Path("/cuwheel/shown"))
+    place = Mount(source=shown, target=Path("/cuwheel/shown"))
     words = [
         {
             str(ROOT / "cuwheel/standalone/namespaces/enter.py"): str(script),
@@ -274,7 +274,7 @@ def test_takes_the_first_kind_that_works() -> None:
 
 
 def test_none_is_no_prefix(tmp_path: Path) -> None:
-    place = Place(source=tmp_path / "lost", target=Path("/cuwheel"))
+    place = Mount(source=tmp_path / "lost", target=Path("/cuwheel"))
 
     assert sandboxed(choose_sandbox("none"), (place,), Path("/usr")) == ()
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 
-from cuwheel.diagnose.facts.deadline import Question
+from cuwheel.diagnose.facts.deadline import TimedCall
 from cuwheel.errors import UsageError
 
 
@@ -11,20 +11,20 @@ def refuse() -> str:
 
 
 def test_gives_answer() -> None:
-    assert Question(1, lambda: "yes").answer("no") == ("yes", "")
+    assert TimedCall(1, lambda: "yes").answer("no") == ("yes", "")
 
 
 def test_says_why_there_is_none() -> None:
-    assert Question(1, lambda: str(1 // 0)).answer("no")[1] == (
+    assert TimedCall(1, lambda: str(1 // 0)).answer("no")[1] == (
         "ZeroDivisionError: integer division or modulo by zero"
     )
-    assert Question(1, refuse).answer("no") == ("no", "this is wrong: it is so")
+    assert TimedCall(1, refuse).answer("no") == ("no", "this is wrong: it is so")
 
 
 def test_waits_no_longer_than_told() -> None:
     never = threading.Event()
 
-    answer = Question(0.1, lambda: str(never.wait())).answer("no")
+    answer = TimedCall(0.1, lambda: str(never.wait())).answer("no")
 
     never.set()
     assert answer == ("no", "no answer within 0 s")

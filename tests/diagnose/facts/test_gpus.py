@@ -8,7 +8,7 @@ import pytest
 
 from cuwheel.diagnose.facts import gpus
 from cuwheel.diagnose.facts.gpus import Driver, Gpu, find_driver
-from cuwheel.diagnose.facts.host import Surroundings
+from cuwheel.diagnose.facts.host import HostFacts
 from cuwheel.diagnose.rules.driver import judge_driver
 from tests.support.diagnosed import make_driver
 
@@ -43,7 +43,7 @@ def write_smi(folder: Path, script: str) -> str:
     return f"{folder}:/usr/bin:/bin"
 
 
-def make_around(**changes: Any) -> Surroundings:
+def make_around(**changes: Any) -> HostFacts:
     usual: dict[str, Any] = {
         "system": "Linux",
         "kernel": "6",
@@ -59,7 +59,7 @@ def make_around(**changes: Any) -> Surroundings:
         "shared_memory": 1 << 33,
         "has_device_files": True,
     }
-    return Surroundings(**{**usual, **changes})
+    return HostFacts(**{**usual, **changes})
 
 
 def make_found(**changes: Any) -> Driver:
@@ -76,7 +76,7 @@ def make_found(**changes: Any) -> Driver:
     return Driver(**{**usual, **changes})
 
 
-def judge(driver: Driver, around: Surroundings | None = None, **environ: str) -> Verdict:
+def judge(driver: Driver, around: HostFacts | None = None, **environ: str) -> Verdict:
     [found] = judge_driver(driver, around or make_around(), environ)
     return found
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.diagnose.facts import installed_toolkits
-from cuwheel.diagnose.facts.environment import Framework
+from cuwheel.diagnose.facts.environment import FrameworkFacts
 from cuwheel.diagnose.facts.installed_toolkits import find_installations
 from cuwheel.diagnose.rules.toolkit import judge_installations
 from tests.support.factories import write_compiler
@@ -37,7 +37,7 @@ def write_nvcc(folder: Path, release: str, script: str = "") -> Path:
 
 
 def judged(*, triton: bool = False, torch: str = "", **environ: str) -> list[Verdict]:
-    framework = Framework(name="torch", version="2", cuda=torch) if torch else None
+    framework = FrameworkFacts(name="torch", version="2", cuda=torch) if torch else None
     found = find_installations({"PATH": "/usr/bin:/bin", **environ})
     return list(judge_installations(found, framework, has_triton=triton))
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.diagnose.facts.python_choice import choose_python
+from cuwheel.diagnose.facts.python_choice import find_environment
 
 
 def make_environment(folder: Path) -> Path:
@@ -19,14 +19,14 @@ def make_environment(folder: Path) -> Path:
 def test_takes_path(tmp_path: Path, asked: str) -> None:
     python = make_environment(tmp_path / "env")
 
-    assert choose_python(asked.format(tmp_path), {}, tmp_path).path == python
+    assert find_environment(asked.format(tmp_path), {}, tmp_path).path == python
 
 
 def test_takes_conda_environment_beside_active_one(tmp_path: Path) -> None:
     python = make_environment(tmp_path / "conda" / "envs" / "mine")
     active = tmp_path / "conda" / "envs" / "other"
 
-    found = choose_python("mine", {"CONDA_PREFIX": str(active)}, tmp_path)
+    found = find_environment("mine", {"CONDA_PREFIX": str(active)}, tmp_path)
 
     assert (found.path, found.how) == (python, "the conda environment mine")
 
@@ -34,7 +34,7 @@ def test_takes_conda_environment_beside_active_one(tmp_path: Path) -> None:
 def test_takes_conda_environment_of_base(tmp_path: Path) -> None:
     python = make_environment(tmp_path / "conda" / "envs" / "mine")
 
-    found = choose_python("mine", {"CONDA_PREFIX": str(tmp_path / "conda")}, tmp_path)
+    found = find_environment("mine", {"CONDA_PREFIX": str(tmp_path / "conda")}, tmp_path)
 
     assert found.path == python
 
@@ -45,7 +45,7 @@ def test_takes_conda_environment_that_conda_noted(tmp_path: Path) -> None:
     noted.parent.mkdir(parents=True)
     noted.write_text(f"{tmp_path / 'far' / 'mine'}\n")
 
-    found = choose_python("mine", {"HOME": str(tmp_path / "home")}, tmp_path)
+    found = find_environment("mine", {"HOME": str(tmp_path / "home")}, tmp_path)
 
     assert found.path == python
 
@@ -54,19 +54,19 @@ def test_takes_conda_environment_that_conda_noted(tmp_path: Path) -> None:
 def test_takes_active_environment(tmp_path: Path, name: str) -> None:
     python = make_environment(tmp_path / "env")
 
-    found = choose_python(None, {name: str(tmp_path / "env")}, tmp_path)
+    found = find_environment(None, {name: str(tmp_path / "env")}, tmp_path)
 
     assert (found.path, found.how) == (python, f"${name}")
 
 
 def test_takes_python_on_path(tmp_path: Path) -> None:
-    found = choose_python(None, {"PATH": "/usr/bin:/bin"}, tmp_path)
+    found = find_environment(None, {"PATH": "/usr/bin:/bin"}, tmp_path)
 
     assert (found.path, found.how) == (Path("/usr/bin/python3"), "python3 on PATH")
 
 
 def test_says_that_nothing_is_there(tmp_path: Path) -> None:
-    found = choose_python(None, {"PATH": str(tmp_path)}, tmp_path)
+    found = find_environment(None, {"PATH": str(tmp_path)}, tmp_path)
 
     assert found.path is None
     assert "no python3 on PATH" in found.fault
@@ -75,14 +75,14 @@ def test_says_that_nothing_is_there(tmp_path: Path) -> None:
 def test_says_which_names_there_are(tmp_path: Path) -> None:
     make_environment(tmp_path / "conda" / "envs" / "mine")
 
-    found = choose_python("min", {"CONDA_PREFIX": str(tmp_path / "conda")}, tmp_path)
+    found = find_environment("min", {"CONDA_PREFIX": str(tmp_path / "conda")}, tmp_path)
 
     assert "no conda environment (there is mine)" in found.fault
 
 
 @pytest.mark.parametrize("name", ["VIRTUAL_ENV"])
 def test_names_environment_that_was_deleted(tmp_path: Path, name: str) -> None:
-    found = choose_python(None, {name: str(tmp_path / "gone")}, tmp_path)
+    found = find_environment(None, {name: str(tmp_path / "gone")}, tmp_path)
 
     assert found.fault == f"the folder {tmp_path / 'gone'} is not there"
 
@@ -92,6 +92,6 @@ def test_names_environment_whose_python_was_deleted(tmp_path: Path) -> None:
     python.unlink()
     python.symlink_to(tmp_path / "gone")
 
-    found = choose_python("env", {}, tmp_path)
+    found = find_environment("env", {}, tmp_path)
 
     assert "no longer there" in found.fault

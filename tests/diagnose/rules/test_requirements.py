@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cuwheel.diagnose.facts.environment import Distribution, Environment
-from cuwheel.diagnose.rules.requirements import find_disagreements
+from cuwheel.diagnose.facts.environment import Distribution, PythonEnvironment
+from cuwheel.diagnose.rules.requirements import find_unmet_requirements
 
 
-def make_environment(**installed: tuple[str, ...]) -> Environment:
+def make_environment(**installed: tuple[str, ...]) -> PythonEnvironment:
     """Distributions, each of version 1.0, with what they require."""
     made = {
         name: Distribution(
@@ -14,7 +14,7 @@ def make_environment(**installed: tuple[str, ...]) -> Environment:
         )
         for name, requires in installed.items()
     }
-    return Environment(
+    return PythonEnvironment(
         python=Path("python"),
         version="3.12.1",
         prefix=Path("prefix"),
@@ -26,10 +26,10 @@ def make_environment(**installed: tuple[str, ...]) -> Environment:
     )
 
 
-def told(environment: Environment) -> list[str]:
+def told(environment: PythonEnvironment) -> list[str]:
     return [
         f"{one.owner} wants {one.asked}, has {one.installed or 'none'}"
-        for one in find_disagreements(environment)
+        for one in find_unmet_requirements(environment)
     ]
 
 

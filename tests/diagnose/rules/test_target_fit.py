@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.diagnose.facts.gpus import Driver, Gpu
-from cuwheel.diagnose.facts.host import look_around
+from cuwheel.diagnose.facts.host import read_host
 from cuwheel.diagnose.rules.target_fit import Fit, fit_targets
-from cuwheel.model.catalogue import Entry
+from cuwheel.model.catalogue import CatalogueEntry
 from cuwheel.model.recipe import GIB
-from tests.support.factories import make_recipe, make_space
+from tests.support.factories import make_recipe, make_workspace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,13 +24,13 @@ def fit(
     **recipe: Any,
 ) -> Fit:
     made = make_recipe(**recipe)
-    entry = Entry(root=folder, name=made.name, recipe=made)
+    entry = CatalogueEntry(root=folder, name=made.name, recipe=made)
     gpu = Gpu(index=0, name="A", capability=capability)
     [found] = fit_targets(
         (entry,),
-        make_space(folder),
+        make_workspace(folder),
         Driver(version=driver, gpus=(gpu,)),
-        look_around(folder),
+        read_host(folder),
         python,
     )
     return found
@@ -66,8 +66,8 @@ def test_says_why_it_can_not_be_built(tmp_path: Path) -> None:
 
 
 def test_names_recipe_that_can_not_be_loaded(tmp_path: Path) -> None:
-    entry = Entry(root=tmp_path, name="broken", recipe=None, fault="SyntaxError")
+    entry = CatalogueEntry(root=tmp_path, name="broken", recipe=None, fault="SyntaxError")
 
-    [found] = fit_targets((entry,), make_space(tmp_path), Driver(), None, "")
+    [found] = fit_targets((entry,), make_workspace(tmp_path), Driver(), None, "")
 
     assert found.builds == ("broken recipe: SyntaxError",)

@@ -181,14 +181,14 @@ def test_cmake_finds_native_code_impossible(bench: Bench, tmp_path: Path) -> Non
         'message(STATUS "native=${NATIVE} plain=${PLAIN}")\n',
     )
 
-    variables = {"CXX": str(bench.seen.programs / "c++")}
+    variables = {"CXX": str(bench.inside.programs / "c++")}
     done = bench.run("cmake", "-S", tmp_path, "-B", tmp_path / "made", **variables)
 
     assert "-- native= plain=1\n" in done.output
 
 
 def test_tells_of_missing_compiler(bench: Bench) -> None:
-    lost = make_bench(bench.folder / "lost", bench.seen.toolkit, nvcc="/nowhere/nvcc")
+    lost = make_bench(bench.folder / "lost", bench.inside.toolkit, nvcc="/nowhere/nvcc")
     lost.write("a.cu", "")
 
     for words in (("-c", "a.cu"), ("--version",)):
@@ -214,7 +214,7 @@ def test_gives_status_on(script: str, status: int, standin: Callable[..., Bench]
 def test_passes_signals_on(number: int, standin: Callable[..., Bench]) -> None:
     """To the launcher alone, as make does it: nothing may go on behind its back."""
     bench = standin("echo $$ > pid; exec sleep 300")
-    with subprocess.Popen([bench.seen.programs / "cc", "-c", "a.c"], cwd=bench.source) as running:
+    with subprocess.Popen([bench.inside.programs / "cc", "-c", "a.c"], cwd=bench.source) as running:
         pid = wait_for(bench.source / "pid")
 
         running.send_signal(number)
@@ -299,10 +299,10 @@ def test_log_is_json_for_every_name(text: str, tmp_path: Path) -> None:
 def test_starts_with_few_modules(bench: Bench) -> None:
     """Each costs time, and this runs for every file: what is here was measured (docs/adr/0015)."""
     code = (
-        f"import sys; sys.path.insert(0, {str(bench.seen.launcher)!r}); "
+        f"import sys; sys.path.insert(0, {str(bench.inside.launcher)!r}); "
         "import launch, settings; print(*sys.modules)"
     )
-    python = [str(bench.seen.python), "-ISB", "-c", code]
+    python = [str(bench.inside.python), "-ISB", "-c", code]
 
     loaded = set(subprocess.run(python, capture_output=True, text=True, check=True).stdout.split())
 

@@ -37,11 +37,11 @@ def write(path: Path, text: object) -> None:
 def look(proc: Path) -> list[tuple[int, int]]:
     """Total and free MiB of each level, reserves included again."""
     found = []
-    for level in free_memory.look(str(proc), str(proc.parent / "cgroup")).levels:
+    for level in free_memory.read_memory(str(proc), str(proc.parent / "cgroup")).levels:
         whole = next(
             mib
             for mib in range(1, 1 << 16)
-            if free_memory.Level("", mib * MIB, 0).total == level.total
+            if free_memory.MemoryLimit("", mib * MIB, 0).total == level.total
         )
         reserve = whole * MIB - level.total
         found.append((whole, (level.free + reserve) // MIB))
@@ -49,7 +49,7 @@ def look(proc: Path) -> list[tuple[int, int]]:
 
 
 def test_sees_this_machine() -> None:
-    seen = free_memory.look()
+    seen = free_memory.read_memory()
 
     machine = seen.levels[0]
     assert machine.name == free_memory.MACHINE
@@ -87,7 +87,7 @@ def test_knows_this_boot() -> None:
 
 
 def test_takes_what_the_kernel_calls_available(proc: Path) -> None:
-    seen = free_memory.look(str(proc), "/nowhere")
+    seen = free_memory.read_memory(str(proc), "/nowhere")
 
     assert look(proc) == [(10240, 4096)]
     assert seen.swapped == 512 * MIB
@@ -95,7 +95,7 @@ def test_takes_what_the_kernel_calls_available(proc: Path) -> None:
 
 
 def test_keeps_a_part_free(proc: Path) -> None:
-    (level,) = free_memory.look(str(proc), "/nowhere").levels
+    (level,) = free_memory.read_memory(str(proc), "/nowhere").levels
 
     assert level.total == 10240 * MIB - 512 * MIB
     assert level.free == 4096 * MIB - 512 * MIB
@@ -109,7 +109,7 @@ def test_counts_memory_of_old_kernels(proc: Path) -> None:
 
 def test_refuses_a_machine_that_says_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="says nothing"):
-        free_memory.look(str(tmp_path), str(tmp_path))
+        free_memory.read_memory(str(tmp_path), str(tmp_path))
 
 
 def test_sees_limits_of_cgroups_v2(proc: Path, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_names_a_cgroup_alike_from_every_container(proc: Path, tmp_path: Path) -
     write(folder / "memory.max", 2048 * MIB)
     write(folder / "memory.current", 0)
 
-    level = free_memory.look(str(proc), str(folder)).levels[1]
+    level = free_memory.read_memory(str(proc), str(folder)).levels[1]
 
     assert level.name == f"{folder.stat().st_dev}:{folder.stat().st_ino}"
 
@@ -165,7 +165,7 @@ def test_sees_pressure(proc: Path, share: str, *, pressed: bool) -> None:
         proc / "pressure" / "memory", f"some avg10={share} avg60=0.00 avg300=0.00 total=1\nfull\n"
     )
 
-    assert free_memory.look(str(proc), "/nowhere").pressed is pressed
+    assert free_memory.read_memory(str(proc), "/nowhere").pressed is pressed
 
 
 def test_sees_pressure_of_a_limited_cgroup(proc: Path, tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_sees_pressure_of_a_limited_cgroup(proc: Path, tmp_path: Path) -> None:
     write(folder / "memory.current", 0)
     write(folder / "memory.pressure", "some avg10=50.00 avg60=0.00 avg300=0.00 total=1\n")
 
-    assert free_memory.look(str(proc), str(folder)).pressed
+    assert free_memory.read_memory(str(proc), str(folder)).pressed
 
 
 def test_counts_kills(proc: Path) -> None:

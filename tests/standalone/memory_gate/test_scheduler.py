@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.standalone.memory_gate.free_memory import MACHINE, Level, Room
-from cuwheel.standalone.memory_gate.scheduler import START, WIDTH, Entry, lack, must_yield
+from cuwheel.standalone.memory_gate.free_memory import MACHINE, Memory, MemoryLimit
+from cuwheel.standalone.memory_gate.scheduler import START, WIDTH, Claim, lack, must_yield
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 _TICK = 0.25  # seconds between two looks of a waiting process
 
 
-def make_entry(asked: float, expected: int, **facts: object) -> Entry:
+def make_entry(asked: float, expected: int, **facts: object) -> Claim:
     levels = facts.pop("levels", (MACHINE,))
     alone = bool(facts.pop("alone", False))
-    entry = Entry(f"{int(asked * 1e9):020d}-1", expected, levels, alone=alone)  # type: ignore[arg-type]
+    entry = Claim(f"{int(asked * 1e9):020d}-1", expected, levels, alone=alone)  # type: ignore[arg-type]
     entry.beat = asked
     for name, value in facts.items():
         setattr(entry, name, value)
     return entry
 
 
-def make_room(free: int, total: int = 1000, name: str = MACHINE) -> Room:
-    level = Level(name, 0, 0)
+def make_room(free: int, total: int = 1000, name: str = MACHINE) -> Memory:
+    level = MemoryLimit(name, 0, 0)
     level.total, level.free = total, free
-    return Room([level], 0, pressed=False)
+    return Memory([level], 0, pressed=False)
 
 
 @dataclasses.dataclass
@@ -48,7 +48,7 @@ class Machine:
         self.most = 0
         self._total = total
         self._random = random.Random(seed)
-        self._entries: dict[int, Entry] = {}
+        self._entries: dict[int, Claim] = {}
 
     def run(self, jobs: Iterable[Job], until: float = 10_000.0) -> None:
         todo = list(jobs)
@@ -84,11 +84,11 @@ def test_keeps_all_in_its_text() -> None:
     entry = make_entry(12.5, 7, levels=(MACHINE, "32:35"), alone=True, used=3, started=13.5)
     entry.lacks = START
 
-    again = Entry.read(entry.name, entry.written())
+    again = Claim.read(entry.name, entry.written())
 
     assert len(entry.written()) == WIDTH
-    assert [getattr(again, name) for name in Entry.__slots__] == [
-        getattr(entry, name) for name in Entry.__slots__
+    assert [getattr(again, name) for name in Claim.__slots__] == [
+        getattr(entry, name) for name in Claim.__slots__
     ]
     assert (again.asked, again.growth) == (12.5, 4)
 
@@ -164,7 +164,7 @@ ELSEWHERE = make_entry(1, 10, started=1.0, levels=("1:2",))
         pytest.param(LATE, [ELSEWHERE], -51, False, id="beside one in another container"),
     ],
 )
-def test_ends_who_started_last(me: Entry, others: list[Entry], free: int, *, ends: bool) -> None:
+def test_ends_who_started_last(me: Claim, others: list[Claim], free: int, *, ends: bool) -> None:
     levels = make_room(free).levels
     levels[0].reserve = 100
 

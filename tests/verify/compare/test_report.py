@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import rich.console
 
-from cuwheel.verify.compare.differences import CAUSES, Comparison, Difference, Place, Side
-from cuwheel.verify.compare.report import as_data, demangle, print_comparison
+from cuwheel.verify.compare.differences import CAUSES, Comparison, Difference, Location, Side
+from cuwheel.verify.compare.report import comparison_as_data, demangle, print_comparison
 
 if TYPE_CHECKING:
     import pytest
@@ -15,20 +15,22 @@ if TYPE_CHECKING:
 _A = Side(file_name="a.whl", sha256="a" * 64, size=1000)
 _B = Side(file_name="b.whl", sha256="b" * 64, size=1001)
 _KERNEL = Difference(
-    place=Place(
+    place=Location(
         member="pkg/_C.so", section=".nv_fatbin", fatbin=2, code="SASS sm_90", part=".text",
         kernel="_Z5scalePfi",
     ),
     fact="1 of 24 instructions differ",
 )  # fmt: skip
 _PATH = Difference(
-    place=Place(member="pkg/_C.so", section=".rodata"),
+    place=Location(member="pkg/_C.so", section=".rodata"),
     fact="a text differs",
     a="/a/x.cu",
     b="/b/x.cu",
     causes=("build-path",),
 )
-_RECORD = Difference(place=Place(member="pkg.dist-info/RECORD"), fact="1 row", causes=("record",))
+_RECORD = Difference(
+    place=Location(member="pkg.dist-info/RECORD"), fact="1 row", causes=("record",)
+)
 
 
 def _comparison(*differences: Difference, b: Side = _B) -> Comparison:
@@ -84,7 +86,7 @@ def test_wraps_on_terminal() -> None:
 
 
 def test_data_can_be_written_as_json() -> None:
-    data = json.loads(json.dumps(as_data(_comparison(_KERNEL, _PATH, _RECORD))))
+    data = json.loads(json.dumps(comparison_as_data(_comparison(_KERNEL, _PATH, _RECORD))))
 
     assert data["is_same"] is False
     assert data["unexplained"] == 1
