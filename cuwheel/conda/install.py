@@ -216,7 +216,7 @@ def _link(
         write_request(request, packages, aside=aside, final=final, cache=cache / "conda")
         try:
             done = run(
-                [sys.executable, "-s", "-m", "cuwheel.condalink", request],
+                [sys.executable, "-s", "-m", "cuwheel.conda.link_process", request],
                 env={**_passed(), "PYTHONPATH": str(ROOT)},
                 log=log,
                 check=False,

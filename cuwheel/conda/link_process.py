@@ -1,7 +1,7 @@
 """Unpack conda packages and link them into a folder: a program of its own, which can be ended.
 
 py-rattler works in threads that go on after an interrupt, so what they write can't be cleaned up by
-the process that they run in. `condastore` starts this one and hands it a file with the request.
+the process that they run in. `install` starts this one and hands it a file with the request.
 """
 
 from __future__ import annotations

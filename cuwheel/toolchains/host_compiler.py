@@ -35,7 +35,7 @@ def check_host_compiler(target: Target, workspace: Workspace) -> list[Problem]:
     """Find a GCC that this nvcc takes.
 
     Where the toolchain brings one, there is nothing to check: it isn't there without a GCC that its
-    nvcc takes (`condahome.check_own_compiler`).
+    nvcc takes (`conda_layout.check_own_compiler`).
     """
     return [] if _brings_compiler(target, workspace) else _check_machines(target, workspace)
 
