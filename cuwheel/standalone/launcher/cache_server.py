@@ -1,11 +1,11 @@
 """Run a command with sccache's server beside it, both inside the sandbox.
 
 `python -ISB cache_server.py SCCACHE FOLDER PROGRAM ARGUMENT...`. sccache's clients let a server
-compile, which has to be where the compilers are. It is started before the program and ended with it, so that
-nothing of it outlives the build: it stays in this process's group. FOLDER gets a file with what the
-server counted, as JSON. Where the server doesn't start, one line says so and the program
-finds CUWHEEL_NO_COMPILE_CACHE set. The exit status is the program's. Standard library only, Python
-3.9 or newer.
+compile, which has to be where the compilers are. It is started before the program and ended with
+it, so that nothing of it outlives the build: it stays in this process's group. FOLDER gets a file
+with what the server counted, as JSON. Where the server doesn't start, one line says so and the
+program finds CUWHEEL_NO_COMPILE_CACHE set. The exit status is the program's. Standard library only,
+Python 3.9 or newer.
 """
 
 from __future__ import annotations
