@@ -21,8 +21,8 @@ cd "$2" && exec "$3" -c "$4" "$1"
 _LOAD_HIDDEN = """
 import os, sys
 from pathlib import Path
-from cuwheel.hiding import find_cuda, hiding
-from cuwheel.process import run
+from cuwheel.smoke.hide_cuda import find_cuda, hiding
+from cuwheel.system.process import run
 code = '''
 import ctypes, sys
 for name in sys.argv[1:]:
@@ -45,7 +45,7 @@ cd "$1" && exec "$2" -c "$3" "$4"
 _HIDE = """
 import sys
 from pathlib import Path
-from cuwheel.hiding import hiding
+from cuwheel.smoke.hide_cuda import hiding
 print(hiding((), Path(sys.argv[1])))
 """
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _HOLD = """
 import sys
 from pathlib import Path
-from cuwheel.files import lock
-with lock(Path(sys.argv[1])):
+from cuwheel.system.files import file_lock
+with file_lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.readline()
 """
@@ -29,7 +29,7 @@ _FILL = """
 import sys
 from pathlib import Path
 from cuwheel.errors import DiskFullError
-from cuwheel.files import naming_full_disk, new_folder, write_atomically
+from cuwheel.system.files import naming_full_disk, new_folder, write_atomically
 disk = Path(sys.argv[1])
 try:
     with naming_full_disk(disk), new_folder(disk / "made") as aside:

@@ -205,7 +205,7 @@ def test_finds_no_program_elsewhere(tmp_path: Path) -> None:
 def test_kill_of_starter_ends_a_logged_program_and_its_children(tmp_path: Path) -> None:
     """`kill -9` can't be caught: a guard on a pipe does it, where there is no namespace."""
     code = (
-        "import sys; from pathlib import Path; from cuwheel.process import run; "
+        "import sys; from pathlib import Path; from cuwheel.system.process import run; "
         "run(['sh', '-c', 'sleep 300 & sleep 300; true'], env={'PATH': '/usr/bin:/bin'}, "
         f"log=Path({str(tmp_path / 'log')!r}))"
     )

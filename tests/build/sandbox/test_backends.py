@@ -38,8 +38,8 @@ socket.create_connection(server.getsockname(), timeout=5).close()
 _STARTER = """
 import sys
 from pathlib import Path
-from cuwheel.process import run
-from cuwheel.sandbox import sandboxed
+from cuwheel.system.process import run
+from cuwheel.build.sandbox.backends import sandboxed
 prefix = sandboxed(sys.argv[1], (), Path("/usr"))
 script = "trap '' INT TERM; sleep 301 & echo; wait; sleep 302"
 run([*prefix, "sh", "-c", script], env={"PATH": "/usr/bin:/bin"},
@@ -48,7 +48,7 @@ run([*prefix, "sh", "-c", script], env={"PATH": "/usr/bin:/bin"},
 _CHOOSE = """
 import sys
 from cuwheel.errors import SandboxError
-from cuwheel.sandbox import choose_sandbox
+from cuwheel.build.sandbox.backends import choose_sandbox
 print("chosen", choose_sandbox())
 try:
     choose_sandbox("unshare")
@@ -138,9 +138,9 @@ def test_writes_only_where_it_may(kind: str, tmp_path: Path) -> None:
 def test_disk_below_a_folder_is_read_only_too(kind: str, tmp_path: Path) -> None:
     """A mount of its own keeps its flags when the folder above is bound: mount(2)."""
     code = (
-        "import sys; from pathlib import Path; from cuwheel.process import run; "
-        "from cuwheel.sandbox import Place, sandboxed; "
-        "place = Place(source=Path(sys.argv[2]), target=Path('/cuwheel/read')); "
+        "import sys; from pathlib import Path; from cuwheel.system.process import run; "
+        "from cuwheel.build.sandbox.backends import Mount, sandboxed; "
+        "place = Mount(source=Path(sys.argv[2]), target=Path('/cuwheel/read')); "
         "prefix = sandboxed(sys.argv[1], (place,), Path('/usr')); "
         "print(run([*prefix, 'touch', '/cuwheel/read/a disk/x'], "
         "env={'PATH': '/usr/bin:/bin'}, check=False).output)"

@@ -18,7 +18,7 @@ def path_map(*named: BuildPath, sandbox: str = "none") -> PathMap:
 
 
 @pytest.mark.parametrize(
-    ("text", "public"),
+    ("text", "neutral"),
     [
         ("/w/tree/x", "/cuwheel/source"),
         ("-I/w/tree/x/include:/w/home", "-I/cuwheel/source/include:/cuwheel/home"),
@@ -38,7 +38,7 @@ def test_names_a_folder_with_odd_name() -> None:
     assert path_map(odd).neutral("/a (b)+[c]/x") == "/cuwheel/source/x"
 
 
-@pytest.mark.parametrize(("sandbox", "seen"), [("none", "/w/home"), ("unshare", "/cuwheel/home")])
+@pytest.mark.parametrize(("sandbox", "inside"), [("none", "/w/home"), ("unshare", "/cuwheel/home")])
 def test_build_sees_names_in_a_sandbox(sandbox: str, inside: str) -> None:
     assert path_map(HOME, sandbox=sandbox).inside("/w/home") == inside
 
