@@ -19,7 +19,7 @@ _KERNEL = "__global__ void twice(float *p) { p[threadIdx.x] *= 2; }\n"
 _CHILD = """
 import re, sys
 from pathlib import Path
-from cuwheel.wheelscan import scan_wheel
+from cuwheel.audit.scan import scan_wheel
 scan = scan_wheel(Path(sys.argv[1]), private_paths=("/private/work",))
 # Not `ru_maxrss`, which a process takes over from the one that started it.
 print(re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1])
