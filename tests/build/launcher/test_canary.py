@@ -28,9 +28,9 @@ while [ "$1" ]; do [ "$1" = -o ] && echo object > "$2"; shift; done
 _PROVE = """
 import sys
 from pathlib import Path
-from cuwheel.canary import prove
-from cuwheel.parallel import Stop
-from cuwheel.toolkitview import ViewPlaces
+from cuwheel.build.launcher.canary import prove
+from cuwheel.system.parallel import Stop
+from cuwheel.build.launcher.toolkit_view import ViewPaths
 home, python, cache = map(Path, sys.argv[1:])
 ask = Stop.ask
 def ask_and_let_go(stop):
@@ -38,7 +38,7 @@ def ask_and_let_go(stop):
     (home / "calls.hold").unlink()
 Stop.ask = ask_and_let_go
 gcc, gxx = Path("/usr/bin/gcc"), Path("/usr/bin/g++")
-places = ViewPlaces(view=home, launcher=home, toolkit=home, python=python, cc=gcc, cxx=gxx)
+places = ViewPaths(view=home, launcher=home, toolkit=home, python=python, cc=gcc, cxx=gxx)
 prove(places, "x", cache)
 """
 
