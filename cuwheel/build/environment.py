@@ -10,6 +10,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cuwheel.build.launcher.events import EVENTS_LOG
 from cuwheel.build.link_flags import cuda_components, include_flags, link_flags
 from cuwheel.model.recipe import CMake, Setuptools, Static, TorchExtension
 from cuwheel.toolchains.compilers import SYSTEM_PATH
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
     from cuwheel.model.target import Target
     from cuwheel.workspace.records import Environment, Preflight, Toolchain
-
-
-EVENTS = "events.jsonl"  # in the folder of events
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +57,11 @@ class BuildInputs:
     launcher: Path
     events: Path
     memory: Path
+
+    @property
+    def events_log(self) -> Path:
+        """Where launcher and gate note what ran."""
+        return self.events / EVENTS_LOG
 
 
 def variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
@@ -176,7 +179,7 @@ def _job_variables(jobs: int) -> dict[str, str]:
 def _gate_variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
     """What `probes/gate.py` reads."""
     return {
-        "CUWHEEL_EVENTS": str(inputs.events / EVENTS),
+        "CUWHEEL_EVENTS": str(inputs.events_log),
         "CUWHEEL_MEMORY": str(inputs.memory),
         "CUWHEEL_MEMORY_PER_JOB": str(target.recipe.memory_per_job),
         "CUWHEEL_TARGET": target.recipe.name,

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.build.environment import EVENTS
 from cuwheel.build.launcher.canary import prove
 from cuwheel.build.launcher.toolkit_view import (
     ViewPaths,
@@ -77,7 +76,7 @@ def set_up_launcher(
         ),
         "cache": choice.cache.prefix(choice.inside(path_map)),
         "moves": packages_moved(path_map, inputs.python, packages),
-        "events": path_map.inside(str(inputs.events / EVENTS)),
+        "events": path_map.inside(str(inputs.events_log)),
     }
     make_view(real.view, real.toolkit, inside, fingerprint)
     make_launcher(real.launcher, inside, settings, real.python, fingerprint)

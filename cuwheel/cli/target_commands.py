@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from cuwheel import pipeline
-from cuwheel.build.launcher.events import read_events
+from cuwheel.build.launcher.events import EVENTS_LOG, read_events
 from cuwheel.build.profile.report import print_profile, write_profile
 from cuwheel.build.summary import print_summary
 from cuwheel.cli.options import build as build_options
@@ -25,7 +25,7 @@ from cuwheel.verify.rebuilds import Variation
 from cuwheel.verify.record import VerifiedTarget, record
 from cuwheel.verify.session import raise_if_unequal, verify, verify_against
 from cuwheel.workspace.serialization import to_json
-from cuwheel.workspace.workspace import EVENTS_LOG, Workspace, bare_workspace
+from cuwheel.workspace.workspace import Workspace, bare_workspace
 
 if TYPE_CHECKING:
     import argparse

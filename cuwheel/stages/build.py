@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from cuwheel.build.compile_cache.backends import socket_folder
 from cuwheel.build.compile_cache.choice import beside, choose_compile_cache
 from cuwheel.build.compile_cache.statistics import read_statistics
-from cuwheel.build.environment import EVENTS, BuildInputs, variables
-from cuwheel.build.launcher.events import hit_counts, read_events
+from cuwheel.build.environment import BuildInputs, variables
+from cuwheel.build.launcher.events import EVENTS_LOG, hit_counts, read_events
 from cuwheel.build.launcher_setup import set_up_launcher
 from cuwheel.build.paths import build_path_map, private_paths
 from cuwheel.build.sandbox.backends import choose_sandbox
@@ -25,7 +25,6 @@ from cuwheel.system.process import run
 from cuwheel.toolchains.compilers import read_compiler
 from cuwheel.toolchains.system_programs import make_toolbox
 from cuwheel.workspace.records import BuiltWheel, Environment, Preflight, SourceTree, Toolchain
-from cuwheel.workspace.workspace import EVENTS_LOG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +70,7 @@ def build(target: Target, workspace: Workspace) -> BuiltWheel:
         stated = variables(target, inputs)
         finished = _run_all(target, workspace, inputs, _Run(path_map, choice, launcher, stated))
     log = workspace.log("build")
-    events = read_events(inputs.events / EVENTS)
+    events = read_events(inputs.events_log)
     _tell_faults(workspace, inputs, choice, has_compiled=bool(events.compiles))
     _tell_dropped(workspace, events)
     neutral = {name: path_map.neutral(value) for name, value in stated.items()}
@@ -195,7 +194,7 @@ def _known(target: Target, inputs: BuildInputs) -> dict[str, str]:
 
 def _keep_events(workspace: Workspace, inputs: BuildInputs) -> None:
     """Put the launcher's log among the logs, which stay; a build that failed has one too."""
-    written = inputs.events / EVENTS
+    written = inputs.events_log
     if written.is_file():
         shutil.copyfile(written, workspace.folder("logs") / EVENTS_LOG)
 

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from cuwheel.system.console import Console
 
 
-EVENTS_LOG = "events.jsonl"  # of the compiler launcher, among the logs
-
-
 @dataclass(frozen=True, kw_only=True)
 class Workspace:
     """The folders of one target's build, and how it is run.

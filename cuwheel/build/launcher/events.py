@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+EVENTS_LOG = "events.jsonl"  # its name in a build's folder of events, and among the logs
+
 # By the source's name, as GCC's manual ("Options Controlling the Kind of Output") and nvcc's
 # ("Supported Input File Suffixes") have it; `.C` and `.c` are two languages.
 _LANGUAGES = {
