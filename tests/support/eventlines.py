@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from cuwheel.build.launcher.events import EVENTS_LOG, read_events
+from cuwheel.build.profile.timeline import make_timeline
+
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from cuwheel.build.profile.timeline import Timeline
 
 SOURCE = "/cuwheel/source/csrc/"
 GIB = 1 << 30
@@ -51,7 +56,7 @@ def tool_line(**changes: Any) -> str:
 
 def write_log(folder: Path, *lines: str) -> Path:
     """A log of these lines."""
-    path = folder / "events.jsonl"
+    path = folder / EVENTS_LOG
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
 
@@ -70,3 +75,18 @@ def large_log(folder: Path, compiles: int, lanes: int) -> Path:
             lines.append(tool_line(compile=f"c{number}", name=name, **span, end=span["asked"] + 8))
         lines.append(compile_line(**facts, end=start + 50))
     return write_log(folder, *lines)
+
+
+def timeline_of(folder: Path, *lines: str) -> Timeline:
+    """The timeline of a log of these lines."""
+    return make_timeline(read_events(write_log(folder, *lines)))
+
+
+def two_files(**changes: Any) -> tuple[str, ...]:
+    """a.cu from 0 to 10 s, b.cu from 2 to 8 s; the changes are of b.cu's tool."""
+    return (
+        tool_line(),
+        compile_line(),
+        tool_line(compile="2", asked=2, start=3, end=7, **changes),
+        compile_line(id="2", file=SOURCE + "b.cu", start=2, end=8),
+    )

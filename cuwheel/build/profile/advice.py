@@ -54,11 +54,11 @@ def _killed(timeline: Timeline) -> Iterator[str]:
     for job, part in again[:_NAMED]:
         tool = part.tool
         yield (
-            f"{part.name} of {job.file} ended for want of memory and was started "
+            f"{part.name} of {job.file} ran out of memory and was started "
             f"{tool.tries} times; it took {show_size(tool.peak)}"
         )
     if len(again) > _NAMED:
-        yield f"{len(again) - _NAMED} more tools ended for want of memory and were started again"
+        yield f"{len(again) - _NAMED} more tools ran out of memory and were started again"
 
 
 def _longest(timeline: Timeline) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The profile of a build: a page, a trace, and on the terminal the slowest files."""
+"""The profile of a build: a picture, a trace, and on the terminal the slowest files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import rich.table
 
 from cuwheel.build.profile.advice import advise
 from cuwheel.build.profile.chrome_trace import trace_text
-from cuwheel.build.profile.page import page_text
+from cuwheel.build.profile.picture import svg_text
 from cuwheel.build.profile.timeline import make_timeline
 from cuwheel.system.files import write_atomically
 from cuwheel.system.quantities import show_share, show_size, show_time
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cuwheel.build.profile.timeline import Timeline
 
 
-PROFILE_PAGE = "profile.html"
+PICTURE = "profile.svg"
 TRACE = "profile.trace.json"
 _SHOWN = 10
 
@@ -33,18 +33,18 @@ class Profile:
     """What `write_profile` made.
 
     Attributes:
-        page: an HTML file that needs no other.
+        picture: an SVG file that needs no other.
         trace: Chrome's trace event format.
         timeline: what both show.
     """
 
-    page: Path
+    picture: Path
     trace: Path
     timeline: Timeline
 
 
 def write_profile(events: Events, folder: Path, title: str) -> Profile:
-    """Write a build's page and trace into a folder.
+    """Write a build's picture and trace into a folder.
 
     Args:
         events: of the build.
@@ -55,9 +55,9 @@ def write_profile(events: Events, folder: Path, title: str) -> Profile:
         OSError: the folder can't be written.
     """
     timeline = make_timeline(events)
-    write_atomically(folder / PROFILE_PAGE, page_text(timeline, title))
+    write_atomically(folder / PICTURE, svg_text(timeline, title))
     write_atomically(folder / TRACE, trace_text(timeline, title))
-    return Profile(page=folder / PROFILE_PAGE, trace=folder / TRACE, timeline=timeline)
+    return Profile(picture=folder / PICTURE, trace=folder / TRACE, timeline=timeline)
 
 
 def print_profile(profile: Profile, terminal: rich.console.Console) -> None:
@@ -69,8 +69,8 @@ def print_profile(profile: Profile, terminal: rich.console.Console) -> None:
     for line in advise(timeline):
         terminal.print(f"- {line}", markup=False)
     terminal.print()
-    for name, path in (("page", profile.page), ("trace", profile.trace)):
-        terminal.print(f"{name:<7}{path}", markup=False, soft_wrap=True)
+    for name, path in (("picture", profile.picture), ("trace", profile.trace)):
+        terminal.print(f"{name:<9}{path}", markup=False, soft_wrap=True)
 
 
 def _slowest(timeline: Timeline) -> rich.table.Table:
