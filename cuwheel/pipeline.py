@@ -22,6 +22,7 @@ from cuwheel.stages.toolchain import toolchain
 from cuwheel.system.files import (
     file_lock,
     naming_full_disk,
+    remove_parts,
     remove_tree,
     sha256_of_file,
     write_atomically,
@@ -82,6 +83,9 @@ def make(target: Target, workspace: Workspace, *, keep_work: bool) -> Summary:
         CuwheelError: of the stage that failed; the work folder is kept.
     """
     with _alone(target, workspace):
+        # Of other targets too, which may never be built again.
+        for folder in (workspace.dist, _record(target, workspace).parent):
+            remove_parts(folder)
         key = key_of(target, workspace)
         record = _read_record(target, workspace)
         reasons = _reasons(record, key, workspace) or _unfinished(workspace, key)

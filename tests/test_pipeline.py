@@ -70,6 +70,18 @@ def test_does_no_work_when_nothing_has_changed(built: Callable[[str], Engine]) -
     assert {path: path.stat().st_mtime_ns for path in engine.dist.rglob("*")} == before
 
 
+def test_removes_what_killed_runs_left_in_dist(built: Callable[[str], Engine]) -> None:
+    """Of targets that are perhaps never built again."""
+    engine = built("tiny-skbuild")
+    folders = (engine.dist, engine.dist / ".cuwheel")
+    for folder in folders:
+        (folder / ".other-1.0-py3-none-any.whl.abc.cuwheel-part").touch()
+
+    engine.build("tiny-skbuild")
+
+    assert [part for folder in folders for part in folder.glob(".*-part")] == []
+
+
 @pytest.mark.parametrize("lost", ["wheel", *map(_seldom, ("provenance", "index", "tampered"))])
 def test_restores_what_is_gone_from_dist(lost: str, engine: Engine) -> None:
     engine.build("tiny-capi", "--keep-work")

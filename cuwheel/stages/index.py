@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.utils import parse_wheel_filename
 
 from cuwheel.errors import StageOrderError, WheelIndexError
-from cuwheel.system.files import file_lock, naming_full_disk, sha256_of_file, write_atomically
+from cuwheel.system.files import (
+    file_lock,
+    naming_full_disk,
+    new_file,
+    remove_parts,
+    sha256_of_file,
+    write_atomically,
+)
 from cuwheel.wheel.index import write_index
 from cuwheel.workspace.records import Audit, IndexedWheel, RepairedWheel
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cuwheel.model.target import Target
     from cuwheel.workspace.workspace import Workspace
 
 
 _PROVENANCE = "provenance.json"  # in the work folder; what makes the statement leaves it there
-_PART = ".part"  # suffix of a copy that isn't complete
 
 
 def index(target: Target, workspace: Workspace) -> IndexedWheel:
@@ -44,7 +49,9 @@ def index(target: Target, workspace: Workspace) -> IndexedWheel:
     with naming_full_disk(workspace.dist), file_lock(workspace.dist / ".publish.lock"):
         if repaired.path != wheel:
             _tell_of_rebuild(workspace, wheel, repaired)
-            _copy_atomically(repaired.path, wheel)
+            remove_parts(wheel.parent, wheel.name)
+            with repaired.path.open("rb") as source, new_file(wheel) as written:
+                shutil.copyfileobj(source, written)
         write_atomically(provenance, statement)
         simple = write_index(workspace.dist)
         _warn_of_other_mode(target, workspace, wheel)
@@ -101,19 +108,3 @@ def _warn_of_other_mode(target: Target, workspace: Workspace, wheel: Path) -> No
 def _tell_of_rebuild(workspace: Workspace, wheel: Path, repaired: RepairedWheel) -> None:
     if wheel.is_file() and sha256_of_file(wheel) != repaired.sha256:
         workspace.console.note(f"{wheel.name} in {wheel.parent} had other content and is replaced")
-
-
-def _copy_atomically(source: Path, final: Path) -> None:
-    """Copy a file so that under its final name it is always whole."""
-    final.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in final.parent.glob(f".{final.name}.*{_PART}"):  # of a run that was killed
-        leftover.unlink()
-    handle, name = tempfile.mkstemp(dir=final.parent, prefix=f".{final.name}.", suffix=_PART)
-    os.close(handle)
-    try:
-        shutil.copyfile(source, name)
-        Path(name).chmod(0o644)
-        Path(name).replace(final)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import glob
 import hashlib
 import os
 import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import filelock
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 _CHUNK = 1 << 20  # bytes
+_PART = ".cuwheel-part"  # suffix of a file that isn't complete
 _HASH_THREADS = 4  # hashlib lets go of the interpreter lock, so threads help
 
 
@@ -85,19 +88,71 @@ def _describe(folder: Path, name: Path) -> str:
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never a part.
 
+    Removes what a killed writer of this file has left, for which it lists the folder.
+
     Raises:
         OSError: the folder can't be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content.encode() if isinstance(content, str) else content)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    remove_parts(path.parent, path.name)
+    with new_file(path) as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextlib.contextmanager
+def new_file(final: Path) -> Iterator[BinaryIO]:
+    """Write a file aside and give it its name only when it is complete.
+
+    What stood under the name before is replaced. When the block raises, nothing is left; who is
+    killed leaves a hidden file, which `remove_parts` knows.
+
+    Args:
+        final: the name it gets.
+
+    Yields:
+        The file to fill, beside `final`.
+
+    Raises:
+        OSError: the folder can't be written.
+    """
+    final.parent.mkdir(parents=True, exist_ok=True)
+    with _locked_part(final) as stream:
+        aside = Path(stream.name)
+        try:
+            yield stream
+            stream.flush()
+            aside.chmod(0o644)
+            aside.replace(final)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+
+
+def _locked_part(final: Path) -> BinaryIO:
+    """A new hidden file that is locked for as long as it is open, which tells that it is in use."""
+    while True:
+        part = tempfile.NamedTemporaryFile(  # noqa: SIM115 - the caller closes it
+            dir=final.parent, prefix=f".{final.name}.", suffix=_PART, delete=False
+        )
+        with contextlib.suppress(OSError):  # some network disks lock nothing
+            fcntl.flock(part, fcntl.LOCK_EX)
+        # Another process may have taken it for a leftover before it was locked.
+        if os.fstat(part.fileno()).st_nlink:
+            return cast("BinaryIO", part)
+        part.close()
+
+
+def remove_parts(folder: Path, name: str = "") -> None:
+    """Remove what killed writers of files left in a folder; what is still being written stays.
+
+    Args:
+        folder: needn't be there.
+        name: of the one file that this is about; empty: of all.
+    """
+    for part in folder.glob(f".{glob.escape(name) or '*'}.*{_PART}"):
+        # Opened for writing, which a network disk asks of who wants to lock.
+        with contextlib.suppress(OSError), part.open("r+b") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            part.unlink()
 
 
 @contextlib.contextmanager
@@ -125,7 +180,7 @@ def new_folder(final: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(final: Path) -> None:
-    """Remove what a killed `new_folder(final)` left beside it; the caller holds the name's lock."""
+    """Remove folders that a killed `new_folder(final)` left; the caller holds the name's lock."""
     for path in final.parent.glob(f".{final.name}.*"):
         if path.is_dir():
             remove_tree(path)

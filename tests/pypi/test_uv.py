@@ -368,11 +368,13 @@ def test_forgets_what_is_in_the_cache(workspace: Workspace, python: Path, dist: 
 
 _INSTALL = """
 import pathlib, sys
-from cuwheel import console, errors, installer
+from cuwheel import errors
+from cuwheel.pypi import uv
+from cuwheel.system import console
 home, lock, cache, log = map(pathlib.Path, sys.argv[1:])
 try:
-    installer.install_into(home, lock, python=pathlib.Path(sys.executable), cache=cache,
-                           offline=False, log=log, console=console.Console())
+    uv.install_into(home, lock, python=pathlib.Path(sys.executable), cache=cache,
+                    offline=False, log=log, console=console.Console())
 except errors.DiskFullError as error:
     print(error.what)
 """

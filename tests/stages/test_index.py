@@ -335,11 +335,11 @@ def test_removes_copy_of_a_killed_run(tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path)
     save_repaired(workspace, add_wheel(tmp_path / "repaired"))
     workspace.dist.mkdir()
-    (workspace.dist / ".toy-1.0-py3-none-any.whl.abc.part").touch()
+    (workspace.dist / ".toy-1.0-py3-none-any.whl.abc.cuwheel-part").touch()
 
     index(make_target(), workspace)
 
-    assert not list(workspace.dist.glob(".*.part"))
+    assert not list(workspace.dist.glob(".*-part"))
 
 
 def test_publishes_again_what_is_published(tmp_path: Path) -> None:
@@ -375,9 +375,10 @@ def test_refuses_wheel_with_provenance_of_another(tmp_path: Path) -> None:
 
 _INDEX = """
 import pathlib, sys
-from cuwheel import errors, wheelindex
+from cuwheel import errors
+from cuwheel.wheel.index import write_index
 try:
-    wheelindex.write_index(pathlib.Path(sys.argv[1]))
+    write_index(pathlib.Path(sys.argv[1]))
 except errors.DiskFullError as error:
     print(error.what)
 """

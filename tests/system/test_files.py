@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pytest
 
@@ -23,6 +25,21 @@ from cuwheel.system.files import file_lock
 with file_lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.readline()
+"""
+
+# Stands still, or dies, when the file is written and has not got its name.
+_WRITE = """
+import os, signal, sys
+from pathlib import Path
+from cuwheel.system import files
+def end(*_):
+    if sys.argv[2] == "dies":
+        os.kill(os.getpid(), signal.SIGKILL)
+    print("held", flush=True)
+    sys.stdin.readline()
+    os.replace(*_)
+Path.replace = end
+files.write_atomically(Path(sys.argv[1]), "half")
 """
 
 _FILL = """
@@ -59,10 +76,10 @@ def stop_by_kill(holder: subprocess.Popen[str]) -> None:
     holder.kill()
 
 
-def start_holder(path: Path) -> subprocess.Popen[str]:
-    """Another process that holds the lock until it gets a line."""
+def start_holder(path: Path, code: str = _HOLD) -> subprocess.Popen[str]:
+    """Another process that holds the lock, or writes the file, until it gets a line."""
     holder = subprocess.Popen(
-        [sys.executable, "-c", _HOLD, path],
+        [sys.executable, "-c", code, path, "waits"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -156,6 +173,97 @@ def test_keeps_old_content_when_writing_fails(
         files.write_atomically(path, "new")
 
     assert [entry.read_text() for entry in tmp_path.iterdir()] == ["old"]
+
+
+def kill_writer(path: Path) -> Path:
+    """Have a process killed before the file gets its name; gives back what it leaves."""
+    done = subprocess.run([sys.executable, "-c", _WRITE, path, "dies"], cwd=ROOT, check=False)
+    assert done.returncode == -signal.SIGKILL
+    [part] = path.parent.glob(".*")
+    return part
+
+
+def test_next_writer_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    path = tmp_path / "a file [1]"
+    part = kill_writer(path)
+
+    files.write_atomically(path, "whole")
+
+    assert not part.exists()
+    assert {entry.name: entry.read_text() for entry in tmp_path.iterdir()} == {path.name: "whole"}
+
+
+def test_writer_leaves_the_parts_of_other_files(tmp_path: Path) -> None:
+    part = kill_writer(tmp_path / "other")
+
+    files.write_atomically(tmp_path / "file", "whole")
+
+    assert part.exists()
+
+
+def test_removes_parts_of_every_file(tmp_path: Path) -> None:
+    kill_writer(tmp_path / "some")
+    others = (tmp_path / ".other.part", tmp_path / "plain.cuwheel-part")
+    for path in others:
+        path.touch()
+
+    files.remove_parts(tmp_path)
+
+    assert sorted(tmp_path.iterdir()) == sorted(others)
+
+
+def test_removes_no_parts_where_there_is_no_folder(tmp_path: Path) -> None:
+    files.remove_parts(tmp_path / "lost")
+
+
+def test_leaves_what_another_process_is_writing(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with start_holder(path, _WRITE) as writer:
+        [part] = tmp_path.iterdir()
+
+        files.remove_parts(tmp_path)
+        files.write_atomically(path, "ours")
+
+        assert (part.read_text(), path.read_text()) == ("half", "ours")
+        stop_by_line(writer)
+        assert writer.wait() == 0
+
+    assert {entry.name: entry.read_text() for entry in tmp_path.iterdir()} == {"file": "half"}
+
+
+def test_writes_anew_where_its_part_was_taken_for_a_leftover(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may find a part before its writer has locked it."""
+    parts = []
+
+    def lock_late(stream: IO[bytes], flags: int) -> None:
+        if flags == fcntl.LOCK_EX:
+            parts.append(stream.name)
+        if len(parts) == 1 and flags == fcntl.LOCK_EX:
+            files.remove_parts(tmp_path)
+        flock(stream, flags)
+
+    flock = fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", lock_late)
+    files.write_atomically(tmp_path / "file", "whole")
+
+    assert len(set(parts)) == 2
+    assert {entry.name: entry.read_text() for entry in tmp_path.iterdir()} == {"file": "whole"}
+
+
+def test_writes_where_nothing_can_be_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    part = kill_writer(tmp_path / "file")
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    files.write_atomically(tmp_path / "file", "whole")
+
+    assert (tmp_path / "file").read_text() == "whole"
+    assert part.exists(), "nobody knows whether it is still being written"
 
 
 def test_new_folder_gets_its_name_last(tmp_path: Path) -> None:

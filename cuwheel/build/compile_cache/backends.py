@@ -177,7 +177,7 @@ def why_unusable(folder: Path) -> str:
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".probe-") as probe:
+        with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(b"\0" * 4096)
             probe.flush()
     except OSError as problem:

@@ -22,7 +22,7 @@ import truststore
 from cuwheel.build.compile_cache.resp import command, read_value
 from cuwheel.fetch.retry import RetryPolicy
 from cuwheel.fetch.web import open_session
-from cuwheel.system.files import write_atomically
+from cuwheel.system.files import new_file
 
 if TYPE_CHECKING:
     from io import BufferedRWPair
@@ -82,7 +82,9 @@ class FileStorage:
     def put(self, name: str, value: bytes) -> None:
         """Put a value under a name: readers see all of it or nothing."""
         self._folder.mkdir(exist_ok=True)
-        write_atomically(self._folder / name, value)
+        # Not `write_atomically`: to list a folder of many files each time would take long.
+        with new_file(self._folder / name) as stream:
+            stream.write(value)
 
     def leave(self) -> None:
         """Nothing is open between two calls."""

@@ -25,7 +25,12 @@ from cuwheel.build.launcher.toolkit_view import (
     make_view,
 )
 from cuwheel.errors import ToolchainError
-from cuwheel.system.files import sha256_of_file, write_atomically
+from cuwheel.system.files import (
+    file_lock,
+    remove_leftovers,
+    sha256_of_file,
+    write_atomically,
+)
 from cuwheel.system.parallel import Stop, run_all
 from cuwheel.system.process import run
 from cuwheel.toolchains.compilers import SYSTEM_PATH
@@ -76,6 +81,8 @@ class _Tried:
 def prove(toolchain: ViewPaths, fingerprint: str, cache: Path) -> Canary:
     """Compile small files at two places and compare; what was found is kept in the cache.
 
+    Two of these on one toolchain wait for each other.
+
     Args:
         toolchain: real paths of toolkit, compilers and Python; its view and launcher aren't used.
         fingerprint: of toolkit and host compiler.
@@ -89,14 +96,17 @@ def prove(toolchain: ViewPaths, fingerprint: str, cache: Path) -> Canary:
         for path in (Path(__file__), Path(toolkit_view.__file__), *LAUNCHER_FILES)
     )
     key = hashlib.sha256(f"{fingerprint} {code}".encode()).hexdigest()[:16]
-    record = cache / "canaries" / f"{key}.json"
-    if record.is_file():
-        kept = json.loads(record.read_text())
-        return Canary(**{name: tuple(value) for name, value in kept.items()})
-    record.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=record.parent, prefix=f".{key}.") as aside:
-        found = _try_all(toolchain, Path(aside))
-    write_atomically(record, json.dumps(dataclasses.asdict(found)) + "\n")
+    folder = cache / "canaries" / key
+    record = folder.with_suffix(".json")
+    with file_lock(folder.with_suffix(".lock")):
+        if record.is_file():
+            kept = json.loads(record.read_text())
+            return Canary(**{name: tuple(value) for name, value in kept.items()})
+        remove_leftovers(folder)
+        # Not where temporary files go: no program may be allowed to run there.
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{key}.") as aside:
+            found = _try_all(toolchain, Path(aside))
+        write_atomically(record, json.dumps(dataclasses.asdict(found)) + "\n")
     return found
 
 

@@ -11,19 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.build.launcher.canary import Canary, _compare, prove
+from cuwheel.build.launcher.canary import _SOURCES, Canary, _compare, prove
 from cuwheel.build.launcher.toolkit_view import ViewPaths
 from cuwheel.errors import ToolchainError
 from cuwheel.paths import ROOT
 from tests.support.launchers import BASE_PYTHON
 from tests.support.waiting import PATIENCE, wait_for
 
-# Writes an object, equal everywhere; knows the two options that nvcc's help tells of.
+# Writes an object, equal everywhere or what the script `calls.object` says; knows the two options
+# that nvcc's help tells of.
 _EASY_NVCC = """#!/bin/sh
 case "$*" in *--help*) echo "-frandom-seed -objtemp"; exit ;; esac
 echo "$@" >> {calls}
 while [ -e {calls}.hold ]; do sleep 0.05; done
-while [ "$1" ]; do [ "$1" = -o ] && echo object > "$2"; shift; done
+object=$(. {calls}.object 2>&-)
+while [ "$1" ]; do [ "$1" = -o ] && echo "$object" > "$2"; shift; done
 """
 _PROVE = """
 import sys
@@ -68,11 +70,39 @@ def calls_of(home: Path) -> int:
     return len((home / "calls").read_text().splitlines())
 
 
+def left_in(cache: Path) -> list[Path]:
+    """What stands among the canaries; locks stay."""
+    return [path for path in (cache / "canaries").iterdir() if path.suffix != ".lock"]
+
+
 def test_nvcc_gives_equal_objects_everywhere(cuda_home: Path, tmp_path: Path) -> None:
     """Of CUDA 13.0; docs/reproducibility.md says so."""
     found = prove(toolchain(cuda_home), "fingerprint", tmp_path)
 
     assert found == Canary(flags=("path", "seed", "objtemp"))
+
+
+@pytest.mark.parametrize(
+    ("writes", "by_path", "always"),
+    [
+        ("dirname $PWD", (), ()),
+        ("echo $PWD", _SOURCES, ()),
+        ("case $* in *closed*) echo $$ ;; esac", (), ("closed",)),
+        ("case $* in *closed*) echo $$ ;; *stamp*) echo $PWD ;; esac", ("stamp",), ("closed",)),
+    ],
+)
+def test_tells_where_objects_differ(
+    easy_home: Path,
+    tmp_path: Path,
+    writes: str,
+    by_path: tuple[str, ...],
+    always: tuple[str, ...],
+) -> None:
+    (easy_home / "calls.object").write_text(writes)
+
+    found = prove(toolchain(easy_home), "fingerprint", tmp_path)
+
+    assert (found.by_path, found.always) == (tuple(by_path), always)
 
 
 @pytest.mark.e2e
@@ -123,7 +153,7 @@ def test_nvcc_that_compiles_nothing_is_an_error(cuda_home: Path, tmp_path: Path)
         prove(broken, "fingerprint", tmp_path)
 
     assert caught.value.what == "this nvcc compiles nothing"
-    assert [path.name for path in (tmp_path / "canaries").iterdir()] == []
+    assert left_in(tmp_path) == []
 
 
 def test_keeps_what_was_found(easy_home: Path, tmp_path: Path) -> None:
@@ -149,7 +179,19 @@ def test_two_at_once_agree(easy_home: Path, tmp_path: Path) -> None:
         found = {one.result() for one in tries}
 
     assert found == {Canary(flags=("path", "seed", "objtemp"))}
-    assert len(list((tmp_path / "canaries").iterdir())) == 1
+    assert len(left_in(tmp_path)) == 1
+    assert calls_of(easy_home) == 2 * 4, "one has waited for the other"
+
+
+def test_removes_what_a_killed_one_left(easy_home: Path, tmp_path: Path) -> None:
+    prove(toolchain(easy_home), "fingerprint", tmp_path)
+    [record] = left_in(tmp_path)
+    record.unlink()
+    (record.parent / f".{record.stem}.abc" / "here").mkdir(parents=True)
+
+    prove(toolchain(easy_home), "fingerprint", tmp_path)
+
+    assert left_in(tmp_path) == [record]
 
 
 def test_interrupt_leaves_nothing(
@@ -168,5 +210,5 @@ def test_interrupt_leaves_nothing(
             running.kill()
 
     assert status != 0
-    assert list((cache / "canaries").iterdir()) == []
+    assert left_in(cache) == []
     assert calls_of(easy_home) <= 2, "of eight, those that were running then"
