@@ -40,7 +40,7 @@ with zipfile.ZipFile(sys.argv[1]) as wheel, open(sys.argv[1], "rb") as whole:
 _CUWHEEL = """
 import sys
 from pathlib import Path
-from cuwheel.wheelscan import scan_wheel
+from cuwheel.audit.scan import scan_wheel
 scan_wheel(Path(sys.argv[1]), private_paths=("/private/work", "/private/cache"))
 """
 _PREFIX = "peak memory of this process, KiB:"

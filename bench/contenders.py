@@ -17,6 +17,7 @@ from bench.records import Turn, watched
 from cuwheel.build.environment import BuildInputs, variables
 from cuwheel.build.launcher.canary import prove
 from cuwheel.build.launcher.toolkit_view import ViewPaths, fingerprint_of
+from cuwheel.build.machine import read_machine
 from cuwheel.build.paths import prefix_of
 from cuwheel.cli.options import build
 from cuwheel.cli.target_choice import choose_target
@@ -27,10 +28,12 @@ from cuwheel.paths import default_cache, project_roots
 from cuwheel.pipeline import STAGES, make_stage
 from cuwheel.pypi.indexes import configured_indexes
 from cuwheel.pypi.uv import install, make_environment
+from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.files import remove_tree
 from cuwheel.system.process import run
-from cuwheel.toolchains.compilers import SYSTEM_PATH
+from cuwheel.system.pythons import find_python
 from cuwheel.toolchains.system_programs import make_toolbox
+from cuwheel.workspace.job import Job, Settings
 from cuwheel.workspace.records import Environment, Preflight, SourceTree, Toolchain
 from cuwheel.workspace.workspace import Workspace
 
@@ -115,17 +118,20 @@ def prepare(command: Sequence[str], folder: Path, jobs: int, console: Console) -
     name, tag, *rest = command
     given = build.parse_build("bench", tuple(STAGES), rest)
     [python] = given.python
-    target = choose_target(find_recipe(name, load_catalogue(project_roots())), tag, python, given)
+    found = find_python(python, os.environ)
+    entry = find_recipe(name, load_catalogue(project_roots()))
+    target = choose_target(entry, tag, found.release, given)
     workspace = Workspace(
         cache=default_cache(),
         work=folder / "prepared" / target.id,
         dist=folder / "prepared" / "dist",
         console=console,
-        jobs=jobs,
-        python=python,
     )
+    settings = Settings(jobs=jobs)
+    machine = read_machine(settings, found)
+    job = Job(target=target, settings=settings, workspace=workspace, machine=machine)
     for stage in _BEFORE_BUILD:
-        make_stage(stage, target, workspace)
+        make_stage(stage, job)
     prepared = Prepared(
         target=target,
         source=workspace.load("patch", SourceTree),
@@ -206,7 +212,7 @@ def install_fromager(prepared: Prepared) -> Path:
             folder / "bin" / "python",
             FROMAGER_LOCK,
             cache=workspace.cache,
-            offline=workspace.offline,
+            offline=False,
             log=log,
             console=workspace.console,
         )

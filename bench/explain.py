@@ -41,7 +41,7 @@ with open(sys.argv[1], "rb") as log:
 # The catalogue's texts as fixed strings: what it costs a program that does nothing else.
 _GREP = """
 import os, subprocess, sys, tempfile
-from cuwheel.causes import causes
+from cuwheel.explain.catalogue import causes
 texts = {text for cause in causes().values() for one in cause.patterns for text in one.texts}
 with tempfile.NamedTemporaryFile("w") as list_of_texts:
     list_of_texts.write("\\n".join(sorted(texts)))
@@ -51,7 +51,7 @@ with tempfile.NamedTemporaryFile("w") as list_of_texts:
 """
 _CUWHEEL = """
 import sys
-from cuwheel.explain import Explainer
+from cuwheel.explain.explanation import Explainer
 with open(sys.argv[1], "rb") as log:
     Explainer().explain(log)
 """

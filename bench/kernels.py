@@ -11,9 +11,9 @@ from cuwheel.errors import UsageError
 from cuwheel.model.recipe import Sdist
 from cuwheel.sources.archives import unpack_archive
 from cuwheel.sources.pinned import fetch_pinned
+from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.machine import usable_cores
 from cuwheel.system.process import run, which
-from cuwheel.toolchains.compilers import SYSTEM_PATH
 from cuwheel.workspace.workspace import bare_workspace
 
 if TYPE_CHECKING:

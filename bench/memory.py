@@ -21,10 +21,10 @@ from cuwheel.build.launcher.events import read_events
 from cuwheel.build.launcher.toolkit_view import launcher_settings, make_launcher, make_view
 from cuwheel.errors import CuwheelError, UsageError
 from cuwheel.paths import ROOT
+from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.console import Console
 from cuwheel.system.files import remove_tree, write_atomically
 from cuwheel.system.process import run
-from cuwheel.toolchains.compilers import SYSTEM_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
+from cuwheel.build.early_check import check_early
 from cuwheel.build.rebuild_key import changes, digest_of, key_of
 from cuwheel.build.summary import Summary
 from cuwheel.stages.audit import audit
@@ -34,20 +35,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from cuwheel.model.target import Target
-    from cuwheel.workspace.records import Toolchain
+    from cuwheel.workspace.job import Job
     from cuwheel.workspace.workspace import Workspace
 
 
-def _toolchain(target: Target, workspace: Workspace) -> Toolchain:
-    return toolchain(target.toolkit, target.provider, workspace)
-
-
 # The source comes first: it is small, and the likeliest to be out of reach or not as pinned.
-STAGES: Mapping[str, Callable[[Target, Workspace], Any]] = {
+STAGES: Mapping[str, Callable[[Job], Any]] = {
     "source": source,
     "patch": patch,
-    "toolchain": _toolchain,
+    "toolchain": toolchain,
     "environment": environment,
     "preflight": preflight,
     "build": build,
@@ -68,27 +64,27 @@ PROFILE = "profile"  # folder of the work folder
 _KEPT_FOLDERS = ("stages", "logs", PROFILE)
 
 
-def make(target: Target, workspace: Workspace, *, keep_work: bool) -> Summary:
+def make(job: Job, *, keep_work: bool) -> Summary:
     """Build, check and publish one wheel; do nothing when it is there and nothing has changed.
 
     Two of these on one target wait for each other. A run that was killed is taken up after its
     last complete stage, unless something has changed since.
 
     Args:
-        target: what to build.
-        workspace: where.
+        job: what to build, and where.
         keep_work: leave all of the work folder after success.
 
     Raises:
         CuwheelError: of the stage that failed; the work folder is kept.
     """
-    with _alone(target, workspace):
+    workspace = job.workspace
+    with _alone(job):
         # Of other targets too, which may never be built again.
-        for folder in (workspace.dist, _record(target, workspace).parent):
+        for folder in (workspace.dist, _record(job).parent):
             remove_parts(folder)
-        key = key_of(target, workspace)
-        record = _read_record(target, workspace)
-        reasons = _reasons(record, key, workspace) or _unfinished(workspace, key)
+        key = key_of(job)
+        record = _read_record(job)
+        reasons = _reasons(record, key, job) or _unfinished(workspace, key)
         if not reasons:
             workspace.console.note(f"{record['summary']['wheel']} is up to date: nothing to do")
             if _is_unfinished(workspace) and not keep_work:
@@ -97,42 +93,41 @@ def make(target: Target, workspace: Workspace, *, keep_work: bool) -> Summary:
         for reason in reasons:
             workspace.console.note(f"building, because {reason}")
         with naming_full_disk(workspace.work):
-            _prepare_work(workspace, key)
-            preflight(target, workspace)
+            _prepare_work(job, key)
+            check_early(job)
             for name in STAGES:
-                _run_stage(name, target, workspace)
+                _run_stage(name, job)
         # Whatever is kept here from now on is of a finished run: no later one takes it up.
         (workspace.work / "key").unlink()
         summary = _summarise(workspace)
         written = {"key": key, "summary": dataclasses.asdict(summary), "reasons": reasons}
-        write_atomically(_record(target, workspace), json.dumps(written, indent=2) + "\n")
+        write_atomically(_record(job), json.dumps(written, indent=2) + "\n")
         if not keep_work:
             _tidy(workspace)
     return summary
 
 
-def make_stage(name: str, target: Target, workspace: Workspace) -> Any:
-    """Run one stage on what the stages before it left in the work folder, and return its artefact.
+def make_stage(name: str, job: Job) -> Any:
+    """Run one stage on what the stages before it left in the work folder, and return its record.
 
     Raises:
         StageOrderError: one of them has left nothing.
         CuwheelError: of the stage.
     """
-    with _alone(target, workspace), naming_full_disk(workspace.work), workspace.console.stage(name):
+    workspace = job.workspace
+    with _alone(job), naming_full_disk(workspace.work), workspace.console.stage(name):
         mark = workspace.work / "key"
-        if _is_unfinished(workspace) and mark.read_text() != digest_of(key_of(target, workspace)):
+        if _is_unfinished(workspace) and mark.read_text() != digest_of(key_of(job)):
             mark.unlink()  # what this leaves is of another target than the interrupted run's
-        artefact = STAGES[name](target, workspace)
-        workspace.save(name, artefact)
-    return artefact
+        record = STAGES[name](job)
+        workspace.save(name, record)
+    return record
 
 
-def rebuild_reasons(
-    target: Target, workspace: Workspace
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def rebuild_reasons(job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Why a build would do work now (nothing: it wouldn't), and why the last one did."""
-    record = _read_record(target, workspace)
-    return _reasons(record, key_of(target, workspace), workspace), tuple(record.get("reasons", ()))
+    record = _read_record(job)
+    return _reasons(record, key_of(job), job), tuple(record.get("reasons", ()))
 
 
 def _is_unfinished(workspace: Workspace) -> bool:
@@ -154,14 +149,17 @@ def _clear(workspace: Workspace) -> None:
         remove_tree(workspace.work)
 
 
-def _alone(target: Target, workspace: Workspace) -> Any:
+def _alone(job: Job) -> Any:
+    workspace = job.workspace
+
     def tell() -> None:
-        workspace.console.note(f"another cuwheel is at work on {target.id}; waiting for it")
+        workspace.console.note(f"another cuwheel is at work on {job.target.id}; waiting for it")
 
     return file_lock(workspace.work.with_name(f"{workspace.work.name}.lock"), on_wait=tell)
 
 
-def _reasons(record: dict[str, Any], key: dict[str, str], workspace: Workspace) -> tuple[str, ...]:
+def _reasons(record: dict[str, Any], key: dict[str, str], job: Job) -> tuple[str, ...]:
+    workspace = job.workspace
     if not record:
         return (f"{workspace.dist} holds no record of this target",)
     if found := changes(record["key"], key):
@@ -174,21 +172,23 @@ def _reasons(record: dict[str, Any], key: dict[str, str], workspace: Workspace) 
     beside = (wheel.with_name(f"{wheel.name}.provenance.json"), workspace.dist / "simple")
     if gone := [path.name for path in beside if not path.exists()]:
         return (f"{', '.join(gone)} is gone from {workspace.dist}",)
-    return () if workspace.reuse else ("--no-cache was given",)
+    return () if job.settings.reuse else ("--no-cache was given",)
 
 
-def _run_stage(name: str, target: Target, workspace: Workspace) -> None:
+def _run_stage(name: str, job: Job) -> None:
+    workspace = job.workspace
     if name not in _EACH_TIME and workspace.has(name):
         workspace.console.note(f"{name}: kept from the interrupted run before")
         return
     with workspace.console.stage(name):
-        workspace.save(name, STAGES[name](target, workspace))
+        workspace.save(name, STAGES[name](job))
 
 
-def _prepare_work(workspace: Workspace, key: dict[str, str]) -> None:
+def _prepare_work(job: Job, key: dict[str, str]) -> None:
     """Keep what an interrupted run of the same key left; remove everything else."""
-    mark, wanted = workspace.work / "key", digest_of(key)
-    if not workspace.reuse or not mark.is_file() or mark.read_text() != wanted:
+    workspace, wanted = job.workspace, digest_of(key)
+    mark = workspace.work / "key"
+    if not job.settings.reuse or not mark.is_file() or mark.read_text() != wanted:
         remove_tree(workspace.work)
     for name in _EACH_TIME:
         (workspace.work / "stages" / f"{name}.json").unlink(missing_ok=True)
@@ -230,13 +230,13 @@ def _summarise(workspace: Workspace) -> Summary:
     )
 
 
-def _record(target: Target, workspace: Workspace) -> Path:
-    return workspace.dist / ".cuwheel" / f"{target.id}.json"
+def _record(job: Job) -> Path:
+    return job.workspace.dist / ".cuwheel" / f"{job.target.id}.json"
 
 
-def _read_record(target: Target, workspace: Workspace) -> dict[str, Any]:
+def _read_record(job: Job) -> dict[str, Any]:
     try:
-        record: dict[str, Any] = json.loads(_record(target, workspace).read_text())
+        record: dict[str, Any] = json.loads(_record(job).read_text())
     except (OSError, ValueError):
         return {}
     return record

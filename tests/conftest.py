@@ -14,9 +14,9 @@ from cuwheel.conda.solve import solve
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
 from cuwheel.paths import ROOT, default_cache
-from cuwheel.stages.toolchain import toolchain
 from cuwheel.system.console import Console
 from cuwheel.system.files import remove_tree
+from cuwheel.toolchains.provide import provide_toolchain
 from cuwheel.workspace.workspace import Workspace
 from tests.support.channel import write_source
 from tests.support.engine import Engine
@@ -41,7 +41,7 @@ def cuda_home(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     workspace = Workspace(
         cache=shared_cache, work=folder / "work", dist=folder / "dist", console=Console()
     )
-    return toolchain(toolkit_by_release("13.0"), "pypi", workspace).home
+    return provide_toolchain(toolkit_by_release("13.0"), "pypi", workspace).home
 
 
 @pytest.fixture(scope="session")
@@ -78,7 +78,7 @@ def conda_toolchain(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(MIRRORS_VARIABLE, conda_channel.as_uri())
         patch.setenv("CUWHEEL_PROJECT", str(conda_project))
-        return toolchain(toolkit_by_release("13.0"), "conda", workspace)
+        return provide_toolchain(toolkit_by_release("13.0"), "conda", workspace)
 
 
 @pytest.fixture(scope="module")

@@ -95,7 +95,7 @@ def test_every_room_says_what_it_is_for() -> None:
     for room in rooms:
         said = ast.get_docstring(ast.parse(room.read_text())) or ""
         assert "Called by" in said, room
-        assert "Face: " in said, room
+        assert "Face:" in said, room
 
 
 @pytest.mark.parametrize(

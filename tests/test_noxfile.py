@@ -42,7 +42,7 @@ _LIMIT = 1.0  # seconds that `nox -l` may take
 _BARE = """
 import pathlib, sys
 sys.path.insert(0, sys.argv[1])
-from cuwheel.catalogue import load_catalogue, sessions_of
+from cuwheel.model.catalogue import load_catalogue, sessions_of
 from cuwheel.paths import project_roots
 entries = load_catalogue(project_roots())
 assert not [path for path in sys.path if "site-packages" in path]

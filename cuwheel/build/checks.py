@@ -14,19 +14,17 @@ from cuwheel.conda.lock_file import read_conda_lock
 from cuwheel.cuda.toolkits import TOOLKITS
 from cuwheel.errors import CommandFailedError, CuwheelError
 from cuwheel.locks.jobs import toolchain_lock
-from cuwheel.standalone.memory_gate import free_memory
 from cuwheel.system import machine
+from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.process import run, which
-from cuwheel.toolchains.compilers import SYSTEM_PATH
-from cuwheel.toolchains.pythons import find_python
 from cuwheel.workspace.problems import Problem, problem_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.model.target import Target
-    from cuwheel.toolchains.pythons import Interpreter
-    from cuwheel.workspace.workspace import Workspace
+    from cuwheel.system.pythons import Interpreter
+    from cuwheel.workspace.job import Job
 
 
 _GIB = 1 << 30
@@ -38,12 +36,11 @@ _ENVIRONMENT = 670 << 20  # the largest without a framework, tests/project's tin
 _FRAMEWORKS = {"torch": 4560 << 20}  # an environment with 2.11 and NVIDIA's libraries
 
 
-def check_python(target: Target, workspace: Workspace) -> list[Problem]:
-    """The Python that was asked for is there, can be compiled against, and is in range."""
-    try:
-        python = find_python(workspace.python, os.environ)
-    except CuwheelError as error:
-        return [problem_of(error)]
+def check_python(job: Job) -> list[Problem]:
+    """The Python that was asked for can be compiled against, and is in range."""
+    target, python = job.target, job.machine.python
+    if python is None:
+        return []  # `Machine.faults` says why
     problems = []
     if target.recipe.python == "each" and not (python.include / "Python.h").is_file():
         problems.append(
@@ -79,10 +76,11 @@ def _check_release(target: Target, python: Interpreter) -> list[Problem]:
     ]
 
 
-def check_driver(target: Target, workspace: Workspace) -> list[Problem]:
+def check_driver(job: Job) -> list[Problem]:
     """The GPU driver, where there is one, runs what is built; a machine without can build all."""
-    found, least = machine.driver_version(), target.toolkit.min_driver
-    if found is None or workspace.any_driver or Version(found) >= Version(least):
+    target, found = job.target, job.machine.driver
+    least = target.toolkit.min_driver
+    if found is None or job.settings.any_driver or Version(found) >= Version(least):
         return []
     return [
         Problem(
@@ -107,11 +105,12 @@ def _fitting_toolkit(target: Target, driver: str) -> str:
     return ""
 
 
-def check_system_packages(target: Target, workspace: Workspace) -> list[Problem]:
+def check_system_packages(job: Job) -> list[Problem]:
     """What the build needs beside the compiler is there: on the machine, or in a conda toolchain.
 
     A conda toolchain has programs and libraries of its own; the build sees none of the machine's.
     """
+    target = job.target
     if target.provider == "conda":
         return _check_conda_packages(target)
     missing = ["binutils" for name in ("strip", "ld") if not which(name, SYSTEM_PATH)]
@@ -120,7 +119,7 @@ def check_system_packages(target: Target, workspace: Workspace) -> list[Problem]
     if query:
         missing += [name for name in wanted if not _is_installed(query, name)]
     elif wanted:
-        workspace.console.warn(f"can't tell whether these are installed: {', '.join(wanted)}")
+        job.workspace.console.warn(f"can't tell whether these are installed: {', '.join(wanted)}")
     if not missing:
         return []
     names = " ".join(sorted(set(missing)))
@@ -163,8 +162,9 @@ def _is_installed(query: str, name: str) -> bool:
     return said.endswith(" installed")
 
 
-def check_disk(target: Target, workspace: Workspace) -> list[Problem]:
+def check_disk(job: Job) -> list[Problem]:
     """Disks and memory hold what the build takes."""
+    target, workspace = job.target, job.workspace
     cached = _size_of_toolchain(target, workspace.cache) + _size_of_environment(
         target, workspace.cache
     )
@@ -182,22 +182,18 @@ def check_disk(target: Target, workspace: Workspace) -> list[Problem]:
         for folder, wanted in rooms.items()
         if machine.free_disk(folder) < wanted
     ]
-    _warn_of_memory(target, workspace)
+    _warn_of_memory(job)
     return problems
 
 
-def _warn_of_memory(target: Target, workspace: Workspace) -> None:
+def _warn_of_memory(job: Job) -> None:
     """What is free now doesn't count: the memory gate waits for more."""
-    try:
-        levels = free_memory.read_memory().levels
-    except OSError:
-        return
-    most, wanted = min(level.total for level in levels), target.recipe.memory_per_job
-    if most < wanted:
-        workspace.console.warn(
-            f"a large compile of {target.recipe.name} may take {wanted / _GIB:.1f} GiB, and there "
-            f"are {most / _GIB:.1f} (limits of containers counted): it will run alone, and be "
-            "killed if that is too little"
+    recipe, most = job.target.recipe, job.machine.memory
+    if most is not None and most < recipe.memory_per_job:
+        job.workspace.console.warn(
+            f"a large compile of {recipe.name} may take {recipe.memory_per_job / _GIB:.1f} GiB, "
+            f"and there are {most / _GIB:.1f} (limits of containers counted): it will run alone, "
+            "and be killed if that is too little"
         )
 
 
@@ -235,11 +231,10 @@ def _disk_of(folder: Path) -> int:
     return nearest.stat().st_dev
 
 
-def check_folder_names(_: Target, workspace: Workspace) -> list[Problem]:
+def check_folder_names(job: Job) -> list[Problem]:
     """Compiler flags travel through variables that are split at blanks, and nvcc's at commas."""
-    odd = [
-        path for path in (workspace.work, workspace.cache) if re.search(r"[\s,;:'\"]", str(path))
-    ]
+    folders = (job.workspace.work, job.workspace.cache)
+    odd = [path for path in folders if re.search(r"[\s,;:'\"]", str(path))]
     return [
         Problem(
             what=f"the folder {path} can't be used",
@@ -250,14 +245,15 @@ def check_folder_names(_: Target, workspace: Workspace) -> list[Problem]:
     ]
 
 
-def check_dist(_: Target, workspace: Workspace) -> list[Problem]:
+def check_dist(job: Job) -> list[Problem]:
     """The finished wheel comes last: a folder that refuses it should be found first."""
-    nearest = next(path for path in (workspace.dist, *workspace.dist.parents) if path.exists())
+    dist = job.workspace.dist
+    nearest = next(path for path in (dist, *dist.parents) if path.exists())
     if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
         return []
     return [
         Problem(
-            what=f"no wheel can be put into {workspace.dist}",
+            what=f"no wheel can be put into {dist}",
             why=f"{nearest} {'may not be written' if nearest.is_dir() else 'is no folder'}",
             fix="name another folder with -- --dist DIR",
         )

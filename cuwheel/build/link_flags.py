@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from cuwheel.cuda.components import Component
     from cuwheel.model.target import Target
+    from cuwheel.workspace.job import Job
     from cuwheel.workspace.workspace import Workspace
 
 
@@ -62,11 +63,12 @@ def include_flags(target: Target, home: Path, site_packages: Path) -> tuple[str,
     return tuple(dict.fromkeys(f"-I{folder}" for folder in folders))
 
 
-def check_linkable(target: Target, workspace: Workspace) -> list[Problem]:
+def check_linkable(job: Job) -> list[Problem]:
     """What the build will be told to link is there, as far as toolchain and environment are.
 
     Where the recipe asks for no flags, the package finds the libraries its own way.
     """
+    target, workspace = job.target, job.workspace
     if isinstance(target.mode, Static):
         return _check_archives(target, workspace)
     if not (workspace.has("toolchain") and workspace.has("environment")):

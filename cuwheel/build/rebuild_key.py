@@ -8,18 +8,15 @@ import os
 import platform
 from typing import TYPE_CHECKING
 
-from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.conda.lock_file import stated_content
-from cuwheel.errors import CommandFailedError, InterpreterNotFoundError, SandboxError
+from cuwheel.errors import CommandFailedError
 from cuwheel.locks.jobs import toolchain_lock
 from cuwheel.model.recipe import Folder, GitCommit
 from cuwheel.paths import ROOT
 from cuwheel.sources.tree import identify
 from cuwheel.system.files import sha256_of_file, sha256_of_tree
 from cuwheel.system.process import run
-from cuwheel.toolchains.compilers import find_host_compilers
 from cuwheel.toolchains.cuda_home import find_system_home, identify_home
-from cuwheel.toolchains.pythons import find_python
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
@@ -28,24 +25,26 @@ if TYPE_CHECKING:
 
     from cuwheel.cuda.toolkits import Toolkit
     from cuwheel.model.target import Target
+    from cuwheel.workspace.job import Job, Machine
     from cuwheel.workspace.workspace import Workspace
 
 
 _ABSENT = "absent"
 
 
-def key_of(target: Target, workspace: Workspace) -> dict[str, str]:
+def key_of(job: Job) -> dict[str, str]:
     """Each thing that decides the wheel's content, with its digest or value, in a stable order.
 
     What is missing on this machine stands as `absent`: preflight is what complains.
     """
+    target = job.target
     parts = {
         "target": target.id,
         "archs": " ".join(target.archs),
         "mode": repr(target.mode),
-        **_of_recipe(target, workspace),
+        **_of_recipe(target, job.workspace),
         **_of_locks(target),
-        **_of_machine(target, workspace),
+        **_of_machine(target, job.machine),
         "engine": f"{__version__} {_engine_digest()}",
     }
     return dict(sorted(parts.items()))
@@ -97,41 +96,29 @@ def _of_locks(target: Target) -> dict[str, str]:
     return {**found, "lock toolchain": stated_content(lock) or _digest(lock)}
 
 
-def _of_machine(target: Target, workspace: Workspace) -> dict[str, str]:
-    parts = {"python": _python(workspace), "sandbox": _sandbox(workspace)}
+def _of_machine(target: Target, machine: Machine) -> dict[str, str]:
+    python = machine.python
+    parts = {
+        "python": f"{python.version} {python.abi} {python.path}" if python else _ABSENT,
+        # Whether there is one: which one makes no difference to the build.
+        "sandbox": {None: _ABSENT, "none": "no"}.get(machine.sandbox, "yes"),
+    }
     if target.provider != "conda":  # whose lock names compiler, binutils and C library
-        parts.update(_machine_compiler(target.toolkit))
+        parts.update(_machine_compiler(target.toolkit, machine))
     if target.provider == "system":
         home, _ = find_system_home(target.toolkit.release, os.environ)
         parts["system toolkit"] = f"{home} {identify_home(home) if home else _ABSENT}"
     return parts
 
 
-def _sandbox(workspace: Workspace) -> str:
-    """Whether there is one: which one makes no difference to the build."""
-    try:
-        return "no" if choose_sandbox(workspace.sandbox) == "none" else "yes"
-    except SandboxError:
-        return _ABSENT
-
-
-def _machine_compiler(toolkit: Toolkit) -> dict[str, str]:
-    compilers = find_host_compilers(os.environ, toolkit.max_gcc)
-    fitting = [found for found in compilers if found.major <= toolkit.max_gcc]
+def _machine_compiler(toolkit: Toolkit, machine: Machine) -> dict[str, str]:
+    fitting = [found for found in machine.compilers if found.major <= toolkit.max_gcc]
     return {
         "host compiler": f"{fitting[0].cxx} {fitting[0].banner}" if fitting else _ABSENT,
         "C library": " ".join(platform.libc_ver()),
         "linker": _banner("ld"),
         "strip": _banner("strip"),
     }
-
-
-def _python(workspace: Workspace) -> str:
-    try:
-        python = find_python(workspace.python, os.environ)
-    except InterpreterNotFoundError:
-        return _ABSENT
-    return f"{python.version} {python.abi} {python.path}"
 
 
 def _engine_digest() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,11 @@ from cuwheel.cli import target_commands
 from cuwheel.cli.options import maintain
 from cuwheel.cli.options import report as report_options
 from cuwheel.cli.reference.write import write_documents
-from cuwheel.cli.target_choice import choose_target, framework_of
+from cuwheel.cli.target_choice import choose_target, framework_of, release_of
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.diagnose.rules.target_fit import fit_targets
 from cuwheel.diagnose.session import DiagnoseOptions, diagnose_session
-from cuwheel.errors import UsageError
+from cuwheel.errors import InterpreterNotFoundError, UsageError
 from cuwheel.explain.session import explain_lines, explain_session
 from cuwheel.fetch.mirrors import MIRRORS_VARIABLE
 from cuwheel.locks.jobs import conda_jobs, lock_jobs
@@ -26,8 +27,8 @@ from cuwheel.locks.resolve import check_locks, resolve_locks, verify_locks
 from cuwheel.model.catalogue import find_recipe, load_catalogue
 from cuwheel.model.nox_sessions import check_builds
 from cuwheel.paths import ROOT, given_path, project_roots
-from cuwheel.stages.toolchain import toolchain
-from cuwheel.toolchains.pythons import own_python
+from cuwheel.system.pythons import Interpreter, find_python, own_python
+from cuwheel.toolchains.provide import provide_toolchain
 from cuwheel.wheel.index import write_index
 from cuwheel.workspace.workspace import bare_workspace
 
@@ -49,7 +50,7 @@ def _lock(console: Console, arguments: Sequence[str]) -> None:
 def _lock_verify(console: Console, arguments: Sequence[str]) -> None:
     given = maintain.parse_lock_verify(arguments)
     jobs = conda_jobs(given.names, project_roots())
-    verify_locks(jobs, bare_workspace(console, offline=given.offline))
+    verify_locks(jobs, bare_workspace(console), offline=given.offline)
 
 
 def _lock_check(console: Console, arguments: Sequence[str]) -> None:
@@ -62,10 +63,10 @@ def _lock_check(console: Console, arguments: Sequence[str]) -> None:
 def _toolchain(console: Console, arguments: Sequence[str]) -> None:
     tag, *rest = arguments
     given = maintain.parse_toolchain(f"toolchain-{tag}", rest)
-    workspace = bare_workspace(console, offline=given.offline)
     with console.stage("toolchain"):
         toolkit = toolkit_by_release(tag)
-        made = toolchain(toolkit, given.toolchain or toolkit.provider, workspace)
+        provider = given.toolchain or toolkit.provider
+        made = provide_toolchain(toolkit, provider, bare_workspace(console), offline=given.offline)
     print(made.home)  # noqa: T201 - data, for scripts
 
 
@@ -92,7 +93,13 @@ def _mirrored_target(
 ) -> Target:
     recipe_name, _, tag = name.rpartition("-")
     plain = argparse.Namespace(**{**vars(given), "arch": [], "source": None, "link": None})
-    return choose_target(find_recipe(recipe_name, entries), tag, asked, plain)
+    found: Interpreter | InterpreterNotFoundError
+    try:
+        found = find_python(asked, os.environ)
+    except InterpreterNotFoundError as missing:
+        found = missing
+    release = release_of(asked, found)
+    return choose_target(find_recipe(recipe_name, entries), tag, release, plain)
 
 
 def _index(console: Console, arguments: Sequence[str]) -> None:

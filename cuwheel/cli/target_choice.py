@@ -17,28 +17,30 @@ from cuwheel.model.recipe_check import check_recipe
 from cuwheel.model.target import Target
 from cuwheel.paths import given_path
 from cuwheel.toolchains.pypi import check_has_compiler
-from cuwheel.toolchains.pythons import find_python
 
 if TYPE_CHECKING:
     import argparse
 
     from cuwheel.model.catalogue import CatalogueEntry
     from cuwheel.model.recipe import Mode, Recipe
+    from cuwheel.system.pythons import Interpreter
 
 
-def choose_target(entry: CatalogueEntry, tag: str, asked: str, given: argparse.Namespace) -> Target:
+def choose_target(
+    entry: CatalogueEntry, tag: str, python: str, given: argparse.Namespace
+) -> Target:
     """What a `build-…` or `mirror` command line asks for.
 
     Args:
         entry: the recipe.
         tag: the toolkit's, `130`.
-        asked: the Python, a release or a path.
+        python: the release, `3.12`.
         given: the parsed options of `build`.
 
     Raises:
         UsageError: an option is wrong, or doesn't go with this recipe.
         RecipeError: the recipe isn't well formed.
-        CuwheelError: there is no such toolkit or Python, or the toolchain holds no compiler.
+        CuwheelError: there is no such toolkit, or the toolchain holds no compiler.
     """
     recipe = entry.recipe
     if recipe is None:  # pragma: no cover - find_recipe has refused it
@@ -52,7 +54,7 @@ def choose_target(entry: CatalogueEntry, tag: str, asked: str, given: argparse.N
     return Target(
         recipe=recipe,
         toolkit=toolkit,
-        python=_release_of(asked),
+        python=python,
         framework=wanted or recipe.framework,
         archs=sorted_archs(given.arch) or recipe.archs_for(toolkit.release),
         provider=given.toolchain or toolkit.provider,
@@ -90,24 +92,28 @@ def _mode(name: str | None, recipe: Recipe) -> Mode:
     return own if name in {None, mode_name(own)} else MODES[name]()
 
 
-def _release_of(asked: str) -> str:
-    """`3.12` for what `--python` said; a Python that isn't there is preflight's to report.
+def release_of(asked: str, found: Interpreter | InterpreterNotFoundError) -> str:
+    """`3.12` for what `--python` said; that there is none like it is the early check's to report.
+
+    Args:
+        asked: a release, a version, a path, or nothing for the Python that runs nox.
+        found: what the machine has for it, or why it has nothing.
 
     Raises:
         InterpreterNotFoundError: a path was given and nothing runs there.
+        UsageError: it is neither a release nor a path.
     """
-    try:
-        return find_python(asked, os.environ).release
-    except InterpreterNotFoundError:
-        if os.sep in asked:
-            raise
-        if not re.fullmatch(r"\d+\.\d+(\.\d+)?", asked):
-            raise UsageError(
-                f"--python {asked} is neither a release nor a path",
-                why="a release is written 3.12 or 3.12.1, a path holds a /",
-                fix="e.g. -- --python 3.12, or -- --python /usr/bin/python3",
-            ) from None
-        return ".".join(asked.split(".")[:2])
+    if not isinstance(found, InterpreterNotFoundError):
+        return found.release
+    if os.sep in asked:
+        raise found
+    if not re.fullmatch(r"\d+\.\d+(\.\d+)?", asked):
+        raise UsageError(
+            f"--python {asked} is neither a release nor a path",
+            why="a release is written 3.12 or 3.12.1, a path holds a /",
+            fix="e.g. -- --python 3.12, or -- --python /usr/bin/python3",
+        )
+    return ".".join(asked.split(".")[:2])
 
 
 def _check_framework(recipe: Recipe, wanted: Framework | None) -> None:

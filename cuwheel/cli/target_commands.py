@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 
 from cuwheel import pipeline
 from cuwheel.build.launcher.events import EVENTS_LOG, read_events
+from cuwheel.build.machine import read_machine
 from cuwheel.build.profile.report import print_profile, write_profile
 from cuwheel.build.summary import print_summary
 from cuwheel.cli.options import build as build_options
 from cuwheel.cli.options import verify as verify_options
-from cuwheel.cli.target_choice import choose_target
+from cuwheel.cli.target_choice import choose_target, release_of
 from cuwheel.cuda.toolkits import toolkit_by_release
-from cuwheel.errors import CuwheelError, NotReproducibleError, UsageError
+from cuwheel.errors import (
+    CuwheelError,
+    InterpreterNotFoundError,
+    NotReproducibleError,
+    UsageError,
+)
 from cuwheel.model.catalogue import find_recipe, load_catalogue
 from cuwheel.model.nox_sessions import builds_of, check_builds
 from cuwheel.paths import ROOT, default_cache, given_path, project_roots
@@ -24,6 +30,7 @@ from cuwheel.verify.published import check_meant, read_published
 from cuwheel.verify.rebuilds import Variation
 from cuwheel.verify.record import VerifiedTarget, record
 from cuwheel.verify.session import raise_if_unequal, verify, verify_against
+from cuwheel.workspace.job import Job, Settings
 from cuwheel.workspace.serialization import to_json
 from cuwheel.workspace.workspace import Workspace, bare_workspace
 
@@ -36,6 +43,7 @@ if TYPE_CHECKING:
     from cuwheel.model.catalogue import CatalogueEntry
     from cuwheel.model.target import Target
     from cuwheel.system.console import Console
+    from cuwheel.system.pythons import Interpreter
 
 
 def build_target(console: Console, arguments: Sequence[str]) -> None:
@@ -48,18 +56,19 @@ def build_target(console: Console, arguments: Sequence[str]) -> None:
         )
     name, tag, *rest = arguments
     given = build_options.parse_build(f"build-{name}-{tag}", tuple(pipeline.STAGES), rest)
-    for target, workspace in _asked(console, name, tag, given):
-        _build_one(target, workspace, given)
+    for job in _asked(console, name, tag, given):
+        _build_one(job, given)
 
 
 def profile(console: Console, arguments: Sequence[str]) -> None:
     """Show where the time of the last build went; build first where there was none."""
     name, tag, *rest = arguments
     given = verify_options.parse_profile(f"profile-{name}-{tag}", rest)
-    for target, workspace in _asked(console, name, tag, given):
+    for job in _asked(console, name, tag, given):
+        target, workspace = job.target, job.workspace
         log = workspace.log_folder / EVENTS_LOG
         if not log.is_file():
-            print_summary(pipeline.make(target, workspace, keep_work=False), console)
+            print_summary(pipeline.make(job, keep_work=False), console)
         if not log.is_file():
             raise UsageError(
                 f"no build of {target.id} has left a record of its compiles",
@@ -77,11 +86,11 @@ def verify_one(console: Console, arguments: Sequence[str]) -> None:
     if given.against:
         _verify_against(console, name, tag, given)
         return
-    for target, workspace in _asked(console, name, tag, given):
-        found = _verify(console, target, workspace, given)
+    for job in _asked(console, name, tag, given):
+        found = _verify(console, job, given)
         if given.record:
             record(found, ROOT)
-        raise_if_unequal(found.verified, target.id)
+        raise_if_unequal(found.verified, job.target.id)
 
 
 def verify_many(console: Console, arguments: Sequence[str]) -> None:
@@ -96,11 +105,11 @@ def verify_many(console: Console, arguments: Sequence[str]) -> None:
     for name in names:
         recipe, _, tag = name.rpartition("-")
         try:
-            for target, workspace in _asked(console, recipe, tag, given):
-                found = _verify(console, target, workspace, given)
+            for job in _asked(console, recipe, tag, given):
+                found = _verify(console, job, given)
                 record(found, ROOT)
                 verified += 1
-                unequal += [target.id] if found.verified.unequal else []
+                unequal += [job.target.id] if found.verified.unequal else []
         except CuwheelError as error:
             console.warn(f"{name} is not verified: {error.what}; {_reason(error)}")
             failed[name] = error
@@ -123,11 +132,10 @@ def _reason(error: CuwheelError) -> str:
     return "; ".join([*said, *([f"all of it is in {log}"] if log else [])]) or error.why
 
 
-def _verify(
-    console: Console, target: Target, workspace: Workspace, given: argparse.Namespace
-) -> VerifiedTarget:
+def _verify(console: Console, job: Job, given: argparse.Namespace) -> VerifiedTarget:
+    target, workspace = job.target, job.workspace
     folder = workspace.work.parent / "verify" / target.id
-    command = [target.recipe.name, target.toolkit.tag, *_words(given, workspace)]
+    command = [target.recipe.name, target.toolkit.tag, *_words(given, job)]
     with _alone_in(folder, console):
         verified = verify(command, folder, workspace.cache, console, report_terminal())
     return VerifiedTarget.of(target, verified)
@@ -141,8 +149,8 @@ def _verify_against(console: Console, name: str, tag: str, given: argparse.Names
         if not getattr(given, option):
             setattr(given, option, getattr(asked, option))
     given.python = given.python[:1]
-    [(target, workspace)] = _asked(console, name, tag, given)
-    folder = workspace.work.parent / "verify" / target.id / "against"
+    [job] = _asked(console, name, tag, given)
+    folder = job.workspace.work.parent / "verify" / job.target.id / "against"
     how = Variation(
         name="again",
         says="as it was built, and everything compiled",
@@ -150,7 +158,7 @@ def _verify_against(console: Console, name: str, tag: str, given: argparse.Names
         dist=folder / "dist",
         options=("--no-cache",),  # the cache may hold the very objects of what was published
     )
-    command = [name, tag, *_words(given, workspace)]
+    command = [name, tag, *_words(given, job)]
     with _alone_in(folder.parent, console):
         remove_tree(folder)  # an earlier one would count as this wheel's build
         verify_against(command, theirs, how, console, report_terminal())
@@ -164,9 +172,9 @@ def _alone_in(folder: Path, console: Console) -> AbstractContextManager[None]:
     return file_lock(folder.with_name(f"{folder.name}.lock"), on_wait=tell)
 
 
-def _words(given: argparse.Namespace, workspace: Workspace) -> list[str]:
+def _words(given: argparse.Namespace, job: Job) -> list[str]:
     """What a build's command line has to say to mean the same target."""
-    words = ["--python", workspace.python]
+    words = ["--python", str(job.python.path)]
     words += [word for arch in given.arch for word in ("--arch", arch)]
     for name in ("framework", "link", "toolchain"):
         words += [f"--{name}", getattr(given, name)] if getattr(given, name) else []
@@ -174,17 +182,22 @@ def _words(given: argparse.Namespace, workspace: Workspace) -> list[str]:
     return words + ["--offline"] * given.offline + ["--any-driver"] * given.any_driver
 
 
-def _asked(
-    console: Console, name: str, tag: str, given: argparse.Namespace
-) -> Iterator[tuple[Target, Workspace]]:
-    """Each target that a command line asks for, with its folders."""
+def _asked(console: Console, name: str, tag: str, given: argparse.Namespace) -> Iterator[Job]:
+    """Each target that a command line asks for, with folders, settings and the machine."""
     entry = find_recipe(name, load_catalogue(project_roots()))
     for python in given.python or [""]:
-        provided = _provide_python(console, python, entry, tag, given)
-        target = choose_target(entry, tag, provided, given)
+        asked = str(given_path(python)) if os.sep in python else python
+        found = _find_python(console, asked, entry, tag, given)
+        target = choose_target(entry, tag, release_of(asked, found), given)
         console.durations.clear()
         console.terminal.rule(f"[bold]{target.id}[/]", align="left")
-        yield target, _workspace(console, target, provided, given)
+        settings = _settings(given)
+        yield Job(
+            target=target,
+            settings=settings,
+            workspace=_workspace(console, target, given),
+            machine=read_machine(settings, found),
+        )
 
 
 def _needs_own_headers(entry: CatalogueEntry, tag: str, given: argparse.Namespace) -> bool:
@@ -193,42 +206,38 @@ def _needs_own_headers(entry: CatalogueEntry, tag: str, given: argparse.Namespac
     return provider == "conda" and entry.recipe is not None and entry.recipe.python == "each"
 
 
-def _provide_python(
+def _find_python(
     console: Console, asked: str, entry: CatalogueEntry, tag: str, given: argparse.Namespace
-) -> str:
-    """A path or a release that the rest of a build finds a Python by."""
-    if os.sep in asked:
-        return str(given_path(asked))
-    return choose_python(
-        asked,
-        bare_workspace(console, offline=given.offline),
-        needs_own_headers=_needs_own_headers(entry, tag, given),
-        may_install=not given.explain_key,
-    )
+) -> Interpreter | InterpreterNotFoundError:
+    """The Python of a build, or why there is none: the early check reports that with the rest."""
+    try:
+        return choose_python(
+            asked,
+            bare_workspace(console),
+            needs_own_headers=_needs_own_headers(entry, tag, given),
+            may_install=not given.explain_key,
+            offline=given.offline,
+        )
+    except InterpreterNotFoundError as missing:
+        return missing
 
 
-def _build_one(target: Target, workspace: Workspace, given: argparse.Namespace) -> None:
+def _build_one(job: Job, given: argparse.Namespace) -> None:
+    console = job.workspace.console
     if given.explain_key:
-        now, before = pipeline.rebuild_reasons(target, workspace)
-        workspace.console.note(
-            "a build now would do nothing" if not now else "a build now would run:"
-        )
+        now, before = pipeline.rebuild_reasons(job)
+        console.note("a build now would do nothing" if not now else "a build now would run:")
         for reason in now:
-            workspace.console.note(f"  {reason}")
+            console.note(f"  {reason}")
         for reason in before:
-            workspace.console.note(f"the last build ran because {reason}")
+            console.note(f"the last build ran because {reason}")
     elif given.stage:
-        artefact = pipeline.make_stage(given.stage, target, workspace)
-        print(to_json(artefact), end="")  # noqa: T201 - data, for scripts
+        print(to_json(pipeline.make_stage(given.stage, job)), end="")  # noqa: T201 - data
     else:
-        print_summary(
-            pipeline.make(target, workspace, keep_work=given.keep_work), workspace.console
-        )
+        print_summary(pipeline.make(job, keep_work=given.keep_work), console)
 
 
-def _workspace(
-    console: Console, target: Target, asked: str, given: argparse.Namespace
-) -> Workspace:
+def _workspace(console: Console, target: Target, given: argparse.Namespace) -> Workspace:
     # Compilers write the folder's real name: links and `..` would hide it from the path map.
     work = given_path(given.work).resolve() if given.work else ROOT / "work"
     return Workspace(
@@ -236,10 +245,14 @@ def _workspace(
         work=work / target.id,
         dist=given_path(given.dist) if given.dist else ROOT / "dist",
         console=console,
+    )
+
+
+def _settings(given: argparse.Namespace) -> Settings:
+    return Settings(
         offline=given.offline,
         jobs=_jobs(given.jobs),
         reuse=not given.no_cache,
-        python=asked,
         any_driver=given.any_driver,
         sandbox=given.sandbox,
     )

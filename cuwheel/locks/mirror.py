@@ -37,7 +37,7 @@ from cuwheel.pypi.wheel_selection import LockedWheels, applies, choose_wheels
 from cuwheel.sources.pinned import fetch_pinned, folder_of, place_of, source_folders
 from cuwheel.system.files import check_free_disk, file_lock, naming_full_disk, sha256_of_file
 from cuwheel.system.parallel import Stop, run_all
-from cuwheel.toolchains.pythons import own_python
+from cuwheel.system.pythons import own_python
 from cuwheel.wheel.archive import open_wheel
 from cuwheel.wheel.metadata import header
 

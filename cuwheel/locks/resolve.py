@@ -72,7 +72,7 @@ def _lock_pypi(job: PypiLockSpec, workspace: Workspace, cooldown: int) -> None:
             python=job.python,
             uploaded_before=newest,
             cache=workspace.cache,
-            offline=workspace.offline,
+            offline=False,
         )
     text = render(body, wanted=job.wanted, command=job.command, cooldown=newest)
     write_atomically(job.lock, text)
@@ -85,14 +85,15 @@ def _lock_conda(job: CondaLockSpec, workspace: Workspace, cooldown: int, note: s
         Mirrors.of(os.environ),
         cache=workspace.cache,
         cooldown=cooldown,
-        offline=workspace.offline,
         note=note,
     )
     write_conda_lock(job.lock, solved, command=job.command)
     workspace.console.note(f"{job.lock.parent.name}/{job.lock.name}: {_describe(solved)}")
 
 
-def verify_locks(jobs: tuple[CondaLockSpec, ...], workspace: Workspace) -> None:
+def verify_locks(
+    jobs: tuple[CondaLockSpec, ...], workspace: Workspace, *, offline: bool = False
+) -> None:
     """Download every file of conda locks, compare hashes and sizes, and note that in the locks.
 
     A hash or size that the channel's index didn't state is filled in.
@@ -111,7 +112,7 @@ def verify_locks(jobs: tuple[CondaLockSpec, ...], workspace: Workspace) -> None:
                 Mirrors.of(os.environ),
                 cache=workspace.cache,
                 console=workspace.console,
-                offline=workspace.offline,
+                offline=offline,
                 title=f"the packages of {job.lock.parent.name}",
             )
             seen = tuple(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cuwheel.errors import CommandFailedError, RepairError
 from cuwheel.system import process
-from cuwheel.toolchains.compilers import SYSTEM_PATH
+from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.wheel.zip_writer import COMPRESSOR
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from cuwheel.workspace.records import Environment, Toolchain
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.model.target import Target
+    from cuwheel.workspace.job import Job
     from cuwheel.workspace.records import RepairedWheel
     from cuwheel.workspace.workspace import Workspace
 
@@ -39,23 +39,21 @@ class SmokeEnvironment:
     libraries: tuple[str, ...]
 
 
-def prepare_environment(
-    folder: Path, wheel: RepairedWheel, target: Target, workspace: Workspace
-) -> SmokeEnvironment:
+def prepare_environment(folder: Path, wheel: RepairedWheel, job: Job) -> SmokeEnvironment:
     """Install a wheel where nothing else is, and find out what of the machine to hide.
 
     Args:
         folder: for the environment; an absolute path that isn't there yet.
         wheel: what to install.
-        target: what it was built for; its smoke lock says which releases are installed with it.
-        workspace: where.
+        job: of its build; the target's smoke lock says which releases are installed with it.
 
     Raises:
         InstallError: what the wheel declares can't be installed, or isn't in the recipe's lock.
     """
+    target, workspace = job.target, job.workspace
     base = workspace.load("environment", Environment).base_python
     environment = folder / "environment"
-    python = _make_environment(environment, base, wheel, target, workspace)
+    python = _make_environment(environment, base, wheel, job)
     [site] = (environment.resolve() / "lib").glob("python*/site-packages")
     keep = (environment, workspace.cache, workspace.work, base.resolve().parent.parent)
     places = find_cuda(os.environ, base, keep=keep)
@@ -78,14 +76,12 @@ def prepare_environment(
     )
 
 
-def _make_environment(
-    environment: Path, base: Path, wheel: RepairedWheel, target: Target, workspace: Workspace
-) -> Path:
+def _make_environment(environment: Path, base: Path, wheel: RepairedWheel, job: Job) -> Path:
     """An environment with the wheel and what it declares, pinned and hashed by the smoke lock.
 
     The lock's other packages, the build's tools, stay out.
     """
-    log = workspace.log("smoke")
+    target, workspace, log = job.target, job.workspace, job.workspace.log("smoke")
     make_environment(environment, base, cache=workspace.cache, log=log)
     python = environment / "bin" / "python"
     project = parse_wheel_filename(wheel.path.name)[0]
@@ -99,7 +95,7 @@ def _make_environment(
         python,
         target.smoke_lock,
         cache=workspace.cache,
-        offline=workspace.offline,
+        offline=job.settings.offline,
         log=log,
         console=workspace.console,
         only=requirement,

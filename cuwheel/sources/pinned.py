@@ -41,19 +41,22 @@ class Pinned:
 
 
 @contextlib.contextmanager
-def open_pinned(declared: Declared, workspace: Workspace, way_out: str) -> Iterator[Pinned]:
+def open_pinned(
+    declared: Declared, workspace: Workspace, way_out: str, *, offline: bool = False
+) -> Iterator[Pinned]:
     """Give what a recipe pins as an archive, for the time of a block.
 
     Args:
         declared: what.
         workspace: its cache gets it; the tar of a commit is made in its work folder.
         way_out: one more way when it can't be had, for the message.
+        offline: nothing may be downloaded.
 
     Raises:
         CuwheelError: as `fetch_pinned`.
     """
     if not isinstance(declared, GitCommit):
-        path = fetch_pinned(declared, workspace, way_out)
+        path = fetch_pinned(declared, workspace, way_out, offline=offline)
         yield Pinned(path=path, origin=_origin(declared), sha256=declared.sha256)
         return
     commit = _commit(declared)
@@ -62,19 +65,22 @@ def open_pinned(declared: Declared, workspace: Workspace, way_out: str) -> Itera
     aside.mkdir(parents=True)
     try:
         tar = aside / f"{commit.stem}.tar"
-        _fetch_commit(commit, workspace, way_out, tar)
+        _fetch_commit(commit, workspace, way_out, tar=tar, offline=offline)
         yield Pinned(path=tar, origin=commit.origin, sha256=sha256_of_file(tar))
     finally:
         remove_tree(aside)
 
 
-def fetch_pinned(declared: Declared, workspace: Workspace, way_out: str) -> Path:
+def fetch_pinned(
+    declared: Declared, workspace: Workspace, way_out: str, *, offline: bool = False
+) -> Path:
     """Have something that a recipe pins in the cache, checked: an archive, or a commit's pack.
 
     Args:
         declared: what.
         workspace: its cache gets it.
         way_out: one more way when it can't be had, for the message.
+        offline: nothing may be downloaded.
 
     Raises:
         DownloadError: it can't be had.
@@ -82,13 +88,13 @@ def fetch_pinned(declared: Declared, workspace: Workspace, way_out: str) -> Path
         OversizedDownloadError: it is larger than the recipe allows.
     """
     if isinstance(declared, GitCommit):
-        return _fetch_commit(_commit(declared), workspace, way_out)
+        return _fetch_commit(_commit(declared), workspace, way_out, offline=offline)
     return fetch(
         _wanted(declared),
-        lambda: _find(declared, offline=workspace.offline),
+        lambda: _find(declared, offline=offline),
         cache=workspace.cache,
         console=workspace.console,
-        offline=workspace.offline,
+        offline=offline,
         fix=f"{way_out} (its SHA-256 is {declared.sha256})",
     )
 
@@ -144,14 +150,19 @@ def _is_inside(declared: Folder, root: Path) -> bool:
 
 
 def _fetch_commit(
-    commit: Commit, workspace: Workspace, way_out: str, tar: Path | None = None
+    commit: Commit,
+    workspace: Workspace,
+    way_out: str,
+    *,
+    tar: Path | None = None,
+    offline: bool,
 ) -> Path:
     return fetch_commit(
         commit,
         cache=workspace.cache,
         console=workspace.console,
         tar=tar,
-        offline=workspace.offline,
+        offline=offline,
         fix=way_out,
     )
 

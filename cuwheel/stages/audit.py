@@ -11,11 +11,10 @@ from cuwheel.workspace.records import Audit, BuiltWheel, RepairedWheel
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cuwheel.model.target import Target
-    from cuwheel.workspace.workspace import Workspace
+    from cuwheel.workspace.job import Job
 
 
-def audit(target: Target, workspace: Workspace) -> Audit:
+def audit(job: Job) -> Audit:
     """Hold the repaired wheel to the target's contract.
 
     What is only worth a warning is told and doesn't stop the wheel.
@@ -23,6 +22,7 @@ def audit(target: Target, workspace: Workspace) -> Audit:
     Raises:
         AuditError: it breaks it; every breach is listed.
     """
+    target, workspace = job.target, job.workspace
     path = workspace.load("repair", RepairedWheel).path
     private = workspace.load("build", BuiltWheel).private_paths
     try:

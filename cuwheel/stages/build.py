@@ -16,13 +16,12 @@ from cuwheel.build.environment import BuildInputs, variables
 from cuwheel.build.launcher.events import EVENTS_LOG, hit_counts, read_events
 from cuwheel.build.launcher_setup import set_up_launcher
 from cuwheel.build.paths import build_path_map, private_paths
-from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.errors import BuildFailedError
 from cuwheel.model.recipe import CMake
 from cuwheel.system import machine
+from cuwheel.system.compilers import read_compiler
 from cuwheel.system.files import disk_full, naming_full_disk, remove_tree, says_disk_full
 from cuwheel.system.process import run
-from cuwheel.toolchains.compilers import read_compiler
 from cuwheel.toolchains.system_programs import make_toolbox
 from cuwheel.workspace.records import BuiltWheel, Environment, Preflight, SourceTree, Toolchain
 
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from cuwheel.model.target import Target
     from cuwheel.system.console import Live
     from cuwheel.system.process import Finished
+    from cuwheel.workspace.job import Job
     from cuwheel.workspace.workspace import Workspace
 
 
@@ -47,7 +47,7 @@ _FOLDERS = ("tree", "built", "home", "tmp", "toolbox", "cuda", "launcher", "even
 _CRAMPED = 4 * _MIB  # bytes; a build that fails with less left on its disk failed for that
 
 
-def build(target: Target, workspace: Workspace) -> BuiltWheel:
+def build(job: Job) -> BuiltWheel:
     """Run `python -m build --wheel --no-isolation` on a copy of the patched source.
 
     CMake is run before it where the recipe says so.
@@ -60,11 +60,11 @@ def build(target: Target, workspace: Workspace) -> BuiltWheel:
         DiskFullError: it failed because a disk ran full.
         SandboxError: the sandbox that was asked for doesn't work here.
     """
+    target, workspace = job.target, job.workspace
     inputs = _prepare(target, workspace)
-    sandbox = choose_sandbox(workspace.sandbox)
-    with socket_folder(workspace.work, is_sandboxed=sandbox != "none") as sockets:
-        choice = choose_compile_cache(workspace, sockets, os.environ)
-        path_map = build_path_map(workspace, inputs, choice.real, sandbox)
+    with socket_folder(workspace.work, is_sandboxed=job.sandbox != "none") as sockets:
+        choice = choose_compile_cache(job, sockets, os.environ)
+        path_map = build_path_map(workspace, inputs, choice.real, job.sandbox)
         launcher = set_up_launcher(workspace, inputs, path_map, choice)
         started = time.time()
         stated = variables(target, inputs)
@@ -80,7 +80,7 @@ def build(target: Target, workspace: Workspace) -> BuiltWheel:
         peak_memory=max(one.peak_memory for one in finished),
         environment=tuple(sorted(neutral.items())),
         private_paths=private_paths(target, workspace, inputs),
-        not_hermetic=_not_hermetic(target, workspace, inputs, path_map, launcher.canary),
+        not_hermetic=_not_hermetic(job, inputs, path_map, launcher.canary),
         started=started,
         cache=f"{choice.cache.name} {choice.cache.version}".strip(),
         compiles=sum(count.compiles for count in hit_counts(events)),
@@ -298,14 +298,14 @@ def _only_wheel(out: Path, target: Target, log: Path) -> Path:
 
 
 def _not_hermetic(
-    target: Target, workspace: Workspace, inputs: BuildInputs, path_map: PathMap, canary: Canary
+    job: Job, inputs: BuildInputs, path_map: PathMap, canary: Canary
 ) -> tuple[str, ...]:
     facts = []
     if not inputs.machine.host_compiler_pinned:
         compiler = inputs.machine.host_compiler_version
         facts.append(f"the host compiler comes from the machine: {compiler}")
     if not path_map.is_sandboxed:
-        why = "not wanted" if workspace.sandbox == "none" else "the system refuses namespaces"
+        why = "not wanted" if job.settings.sandbox == "none" else "the system refuses namespaces"
         facts.append(f"no sandbox ({why}): the build could reach the network and other files")
         if canary.by_path:
             kinds = ", ".join(canary.by_path)
@@ -314,6 +314,6 @@ def _not_hermetic(
         facts.append(f"nvcc makes unequal objects of equal sources: {', '.join(canary.always)}")
     if not inputs.toolchain.pinned:
         facts.append(f"the CUDA toolkit comes from the machine: {inputs.toolchain.version}")
-    if target.source_override:
+    if job.target.source_override:
         facts.append("the source was given with --source")
     return tuple(facts)

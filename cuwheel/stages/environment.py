@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import InstallError
@@ -19,21 +18,20 @@ from cuwheel.system.files import (
     write_atomically,
 )
 from cuwheel.system.process import run
-from cuwheel.toolchains.pythons import Interpreter, find_python
 from cuwheel.workspace.records import Environment
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.model.target import Target
-    from cuwheel.workspace.workspace import Workspace
+    from cuwheel.workspace.job import Job
 
 
 _LAYOUT = 2  # raise it when an environment made by an older cuwheel must not be reused
 _MARKER = "cuwheel.json"  # written last: an environment without it is not complete
 
 
-def environment(target: Target, workspace: Workspace) -> Environment:
+def environment(job: Job) -> Environment:
     """Make sure that the target's build environment is there and complete.
 
     It is shared between builds and named by its lock and interpreter. Its packages may hold its
@@ -43,8 +41,9 @@ def environment(target: Target, workspace: Workspace) -> Environment:
         LockError: the target has no lock, or it doesn't match its input.
         InstallError: the locked packages can't be had, or the framework doesn't import.
     """
+    target, workspace = job.target, job.workspace
     check_target_lock(target)
-    base = find_python(workspace.python, os.environ)
+    base = job.python
     identity = f"{_LAYOUT}\n{base.version}\n{base.abi}\n{base.path}\n{target.lock.read_text()}"
     key = hashlib.sha256(identity.encode()).hexdigest()
     short = target.id.replace(f"-{target.toolkit.tag}-", "-")
@@ -58,7 +57,7 @@ def environment(target: Target, workspace: Workspace) -> Environment:
         if not _is_complete(folder):
             remove_tree(folder)
             with naming_full_disk(folder.parent):
-                _make(folder, base, target, workspace)
+                _make(folder, job)
     site_packages = folder / "lib" / f"python{base.release}" / "site-packages"
     return Environment(
         python=python,
@@ -69,16 +68,17 @@ def environment(target: Target, workspace: Workspace) -> Environment:
     )
 
 
-def _make(folder: Path, base: Interpreter, target: Target, workspace: Workspace) -> None:
+def _make(folder: Path, job: Job) -> None:
+    target, workspace = job.target, job.workspace
     log = workspace.cache / "logs" / f"{folder.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    make_environment(folder, base.path, cache=workspace.cache, log=log)
+    make_environment(folder, job.python.path, cache=workspace.cache, log=log)
     python = folder / "bin" / "python"
     install(
         python,
         target.lock,
         cache=workspace.cache,
-        offline=workspace.offline,
+        offline=job.settings.offline,
         log=log,
         console=workspace.console,
     )

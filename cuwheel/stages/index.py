@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.model.target import Target
+    from cuwheel.workspace.job import Job
     from cuwheel.workspace.workspace import Workspace
 
 
 _PROVENANCE = "provenance.json"  # in the work folder; what makes the statement leaves it there
 
 
-def index(target: Target, workspace: Workspace) -> IndexedWheel:
+def index(job: Job) -> IndexedWheel:
     """Publish the audited wheel: the file first, then its provenance, then the index.
 
     A wheel of the same name is replaced: it is a rebuild of the same target.
@@ -40,6 +41,7 @@ def index(target: Target, workspace: Workspace) -> IndexedWheel:
             not a valid wheel.
         DiskFullError: no space is left in `dist/`.
     """
+    target, workspace = job.target, job.workspace
     repaired = workspace.load("repair", RepairedWheel)
     _check_audited(target, repaired, workspace.load("audit", Audit))
     wheel = workspace.dist / repaired.path.name

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.model.target import Target
-    from cuwheel.workspace.workspace import Workspace
+    from cuwheel.workspace.job import Job
 
 
 _FOLDER = "patched"  # of the work folder
@@ -25,12 +25,13 @@ _SUFFIXES = (".patch", ".diff")
 _NEXT_LINE = "\n           "  # below the words after `because`
 
 
-def patch(target: Target, workspace: Workspace) -> SourceTree:
+def patch(job: Job) -> SourceTree:
     """Copy the source and patch the copy; what the stage before left stays as it is.
 
     Raises:
         PatchError: a patch is missing, isn't named by the recipe, doesn't apply, or has no effect.
     """
+    target, workspace = job.target, job.workspace
     tree = workspace.load("source", SourceTree)
     patches = _read_patches(target)
     final = workspace.work / _FOLDER

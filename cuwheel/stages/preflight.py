@@ -5,30 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from cuwheel.build.checks import (
-    check_disk,
-    check_dist,
-    check_driver,
-    check_folder_names,
-    check_python,
-    check_system_packages,
-)
-from cuwheel.build.compile_cache.choice import check_compile_cache
 from cuwheel.build.link_flags import check_linkable
-from cuwheel.build.sandbox.backends import choose_sandbox
-from cuwheel.cuda.components import component_by_name
-from cuwheel.cuda.toolkits import check_archs
-from cuwheel.errors import CuwheelError, PreflightError, SourceError
-from cuwheel.locks.jobs import check_target_lock
-from cuwheel.model.recipe import External
 from cuwheel.pypi.build_requirements import (
     BuildSystem,
     framework_cuda,
     read_build_system,
     unmet_requirements,
 )
-from cuwheel.pypi.lock_file import pinned_version
-from cuwheel.system import machine
 from cuwheel.system.process import run
 from cuwheel.toolchains.host_compiler import (
     check_host_compiler,
@@ -36,55 +19,36 @@ from cuwheel.toolchains.host_compiler import (
     is_pinned,
     unused_settings,
 )
-from cuwheel.workspace.problems import Problem, problem_of
+from cuwheel.workspace.problems import Problem, raise_problems
 from cuwheel.workspace.records import Environment, Preflight, SourceTree, Toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cuwheel.model.target import Target
-    from cuwheel.workspace.workspace import Workspace
+    from cuwheel.workspace.job import Job
 
 
-def preflight(target: Target, workspace: Workspace) -> Preflight:
-    """Check the machine, and what the earlier stages left, against the target.
+def preflight(job: Job) -> Preflight:
+    """Check what the earlier stages left against the target, and choose the host compiler.
 
-    It can run at any time: what isn't there yet isn't checked. So a build asks it twice, before
-    the first download and before the first compile.
+    It can run at any time: what isn't there yet isn't checked. What the machine itself lacks was
+    found before, by the early check.
 
     Raises:
         PreflightError: with every problem found, each with its cause and fix.
         CuwheelError: the one problem, where an error of its own says it.
     """
-    checks: list[Callable[[Target, Workspace], list[Problem]]] = [
-        check_python,
+    checks: tuple[Callable[[Job], list[Problem]], ...] = (
         _check_archs,
         check_host_compiler,
-        check_driver,
-        check_system_packages,
-        check_disk,
-        check_folder_names,
-        check_dist,
-        _check_lock,
-        _check_given_source,
         _check_framework,
         _check_build_requirements,
         check_linkable,
-        _check_sandbox,
-        check_compile_cache,
-    ]
-    problems = [problem for check in checks for problem in check(target, workspace)]
-    if len(problems) == 1 and problems[0].error:
-        raise problems[0].error
-    if problems:
-        raise PreflightError(
-            f"{target.id}: {len(problems)} thing{'s'[: len(problems) > 1]} to put right first",
-            why="\n".join(f"{n}. {p.what}: {p.why}" for n, p in enumerate(problems, 1)),
-            fix="\n".join(f"{n}. {p.fix}" for n, p in enumerate(problems, 1)),
-        )
-    _warn_of_suppliers(target, workspace)
-    compiler = host_compiler(target, workspace)
-    if choose_sandbox(workspace.sandbox) == "none" and workspace.sandbox != "none":
+    )
+    workspace = job.workspace
+    raise_problems((problem for check in checks for problem in check(job)), job.target.id)
+    compiler = host_compiler(job)
+    if job.sandbox == "none" and job.settings.sandbox != "none":
         workspace.console.warn(_NO_SANDBOX)
     if unused := unused_settings(workspace, os.environ):
         workspace.console.note(f"{', '.join(unused)} of your environment: {_UNUSED}")
@@ -92,7 +56,7 @@ def preflight(target: Target, workspace: Workspace) -> Preflight:
         host_compiler=compiler.cxx if compiler else None,
         c_compiler=compiler.cc if compiler else None,
         host_compiler_version=compiler.banner if compiler else "",
-        jobs=workspace.jobs or machine.usable_cores(),
+        jobs=job.settings.jobs or job.machine.cores,
         host_compiler_pinned=is_pinned(workspace),
     )
 
@@ -104,82 +68,29 @@ _NO_SANDBOX = (
 _UNUSED = "not used, as the toolchain brings its own compilers"
 
 
-def _check_archs(target: Target, workspace: Workspace) -> list[Problem]:
-    problems = []
-    try:
-        check_archs(target.id, target.toolkit, target.archs)
-    except CuwheelError as error:
-        problems.append(problem_of(error))
-    if not problems and workspace.has("toolchain"):
-        nvcc = workspace.load("toolchain", Toolchain).home / "bin" / "nvcc"
-        # It writes a temporary file, only to tell what it knows.
-        env = {"PATH": os.defpath, "TMPDIR": str(workspace.folder("tmp"))}
-        said = run([nvcc, "--list-gpu-arch"], env=env).output
-        unknown = [arch for arch in target.archs if f"compute_{arch}" not in said.split()]
-        if unknown:
-            problems.append(
-                Problem(
-                    what=f"nvcc itself doesn't know {', '.join(unknown)}",
-                    why=f"it lists {' '.join(said.split())}",
-                    fix="take these out of `archs`, and correct cuwheel/cuda/toolkits.py",
-                )
-            )
-    return problems
-
-
-def _check_sandbox(_: Target, workspace: Workspace) -> list[Problem]:
-    try:
-        choose_sandbox(workspace.sandbox)
-    except CuwheelError as error:
-        return [problem_of(error)]
-    return []
-
-
-def _check_lock(target: Target, _: Workspace) -> list[Problem]:
-    try:
-        check_target_lock(target)
-    except CuwheelError as error:
-        return [problem_of(error)]
-    return []
-
-
-def _warn_of_suppliers(target: Target, workspace: Workspace) -> None:
-    """What the wheel will require should be in the lock that it is tried with at the end.
-
-    A warning, as what the recipe declares and no library needs is not required.
-    """
-    lock = target.smoke_lock
-    linked = [
-        component_by_name(name, target.toolkit.major) for name in target.recipe.link.components
-    ]
-    required = [
-        component.distribution
-        for component in linked
-        if component.cuda is None or isinstance(target.mode, External)
-    ]
-    lacking = [name for name in dict.fromkeys(required) if pinned_version(lock, name) is None]
-    if lacking:
-        kind = lock.parent.name
-        workspace.console.warn(
-            f"the finished wheel may fail its smoke test: the recipe's `link` can make it require "
-            f"{', '.join(lacking)}, and {kind}/{lock.name} holds none; add it to "
-            f"envs/{kind}/{lock.stem}.in, then `nox -s lock -- {kind}:{target.recipe.name}`"
-        )
-
-
-def _check_given_source(target: Target, _: Workspace) -> list[Problem]:
-    given = target.source_override
-    if given is None or given.is_dir() or given.is_file():
+def _check_archs(job: Job) -> list[Problem]:
+    """The toolkit's own nvcc knows every arch of the target."""
+    workspace = job.workspace
+    if not workspace.has("toolchain"):
         return []
-    error = SourceError(
-        f"{given} is neither a folder nor a file",
-        why="--source names it, as seen from the folder in which nox was started",
-        fix="name a folder with pyproject.toml or setup.py, or an archive of one",
-    )
-    return [problem_of(error)]
+    nvcc = workspace.load("toolchain", Toolchain).home / "bin" / "nvcc"
+    # It writes a temporary file, only to tell what it knows.
+    env = {"PATH": os.defpath, "TMPDIR": str(workspace.folder("tmp"))}
+    said = run([nvcc, "--list-gpu-arch"], env=env).output
+    unknown = [arch for arch in job.target.archs if f"compute_{arch}" not in said.split()]
+    if not unknown:
+        return []
+    return [
+        Problem(
+            what=f"nvcc itself doesn't know {', '.join(unknown)}",
+            why=f"it lists {' '.join(said.split())}",
+            fix="take these out of `archs`, and correct cuwheel/cuda/toolkits.py",
+        )
+    ]
 
 
-def _check_framework(target: Target, workspace: Workspace) -> list[Problem]:
+def _check_framework(job: Job) -> list[Problem]:
+    target, workspace = job.target, job.workspace
     if target.framework is None or not workspace.has("environment"):
         return []
     name, site = target.framework.name, workspace.load("environment", Environment).site_packages
@@ -198,7 +109,8 @@ def _check_framework(target: Target, workspace: Workspace) -> list[Problem]:
     ]
 
 
-def _check_build_requirements(target: Target, workspace: Workspace) -> list[Problem]:
+def _check_build_requirements(job: Job) -> list[Problem]:
+    target, workspace = job.target, job.workspace
     stage = next((name for name in ("patch", "source") if workspace.has(name)), None)
     if stage is None or not workspace.has("environment"):
         return []

@@ -26,15 +26,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.model.target import Target
+    from cuwheel.workspace.job import Job
     from cuwheel.workspace.workspace import Workspace
 
 
-def provenance(target: Target, workspace: Workspace) -> Provenance:
+def provenance(job: Job) -> Provenance:
     """Write the in-toto statement of the repaired wheel into the work folder.
 
     Raises:
         StageOrderError: an earlier stage has left nothing.
     """
+    target, workspace = job.target, job.workspace
     wheel = workspace.load("repair", RepairedWheel)
     built = workspace.load("build", BuiltWheel)
     record = BuildRecord(

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from cuwheel.model.recipe import Mode
     from cuwheel.model.target import Target
     from cuwheel.repair.links import Links
+    from cuwheel.workspace.job import Job
     from cuwheel.workspace.workspace import Workspace
 
 
-def repair(target: Target, workspace: Workspace) -> RepairedWheel:
+def repair(job: Job) -> RepairedWheel:
     """Strip, set relative rpaths, let auditwheel graft and tag, rewrite the metadata, normalise.
 
     Raises:
@@ -33,6 +34,7 @@ def repair(target: Target, workspace: Workspace) -> RepairedWheel:
         UnsafeArchiveError: what the build made is not a wheel.
         DiskFullError: no space is left for the unpacked wheel.
     """
+    target, workspace = job.target, job.workspace
     built = workspace.load("build", BuiltWheel)
     epoch = workspace.load("patch", SourceTree).epoch
     remove_tree(workspace.work / "repaired")

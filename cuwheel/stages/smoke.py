@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cuwheel.model.target import Target
     from cuwheel.smoke.environment import SmokeEnvironment
     from cuwheel.smoke.probe import SmokeAnswer
+    from cuwheel.workspace.job import Job
     from cuwheel.workspace.workspace import Workspace
 
 
@@ -48,7 +49,7 @@ _HINTS = {
 }
 
 
-def smoke(target: Target, workspace: Workspace) -> SmokeResult:
+def smoke(job: Job) -> SmokeResult:
     """See that the wheel works where nothing is installed but what it declares.
 
     No variable of the caller is there, and the machine's own CUDA is hidden where the system lets
@@ -63,12 +64,13 @@ def smoke(target: Target, workspace: Workspace) -> SmokeResult:
         InstallError: what the wheel declares can't be installed, or isn't in the recipe's lock.
         DiskFullError: no space is left.
     """
+    target, workspace = job.target, job.workspace
     wheel = _find_wheel(target, workspace)
     folder = (workspace.work / "smoke").absolute()
     remove_tree(folder)
     workspace.log("smoke").unlink(missing_ok=True)
     with naming_full_disk(folder):
-        room = prepare_environment(folder, wheel, target, workspace)
+        room = prepare_environment(folder, wheel, job)
         answers, problems = _try(room, target, workspace)
     _refuse(problems, target, workspace)
     loads = merge(answer.loads for answer in answers)

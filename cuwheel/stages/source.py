@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from cuwheel.model.recipe import Resource
     from cuwheel.model.target import Target
+    from cuwheel.workspace.job import Job
     from cuwheel.workspace.workspace import Workspace
 
 
@@ -34,7 +35,7 @@ _FOLDER = "source"  # of the work folder
 _RESOURCES = "resources"  # likewise; `{resources}` in recipes
 
 
-def source(target: Target, workspace: Workspace) -> SourceTree:
+def source(job: Job) -> SourceTree:
     """Put source and resources into the work folder, with one time stamp and plain modes.
 
     Raises:
@@ -45,11 +46,12 @@ def source(target: Target, workspace: Workspace) -> SourceTree:
         SourceError: it holds no Python package, or `--source` or the recipe names no usable
             folder.
     """
+    target, workspace = job.target, job.workspace
     remove_leftovers(workspace.work / _FOLDER)
     remove_tree(workspace.work / _RESOURCES)
     with naming_full_disk(workspace.work):
         if target.source_override is None:
-            tree = _declared(target, workspace)
+            tree = _declared(job)
         elif target.source_override.is_dir():
             tree = _given_folder(target, target.source_override.absolute(), workspace)
         elif target.source_override.is_file():
@@ -62,28 +64,29 @@ def source(target: Target, workspace: Workspace) -> SourceTree:
             )
         _check_package(tree)
         settle(workspace.work / _FOLDER, tree.epoch)
-        resources = tuple(_place(resource, workspace) for resource in target.recipe.resources)
+        resources = tuple(_place(resource, job) for resource in target.recipe.resources)
         if resources:
             settle(workspace.work / _RESOURCES, tree.epoch)
     return dataclasses.replace(tree, resources=resources)
 
 
-def _declared(target: Target, workspace: Workspace) -> SourceTree:
+def _declared(job: Job) -> SourceTree:
+    target, workspace = job.target, job.workspace
     declared = target.recipe.source
     if isinstance(declared, Folder):
         tree = _given_folder(target, folder_of(declared, target.root.absolute()), workspace)
         # Its pin is the recipe's own: both lie in one version control.
         return dataclasses.replace(tree, origin=declared.path, pinned=True)
-    with open_pinned(declared, workspace, FIX) as got:
+    with open_pinned(declared, workspace, FIX, offline=job.settings.offline) as got:
         return _unpacked(got.path, workspace, origin=got.origin, sha256=got.sha256, pinned=True)
 
 
-def _place(resource: Resource, workspace: Workspace) -> tuple[str, str, str]:
+def _place(resource: Resource, job: Job) -> tuple[str, str, str]:
     """Put one resource where the recipe wants it; gives back name, origin and SHA-256."""
     way_out = f"get it on another machine and copy it there: it is the resource {resource.name}"
-    place = workspace.work / _RESOURCES / resource.to
+    place, offline = job.workspace.work / _RESOURCES / resource.to, job.settings.offline
     place.parent.mkdir(parents=True, exist_ok=True)
-    with open_pinned(resource.source, workspace, way_out) as got:
+    with open_pinned(resource.source, job.workspace, way_out, offline=offline) as got:
         if not resource.unpack:
             shutil.copyfile(got.path, place)
         else:

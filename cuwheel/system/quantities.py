@@ -28,3 +28,11 @@ def show_share(part: float) -> str:
     """A share of 0 to 1 as `61 %`; one that is small but there is `<1 %`."""
     percent = f"{part:.0%}".replace("%", " %")
     return "<1 %" if part > 0 and percent == "0 %" else percent
+
+
+def plural(count: int, noun: str) -> str:
+    """A number with its noun: `1 wheel`, `2 wheels`, `no wheels`, `3 libraries`."""
+    if count == 1:
+        return f"1 {noun}"
+    many = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{noun}s"
+    return f"{count or 'no'} {many}"

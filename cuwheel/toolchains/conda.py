@@ -26,6 +26,7 @@ from cuwheel.toolchains.store import obtain
 from cuwheel.workspace.records import Toolchain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from cuwheel.cuda.toolkits import Toolkit
@@ -36,7 +37,7 @@ _LAYOUT = 1  # raise it when what an older cuwheel installed must not be reused
 _MACHINE = "x86_64"  # of conda's linux-64
 
 
-def conda_toolchain(toolkit: Toolkit, workspace: Workspace) -> Toolchain:
+def conda_toolchain(toolkit: Toolkit, workspace: Workspace, *, offline: bool = False) -> Toolchain:
     """Give the toolchain of `envs/cuda<tag>/conda-lock.yml`; install it where it isn't there.
 
     Raises:
@@ -57,9 +58,8 @@ def conda_toolchain(toolkit: Toolkit, workspace: Workspace) -> Toolchain:
         )
     folder = workspace.cache / "toolchains" / f"cuda{toolkit.tag}-conda-{key_of_lock(source)}"
     _check_if_changed(source, folder)
-    make = partial(
-        _make, owner=owner, source=source, toolkit=toolkit, workspace=workspace, final=folder
-    )
+    fill = partial(_install, source, workspace=workspace, final=folder, offline=offline)
+    make = partial(_make, fill=fill, owner=owner, toolkit=toolkit)
     stored = obtain(folder, make, console=workspace.console)
     cc, cxx = compilers_of(folder)
     return Toolchain(
@@ -75,12 +75,13 @@ def conda_toolchain(toolkit: Toolkit, workspace: Workspace) -> Toolchain:
     )
 
 
-def conda_python(release: str, workspace: Workspace) -> Path | None:
+def conda_python(release: str, workspace: Workspace, *, offline: bool = False) -> Path | None:
     """Give the Python of `envs/python<tag>/conda-lock.yml`; install it where it isn't there.
 
     Args:
         release: `3.12`.
         workspace: its cache holds the Python.
+        offline: nothing may be downloaded.
 
     Returns:
         Its executable; None where there is no lock for that release, or none for this machine.
@@ -95,12 +96,8 @@ def conda_python(release: str, workspace: Workspace) -> Path | None:
     if source is None or platform.machine() != _MACHINE:
         return None
     folder = workspace.cache / "pythons" / f"python{tag}-conda-{key_of_lock(source)}"
-
-    def make(aside: Path) -> dict[str, Any]:
-        _install(source, aside, folder, workspace)
-        return {}
-
-    obtain(folder, make, console=workspace.console)
+    fill = partial(_install, source, workspace=workspace, final=folder, offline=offline)
+    obtain(folder, fill, console=workspace.console)
     return folder / "bin" / f"python{release}"
 
 
@@ -161,10 +158,10 @@ def _check_machine(owner: str, toolkit: Toolkit) -> None:
         )
 
 
-def _make(  # noqa: PLR0913 - what, from what, and where
-    aside: Path, *, owner: str, source: Path, toolkit: Toolkit, workspace: Workspace, final: Path
+def _make(
+    aside: Path, *, fill: Callable[[Path], dict[str, Any]], owner: str, toolkit: Toolkit
 ) -> dict[str, Any]:
-    facts = _install(source, aside, final, workspace)
+    facts = fill(aside)
     complete_prefix(aside)
     relock = f"correct its environment.yml, then `nox -s lock -- toolchain:{toolkit.tag}:conda`"
     version = check_version(aside, toolkit.release, owner, fix=relock)
@@ -172,7 +169,9 @@ def _make(  # noqa: PLR0913 - what, from what, and where
     return {**facts, "nvcc": version}
 
 
-def _install(source: Path, aside: Path, final: Path, workspace: Workspace) -> dict[str, Any]:
+def _install(
+    source: Path, aside: Path, *, workspace: Workspace, final: Path, offline: bool
+) -> dict[str, Any]:
     """Fill a folder from a lock; gives back what the provenance states of it."""
     lock = read_conda_lock(source)
     if lock.files == NOT_FETCHED:
@@ -187,7 +186,7 @@ def _install(source: Path, aside: Path, final: Path, workspace: Workspace) -> di
         Mirrors.of(os.environ),
         cache=workspace.cache,
         console=workspace.console,
-        offline=workspace.offline,
+        offline=offline,
         title=f"the packages of {source.parent.name}/{source.name}",
     )
     packages = [[one.name, one.version, one.url, one.sha256] for one in lock.packages]

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import ToolchainError
-from cuwheel.toolchains.compilers import newest_gcc_for, read_compiler
+from cuwheel.system.compilers import newest_gcc_for, read_compiler
 from cuwheel.toolchains.cuda_home import quieten_nvlink
 
 if TYPE_CHECKING:
-    from cuwheel.toolchains.compilers import HostCompiler
+    from cuwheel.system.compilers import HostCompiler
 
 
 _TARGET = Path("targets") / "x86_64-linux"

@@ -6,15 +6,15 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING
 
-from cuwheel.toolchains.compilers import find_host_compilers, newest_gcc_for, read_compiler
+from cuwheel.system.compilers import newest_gcc_for, read_compiler
 from cuwheel.workspace.problems import Problem
 from cuwheel.workspace.records import Toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cuwheel.model.target import Target
-    from cuwheel.toolchains.compilers import HostCompiler
+    from cuwheel.system.compilers import HostCompiler
+    from cuwheel.workspace.job import Job
     from cuwheel.workspace.workspace import Workspace
 
 
@@ -31,25 +31,24 @@ _CHOOSING = (
 )
 
 
-def check_host_compiler(target: Target, workspace: Workspace) -> list[Problem]:
+def check_host_compiler(job: Job) -> list[Problem]:
     """Find a GCC that this nvcc takes.
 
     Where the toolchain brings one, there is nothing to check: it isn't there without a GCC that its
     nvcc takes (`conda_layout.check_own_compiler`).
     """
-    return [] if _brings_compiler(target, workspace) else _check_machines(target, workspace)
+    return [] if _brings_compiler(job) else _check_machines(job)
 
 
-def host_compiler(target: Target, workspace: Workspace) -> HostCompiler | None:
+def host_compiler(job: Job) -> HostCompiler | None:
     """The GCC that the build will use; None while the toolchain that brings it isn't there.
 
     It is for a machine that `check_host_compiler` found nothing wrong with.
     """
-    if _brings_compiler(target, workspace):
-        return _own_compiler(workspace) if workspace.has("toolchain") else None
-    newest = _newest_gcc(target, workspace)
-    found = find_host_compilers(os.environ, newest)
-    return next(compiler for compiler in found if compiler.major <= newest)
+    if _brings_compiler(job):
+        return _own_compiler(job.workspace) if job.workspace.has("toolchain") else None
+    newest = _newest_gcc(job)
+    return next(compiler for compiler in job.machine.compilers if compiler.major <= newest)
 
 
 def is_pinned(workspace: Workspace) -> bool:
@@ -67,9 +66,10 @@ def unused_settings(workspace: Workspace, environ: Mapping[str, str]) -> tuple[s
     return tuple(name for name in _CHOOSING if environ.get(name))
 
 
-def _brings_compiler(target: Target, workspace: Workspace) -> bool:
-    if target.provider == "conda":
+def _brings_compiler(job: Job) -> bool:
+    if job.target.provider == "conda":
         return True
+    workspace = job.workspace
     return workspace.has("toolchain") and workspace.load("toolchain", Toolchain).cxx is not None
 
 
@@ -79,9 +79,8 @@ def _own_compiler(workspace: Workspace) -> HostCompiler | None:
     return dataclasses.replace(found, cc=made.cc) if found and made.cc else found
 
 
-def _check_machines(target: Target, workspace: Workspace) -> list[Problem]:
-    newest = _newest_gcc(target, workspace)
-    found = find_host_compilers(os.environ, newest)
+def _check_machines(job: Job) -> list[Problem]:
+    newest, found = _newest_gcc(job), job.machine.compilers
     if any(compiler.major <= newest for compiler in found):
         return []
     fix = f"apt-get install g++-{newest}, or set CXX to a g++ of version {newest} or older"
@@ -94,16 +93,16 @@ def _check_machines(target: Target, workspace: Workspace) -> list[Problem]:
     versions = ", ".join(f"{compiler.cxx} is {compiler.version}" for compiler in found)
     return [
         Problem(
-            what=f"nvcc of CUDA {target.toolkit.release} takes GCC {newest} at most",
+            what=f"nvcc of CUDA {job.target.toolkit.release} takes GCC {newest} at most",
             why=versions,
             fix=fix,
         )
     ]
 
 
-def _newest_gcc(target: Target, workspace: Workspace) -> int:
+def _newest_gcc(job: Job) -> int:
     """What the toolkit's own header says, or the table while there is no toolkit yet."""
-    if workspace.has("toolchain"):
-        home = workspace.load("toolchain", Toolchain).home
-        return newest_gcc_for(home) or target.toolkit.max_gcc
-    return target.toolkit.max_gcc
+    if job.workspace.has("toolchain"):
+        home = job.workspace.load("toolchain", Toolchain).home
+        return newest_gcc_for(home) or job.target.toolkit.max_gcc
+    return job.target.toolkit.max_gcc

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LAYOUT = 2  # raise it when a toolchain made by an older cuwheel must not be reused
 
 
-def pypi_toolchain(toolkit: Toolkit, workspace: Workspace) -> Toolchain:
+def pypi_toolchain(toolkit: Toolkit, workspace: Workspace, *, offline: bool = False) -> Toolchain:
     """Give the toolchain of `envs/cuda<tag>/pypi.lock`; make it where it isn't there.
 
     Raises:
@@ -45,7 +45,9 @@ def pypi_toolchain(toolkit: Toolkit, workspace: Workspace) -> Toolchain:
     identity = f"{_LAYOUT}\n{platform.machine()}\n{source.read_text()}"
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
     folder = workspace.cache / "toolchains" / f"cuda{toolkit.tag}-pypi-{key}"
-    make = partial(_make, source=source, toolkit=toolkit, workspace=workspace, final=folder)
+    make = partial(
+        _make, source=source, toolkit=toolkit, workspace=workspace, offline=offline, final=folder
+    )
     stored = obtain(folder, make, console=workspace.console)
     return Toolchain(
         home=folder / toolkit.site_folder,
@@ -70,8 +72,14 @@ def check_has_compiler(toolkit: Toolkit) -> None:
         )
 
 
-def _make(
-    aside: Path, *, source: Path, toolkit: Toolkit, workspace: Workspace, final: Path
+def _make(  # noqa: PLR0913 - what, from what, and where
+    aside: Path,
+    *,
+    source: Path,
+    toolkit: Toolkit,
+    workspace: Workspace,
+    offline: bool,
+    final: Path,
 ) -> dict[str, str]:
     """Fill the folder, and where the installer's cache turns out damaged, with new downloads.
 
@@ -85,7 +93,7 @@ def _make(
         source,
         python=Path(sys.executable),
         cache=workspace.cache,
-        offline=workspace.offline,
+        offline=offline,
         log=log,
         console=workspace.console,
     )
@@ -96,7 +104,7 @@ def _make(
     try:
         check_records(aside)
     except DamagedPackagesError:
-        if workspace.offline:
+        if offline:
             raise
         workspace.console.warn(
             "the installer's cache is damaged too; its files are downloaded again"

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from cuwheel.toolchains.compilers import SYSTEM_PATH
+from cuwheel.system.compilers import SYSTEM_PATH
 
 # Compilers, binutils and CUDA's programs, under plain names, with a version behind or a triplet in
 # front of them. A build that asks for one by such a name has to get the toolchain's, or none.

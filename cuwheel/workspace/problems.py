@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cuwheel.errors import PreflightError
+from cuwheel.system.quantities import plural
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cuwheel.errors import CuwheelError
 
 
@@ -29,3 +34,25 @@ class Problem:
 def problem_of(error: CuwheelError) -> Problem:
     """An error as one problem among others."""
     return Problem(what=error.what, why=error.why, fix=error.fix, error=error)
+
+
+def raise_problems(problems: Iterable[Problem], subject: str) -> None:
+    """Raise one error for all problems; without any, do nothing.
+
+    Args:
+        problems: what checks found.
+        subject: what they are about, a target's id.
+
+    Raises:
+        PreflightError: with every problem, each with its cause and fix.
+        CuwheelError: the one problem, where an error of its own says it.
+    """
+    found = tuple(problems)
+    if len(found) == 1 and found[0].error:
+        raise found[0].error
+    if found:
+        raise PreflightError(
+            f"{subject}: {plural(len(found), 'thing')} to put right first",
+            why="\n".join(f"{n}. {one.what}: {one.why}" for n, one in enumerate(found, 1)),
+            fix="\n".join(f"{n}. {one.fix}" for n, one in enumerate(found, 1)),
+        )

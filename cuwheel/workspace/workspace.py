@@ -1,9 +1,8 @@
-"""Where a build reads and writes, and the settings that don't change what it makes."""
+"""Where a build reads and writes."""
 
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,31 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Workspace:
-    """The folders of one target's build, and how it is run.
+    """The folders of one target's build, and the records that its stages leave.
 
     Attributes:
         cache: shared between all builds of this user: toolchains, environments, downloads.
         work: this target's own folder; a new build empties it.
         dist: where finished wheels go.
         console: speaks to the person.
-        offline: nothing may be downloaded.
-        jobs: how many compiles at once; None: one for each core.
-        reuse: False for `--no-cache`: the wheel is built again although nothing has changed.
-        python: what `--python` asked for, a release or a path.
-        any_driver: the wheel is for another machine, whose driver isn't known here.
-        sandbox: what `--sandbox` asked for: `auto` or one of `sandbox.KINDS`.
     """
 
     cache: Path
     work: Path
     dist: Path
     console: Console
-    offline: bool = False
-    jobs: int | None = None
-    reuse: bool = True
-    python: str = sys.executable
-    any_driver: bool = False
-    sandbox: str = "auto"
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -98,12 +85,11 @@ class Workspace:
         return from_json(kind, content)
 
 
-def bare_workspace(console: Console, *, offline: bool = False) -> Workspace:
+def bare_workspace(console: Console) -> Workspace:
     """The folders of a session that builds no target."""
     return Workspace(
         cache=default_cache(),
         work=ROOT / "work" / "session",
         dist=ROOT / "dist",
         console=console,
-        offline=offline,
     )

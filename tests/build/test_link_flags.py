@@ -8,7 +8,7 @@ import pytest
 from cuwheel.build.link_flags import check_linkable, include_flags, link_flags
 from cuwheel.model.recipe import Framework, Link, Setuptools, Static
 from cuwheel.workspace.records import Environment, Toolchain
-from tests.support.factories import compile_library, make_target, make_workspace
+from tests.support.factories import compile_library, make_job, make_target, make_workspace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +83,7 @@ def test_finds_library_that_is_nowhere(tmp_path: Path, cuda_home: Path) -> None:
     workspace = make_made_space(tmp_path, cuda_home)
     target = make_target(link=Link("cudart", "cutensornet"), build=_ASKS)
 
-    (problem,) = check_linkable(target, workspace)
+    (problem,) = check_linkable(make_job(target, workspace))
 
     assert problem.what == "there is no libcutensornet.so.2 to link"
     assert "add cutensornet-cu13 to tiny_cuda.in" in problem.fix
@@ -92,14 +92,14 @@ def test_finds_library_that_is_nowhere(tmp_path: Path, cuda_home: Path) -> None:
 def test_does_not_look_for_what_no_flag_asks_for(tmp_path: Path, cuda_home: Path) -> None:
     workspace = make_made_space(tmp_path, cuda_home)
 
-    assert check_linkable(make_target(link=Link("cutensornet")), workspace) == []
+    assert check_linkable(make_job(make_target(link=Link("cutensornet")), workspace)) == []
 
 
 def test_finds_component_without_archive(tmp_path: Path, cuda_home: Path) -> None:
     workspace = make_made_space(tmp_path, cuda_home)
     target = make_target(link=Link("cudart", "cufft"), mode=Static())
 
-    (problem,) = check_linkable(target, workspace)
+    (problem,) = check_linkable(make_job(target, workspace))
 
     assert problem.what == "cufft can't be linked statically"
 
@@ -107,7 +107,7 @@ def test_finds_component_without_archive(tmp_path: Path, cuda_home: Path) -> Non
 def test_knows_before_the_toolchain_what_wheels_lack(tmp_path: Path) -> None:
     target = make_target(link=Link("cudart", "cufft"), mode=Static())
 
-    (problem,) = check_linkable(target, make_workspace(tmp_path))
+    (problem,) = check_linkable(make_job(target, make_workspace(tmp_path)))
 
     assert problem.what == "cufft can't be linked statically"
     assert problem.why.startswith("a toolchain of pypi holds no archive of it")
@@ -119,4 +119,4 @@ def test_knows_before_the_toolchain_what_wheels_lack(tmp_path: Path) -> None:
 def test_waits_for_toolchain(tmp_path: Path, names: tuple[str, ...], provider: str) -> None:
     target = make_target(link=Link(*names), mode=Static(), provider=provider)
 
-    assert check_linkable(target, make_workspace(tmp_path)) == []
+    assert check_linkable(make_job(target, make_workspace(tmp_path))) == []

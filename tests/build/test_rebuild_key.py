@@ -8,9 +8,9 @@ import pytest
 
 from cuwheel.build.rebuild_key import changes, digest_of, key_of
 from cuwheel.build.sandbox.backends import choose_sandbox
-from cuwheel.errors import SandboxError
+from cuwheel.errors import InterpreterNotFoundError, SandboxError
 from cuwheel.model.recipe import Folder, Patch
-from tests.support.factories import make_target, make_workspace
+from tests.support.factories import make_job, make_target, make_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +70,9 @@ def recipes_own_source(target: Target) -> Target:
 
 
 def test_is_the_same_twice(target: Target, workspace: Workspace) -> None:
-    assert digest_of(key_of(target, workspace)) == digest_of(key_of(target, workspace))
+    assert digest_of(key_of(make_job(target, workspace))) == digest_of(
+        key_of(make_job(target, workspace))
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,28 +90,27 @@ def test_is_the_same_twice(target: Target, workspace: Workspace) -> None:
 def test_names_what_changed(
     target: Target, workspace: Workspace, change: Callable[[Target], Target], named: str
 ) -> None:
-    before = key_of(target, workspace)
+    before = key_of(make_job(target, workspace))
 
-    after = key_of(change(target), workspace)
+    after = key_of(make_job(change(target), workspace))
 
     assert named in [line.split(":")[0] for line in changes(before, after)]
     assert digest_of(before) != digest_of(after)
 
 
 def test_sees_other_python(target: Target, workspace: Workspace) -> None:
-    before = key_of(target, workspace)
+    before = key_of(make_job(target, workspace))
 
-    after = key_of(target, dataclasses.replace(workspace, python="/nowhere/python"))
+    after = key_of(make_job(target, workspace, python=InterpreterNotFoundError("none", why="gone")))
 
     assert changes(before, after) == (f"python: {before['python']} -> absent",)
 
 
 def test_sees_that_there_is_no_sandbox(target: Target, workspace: Workspace) -> None:
-    alone = dataclasses.replace(workspace, sandbox="none")
-    before = key_of(target, alone)
+    before = key_of(make_job(target, workspace, sandbox="none"))
     has_one = choose_sandbox() != "none"
 
-    after = key_of(target, workspace)
+    after = key_of(make_job(target, workspace))
 
     assert before["sandbox"] == "no"
     assert changes(before, after) == (("sandbox: no -> yes",) if has_one else ())
@@ -119,7 +120,7 @@ def test_sees_that_there_is_no_sandbox(target: Target, workspace: Workspace) -> 
 def test_kind_of_sandbox_makes_no_difference(
     kind: str, target: Target, workspace: Workspace
 ) -> None:
-    asked = key_of(target, dataclasses.replace(workspace, sandbox=kind))["sandbox"]
+    asked = key_of(make_job(target, workspace, sandbox=kind))["sandbox"]
 
     assert asked in {"yes", "absent"}
     with contextlib.suppress(SandboxError):
@@ -130,18 +131,20 @@ def test_kind_of_sandbox_makes_no_difference(
 def test_sees_other_compiler(
     target: Target, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = key_of(target, workspace)
+    before = key_of(make_job(target, workspace))
 
     monkeypatch.setenv("CXX", "/nowhere/g++")
 
-    assert changes(before, key_of(target, workspace))[0].startswith("host compiler: /usr/bin/g++ ")
+    assert changes(before, key_of(make_job(target, workspace)))[0].startswith(
+        "host compiler: /usr/bin/g++ "
+    )
 
 
 def test_sees_change_in_folder_of_project(target: Target, workspace: Workspace) -> None:
     own = make_target(root=target.root, source=Folder(path="source"))
-    before = key_of(own, workspace)
+    before = key_of(make_job(own, workspace))
 
-    after = key_of(other_source(own), workspace)
+    after = key_of(make_job(other_source(own), workspace))
 
     assert [line.split(":")[0] for line in changes(before, after)] == ["source"]
 
@@ -149,21 +152,21 @@ def test_sees_change_in_folder_of_project(target: Target, workspace: Workspace) 
 def test_does_not_care_where_project_lies(target: Target, workspace: Workspace) -> None:
     moved = target.root.with_name("moved")
     own = [make_target(root=root, source=Folder(path="source")) for root in (target.root, moved)]
-    before = key_of(own[0], workspace)
+    before = key_of(make_job(own[0], workspace))
 
     target.root.rename(moved)
 
-    assert changes(before, key_of(own[1], workspace)) == ()
+    assert changes(before, key_of(make_job(own[1], workspace))) == ()
 
 
 def test_marks_missing_folder_of_project(tmp_path: Path, workspace: Workspace) -> None:
     target = make_target(root=tmp_path, source=Folder(path="lost"))
 
-    assert key_of(target, workspace)["source"] == "absent"
+    assert key_of(make_job(target, workspace))["source"] == "absent"
 
 
 def test_holds_everything_that_decides(target: Target, workspace: Workspace) -> None:
-    named = set(key_of(target, workspace))
+    named = set(key_of(make_job(target, workspace)))
 
     assert named >= {f"recipe.{field.name}" for field in dataclasses.fields(target.recipe)}
     assert named >= {"engine", "linker", "strip", "lock engine", "sandbox"}

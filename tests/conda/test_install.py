@@ -83,7 +83,12 @@ def mirror(address: str) -> Mirrors:
 
 
 def put(
-    workspace: Workspace, packages: tuple[CondaPackage, ...], address: str, name: str = "prefix"
+    workspace: Workspace,
+    packages: tuple[CondaPackage, ...],
+    address: str,
+    name: str = "prefix",
+    *,
+    offline: bool = False,
 ) -> Path:
     """Install packages as the stages do: aside, then under their name."""
     final = workspace.cache / "store" / name
@@ -95,7 +100,7 @@ def put(
             mirror(address),
             cache=workspace.cache,
             console=workspace.console,
-            offline=workspace.offline,
+            offline=offline,
             title="the packages of the test",
         )
     return final
@@ -182,7 +187,7 @@ def test_installs_from_its_cache_when_offline(
     put(workspace, toy, site.url(""), "first")
     site.files.clear()
 
-    prefix = put(dataclasses.replace(workspace, offline=True), toy, site.url(""), "second")
+    prefix = put(workspace, toy, site.url(""), "second", offline=True)
 
     assert (prefix / "bin" / "toy").is_file()
 
@@ -265,7 +270,7 @@ def test_says_what_offline_lacks(
     workspace: Workspace, toy: tuple[CondaPackage, ...], site: Site
 ) -> None:
     with pytest.raises(DownloadError, match=r"can't be downloaded|not in the cache") as caught:
-        put(dataclasses.replace(workspace, offline=True), toy, site.url(""))
+        put(workspace, toy, site.url(""), offline=True)
 
     assert "--offline" in str(caught.value)
     assert site.asked == []

@@ -8,8 +8,8 @@ from packaging.version import Version
 from cuwheel.cuda.toolkits import TOOLKITS, check_archs, toolkit_by_release
 from cuwheel.errors import UnsupportedArchError, UsageError
 from cuwheel.paths import ROOT
+from cuwheel.system.compilers import newest_gcc_for
 from cuwheel.system.process import run
-from cuwheel.toolchains.compilers import newest_gcc_for
 
 if TYPE_CHECKING:
     from pathlib import Path

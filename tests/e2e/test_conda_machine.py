@@ -21,14 +21,14 @@ from cuwheel.errors import DownloadError, InterpreterNotFoundError
 from cuwheel.fetch.mirrors import MIRRORS_VARIABLE
 from cuwheel.system.files import sha256_of_file
 from cuwheel.system.process import run
-from cuwheel.toolchains.pythons import find_python, own_python
+from cuwheel.system.pythons import find_python, own_python
 from tests.support.conda_user import User, make_user
 from tests.support.server import Site, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.toolchains.pythons import Interpreter
+    from cuwheel.system.pythons import Interpreter
 
 pytestmark = pytest.mark.e2e
 

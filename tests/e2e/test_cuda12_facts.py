@@ -11,9 +11,9 @@ import pytest
 
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.pypi.uv import install_into
+from cuwheel.system.compilers import newest_gcc_for
 from cuwheel.system.console import Console
 from cuwheel.system.process import run
-from cuwheel.toolchains.compilers import newest_gcc_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable

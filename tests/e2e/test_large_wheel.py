@@ -32,19 +32,19 @@ print(f"peak {int(peak) >> 10}")
 _PACK = """
 import sys
 from pathlib import Path
-from cuwheel.wheelfile import pack
+from cuwheel.wheel.archive import pack
 pack(Path(sys.argv[1]), Path(sys.argv[2]), epoch=0)
 """
 _NORMALISE = """
 import sys
 from pathlib import Path
-from cuwheel.wheelfile import normalise
+from cuwheel.wheel.archive import normalise
 normalise(Path(sys.argv[1]), Path(sys.argv[2]), epoch=0)
 """
 _SCAN = """
 import sys
 from pathlib import Path
-from cuwheel.wheelscan import scan_wheel
+from cuwheel.audit.scan import scan_wheel
 scan = scan_wheel(Path(sys.argv[1]), private_paths=("/private/work",))
 print(scan.archive_faults)
 for library in scan.libraries: print(library.damage, library.elf.needed, library.device_code)

@@ -23,7 +23,7 @@ from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
 from cuwheel.paths import ROOT
 from cuwheel.pypi.lock_file import read_pins
 from cuwheel.system.files import sha256_of_file
-from cuwheel.toolchains.pythons import own_python
+from cuwheel.system.pythons import own_python
 from tests.support.channel import write_source
 from tests.support.engine import PACKAGES
 from tests.support.toolchain_channel import toolchain_specs

@@ -254,7 +254,8 @@ def test_reads_large_log_in_bounded_memory(tmp_path: Path) -> None:
         for number in range(25_000):
             stream.write(f"[{number}] " + "nvcc -O3 -c some/file.cu -o some/file.o " * 50 + "\n")
     script = (
-        "import resource, sys; from cuwheel.explain import Explainer; explainer = Explainer(); "
+        "import resource, sys; from cuwheel.explain.explanation import Explainer; "
+        "explainer = Explainer(); "
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; "
         "told = explainer.explain(open(sys.argv[1], 'rb')); "
         "print(told.lines, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"

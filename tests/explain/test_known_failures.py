@@ -9,16 +9,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.build.early_check import check_early
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import PreflightError, RecipeError, ToolchainError
 from cuwheel.model.recipe import CMake, Setuptools, TorchExtension
 from cuwheel.model.recipe_check import check_recipe
 from cuwheel.paths import ROOT
 from cuwheel.stages.preflight import preflight
-from cuwheel.stages.toolchain import toolchain
-from cuwheel.system import machine
-from cuwheel.toolchains import compilers
-from tests.support.factories import make_recipe, make_target, make_workspace, write_compiler
+from cuwheel.system import compilers, machine
+from cuwheel.toolchains.provide import provide_toolchain
+from tests.support.factories import (
+    make_job,
+    make_recipe,
+    make_target,
+    make_workspace,
+    write_compiler,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,8 +81,11 @@ def test_refuses_toolkit_of_machine_that_is_another_release(tmp_path: Path) -> N
     write_nvcc(home / "bin", "12.0.76")
 
     with pytest.raises(ToolchainError) as caught:
-        toolchain(
-            toolkit_by_release("12.2"), "system", make_workspace(tmp_path), {"CUDA_HOME": str(home)}
+        provide_toolchain(
+            toolkit_by_release("12.2"),
+            "system",
+            make_workspace(tmp_path),
+            environ={"CUDA_HOME": str(home)},
         )
 
     assert caught.value.what.endswith("is not CUDA 12.2")
@@ -97,7 +106,7 @@ def test_refuses_recipe_that_names_nvcc(name: str) -> None:
 @pytest.mark.usefixtures("system")
 def test_refuses_gcc_13_for_nvcc_12_2(tmp_path: Path) -> None:
     with pytest.raises(PreflightError) as caught:
-        preflight(target_for("12.2"), make_workspace(tmp_path))
+        preflight(make_job(target_for("12.2"), make_workspace(tmp_path)))
 
     assert "nvcc of CUDA 12.2 takes GCC 12 at most" in caught.value.why
     assert "apt-get install g++-12" in caught.value.fix
@@ -106,14 +115,14 @@ def test_refuses_gcc_13_for_nvcc_12_2(tmp_path: Path) -> None:
 def test_prefers_gcc_12_to_gcc_13_for_nvcc_12_2(system: Path, tmp_path: Path) -> None:
     fitting = write_compiler(system, "g++-12", "12.2.0")
 
-    found = preflight(target_for("12.2"), make_workspace(tmp_path))
+    found = preflight(make_job(target_for("12.2"), make_workspace(tmp_path)))
 
     assert found.host_compiler == fitting
 
 
 @pytest.mark.usefixtures("system")
 def test_conda_toolchain_needs_no_other_gcc(tmp_path: Path) -> None:
-    assert preflight(target_for("12.2", "conda"), make_workspace(tmp_path)).jobs
+    assert preflight(make_job(target_for("12.2", "conda"), make_workspace(tmp_path))).jobs
 
 
 # `_Float32` is undefined: -allow-unsupported-compiler let a GCC pass that nvcc can't read
@@ -153,7 +162,7 @@ def test_refuses_cuda_that_driver_does_not_run(
     monkeypatch.setattr(machine, "driver_version", lambda: "535.104.05")
 
     with pytest.raises(PreflightError) as caught:
-        preflight(target_for("13.0", "pypi"), make_workspace(tmp_path))
+        check_early(make_job(target_for("13.0", "pypi"), make_workspace(tmp_path)))
 
     assert caught.value.why == (
         "1. a wheel for CUDA 13.0 doesn't run on this machine: "
@@ -167,4 +176,4 @@ def test_builds_cuda_12_for_driver_of_its_time(
 ) -> None:
     monkeypatch.setattr(machine, "driver_version", lambda: "535.104.05")
 
-    assert preflight(target_for("12.2", "conda"), make_workspace(tmp_path)).jobs
+    assert preflight(make_job(target_for("12.2", "conda"), make_workspace(tmp_path))).jobs

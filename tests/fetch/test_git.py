@@ -71,17 +71,19 @@ def commit_of(repository: Path, name: str = "HEAD", sha256: str = "") -> Commit:
     return Commit(repository=repository.as_uri(), id=commit, sha256=sha256)
 
 
-def fetch(wanted: Commit, workspace: Workspace, tar: Path | None = None) -> Path:
+def fetch(
+    wanted: Commit, workspace: Workspace, tar: Path | None = None, *, offline: bool = False
+) -> Path:
     """The commit's pack in the cache."""
     return fetch_commit(
-        wanted, cache=workspace.cache, console=workspace.console, offline=workspace.offline, tar=tar
+        wanted, cache=workspace.cache, console=workspace.console, offline=offline, tar=tar
     )
 
 
-def make_tar(wanted: Commit, workspace: Workspace) -> Path:
+def make_tar(wanted: Commit, workspace: Workspace, *, offline: bool = False) -> Path:
     """The commit's tar, of the pack in the cache."""
     tar = workspace.folder("tars") / "commit.tar"
-    fetch(wanted, workspace, tar)
+    fetch(wanted, workspace, tar, offline=offline)
     return tar
 
 
@@ -223,7 +225,7 @@ def test_needs_no_repository_the_second_time(repository: Path, workspace: Worksp
     fetch(wanted, workspace)
     repository.rename(repository.with_name("gone"))
 
-    tar = make_tar(wanted, make_workspace(workspace.cache.parent, offline=True))
+    tar = make_tar(wanted, make_workspace(workspace.cache.parent), offline=True)
 
     assert list(content_of(tar).values()) == [b"# second\n"]
 
@@ -273,7 +275,7 @@ def test_takes_pack_that_was_put_there(repository: Path, workspace: Workspace) -
     parts = [f"{wanted.id}{rest}" for rest in ("", "^{tree}", ":setup.py")]
     pack = put(wanted, pack_of(repository, *parts), workspace)
 
-    assert fetch(wanted, make_workspace(workspace.cache.parent, offline=True)) == pack
+    assert fetch(wanted, make_workspace(workspace.cache.parent), offline=True) == pack
 
 
 @pytest.fixture
@@ -323,10 +325,10 @@ def test_refuses_wrong_pack_offline(
 ) -> None:
     wanted = Commit(repository="http://127.0.0.1:9/tiny", id=commit_of(repository).id)
     pack = put(wanted, wrong_packs[kind], workspace)
-    offline = make_workspace(workspace.cache.parent, offline=True)
+    apart = make_workspace(workspace.cache.parent)
 
     with pytest.raises(DownloadError, match="is not in the cache"):
-        make_tar(wanted, offline)
+        make_tar(wanted, apart, offline=True)
 
     assert not pack.exists()
 
@@ -346,12 +348,12 @@ def test_refuses_id_of_a_tree(repository: Path, workspace: Workspace) -> None:
     tree = git(repository, "rev-parse", "HEAD^{tree}")
     wanted = Commit(repository="http://127.0.0.1:9/tiny", id=tree)
     put(wanted, pack_of(repository, "HEAD^{tree}", "HEAD:setup.py"), workspace)
-    offline = make_workspace(workspace.cache.parent, offline=True)
+    apart = make_workspace(workspace.cache.parent)
 
     with pytest.raises(DownloadError):
-        fetch(wanted, offline)
+        fetch(wanted, apart, offline=True)
 
-    assert "is no commit but a tree" in heard(offline).replace("\n", " ")
+    assert "is no commit but a tree" in heard(apart).replace("\n", " ")
 
 
 def test_removes_what_a_killed_run_left(repository: Path, workspace: Workspace) -> None:
@@ -434,16 +436,16 @@ def test_names_unreachable_server_within_seconds(workspace: Workspace) -> None:
 
 
 def test_fetches_nothing_offline(workspace: Workspace) -> None:
-    offline = make_workspace(workspace.cache.parent, offline=True)
+    apart = make_workspace(workspace.cache.parent)
 
     with pytest.raises(DownloadError, match="is not in the cache"):
-        fetch(Commit(repository="http://127.0.0.1:9/tiny", id=UNKNOWN), offline)
+        fetch(Commit(repository="http://127.0.0.1:9/tiny", id=UNKNOWN), apart, offline=True)
 
 
 def test_takes_local_repository_offline(repository: Path, workspace: Workspace) -> None:
-    offline = make_workspace(workspace.cache.parent, offline=True)
+    apart = make_workspace(workspace.cache.parent)
 
-    assert fetch(commit_of(repository), offline).is_file()
+    assert fetch(commit_of(repository), apart, offline=True).is_file()
 
 
 def test_names_missing_git(

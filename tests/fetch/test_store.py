@@ -503,12 +503,12 @@ def test_refuses_wrong_file_of_mirror(mirror: Path, workspace: Workspace) -> Non
 _CHILD = f"""
 import sys
 from pathlib import Path
-from cuwheel.console import Console
+from cuwheel.system.console import Console
 from cuwheel.errors import CuwheelError
-from cuwheel.download import Wanted
-from cuwheel.fetch import fetch
+from cuwheel.fetch.download import PinnedFile
+from cuwheel.fetch.store import fetch
 
-want = Wanted(name="tiny-1.0.tar.gz", sha256="{SHA256}", max_size=1_000_000)
+want = PinnedFile(name="tiny-1.0.tar.gz", sha256="{SHA256}", max_size=1_000_000)
 try:
     fetch(want, lambda: sys.argv[1], cache=Path(sys.argv[2]), console=Console())
 except CuwheelError as error:
@@ -519,11 +519,11 @@ except CuwheelError as error:
 _MANY = """
 import sys
 from pathlib import Path
-from cuwheel.console import Console
-from cuwheel.download import Wanted
-from cuwheel.fetch import fetch_all
+from cuwheel.system.console import Console
+from cuwheel.fetch.download import PinnedFile
+from cuwheel.fetch.store import fetch_all
 
-wanted = [Wanted(name="tiny", sha256=f"{number:064}", max_size=9) for number in range(20)]
+wanted = [PinnedFile(name="tiny", sha256=f"{number:064}", max_size=9) for number in range(20)]
 fetch_all([(file, lambda: sys.argv[1]) for file in wanted], cache=Path(sys.argv[2]),
           console=Console(), title="many")
 """

@@ -34,7 +34,14 @@ from cuwheel.stages.source import source as stage_source
 from cuwheel.system.files import sha256_of_file
 from cuwheel.wheel.index import write_index
 from tests.support.channel import toy_packages, write_channel
-from tests.support.factories import commit_all, heard, make_target, make_workspace, write_wheel
+from tests.support.factories import (
+    commit_all,
+    heard,
+    make_job,
+    make_target,
+    make_workspace,
+    write_wheel,
+)
 
 if TYPE_CHECKING:
     from cuwheel.locks.mirror import MirrorSummary
@@ -207,7 +214,7 @@ def test_folder_of_project_is_the_same_in_mirror(
     make(project, folder, workspace, local)
 
     copied = dataclasses.replace(local, root=folder / "cuwheel")
-    there, here = stage_source(copied, workspace), stage_source(local, workspace)
+    there, here = (stage_source(make_job(each, workspace)) for each in (copied, local))
     assert (there.sha256, there.epoch) == (here.sha256, 1_600_000_000)
 
 
@@ -505,7 +512,7 @@ def mirrored(
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Workspace:
     """A workspace with another cache."""
-    return make_workspace(tmp_path / "elsewhere", offline=True)
+    return make_workspace(tmp_path / "elsewhere")
 
 
 def swap(folder: Path, pack: Path, content: bytes) -> None:
@@ -527,7 +534,7 @@ def test_holds_pack_of_commit(mirrored: Path, folder: Path) -> None:
 def test_commit_comes_from_mirror_offline(
     toy: GitCommit, elsewhere: Workspace, tmp_path: Path
 ) -> None:
-    with open_pinned(out_of_reach(toy), elsewhere, "") as got:
+    with open_pinned(out_of_reach(toy), elsewhere, "", offline=True) as got:
         tree = unpack_archive(got.path, tmp_path / "unpacked").top
 
     assert (tree / "setup.py").read_text() == "# the toy\n"
@@ -536,11 +543,11 @@ def test_commit_comes_from_mirror_offline(
 def test_refuses_pack_of_another_commit_in_mirror(
     mirrored: Path, folder: Path, toy: GitCommit, elsewhere: Workspace, tmp_path: Path
 ) -> None:
-    other = fetch_pinned(commit_setup(tmp_path / "toy", "# other\n"), elsewhere, "")
+    other = fetch_pinned(commit_setup(tmp_path / "toy", "# other\n"), elsewhere, "", offline=True)
     swap(folder, mirrored, other.read_bytes())
 
     with pytest.raises(DownloadError, match="is not in the cache"):
-        fetch_pinned(out_of_reach(toy), elsewhere, "")
+        fetch_pinned(out_of_reach(toy), elsewhere, "", offline=True)
 
     assert "is damaged or another commit's" in heard(elsewhere)
 
@@ -551,7 +558,7 @@ def test_takes_commit_from_repository_when_mirror_is_wrong(
     good = mirrored.read_bytes()
     swap(folder, mirrored, b"garbage")
 
-    got = fetch_pinned(toy, elsewhere, "")
+    got = fetch_pinned(toy, elsewhere, "", offline=True)
 
     assert got.read_bytes() == good
 
@@ -563,7 +570,7 @@ def test_refuses_pack_that_is_not_in_the_manifest(
     mirrored.write_bytes(b"garbage")
 
     with pytest.raises(HashMismatchError, match="the mirror pins"):
-        fetch_pinned(toy, elsewhere, "")
+        fetch_pinned(toy, elsewhere, "", offline=True)
 
 
 def test_refuses_file_as_source_that_is_a_commit(

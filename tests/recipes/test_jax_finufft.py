@@ -17,7 +17,7 @@ from cuwheel.model.catalogue import find_recipe, load_catalogue
 from cuwheel.paths import ROOT
 from cuwheel.stages.environment import environment
 from cuwheel.system.process import run
-from tests.support.factories import make_target, make_workspace
+from tests.support.factories import make_job, make_target, make_workspace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,9 @@ def recipe() -> Recipe:
 def cmake(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> Path:
     """The CMake of a build environment that other tests use too."""
     workspace = make_workspace(tmp_path_factory.mktemp("cmake"), cache=shared_cache)
-    return environment(make_target(root=ROOT, name="jaxmg"), workspace).python.with_name("cmake")
+    return environment(make_job(make_target(root=ROOT, name="jaxmg"), workspace)).python.with_name(
+        "cmake"
+    )
 
 
 @pytest.fixture
@@ -154,13 +156,13 @@ def test_conda_toolchain_holds_what_recipe_needs(
 ) -> None:
     target = make_target(toolkit=toolkit, provider="conda", conda=recipe.conda)
 
-    assert check_system_packages(target, make_workspace(tmp_path)) == []
+    assert check_system_packages(make_job(target, make_workspace(tmp_path))) == []
 
 
 def test_names_conda_package_that_toolchain_lacks(tmp_path: Path) -> None:
     target = make_target(toolkit="12.2", provider="conda", conda=("fftw", "no-such-package"))
 
-    [problem] = check_system_packages(target, make_workspace(tmp_path))
+    [problem] = check_system_packages(make_job(target, make_workspace(tmp_path)))
 
     assert "needs no-such-package" in problem.why
     assert problem.fix == (
@@ -172,4 +174,4 @@ def test_names_conda_package_that_toolchain_lacks(tmp_path: Path) -> None:
 def test_asks_nothing_of_machine_with_conda_toolchain(tmp_path: Path) -> None:
     target = make_target(toolkit="12.2", provider="conda", system=("no-such-package",))
 
-    assert check_system_packages(target, make_workspace(tmp_path)) == []
+    assert check_system_packages(make_job(target, make_workspace(tmp_path))) == []

@@ -19,6 +19,7 @@ from tests.support.factories import (
     compile_cuda,
     compile_device_file,
     compile_library,
+    make_job,
     make_target,
     make_workspace,
     save_built,
@@ -51,7 +52,7 @@ def good(tmp_path_factory: pytest.TempPathFactory, cuda_home: Path) -> RepairedW
     library = compile_cuda(folder / "libtiny.so", cuda_home, source, *flags)
     workspace = make_workspace(folder)
     save_built(workspace, write_wheel(folder / "built", {_LIBRARY: library}))
-    return repair(make_target(), workspace)
+    return repair(make_job(make_target(), workspace))
 
 
 class _Plant:
@@ -111,7 +112,7 @@ class _Plant:
     def audit_file(self, path: Path, **changes: Any) -> Audit:
         save_built(self.workspace, path, private_paths=self.private)
         self.workspace.save("repair", dataclasses.replace(self.good, path=path))
-        return audit(make_target(**changes), self.workspace)
+        return audit(make_job(make_target(**changes), self.workspace))
 
     def refused(self, **changes: Any) -> list[str]:
         """The findings, one a line."""

@@ -16,9 +16,9 @@ from cuwheel.build.launcher.events import read_events
 from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.errors import SandboxError
 from cuwheel.stages.build import _Progress
+from cuwheel.system.compilers import read_compiler
 from cuwheel.system.console import Live
 from cuwheel.system.files import sha256_of_file
-from cuwheel.toolchains.compilers import read_compiler
 from tests.support.engine import PACKAGES
 
 if TYPE_CHECKING:

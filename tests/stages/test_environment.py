@@ -14,7 +14,7 @@ from cuwheel.pypi.lock_file import render
 from cuwheel.pypi.uv import resolve
 from cuwheel.stages.environment import environment
 from cuwheel.system.process import run
-from tests.support.factories import make_target
+from tests.support.factories import make_job, make_target
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,44 +31,44 @@ def target(tmp_path: Path, lean_workspace: Workspace) -> Target:
 
 
 def test_holds_what_lock_says_and_nothing_else(target: Target, lean_workspace: Workspace) -> None:
-    made = environment(target, lean_workspace)
+    made = environment(make_job(target, lean_workspace))
 
     listed = {path.name.split("-")[0] for path in made.site_packages.glob("*.dist-info")}
     assert listed == {"iniconfig"}
 
 
 def test_runs_target_python(target: Target, lean_workspace: Workspace) -> None:
-    made = environment(target, lean_workspace)
+    made = environment(make_job(target, lean_workspace))
 
     said = run([made.python, "-c", "import iniconfig; print('fine')"], env={"PATH": os.defpath})
     assert said.output == "fine\n"
 
 
 def test_is_made_once(target: Target, lean_workspace: Workspace) -> None:
-    first = environment(target, lean_workspace)
+    first = environment(make_job(target, lean_workspace))
     born = first.python.lstat().st_mtime_ns
 
-    again = environment(target, lean_workspace)
+    again = environment(make_job(target, lean_workspace))
 
     assert (again, again.python.lstat().st_mtime_ns) == (first, born)
 
 
 def test_is_made_again_when_cut_off(target: Target, lean_workspace: Workspace) -> None:
     """What a kill in the middle leaves: files, but no marker."""
-    first = environment(target, lean_workspace)
+    first = environment(make_job(target, lean_workspace))
     (first.python.parent.parent / "cuwheel.json").unlink()
     (first.site_packages / "iniconfig" / "__init__.py").unlink()
 
-    again = environment(target, lean_workspace)
+    again = environment(make_job(target, lean_workspace))
 
     assert (again.site_packages / "iniconfig" / "__init__.py").is_file()
 
 
 def test_is_made_again_when_file_is_missing(target: Target, lean_workspace: Workspace) -> None:
-    first = environment(target, lean_workspace)
+    first = environment(make_job(target, lean_workspace))
     (first.site_packages / "iniconfig" / "__init__.py").unlink()
 
-    again = environment(target, lean_workspace)
+    again = environment(make_job(target, lean_workspace))
 
     assert (again.site_packages / "iniconfig" / "__init__.py").is_file()
 
@@ -80,7 +80,7 @@ def test_refuses_lock_that_does_not_match_its_input(
     source.write_text("iniconfig==2.0.0\n")
 
     with pytest.raises(LockError) as caught:
-        environment(target, lean_workspace)
+        environment(make_job(target, lean_workspace))
 
     assert caught.value.fix == "nox -s lock -- build:tiny-cuda"
 
@@ -90,7 +90,7 @@ def test_names_lock_command_for_other_framework(target: Target, lean_workspace: 
     asked = dataclasses.replace(target, framework=Framework(name="iniconfig", version="2.0.0"))
 
     with pytest.raises(LockError) as caught:
-        environment(asked, lean_workspace)
+        environment(make_job(asked, lean_workspace))
 
     assert "--framework iniconfig==2.0.0" in caught.value.fix
 
@@ -102,7 +102,7 @@ def test_refuses_edited_hash(target: Target, lean_workspace: Workspace) -> None:
     lock.write_text(render(_flip(body), wanted="iniconfig==2.1.0\n", command="x", cooldown="y"))
 
     with pytest.raises(InstallError) as caught:
-        environment(target, lean_workspace)
+        environment(make_job(target, lean_workspace))
 
     assert "ash mismatch" in caught.value.why
 

@@ -19,7 +19,7 @@ from cuwheel.system.files import sha256_of_file
 from cuwheel.wheel.archive import pack
 from cuwheel.wheel.index import write_index
 from cuwheel.workspace.records import Audit, RepairedWheel
-from tests.support.factories import EPOCH, heard, make_target, make_workspace
+from tests.support.factories import EPOCH, heard, make_job, make_target, make_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -312,7 +312,7 @@ def test_publishes_wheel_and_provenance(tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path)
     sha256 = save_repaired(workspace, add_wheel(tmp_path / "repaired"))
 
-    published = index(make_target(), workspace)
+    published = index(make_job(make_target(), workspace))
 
     assert sha256_of_file(published.wheel) == sha256
     assert sha256 in published.provenance.read_text()
@@ -325,7 +325,7 @@ def test_says_when_a_rebuild_replaces_other_content(tmp_path: Path) -> None:
     add_wheel(workspace.dist, content="OLD = True")
     sha256 = save_repaired(workspace, add_wheel(tmp_path / "repaired"))
 
-    published = index(make_target(), workspace)
+    published = index(make_job(make_target(), workspace))
 
     assert sha256_of_file(published.wheel) == sha256
     assert "is replaced" in heard(workspace)
@@ -337,7 +337,7 @@ def test_removes_copy_of_a_killed_run(tmp_path: Path) -> None:
     workspace.dist.mkdir()
     (workspace.dist / ".toy-1.0-py3-none-any.whl.abc.cuwheel-part").touch()
 
-    index(make_target(), workspace)
+    index(make_job(make_target(), workspace))
 
     assert not list(workspace.dist.glob(".*-part"))
 
@@ -345,11 +345,11 @@ def test_removes_copy_of_a_killed_run(tmp_path: Path) -> None:
 def test_publishes_again_what_is_published(tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path)
     save_repaired(workspace, add_wheel(tmp_path / "repaired"))
-    published = index(make_target(), workspace)
+    published = index(make_job(make_target(), workspace))
     save_repaired(workspace, published.wheel)
     (workspace.work / "provenance.json").unlink()
 
-    again = index(make_target(), workspace)
+    again = index(make_job(make_target(), workspace))
 
     assert again == published
 
@@ -359,7 +359,7 @@ def test_refuses_wheel_that_was_not_audited(tmp_path: Path) -> None:
     save_repaired(workspace, add_wheel(tmp_path / "repaired"), audited="0" * 64)
 
     with pytest.raises(WheelIndexError, match="not the wheel that was audited"):
-        index(make_target(), workspace)
+        index(make_job(make_target(), workspace))
 
     assert not list(workspace.dist.glob("*"))
 
@@ -370,7 +370,7 @@ def test_refuses_wheel_with_provenance_of_another(tmp_path: Path) -> None:
     (workspace.work / "provenance.json").write_text('{"subject": "of another wheel"}')
 
     with pytest.raises(StageOrderError, match=r"no provenance\.json of this wheel"):
-        index(make_target(), workspace)
+        index(make_job(make_target(), workspace))
 
 
 _INDEX = """

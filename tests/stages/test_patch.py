@@ -15,7 +15,7 @@ from cuwheel.stages.patch import patch
 from cuwheel.system import process
 from cuwheel.system.files import list_tree, sha256_of_file, sha256_of_tree
 from cuwheel.workspace.records import SourceTree
-from tests.support.factories import EPOCH, make_target, make_workspace
+from tests.support.factories import EPOCH, make_job, make_target, make_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ class Project:
     def apply(self, *names: str) -> SourceTree:
         """Run the stage with a recipe that names these patches."""
         named = tuple(Patch(file=name, why="a test") for name in names or (NAME,))
-        return patch(make_target(root=self.root, patches=named), self.workspace)
+        return patch(make_job(make_target(root=self.root, patches=named), self.workspace))
 
     def refusal(self) -> PatchError:
         """Run the stage, which must refuse the one patch and leave nothing."""
@@ -350,6 +350,6 @@ def test_names_missing_and_unnamed_patches(project: Project) -> None:
 
 
 def test_copies_source_without_patches(project: Project) -> None:
-    tree = patch(make_target(root=project.root), project.workspace)
+    tree = patch(make_job(make_target(root=project.root), project.workspace))
 
     assert sha256_of_tree(tree.path) == sha256_of_tree(project.tree)

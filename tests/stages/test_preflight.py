@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cuwheel.build import checks
-from cuwheel.conda.lock_file import read_conda_lock
-from cuwheel.errors import LockError, PreflightError, SourceError, UnsupportedArchError
-from cuwheel.model.recipe import GIB, Bundled, External, Framework, Link, Static
+from cuwheel.errors import PreflightError
+from cuwheel.model.recipe import GIB, Framework
 from cuwheel.paths import ROOT
 from cuwheel.stages.preflight import preflight
-from cuwheel.system import machine
-from cuwheel.toolchains import compilers
+from cuwheel.system import compilers
 from cuwheel.workspace.records import Environment, SourceTree, Toolchain
-from tests.support.factories import heard, make_target, make_workspace, write_compiler
+from tests.support.factories import heard, make_job, make_target, make_workspace, write_compiler
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cuwheel.model.target import Target
     from cuwheel.workspace.workspace import Workspace
 
@@ -47,28 +46,11 @@ def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_accepts_this_machine(workspace: Workspace) -> None:
-    found = preflight(locked_target(), workspace)
+    found = preflight(make_job(locked_target(), workspace))
 
     assert found.host_compiler is not None
     assert found.host_compiler.name.startswith("g++")
     assert not found.host_compiler_pinned
-
-
-def test_finds_all_problems_at_once(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXX", "/nonexistent/g++")
-    target = locked_target(archs=("99",), disk=1 << 60, system=("no-such-package",))
-    asking = dataclasses.replace(workspace, python="3.99")
-
-    said = _refusal(target, asking)
-
-    wanted = ("sm_99", "no Python 3.99", "CXX=/nonexistent/g++", "too small", "no-such-package")
-    assert [text for text in wanted if text not in said] == []
-
-
-def test_names_command_that_installs_system_packages(workspace: Workspace) -> None:
-    said = _refusal(locked_target(system=("libnosuch-dev",)), workspace)
-
-    assert "apt-get install libnosuch-dev" in said
 
 
 def test_refuses_compiler_newer_than_toolkits_own_header_takes(
@@ -108,105 +90,18 @@ def test_names_build_requirements_that_lock_lacks(workspace: Workspace, tmp_path
     assert "no-such-backend>=2" in said
 
 
-def test_finds_stale_lock_before_anything_is_downloaded(
-    workspace: Workspace, tmp_path: Path
-) -> None:
-    source = tmp_path / "envs" / "build" / "tiny_cuda.in"
-    source.parent.mkdir(parents=True)
-    source.write_text("setuptools\n")
-
-    with pytest.raises(LockError) as caught:
-        preflight(make_target(root=tmp_path), workspace)
-
-    assert caught.value.fix == "nox -s lock -- build:tiny-cuda"
-
-
-def test_warns_of_library_that_the_lock_does_not_supply(workspace: Workspace) -> None:
-    for _ in range(2):  # as a build asks
-        preflight(locked_target(link=Link("cudart", "cutensornet")), workspace)
-
-    assert heard(workspace).count("smoke test") == 1
-    assert "require cutensornet-cu13, and build/tiny_skbuild.lock holds none" in heard(workspace)
-    assert "add it to envs/build/tiny_skbuild.in" in heard(workspace)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"link": Link("cudart"), "mode": External()},
-        {"link": Link("cutensornet"), "mode": Bundled()},
-        {"link": Link("cufft"), "mode": Static(), "toolkit": "12.2", "provider": "conda"},
-    ],
-    ids=["external", "bundled", "static"],
-)
-def test_says_nothing_of_what_is_supplied_or_held(
-    workspace: Workspace, changes: dict[str, Any]
-) -> None:
-    preflight(locked_target(**changes), workspace)
-
-    assert "smoke test" not in heard(workspace)
-
-
-def test_refuses_python_outside_recipes_range(workspace: Workspace) -> None:
-    said = _refusal(locked_target(requires_python=">=3.99"), workspace)
-
-    assert "the recipe says >=3.99" in said
-
-
-def test_warns_of_compile_that_memory_may_not_hold(workspace: Workspace) -> None:
-    preflight(locked_target(memory_per_job=10_000 * GIB), workspace)
-
-    assert "may take 10000.0 GiB" in heard(workspace)
-
-
 def test_takes_more_jobs_than_memory_holds(workspace: Workspace) -> None:
     """The gate starts as many as there is room for."""
-    greedy = dataclasses.replace(workspace, jobs=10_000)
+    job = make_job(locked_target(memory_per_job=GIB), workspace, jobs=10_000)
 
-    assert preflight(locked_target(memory_per_job=GIB), greedy).jobs == 10_000
-
-
-def test_refuses_folder_that_flags_cannot_carry(tmp_path: Path) -> None:
-    said = _refusal(locked_target(), make_workspace(tmp_path / "a folder"))
-
-    assert "compiler flags can't carry" in said
-
-
-def test_refuses_folder_for_wheels_that_is_none(tmp_path: Path) -> None:
-    (tmp_path / "dist").write_text("a file stands in its place")
-
-    said = _refusal(locked_target(), make_workspace(tmp_path))
-
-    assert f"{tmp_path}/dist is no folder" in said
-
-
-def test_refuses_source_that_is_not_there(workspace: Workspace) -> None:
-    given = Path("/nonexistent/source")
-
-    with pytest.raises(SourceError) as caught:
-        preflight(locked_target(source_override=given), workspace)
-
-    assert caught.value.what == f"{given} is neither a folder nor a file"
-
-
-def test_gives_single_problem_its_own_error(workspace: Workspace) -> None:
-    with pytest.raises(UnsupportedArchError):
-        preflight(locked_target(archs=("70",)), workspace)
+    assert preflight(job).jobs == 10_000
 
 
 @pytest.mark.usefixtures("bare_machine")
 def test_needs_nothing_of_machine_while_conda_toolchain_is_to_come(workspace: Workspace) -> None:
-    found = preflight(locked_target(provider="conda", toolkit="12.2"), workspace)
+    found = preflight(make_job(locked_target(provider="conda", toolkit="12.2"), workspace))
 
     assert (found.host_compiler, found.host_compiler_pinned) == (None, False)
-
-
-@pytest.mark.usefixtures("bare_machine")
-def test_needs_compiler_and_binutils_of_machine_for_other_toolchain(workspace: Workspace) -> None:
-    said = _refusal(locked_target(), workspace)
-
-    assert "apt-get install g++" in said
-    assert "apt-get install binutils" in said
 
 
 @pytest.mark.usefixtures("bare_machine")
@@ -217,7 +112,7 @@ def test_takes_toolchains_own_compiler(
     workspace.save("toolchain", made)
     monkeypatch.setenv("CXX", "/nonexistent/g++")
 
-    found = preflight(_conda_target(), workspace)
+    found = preflight(make_job(_conda_target(), workspace))
 
     assert (found.host_compiler, found.c_compiler) == (made.cxx, made.cc)
     assert found.host_compiler_version == "x86_64-conda-linux-gnu-g++ (Stand-in) 12.4.0"
@@ -229,10 +124,10 @@ def test_says_once_which_settings_are_not_used(
 ) -> None:
     monkeypatch.setenv("CXX", "/usr/bin/g++-13")
     monkeypatch.setenv("NVCC_PREPEND_FLAGS", "-allow-unsupported-compiler")
-    preflight(_conda_target(), workspace)
+    preflight(make_job(_conda_target(), workspace))
     workspace.save("toolchain", _own_toolchain(tmp_path, gcc="12.4.0", newest_gcc=12))
 
-    preflight(_conda_target(), workspace)
+    preflight(make_job(_conda_target(), workspace))
 
     said = "CXX, NVCC_PREPEND_FLAGS of your environment: not used"
     assert heard(workspace).count(said) == 1
@@ -243,138 +138,14 @@ def test_says_nothing_of_settings_that_are_used(
 ) -> None:
     monkeypatch.setenv("CXX", "/usr/bin/g++")
 
-    preflight(locked_target(), workspace)
+    preflight(make_job(locked_target(), workspace))
 
     assert "not used" not in heard(workspace)
 
 
-@pytest.mark.parametrize("driver", [None, "580.65.06", "590.10"])
-def test_accepts_driver_that_runs_the_wheel(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, driver: str | None
-) -> None:
-    monkeypatch.setattr(machine, "driver_version", lambda: driver)
-
-    assert preflight(locked_target(), workspace).jobs
-
-
-@pytest.mark.parametrize(
-    ("toolkits", "driver", "way"),
-    [
-        (("12.2", "12.8", "13.0"), "535.104.05", "(`nox -s build-tiny-skbuild-128`), update"),
-        (
-            ("13.0",),
-            "535.104.05",
-            'add "12.8" to the recipe\'s `toolkits` and build for it, update',
-        ),
-        (("13.0",), "470.223.02", "to fix   1. update the driver"),
-    ],
-)
-def test_names_ways_out_of_old_driver(
-    workspace: Workspace,
-    monkeypatch: pytest.MonkeyPatch,
-    toolkits: tuple[str, ...],
-    driver: str,
-    way: str,
-) -> None:
-    monkeypatch.setattr(machine, "driver_version", lambda: driver)
-
-    said = _refusal(locked_target(toolkits=toolkits), workspace)
-
-    assert f"its driver is {driver}, it takes 580.65.06 at least" in said
-    assert way in said
-
-
-def test_builds_for_machine_with_other_driver(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(machine, "driver_version", lambda: "470.223.02")
-
-    assert preflight(locked_target(), dataclasses.replace(workspace, any_driver=True)).jobs
-
-
-def test_wants_room_for_what_conda_lock_names(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(machine, "free_disk", lambda _: GIB)
-    target = _conda_target(disk=0)
-    archives = read_conda_lock(ROOT / "envs" / "cuda122" / "conda-lock.yml").download_size
-    environment = 670 << 20
-
-    said = _refusal(target, workspace)
-
-    assert f"1.0 GiB are free, it takes {(3 * archives + environment) / GIB:.1f}" in said
-
-
-@pytest.mark.parametrize(
-    ("provider", "made", "wanted"),
-    [
-        ("pypi", (), "3.7"),
-        ("pypi", ("environments/tiny-skbuild-cp311-0123456789abcdef",), "3.0"),
-        ("pypi", ("toolchains/cuda130-pypi-0123456789abcdef",), "1.7"),
-        ("system", (), "1.7"),
-    ],
-)
-def test_wants_room_for_what_cache_lacks(
-    workspace: Workspace,
-    monkeypatch: pytest.MonkeyPatch,
-    provider: str,
-    made: tuple[str, ...],
-    wanted: str,
-) -> None:
-    monkeypatch.setattr(machine, "free_disk", lambda _: 0)
-    for name in made:
-        (workspace.cache / name).mkdir(parents=True)
-
-    said = _refusal(locked_target(provider=provider, disk=GIB), workspace)
-
-    assert (
-        f"the disk of {workspace.cache} is too small: 0.0 GiB are free, it takes {wanted}" in said
-    )
-
-
-def test_wants_room_for_framework_once(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(machine, "free_disk", lambda _: 0)
-    target = locked_target(framework=Framework(name="torch", version="2.11.0"), disk=0)
-    alone = _refusal(target, workspace)
-    (workspace.cache / "environments" / "other-cp311-torch2.11-0123456789abcdef").mkdir(
-        parents=True
-    )
-
-    with_other = _refusal(target, workspace)
-
-    assert "it takes 6.5" in alone
-    assert "it takes 2.0" in with_other
-
-
-def test_wants_room_on_each_disk(
-    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    apart = dataclasses.replace(workspace, work=Path("/dev/shm/cuwheel-none"))  # a disk of its own
-    if apart.work.parent.stat().st_dev == tmp_path.stat().st_dev:
-        pytest.skip("this machine has one disk")
-    monkeypatch.setattr(machine, "free_disk", lambda _: 0)
-
-    said = _refusal(locked_target(provider="system", disk=GIB), apart)
-
-    assert f"the disk of {apart.work} is too small: 0.0 GiB are free, it takes 1.0" in said
-    assert f"the disk of {apart.cache} is too small: 0.0 GiB are free, it takes 0.7" in said
-
-
-def test_wants_no_room_for_what_is_there(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(machine, "free_disk", lambda _: GIB)
-    (workspace.cache / "toolchains" / "cuda122-conda-0123456789abcdef").mkdir(parents=True)
-    (workspace.cache / "environments" / "tiny-skbuild-cp311-0123456789abcdef").mkdir(parents=True)
-
-    assert preflight(_conda_target(disk=GIB), workspace).jobs
-
-
 def _refusal(target: Target, workspace: Workspace) -> str:
     with pytest.raises(PreflightError) as caught:
-        preflight(target, workspace)
+        preflight(make_job(target, workspace))
     return str(caught.value)
 
 

@@ -21,6 +21,7 @@ from tests.support.factories import (
     compile_cuda,
     compile_library,
     heard,
+    make_job,
     make_target,
     make_workspace,
     save_built,
@@ -72,7 +73,7 @@ def _repair(
     save_built(workspace, wheel)
     made = dataclasses.replace(workspace.load("toolchain", Toolchain), programs=programs)
     workspace.save("toolchain", made)
-    return repair(make_target(**changes), workspace), workspace
+    return repair(make_job(make_target(**changes), workspace)), workspace
 
 
 def _built_space(
@@ -228,7 +229,7 @@ def test_gives_same_bytes_for_same_wheel(tmp_path: Path, repaired: RepairedWheel
     save_built(workspace, _built_copy(repaired, tmp_path))
     before = os.umask(0o077)
     try:
-        again = repair(make_target(), workspace)
+        again = repair(make_job(make_target(), workspace))
     finally:
         os.umask(before)
 
@@ -419,7 +420,7 @@ def test_leaves_local_version_out(tmp_path: Path, library: Path) -> None:
 def test_copies_libraries_into_wheel(tmp_path: Path, library: Path, cuda_home: Path) -> None:
     workspace = _built_space(tmp_path, {_MEMBER: library}, cuda_home)
 
-    wheel = repair(make_target(mode=Bundled()), workspace)
+    wheel = repair(make_job(make_target(mode=Bundled()), workspace))
 
     ((name, size),) = wheel.bundled
     (grafted,) = _elf(wheel, _MEMBER).runpath
@@ -436,7 +437,7 @@ def test_names_copied_library_in_bill_of_materials(
 ) -> None:
     workspace = _built_space(tmp_path, {_MEMBER: library}, cuda_home)
 
-    wheel = repair(make_target(mode=Bundled()), workspace)
+    wheel = repair(make_job(make_target(mode=Bundled()), workspace))
 
     with zipfile.ZipFile(wheel.path) as archive:
         (sbom,) = (name for name in archive.namelist() if "cuwheel" in name and "/sboms/" in name)
@@ -482,7 +483,7 @@ def test_links_archive_in_and_requires_nothing(tmp_path: Path, cuda_home: Path) 
     library = compile_cuda(tmp_path / "libtiny.so", cuda_home, source, *flags)
     workspace = _built_space(tmp_path, {_MEMBER: library}, cuda_home, "nvidia-cuda-runtime>=13")
 
-    wheel = repair(make_target(mode=Static()), workspace)
+    wheel = repair(make_job(make_target(mode=Static()), workspace))
 
     assert header(_metadata(wheel), "requires-dist") == ()
     assert wheel.external == ()
@@ -524,7 +525,7 @@ def test_replaces_result_of_earlier_run(tmp_path: Path, library: Path) -> None:
     old = wheel.path.with_name("old.whl")
     old.touch()
 
-    again = repair(make_target(), workspace)
+    again = repair(make_job(make_target(), workspace))
 
     assert not old.exists()
     assert again == wheel

@@ -18,7 +18,14 @@ from cuwheel.stages import smoke as stage
 from cuwheel.stages.smoke import smoke
 from cuwheel.system.files import sha256_of_file
 from cuwheel.workspace.records import Environment, RepairedWheel, Toolchain
-from tests.support.factories import compile_library, heard, make_target, make_workspace, write_wheel
+from tests.support.factories import (
+    compile_library,
+    heard,
+    make_job,
+    make_target,
+    make_workspace,
+    write_wheel,
+)
 
 if TYPE_CHECKING:
     from cuwheel.model.target import Target
@@ -116,7 +123,7 @@ def test_takes_cuda_from_the_required_wheel(
     save_wheel(workspace, MODULE, library, requires=("nvidia-cuda-runtime>=13.0,<14",))
     target = target_of(tmp_path, lock, call="tiny_cuda.version()", expect="13000")
 
-    passed = smoke(target, workspace)
+    passed = smoke(make_job(target, workspace))
 
     assert passed.libraries == (("libcudart.so.13", "nvidia/cu13/lib/libcudart.so.13"),)
     assert passed.imported == ("tiny_cuda",)
@@ -129,7 +136,7 @@ def test_refuses_cuda_from_outside(
     save_wheel(workspace, MODULE, library)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, workspace)
+        smoke(make_job(target, workspace))
 
     found = (cuda_home / "lib" / "libcudart.so.13").resolve()
     assert f"libcudart.so.13 is {found}" in caught.value.why
@@ -146,7 +153,7 @@ def test_knows_cuda_under_another_file_name(
     save_wheel(workspace, f"import ctypes; ctypes.CDLL({str(hidden)!r})")
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, workspace)
+        smoke(make_job(target, workspace))
 
     assert f"libcublas.so.13 is {hidden}" in caught.value.why
 
@@ -161,7 +168,7 @@ def test_lets_the_driver_come_from_the_machine(
     )
     save_wheel(workspace, f"import ctypes; ctypes.CDLL({str(driver)!r})")
 
-    passed = smoke(target, workspace)
+    passed = smoke(make_job(target, workspace))
 
     assert passed.libraries == ()
 
@@ -179,7 +186,7 @@ def test_says_which_library_is_not_found(
     save_wheel(workspace, MODULE, compile_library(tmp_path / "libtiny.so", "gcc", source, *needs))
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, workspace)
+        smoke(make_job(target, workspace))
 
     assert "libcudart.so.99: cannot open shared object file" in caught.value.why
     assert "`link`" in caught.value.fix
@@ -190,7 +197,7 @@ def test_refuses_other_value_than_expected(workspace: Workspace, tmp_path: Path,
     target = target_of(tmp_path, lock, call="tiny_cuda.add(1, 2)", expect="3")
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, workspace)
+        smoke(make_job(target, workspace))
 
     assert "tiny_cuda.add(1, 2) gives -1, not 3" in caught.value.why
 
@@ -199,7 +206,7 @@ def test_shows_the_end_of_the_traceback(workspace: Workspace, target: Target) ->
     save_wheel(workspace, "raise RuntimeError('no luck today')\n")
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, workspace)
+        smoke(make_job(target, workspace))
 
     assert "RuntimeError: no luck today" in caught.value.why
 
@@ -211,7 +218,7 @@ def test_shows_an_import_failure_and_foreign_libraries_together(
     save_wheel(workspace, f"{MODULE}\nraise RuntimeError('no luck today')\n", library)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, workspace)
+        smoke(make_job(target, workspace))
 
     assert "no luck today" in caught.value.why
     assert "libcudart.so.13 is " in caught.value.why
@@ -221,7 +228,7 @@ def test_leaves_the_locks_other_packages_out(workspace: Workspace, target: Targe
     save_wheel(workspace, "import iniconfig\n")
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, workspace)
+        smoke(make_job(target, workspace))
 
     assert "No module named 'iniconfig'" in caught.value.why
 
@@ -230,7 +237,7 @@ def test_says_where_to_lock_what_is_required(workspace: Workspace, target: Targe
     save_wheel(workspace, "", requires=("six",))
 
     with pytest.raises(InstallError) as caught:
-        smoke(target, workspace)
+        smoke(make_job(target, workspace))
 
     assert "`six`" in caught.value.why
     assert "add it to envs/build/tiny_cuda.in, then `nox -s lock -- build:tiny-cuda`" in (
@@ -242,7 +249,7 @@ def test_refuses_wheel_that_was_changed(workspace: Workspace, target: Target) ->
     save_wheel(workspace, "").write_bytes(save_wheel(workspace, "evil = True").read_bytes() + b"\0")
 
     with pytest.raises(InstallError) as caught:
-        smoke(target, workspace)
+        smoke(make_job(target, workspace))
 
     assert "Hash mismatch" in caught.value.why
 
@@ -258,7 +265,7 @@ def test_gives_the_package_no_variable_of_the_caller(
         tmp_path, lock, call="sorted(tiny_cuda.os.environ)", expect="['HOME', 'LC_ALL', 'PATH']"
     )
 
-    passed = smoke(target, workspace)
+    passed = smoke(make_job(target, workspace))
 
     assert passed.imported == ("tiny_cuda",)
 
@@ -266,7 +273,7 @@ def test_gives_the_package_no_variable_of_the_caller(
 def test_hears_the_answer_of_a_noisy_package(workspace: Workspace, target: Target) -> None:
     save_wheel(workspace, "import atexit\nprint('{')\natexit.register(print, 'bye')\n")
 
-    passed = smoke(target, workspace)
+    passed = smoke(make_job(target, workspace))
 
     assert passed.imported == ("tiny_cuda",)
 
@@ -275,7 +282,7 @@ def test_says_where_the_interpreter_crashed(workspace: Workspace, target: Target
     save_wheel(workspace, "import ctypes\nctypes.string_at(0)\n")
 
     with pytest.raises(SmokeError, match="the interpreter died") as caught:
-        smoke(target, workspace)
+        smoke(make_job(target, workspace))
 
     assert "status -11" in caught.value.why
     assert "tiny_cuda/__init__.py" in workspace.log("smoke").read_text()
@@ -284,7 +291,7 @@ def test_says_where_the_interpreter_crashed(workspace: Workspace, target: Target
 def test_tells_which_libraries_stayed_untested(workspace: Workspace, target: Target) -> None:
     save_wheel(workspace, "", external=("libcublas.so.13",))
 
-    smoke(target, workspace)
+    smoke(make_job(target, workspace))
 
     assert "importing tiny_cuda didn't load libcublas.so.13" in heard(workspace)
 
@@ -303,7 +310,7 @@ def test_loads_library_that_the_import_leaves_alone(
     save_wheel(workspace, "", named, requires=("nvidia-cuda-runtime>=13.0,<14",))
     target = target_of(tmp_path, lock, libraries=("tiny_cuda/libtiny{toolkit_tag}.so",))
 
-    passed = smoke(target, workspace)
+    passed = smoke(make_job(target, workspace))
 
     assert passed.libraries == (("libcudart.so.13", "nvidia/cu13/lib/libcudart.so.13"),)
 
@@ -317,7 +324,7 @@ def test_refuses_library_with_a_symbol_that_nobody_has(
     save_wheel(workspace, "", library)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target_of(tmp_path, lock, libraries=("tiny_cuda/liblost.so",)), workspace)
+        smoke(make_job(target_of(tmp_path, lock, libraries=("tiny_cuda/liblost.so",)), workspace))
 
     assert "undefined symbol: nowhere" in caught.value.why
 
@@ -328,7 +335,7 @@ def test_refuses_library_that_the_wheel_does_not_hold(
     save_wheel(workspace, "")
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target_of(tmp_path, lock, libraries=("tiny_cuda/libgone.so",)), workspace)
+        smoke(make_job(target_of(tmp_path, lock, libraries=("tiny_cuda/libgone.so",)), workspace))
 
     assert "libgone.so" in caught.value.why
 
@@ -340,7 +347,7 @@ def test_installs_from_lock_of_its_own(workspace: Workspace, tmp_path: Path, loc
     own.parent.mkdir()
     own.write_text(lock)
 
-    assert smoke(target, workspace).imported == ("tiny_cuda",)
+    assert smoke(make_job(target, workspace)).imported == ("tiny_cuda",)
 
 
 def test_names_the_lock_that_lacks_a_requirement(workspace: Workspace, tmp_path: Path) -> None:
@@ -351,7 +358,7 @@ def test_names_the_lock_that_lacks_a_requirement(workspace: Workspace, tmp_path:
     own.touch()
 
     with pytest.raises(InstallError) as caught:
-        smoke(target, workspace)
+        smoke(make_job(target, workspace))
 
     assert "envs/smoke/tiny_cuda.in" in caught.value.fix
     assert "smoke:tiny-cuda" in caught.value.fix
@@ -411,7 +418,7 @@ def test_records_who_brought_a_library_and_who_asked_for_it(
     library = compile_tiny(tmp_path, cuda_home, "$ORIGIN/../nvidia/cu13/lib")
     save_wheel(workspace, MODULE, library, requires=("nvidia-cuda-runtime>=13.0,<14",))
 
-    passed = smoke(target, workspace)
+    passed = smoke(make_job(target, workspace))
 
     file = "nvidia/cu13/lib/libcudart.so.13"
     row = ("libcudart.so.13", file, "nvidia-cuda-runtime 13.0.96", "tiny_cuda/libtiny.so")
@@ -427,7 +434,7 @@ def test_hides_the_toolkit_that_the_caller_names(
     save_wheel(workspace, MODULE, library)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, workspace)
+        smoke(make_job(target, workspace))
 
     assert "libcudart.so.13: cannot open shared object file" in caught.value.why
     assert "has it, but" in caught.value.why
@@ -440,7 +447,7 @@ def test_names_what_was_hidden(
     needs_hiding(tmp_path)
     save_wheel(workspace, "")
 
-    passed = smoke(target, workspace)
+    passed = smoke(make_job(target, workspace))
 
     assert passed.hidden is not None
     assert str(system_cuda) in passed.hidden
@@ -459,7 +466,7 @@ def test_refuses_the_machines_cuda_where_it_cannot_be_hidden(
     save_wheel(workspace, MODULE, library)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, workspace)
+        smoke(make_job(target, workspace))
 
     assert f"libcudart.so.13 is {system_cuda / 'lib64' / 'libcudart.so.13'}" in caught.value.why
 
@@ -471,7 +478,7 @@ def test_says_that_nothing_could_be_hidden(
     monkeypatch.setattr(environment, "hiding", lambda *_: ())
     save_wheel(workspace, "")
 
-    passed = smoke(target, workspace)
+    passed = smoke(make_job(target, workspace))
 
     assert passed.hidden is None
     assert "refuses a mount namespace" in heard(workspace)
@@ -487,7 +494,7 @@ def test_search_path_and_preload_of_the_caller_have_no_effect(
     save_wheel(workspace, "import ctypes\n" + MODULE, library)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, workspace)
+        smoke(make_job(target, workspace))
 
     assert "libcudart.so.99: cannot open shared object file" in caught.value.why
     assert "came from outside" not in caught.value.why
@@ -504,7 +511,7 @@ def test_refuses_two_cuda_releases_in_one_process(
     save_wheel(workspace, module, library, beside, requires=requires)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, workspace)
+        smoke(make_job(target, workspace))
 
     assert "CUDA 12 and 13 are in one process: libcudart.so.12 (tiny_cuda 1.2.3" in (
         caught.value.why
@@ -518,7 +525,7 @@ def test_loads_alone_what_the_imports_leave_alone(
     library = compile_tiny(tmp_path, cuda_home, "$ORIGIN/../nvidia/cu13/lib")
     save_wheel(workspace, "", library, requires=("nvidia-cuda-runtime>=13.0,<14",))
 
-    passed = smoke(target, workspace)
+    passed = smoke(make_job(target, workspace))
 
     assert passed.libraries == (("libcudart.so.13", "nvidia/cu13/lib/libcudart.so.13"),)
 
@@ -531,7 +538,7 @@ def test_names_each_library_that_cannot_be_loaded(
     save_wheel(workspace, "", first, second)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, workspace)
+        smoke(make_job(target, workspace))
 
     assert "tiny_cuda/libone.so can't be loaded: OSError: libcudart.so.99" in caught.value.why
     assert "tiny_cuda/libtwo.so can't be loaded: OSError: libcublas.so.99" in caught.value.why
@@ -546,7 +553,7 @@ def test_says_what_a_library_lacks_when_the_package_keeps_it_to_itself(
     save_wheel(workspace, module, library)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, workspace)
+        smoke(make_job(target, workspace))
 
     assert "ImportError: no library anywhere" in caught.value.why
     assert "tiny_cuda/libtiny.so can't be loaded: OSError: libcublas.so.99" in caught.value.why
@@ -564,7 +571,7 @@ def test_installs_the_extra_that_brings_cuda(
         target, mode=link.mode, recipe=dataclasses.replace(target.recipe, link=link)
     )
 
-    passed = smoke(with_extra, workspace)
+    passed = smoke(make_job(with_extra, workspace))
 
     assert passed.libraries == (("libcudart.so.13", "nvidia/cu13/lib/libcudart.so.13"),)
 
@@ -577,7 +584,7 @@ def test_refuses_library_whose_constructor_crashes(
     save_wheel(workspace, "", compile_library(tmp_path / "libcrash.so", "gcc", "-fPIC", source))
 
     with pytest.raises(SmokeError) as caught:
-        smoke(target, workspace)
+        smoke(make_job(target, workspace))
 
     assert "loading tiny_cuda/libcrash.so ends the interpreter: status -11" in caught.value.why
 
@@ -590,7 +597,7 @@ def test_lets_library_rely_on_what_the_import_loads(
     module = "import ctypes, pathlib\nctypes.CDLL(str(pathlib.Path(__file__).with_name('{}')))"
     save_wheel(workspace, module.format(base.name), library, base)
 
-    smoke(target, workspace)
+    smoke(make_job(target, workspace))
 
     assert "tiny_cuda/libtiny.so loads only after `import tiny_cuda`" in heard(workspace)
 
@@ -601,7 +608,7 @@ def test_leaves_modules_of_other_pythons_alone(
     name = "_C.cpython-27-x86_64-linux-gnu.so"
     save_wheel(workspace, "", compile_needing(tmp_path / name, "libcudart.so.99"))
 
-    passed = smoke(target, workspace)
+    passed = smoke(make_job(target, workspace))
 
     assert passed.imported == ("tiny_cuda",)
 
@@ -615,7 +622,7 @@ def test_stub_stands_in_for_a_driver_that_is_not_there(
     save_toolchain(workspace, tmp_path / "toolkit")
     save_wheel(workspace, MODULE.replace(".version", ""), library)
 
-    passed = smoke(target, workspace)
+    passed = smoke(make_job(target, workspace))
 
     [(soname, _, supplier, _)] = passed.loaded
     assert passed.has_driver_stub
@@ -630,7 +637,7 @@ def test_takes_no_stub_where_none_is_needed(
     save_toolchain(workspace, tmp_path / "toolkit")
     save_wheel(workspace, "")
 
-    passed = smoke(target, workspace)
+    passed = smoke(make_job(target, workspace))
 
     assert not passed.has_driver_stub
     assert passed.loaded == ()
@@ -642,7 +649,7 @@ def test_tells_which_library_waits_for_a_driver(
     needs_no_driver()
     save_wheel(workspace, "", compile_needing(tmp_path / "libtiny.so", "libcuda.so.1"))
 
-    passed = smoke(target, workspace)
+    passed = smoke(make_job(target, workspace))
 
     assert passed.loaded == ()
     assert "tiny_cuda/libtiny.so needs libcuda.so.1, which NVIDIA's driver brings" in heard(
@@ -652,7 +659,7 @@ def test_tells_which_library_waits_for_a_driver(
 
 def test_says_how_to_get_a_wheel(workspace: Workspace, target: Target) -> None:
     with pytest.raises(StageOrderError, match="no wheel to install") as caught:
-        smoke(target, workspace)
+        smoke(make_job(target, workspace))
 
     assert "`nox -s build-tiny-cuda-130`" in caught.value.fix
 
@@ -662,6 +669,6 @@ def test_names_wheel_that_is_gone(workspace: Workspace, target: Target) -> None:
     wheel.unlink()
 
     with pytest.raises(StageOrderError) as caught:
-        smoke(target, workspace)
+        smoke(make_job(target, workspace))
 
     assert f"{wheel} is gone" in caught.value.why

@@ -14,7 +14,7 @@ from cuwheel.errors import DownloadError, HashMismatchError, SourceError
 from cuwheel.model.recipe import Archive, Folder, GitCommit, Resource, Sdist
 from cuwheel.stages.source import source
 from cuwheel.system.files import list_tree, sha256_of_file
-from tests.support.factories import commit_all, make_target, make_workspace
+from tests.support.factories import commit_all, make_job, make_target, make_workspace
 from tests.support.server import Site, serving
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def test_takes_sdist_from_index(
 
     with serving(site):
         monkeypatch.setenv("UV_DEFAULT_INDEX", site.url("/simple"))
-        tree = source(target, workspace)
+        tree = source(make_job(target, workspace))
 
     assert (tree.path / "setup.py").read_text() == "# setup.py\n"
     assert (tree.origin, tree.sha256) == ("pkg:pypi/tiny-cuda@1.2.3", digest)
@@ -93,7 +93,9 @@ def test_needs_no_network_the_second_time(sdist: Path, workspace: Workspace) -> 
     place.write_bytes(sdist.read_bytes())
     pinned = Sdist(project="tiny-cuda", version="1.2.3", sha256=digest)
 
-    tree = source(make_target(source=pinned), make_workspace(workspace.cache.parent, offline=True))
+    tree = source(
+        make_job(make_target(source=pinned), make_workspace(workspace.cache.parent), offline=True)
+    )
 
     assert tree.sha256 == digest
 
@@ -101,13 +103,13 @@ def test_needs_no_network_the_second_time(sdist: Path, workspace: Workspace) -> 
 def test_takes_archive_from_address(sdist: Path, workspace: Workspace) -> None:
     pinned = Archive(url=sdist.as_uri(), sha256=sha256_of_file(sdist))
 
-    tree = source(make_target(source=pinned), workspace)
+    tree = source(make_job(make_target(source=pinned), workspace))
 
     assert (tree.origin, tree.pinned) == (sdist.as_uri(), True)
 
 
 def test_gives_all_files_one_time(sdist: Path, workspace: Workspace) -> None:
-    tree = source(make_target(source_override=sdist), workspace)
+    tree = source(make_job(make_target(source_override=sdist), workspace))
 
     assert tree.epoch == NEWEST
     assert {time for _, time in modes_and_times(workspace.work / "source")} == {NEWEST}
@@ -117,7 +119,7 @@ def test_lifts_epoch_to_what_zip_can_hold(project: Path, workspace: Workspace) -
     for name in list_tree(project):
         os.utime(project / name, (0, 0))
 
-    tree = source(make_target(source_override=project), workspace)
+    tree = source(make_job(make_target(source_override=project), workspace))
 
     assert tree.epoch == 315_619_200
 
@@ -127,14 +129,14 @@ def test_gives_same_tree_whatever_the_modes(project: Path, workspace: Workspace)
     (project / "src").chmod(0o775)
     (project / "src" / "tiny.cu").chmod(0o777)
 
-    tree = source(make_target(source_override=project), workspace)
+    tree = source(make_job(make_target(source_override=project), workspace))
 
     kinds = {mode for mode, _ in modes_and_times(tree.path)}
     assert kinds == {"0o100644", "0o100755", "0o40755"}
 
 
 def test_marks_given_archive_as_unpinned(sdist: Path, workspace: Workspace) -> None:
-    tree = source(make_target(source_override=sdist), workspace)
+    tree = source(make_job(make_target(source_override=sdist), workspace))
 
     assert not tree.pinned
     assert (tree.origin, tree.sha256) == (str(sdist), sha256_of_file(sdist))
@@ -147,7 +149,7 @@ def test_copies_given_folder_without_litter(project: Path, workspace: Workspace)
     (project / "tiny.egg-info").mkdir()
     (project / "tiny.egg-info" / "PKG-INFO").touch()
 
-    tree = source(make_target(source_override=project), workspace)
+    tree = source(make_job(make_target(source_override=project), workspace))
 
     names = [str(name) for name in list_tree(tree.path)]
     assert names == ["setup.py", "src/build/in.cu", "src/tiny.cu"]
@@ -158,7 +160,7 @@ def test_does_not_copy_work_folder_into_itself(project: Path) -> None:
     workspace = make_workspace(project / "out")
     workspace.log("build").touch()
 
-    tree = source(make_target(source_override=project), workspace)
+    tree = source(make_job(make_target(source_override=project), workspace))
 
     assert not (tree.path / "out").exists()
 
@@ -166,7 +168,7 @@ def test_does_not_copy_work_folder_into_itself(project: Path) -> None:
 def test_leaves_given_folder_as_it_is(project: Path, workspace: Workspace) -> None:
     before = modes_and_times(project)
 
-    source(make_target(source_override=project), workspace)
+    source(make_job(make_target(source_override=project), workspace))
 
     assert modes_and_times(project) == before
 
@@ -175,7 +177,7 @@ def test_keeps_link_inside(project: Path, workspace: Workspace) -> None:
     (project / "src" / "link.py").symlink_to("../setup.py")
     (project / "more").symlink_to("src")
 
-    tree = source(make_target(source_override=project), workspace)
+    tree = source(make_job(make_target(source_override=project), workspace))
 
     assert (tree.path / "src" / "link.py").readlink() == Path("../setup.py")
     assert (tree.path / "more" / "tiny.cu").is_file()
@@ -186,7 +188,7 @@ def test_refuses_links_that_lead_out(project: Path, workspace: Workspace) -> Non
     (project / "src" / "up").symlink_to("../..")
 
     with pytest.raises(SourceError) as caught:
-        source(make_target(source_override=project), workspace)
+        source(make_job(make_target(source_override=project), workspace))
 
     assert "secret leads out of it" in caught.value.why
     assert "src/up leads out of it" in caught.value.why
@@ -195,7 +197,7 @@ def test_refuses_links_that_lead_out(project: Path, workspace: Workspace) -> Non
 def test_takes_epoch_from_commit(project: Path, workspace: Workspace) -> None:
     commit(project)
 
-    tree = source(make_target(source_override=project), workspace)
+    tree = source(make_job(make_target(source_override=project), workspace))
 
     assert tree.epoch == COMMITTED
 
@@ -205,16 +207,16 @@ def test_takes_epoch_from_files_when_some_are_changed(project: Path, workspace: 
     (project / "setup.py").write_text("# changed\n")
     os.utime(project / "setup.py", (NEWEST + 1, NEWEST + 1))
 
-    tree = source(make_target(source_override=project), workspace)
+    tree = source(make_job(make_target(source_override=project), workspace))
 
     assert tree.epoch == NEWEST + 1
 
 
 def test_tells_changed_folders_apart(project: Path, workspace: Workspace) -> None:
-    first = source(make_target(source_override=project), workspace)
+    first = source(make_job(make_target(source_override=project), workspace))
     (project / "src" / "tiny.cu").write_text("// other\n")
 
-    second = source(make_target(source_override=project), workspace)
+    second = source(make_job(make_target(source_override=project), workspace))
 
     assert first.sha256 != second.sha256
 
@@ -222,14 +224,14 @@ def test_tells_changed_folders_apart(project: Path, workspace: Workspace) -> Non
 def test_removes_what_a_killed_run_left(sdist: Path, workspace: Workspace) -> None:
     workspace.folder(".source.killed")
 
-    source(make_target(source_override=sdist), workspace)
+    source(make_job(make_target(source_override=sdist), workspace))
 
     assert [path.name for path in workspace.work.iterdir()] == ["source"]
 
 
 def test_refuses_missing_source(tmp_path: Path, workspace: Workspace) -> None:
     with pytest.raises(SourceError, match="nothing-here"):
-        source(make_target(source_override=tmp_path / "nothing-here"), workspace)
+        source(make_job(make_target(source_override=tmp_path / "nothing-here"), workspace))
 
 
 def test_refuses_source_without_package(tmp_path: Path, workspace: Workspace) -> None:
@@ -237,14 +239,14 @@ def test_refuses_source_without_package(tmp_path: Path, workspace: Workspace) ->
     (tmp_path / "empty" / "README").touch()
 
     with pytest.raises(SourceError, match="no Python package"):
-        source(make_target(source_override=tmp_path / "empty"), workspace)
+        source(make_job(make_target(source_override=tmp_path / "empty"), workspace))
 
 
 def test_unpacks_archive_of_any_name(sdist: Path, workspace: Workspace) -> None:
     odd = sdist.rename(sdist.with_name("v1.2.3 (final)"))
     digest = sha256_of_file(odd)
 
-    tree = source(make_target(source=Archive(url=odd.as_uri(), sha256=digest)), workspace)
+    tree = source(make_job(make_target(source=Archive(url=odd.as_uri(), sha256=digest)), workspace))
 
     assert (tree.path / "setup.py").is_file()
 
@@ -253,7 +255,7 @@ def test_takes_commit_of_repository(project: Path, workspace: Workspace) -> None
     head = commit(project)
     pinned = GitCommit(repository=project.as_uri(), commit=head)
 
-    tree = source(make_target(source=pinned), workspace)
+    tree = source(make_job(make_target(source=pinned), workspace))
 
     assert (tree.path / "setup.py").read_text() == "# setup.py\n"
     assert (tree.origin, tree.epoch) == (f"git+{project.as_uri()}@{head}", COMMITTED)
@@ -264,7 +266,7 @@ def test_leaves_no_tar_of_commit(project: Path, workspace: Workspace) -> None:
     pinned = GitCommit(repository=project.as_uri(), commit=commit(project))
     (workspace.work / ".commit" / "killed").mkdir(parents=True)
 
-    source(make_target(source=pinned), workspace)
+    source(make_job(make_target(source=pinned), workspace))
 
     assert [path.name for path in workspace.work.iterdir()] == ["source"]
 
@@ -279,7 +281,11 @@ def test_refuses_file_under_name_of_commit(
         (place / f"checkout-{pinned.commit}.{suffix}").write_bytes(sdist.read_bytes())
 
     with pytest.raises(DownloadError, match="is not in the cache"):
-        source(make_target(source=pinned), make_workspace(workspace.cache.parent, offline=True))
+        source(
+            make_job(
+                make_target(source=pinned), make_workspace(workspace.cache.parent), offline=True
+            )
+        )
 
     assert not (workspace.work / "source").exists()
 
@@ -289,7 +295,7 @@ def test_says_what_to_fetch_and_where_to_put_it(workspace: Workspace) -> None:
     started = time.monotonic()
 
     with pytest.raises(DownloadError) as caught:
-        source(make_target(source=pinned), workspace)
+        source(make_job(make_target(source=pinned), workspace))
 
     assert time.monotonic() - started < 30
     assert "http://127.0.0.1:9/tiny-1.tar.gz" in caught.value.what
@@ -302,7 +308,7 @@ def test_unpacks_resource_without_its_top_folder(
 ) -> None:
     target = make_target(source_override=project, resources=(resource_of(sdist),))
 
-    tree = source(target, workspace)
+    tree = source(make_job(target, workspace))
 
     assert (workspace.work / "resources" / "tiny" / "setup.py").read_text() == "# setup.py\n"
     assert tree.resources == (("tiny", sdist.as_uri(), sha256_of_file(sdist)),)
@@ -312,7 +318,7 @@ def test_unpacks_resource_without_its_top_folder(
 def test_places_resource_as_it_is(project: Path, sdist: Path, workspace: Workspace) -> None:
     plain = resource_of(sdist, to="deep/tiny.tgz", unpack=False)
 
-    source(make_target(source_override=project, resources=(plain,)), workspace)
+    source(make_job(make_target(source_override=project, resources=(plain,)), workspace))
 
     assert (workspace.work / "resources/deep/tiny.tgz").read_bytes() == sdist.read_bytes()
 
@@ -322,7 +328,7 @@ def test_takes_resource_from_repository(project: Path, workspace: Workspace) -> 
     pinned = GitCommit(repository=project.as_uri(), commit=head)
     resource = Resource(name="tiny", source=pinned, to="tiny", why="a test")
 
-    tree = source(make_target(source_override=project, resources=(resource,)), workspace)
+    tree = source(make_job(make_target(source_override=project, resources=(resource,)), workspace))
 
     assert (workspace.work / "resources/tiny/src/tiny.cu").is_file()
     assert tree.resources[0][1] == f"git+{project.as_uri()}@{head}"
@@ -331,7 +337,9 @@ def test_takes_resource_from_repository(project: Path, workspace: Workspace) -> 
 def test_gives_resources_the_time_of_the_source(
     project: Path, sdist: Path, workspace: Workspace
 ) -> None:
-    tree = source(make_target(source_override=project, resources=(resource_of(sdist),)), workspace)
+    tree = source(
+        make_job(make_target(source_override=project, resources=(resource_of(sdist),)), workspace)
+    )
 
     times = {time for _, time in modes_and_times(workspace.work / "resources")}
     assert times == {tree.epoch}
@@ -342,7 +350,7 @@ def test_refuses_resource_with_other_hash(project: Path, sdist: Path, workspace:
     target = make_target(source_override=project, resources=(resource_of(sdist, source=wrong),))
 
     with pytest.raises(HashMismatchError):
-        source(target, workspace)
+        source(make_job(target, workspace))
 
 
 def test_names_resource_that_can_not_be_had(project: Path, sdist: Path) -> None:
@@ -350,7 +358,7 @@ def test_names_resource_that_can_not_be_had(project: Path, sdist: Path) -> None:
     target = make_target(source_override=project, resources=(resource_of(sdist, source=lost),))
 
     with pytest.raises(DownloadError) as caught:
-        source(target, make_workspace(project.parent / "run", offline=True))
+        source(make_job(target, make_workspace(project.parent / "run"), offline=True))
 
     assert "it is the resource tiny" in caught.value.fix
 
@@ -358,9 +366,11 @@ def test_names_resource_that_can_not_be_had(project: Path, sdist: Path) -> None:
 def test_forgets_resources_of_the_run_before(
     project: Path, sdist: Path, workspace: Workspace
 ) -> None:
-    source(make_target(source_override=project, resources=(resource_of(sdist),)), workspace)
+    source(
+        make_job(make_target(source_override=project, resources=(resource_of(sdist),)), workspace)
+    )
 
-    source(make_target(source_override=project), workspace)
+    source(make_job(make_target(source_override=project), workspace))
 
     assert not (workspace.work / "resources").exists()
 
@@ -369,9 +379,9 @@ def test_forgets_resources_of_the_run_before(
 def test_takes_folder_of_project(project: Path, workspace: Workspace, path: str) -> None:
     target = make_target(source=Folder(path=path), root=project.parent)
 
-    tree = source(target, workspace)
+    tree = source(make_job(target, workspace))
 
-    given = source(make_target(source_override=project), workspace)
+    given = source(make_job(make_target(source_override=project), workspace))
     assert (tree.path, tree.sha256, tree.epoch) == (given.path, given.sha256, NEWEST)
     assert (tree.origin, tree.pinned) == (path, True)
 
@@ -379,7 +389,9 @@ def test_takes_folder_of_project(project: Path, workspace: Workspace, path: str)
 def test_takes_time_of_folder_from_commit_of_project(project: Path, workspace: Workspace) -> None:
     commit(project.parent)
 
-    tree = source(make_target(source=Folder(path="checkout"), root=project.parent), workspace)
+    tree = source(
+        make_job(make_target(source=Folder(path="checkout"), root=project.parent), workspace)
+    )
 
     assert tree.epoch == COMMITTED
 
@@ -387,14 +399,16 @@ def test_takes_time_of_folder_from_commit_of_project(project: Path, workspace: W
 def test_takes_given_source_before_folder(project: Path, sdist: Path, workspace: Workspace) -> None:
     own = Folder(path="checkout")
 
-    tree = source(make_target(source=own, root=project.parent, source_override=sdist), workspace)
+    tree = source(
+        make_job(make_target(source=own, root=project.parent, source_override=sdist), workspace)
+    )
 
     assert (tree.origin, tree.pinned) == (str(sdist), False)
 
 
 def test_refuses_missing_folder_of_project(project: Path, workspace: Workspace) -> None:
     with pytest.raises(SourceError) as caught:
-        source(make_target(source=Folder(path="chekout"), root=project.parent), workspace)
+        source(make_job(make_target(source=Folder(path="chekout"), root=project.parent), workspace))
 
     assert 'Folder(path="chekout")' in caught.value.what
     assert caught.value.why == f"there is no folder {project.parent / 'chekout'}"
@@ -410,11 +424,11 @@ def test_refuses_folder_that_is_not_inside_project(
     (project / "link").symlink_to(outside)
 
     with pytest.raises(SourceError, match="can't be used") as caught:
-        source(make_target(source=Folder(path=path), root=project), workspace)
+        source(make_job(make_target(source=Folder(path=path), root=project), workspace))
 
     assert "not inside the project" in caught.value.why
 
 
 def test_refuses_folder_without_package(project: Path, workspace: Workspace) -> None:
     with pytest.raises(SourceError, match="src holds no Python package"):
-        source(make_target(source=Folder(path="src"), root=project), workspace)
+        source(make_job(make_target(source=Folder(path="src"), root=project), workspace))

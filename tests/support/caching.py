@@ -19,8 +19,8 @@ from cuwheel.build.compile_cache.backends import (
     install_program,
 )
 from cuwheel.build.compile_cache.statistics import CacheStatistics, read_statistics
+from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.process import run
-from cuwheel.toolchains.compilers import SYSTEM_PATH
 from tests.support.ccache_package import obtain_ccache
 
 if TYPE_CHECKING:

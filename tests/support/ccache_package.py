@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from cuwheel.errors import CommandFailedError
+from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.files import file_lock, new_folder
 from cuwheel.system.process import run, which
-from cuwheel.toolchains.compilers import SYSTEM_PATH
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"

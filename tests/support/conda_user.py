@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cuwheel.fetch.mirrors import MIRRORS_VARIABLE
 from cuwheel.paths import ROOT
-from cuwheel.toolchains.pythons import own_python
+from cuwheel.system.pythons import own_python
 from tests.support.channel import write_source
 from tests.support.engine import PATIENCE, Engine, Outcome
 from tests.support.toolchain_channel import toolchain_specs

@@ -14,18 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 import rich.console
 
+from cuwheel.build.machine import read_machine
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.model.recipe import Framework, Link, Recipe, Sdist, Setuptools, Smoke
 from cuwheel.model.target import Target
 from cuwheel.system import process
 from cuwheel.system.console import Console
+from cuwheel.system.pythons import own_python
+from cuwheel.workspace.job import Job, Settings
 from cuwheel.workspace.records import BuiltWheel, SourceTree, Toolchain
 from cuwheel.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cuwheel.errors import InterpreterNotFoundError
     from cuwheel.model.recipe import Mode
+    from cuwheel.system.pythons import Interpreter
 
 EPOCH = 1_700_000_000  # of every source in the tests, seconds since 1970
 
@@ -90,6 +95,19 @@ def make_workspace(folder: Path, **changes: Any) -> Workspace:
         console=Console(terminal),
     )
     return dataclasses.replace(workspace, **changes)
+
+
+def make_job(
+    target: Target,
+    workspace: Workspace,
+    *,
+    python: Interpreter | InterpreterNotFoundError | None = None,
+    **settings: Any,
+) -> Job:
+    """A job on this very machine; the Python is the one that runs the tests, or `python`."""
+    asked = Settings(**settings)
+    found = read_machine(asked, python or own_python())
+    return Job(target=target, settings=asked, workspace=workspace, machine=found)
 
 
 def heard(workspace: Workspace) -> str:

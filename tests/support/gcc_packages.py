@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.system import process
+from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.process import which
-from cuwheel.toolchains.compilers import SYSTEM_PATH
 from tests.support.channel import PREFIX, Copy, Entry, Link, Package, Text
 from tests.support.cuda_packages import GLIBC, TRIPLET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from cuwheel.toolchains.compilers import HostCompiler
+    from cuwheel.system.compilers import HostCompiler
 
 SYSROOT = f"{TRIPLET}/sysroot"
 BINUTILS = "2.40"

@@ -15,8 +15,8 @@ from cuwheel.build.launcher.toolkit_view import (
     make_launcher,
     make_view,
 )
+from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.process import run
-from cuwheel.toolchains.compilers import SYSTEM_PATH
 from cuwheel.workspace.records import Environment, Preflight, Toolchain
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.process import which
-from cuwheel.toolchains.compilers import SYSTEM_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,13 +12,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.paths import ROOT
 from cuwheel.pypi.uv import install_into
 from cuwheel.system import process
+from cuwheel.system.compilers import SYSTEM_PATH, HostCompiler, find_host_compilers
 from cuwheel.system.files import file_lock, new_folder, remove_tree
-from cuwheel.toolchains.compilers import SYSTEM_PATH, HostCompiler, find_host_compilers
-from cuwheel.toolchains.pythons import own_python
+from cuwheel.system.pythons import own_python
 from tests.support.channel import Copy, Entry, Package, Text, write_channel
 from tests.support.cuda_packages import GLIBC, LIBS, Wheels, cuda_packages, site_of
 from tests.support.gcc_packages import binutils_packages, c_library_version, gcc_packages, stand_in
@@ -59,7 +58,7 @@ def make_channel(workspace: Workspace, cuda_home: Path) -> Path:
         workspace: its cache keeps the channel; cmake and ninja are installed with its settings.
         cuda_home: a CUDA home made from NVIDIA's wheels.
     """
-    gcc = find_host_compilers({}, toolkit_by_release("13.0").max_gcc)[0]
+    gcc = find_host_compilers({})[0]
     parts = [
         *(Path(__file__).with_name(name).read_text() for name in _MADE_BY),
         _BUILD_TOOLS.read_text(),
@@ -136,7 +135,7 @@ def _install_build_tools(site: Path, workspace: Workspace) -> None:
         _BUILD_TOOLS,
         python=Path(sys.executable),
         cache=workspace.cache,
-        offline=workspace.offline,
+        offline=False,
         log=workspace.log("channel-tools"),
         console=workspace.console,
     )

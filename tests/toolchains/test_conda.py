@@ -17,17 +17,18 @@ from cuwheel.errors import DownloadError, HashMismatchError, InterpreterNotFound
 from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
 from cuwheel.locks.jobs import CondaLockSpec
 from cuwheel.locks.resolve import resolve_locks, verify_locks
-from cuwheel.stages.toolchain import toolchain
+from cuwheel.system.pythons import find_python, own_python
 from cuwheel.toolchains.conda import conda_python, key_of_lock
 from cuwheel.toolchains.conda_layout import complete_prefix
+from cuwheel.toolchains.provide import provide_toolchain
 from cuwheel.toolchains.python_choice import choose_python
-from cuwheel.toolchains.pythons import find_python, own_python
 from tests.support.channel import Package, Text, toy_packages, write_channel, write_source
 from tests.support.factories import heard, make_workspace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cuwheel.system.pythons import Interpreter
     from cuwheel.workspace.workspace import Workspace
 
 RELEASE = own_python().release
@@ -64,9 +65,8 @@ def write_lock(folder: Path, *specs: str) -> CondaLockSpec:
 
 
 @pytest.fixture
-def job(workspace: Workspace, tmp_path: Path) -> CondaLockSpec:
+def job(tmp_path: Path) -> CondaLockSpec:
     """A lock of the toys; nobody has seen their files."""
-    assert not workspace.offline
     return write_lock(tmp_path / "project" / "envs" / "cuda130", "toy ==1.0")
 
 
@@ -84,8 +84,8 @@ def test_there_is_no_python_without_lock(workspace: Workspace) -> None:
     assert conda_python("3.98", workspace) is None
 
 
-def choose(asked: str, workspace: Workspace, *, may_install: bool = True) -> str:
-    return choose_python(asked, workspace, needs_own_headers=False, may_install=may_install)
+def choose(asked: str, workspace: Workspace, *, may_install: bool = True) -> Interpreter:
+    return choose_python(asked, workspace, may_install=may_install)
 
 
 def test_missing_python_comes_from_lock(workspace: Workspace, tmp_path: Path) -> None:
@@ -93,17 +93,20 @@ def test_missing_python_comes_from_lock(workspace: Workspace, tmp_path: Path) ->
 
     chosen = choose(NOWHERE, workspace)
 
-    assert chosen.startswith(str(workspace.cache / "pythons" / "python399-conda-"))
+    assert chosen == own_python()  # which is what stands behind the lock's
+    assert list((workspace.cache / "pythons").glob("python399-conda-*/bin/python3.99"))
 
 
-def test_missing_python_without_lock_is_left_to_preflight(workspace: Workspace) -> None:
-    assert choose(NOWHERE, workspace) == NOWHERE
+def test_missing_python_without_lock_is_an_error(workspace: Workspace) -> None:
+    with pytest.raises(InterpreterNotFoundError, match=NOWHERE):
+        choose(NOWHERE, workspace)
 
 
 def test_explaining_installs_no_python(workspace: Workspace, tmp_path: Path) -> None:
     write_lock(tmp_path / "project" / "envs" / "python399", "python")
 
-    assert choose(NOWHERE, workspace, may_install=False) == NOWHERE
+    with pytest.raises(InterpreterNotFoundError):
+        choose(NOWHERE, workspace, may_install=False)
     assert not (workspace.cache / "pythons").exists()
 
 
@@ -155,7 +158,7 @@ def test_notices_changed_input(workspace: Workspace, job: CondaLockSpec) -> None
     job.source.write_text(job.source.read_text().replace("1.0", "1.1"))
 
     with pytest.raises(LockError) as caught:
-        toolchain(toolkit_by_release("13.0"), "conda", workspace)
+        provide_toolchain(toolkit_by_release("13.0"), "conda", workspace)
 
     assert "environment.yml or virtual-packages.yml has changed" in caught.value.why
     assert caught.value.fix == "nox -s lock -- toolchain:130:conda"
@@ -239,13 +242,13 @@ def test_edited_lock_shows_though_its_toolchain_is_installed(
     job.lock.write_text(job.lock.read_text().replace("toy-1.0-test_0", "toy-6.6-test_0"))
 
     with pytest.raises(LockError, match="was edited by hand"):
-        toolchain(toolkit_by_release("13.0"), "conda", workspace)
+        provide_toolchain(toolkit_by_release("13.0"), "conda", workspace)
 
 
 def test_environment_without_lock_isnt_passed_over(workspace: Workspace, tmp_path: Path) -> None:
     write_source(tmp_path / "project" / "envs" / "cuda130", "toy")
 
     with pytest.raises(LockError) as caught:
-        toolchain(toolkit_by_release("13.0"), "conda", workspace)
+        provide_toolchain(toolkit_by_release("13.0"), "conda", workspace)
 
     assert caught.value.fix == "nox -s lock -- toolchain:130:conda"

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from cuwheel.build.compile_cache.statistics import CCACHE_LOG
 from cuwheel.errors import CommandFailedError, UsageError
 from cuwheel.standalone import script
+from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.process import run, which
-from cuwheel.toolchains.compilers import SYSTEM_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from cuwheel.build.compile_cache.remote import Remote
     from cuwheel.build.sandbox.path_map import PathMap
-    from cuwheel.model.target import Target
+    from cuwheel.workspace.job import Job, Settings
     from cuwheel.workspace.workspace import Workspace
 
 
@@ -59,31 +59,30 @@ class CacheChoice:
         )
 
 
-def check_compile_cache(_: Target, workspace: Workspace) -> list[Problem]:
+def check_compile_cache(job: Job) -> list[Problem]:
     """See that what the environment says of the compile cache can be done."""
     try:
-        _choose(workspace, os.environ)
+        _choose(job.settings, os.environ)
     except CuwheelError as error:
         return [problem_of(error)]
     return []
 
 
-def choose_compile_cache(
-    workspace: Workspace, sockets: Path, environ: Mapping[str, str]
-) -> CacheChoice:
+def choose_compile_cache(job: Job, sockets: Path, environ: Mapping[str, str]) -> CacheChoice:
     """The compile cache of a build, with its program in the work folder.
 
     One that can't be written costs a warning, and the build its hits.
 
     Args:
-        workspace: of the build.
+        job: of the build.
         sockets: its folder for sockets.
         environ: the caller's variables.
 
     Raises:
         UsageError: they ask for what can't be done.
     """
-    cache, remote = _choose(workspace, environ)
+    workspace = job.workspace
+    cache, remote = _choose(job.settings, environ)
     compiles = compile_cache_folder(workspace, environ)
     if cache.name and (problem := why_unusable(compiles)):
         workspace.console.warn(
@@ -118,8 +117,8 @@ def beside(choice: CacheChoice, workspace: Workspace) -> Iterator[None]:
         yield
 
 
-def _choose(workspace: Workspace, environ: Mapping[str, str]) -> tuple[CompileCache, Remote | None]:
+def _choose(settings: Settings, environ: Mapping[str, str]) -> tuple[CompileCache, Remote | None]:
     remote = remote_from(environ)
-    if not workspace.reuse:
+    if not settings.reuse:
         return CompileCache(), None
     return choose_cache(environ, with_remote=remote is not None), remote

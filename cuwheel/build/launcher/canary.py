@@ -31,9 +31,9 @@ from cuwheel.system.files import (
     sha256_of_file,
     write_atomically,
 )
+from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.parallel import Stop, run_all
 from cuwheel.system.process import run
-from cuwheel.toolchains.compilers import SYSTEM_PATH
 
 _SOURCES = {
     # Names of internal functions hold a hash of the source's path.

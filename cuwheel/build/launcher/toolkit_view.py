@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import CommandFailedError
 from cuwheel.standalone import script
+from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.files import sha256_of_file
 from cuwheel.system.process import run
-from cuwheel.toolchains.compilers import SYSTEM_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from cuwheel.cuda.toolkits import TOOLKITS
 from cuwheel.diagnose.facts.deadline import TimedCall
 from cuwheel.errors import CommandFailedError
+from cuwheel.system.compilers import newest_gcc_for
 from cuwheel.system.process import run, which
-from cuwheel.toolchains.compilers import newest_gcc_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,10 +10,12 @@ from packaging.requirements import Requirement
 
 from cuwheel.binaries.archs import DeviceCode, describe_code, runs_on
 from cuwheel.build.checks import check_disk, check_system_packages
+from cuwheel.build.machine import read_machine
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.model.target import Target
 from cuwheel.system.versions import version_key
 from cuwheel.toolchains.host_compiler import check_host_compiler
+from cuwheel.workspace.job import Job, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from cuwheel.diagnose.facts.host import HostFacts
     from cuwheel.model.catalogue import CatalogueEntry
     from cuwheel.model.recipe import Recipe
+    from cuwheel.workspace.job import Machine
     from cuwheel.workspace.workspace import Workspace
 
 
@@ -61,6 +64,7 @@ def fit_targets(
         python: of the environment, `3.12.1`; empty where there is none.
     """
     found = []
+    machine = read_machine(Settings(), None)
     for entry in entries:
         if entry.recipe is None:
             found.append(Fit(name=entry.name, runs=(), builds=(f"broken recipe: {entry.fault}",)))
@@ -71,7 +75,7 @@ def fit_targets(
                 Fit(
                     name=f"{entry.recipe.name}-{target.toolkit.tag}",
                     runs=tuple(_why_not_run(target, driver, around, python)),
-                    builds=tuple(_why_not_build(target, workspace)),
+                    builds=tuple(_why_not_build(target, workspace, machine)),
                 )
             )
     return tuple(found)
@@ -111,8 +115,9 @@ def _why_not_run(
         yield f"glibc {glibc} is older than {_CONDA_GLIBC}"
 
 
-def _why_not_build(target: Target, workspace: Workspace) -> Iterator[str]:
+def _why_not_build(target: Target, workspace: Workspace, machine: Machine) -> Iterator[str]:
     own = dataclasses.replace(workspace, work=workspace.work / target.id)
+    job = Job(target=target, settings=Settings(), workspace=own, machine=machine)
     for check in (check_host_compiler, check_system_packages, check_disk):
-        for problem in check(target, own):
+        for problem in check(job):
             yield f"{problem.what}: {problem.why}"

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 SYSTEM_PATH = "/usr/bin:/bin"  # where distributions put compilers; a caller's PATH doesn't count
 
+_NEWEST_TRIED = 29  # major release of GCC; 15 was out in 2025, and one a year follows
+
 # `#if __GNUC__ > 15` before `#error -- unsupported GNU version!` in crt/host_config.h
 _NEWEST_GCC = re.compile(r"#if\s+__GNUC__\s*>\s*(\d+)")
 
@@ -43,21 +45,20 @@ class HostCompiler:
         return int(self.version.split(".", maxsplit=1)[0])
 
 
-def find_host_compilers(environ: Mapping[str, str], newest: int) -> tuple[HostCompiler, ...]:
-    """The compilers that could be used, best first.
+def find_host_compilers(environ: Mapping[str, str]) -> tuple[HostCompiler, ...]:
+    """The compilers of this machine, those that are tried first come first.
 
     `CXX` of the environment where it is set, and then nothing else; otherwise the system's `g++`,
-    then its `g++-15`, `g++-14`, … from the newest that nvcc takes downwards.
+    then its `g++-15`, `g++-14`, … from the newest downwards.
 
     Args:
         environ: `CXX` is read from it.
-        newest: the newest major version that nvcc takes.
     """
     if environ.get("CXX"):
         chosen = which(environ["CXX"], environ.get("PATH", SYSTEM_PATH))
         names = [chosen] if chosen else []
     else:
-        wanted = ["g++", *(f"g++-{major}" for major in range(newest, 8, -1))]
+        wanted = ["g++", *(f"g++-{major}" for major in range(_NEWEST_TRIED, 8, -1))]
         names = [found for name in wanted if (found := which(name, SYSTEM_PATH))]
     asked = [read_compiler(Path(name)) for name in names]
     return tuple(compiler for compiler in asked if compiler)

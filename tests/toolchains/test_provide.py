@@ -19,9 +19,9 @@ from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
 from cuwheel.paths import ROOT
 from cuwheel.pypi.lock_file import read_pins
 from cuwheel.pypi.uv import resolve
-from cuwheel.stages.toolchain import toolchain
 from cuwheel.system.files import remove_tree
 from cuwheel.system.process import run
+from cuwheel.toolchains.provide import provide_toolchain
 from tests.support.channel import write_source
 from tests.support.factories import heard, make_workspace
 from tests.support.toolchain_channel import toolchain_specs
@@ -59,7 +59,7 @@ def private_space(tmp_path: Path) -> Iterator[Workspace]:
 
 @pytest.mark.usefixtures("small_lock")
 def test_makes_home_that_compiles_and_links(lean_workspace: Workspace, tmp_path: Path) -> None:
-    made = toolchain(TOOLKIT, "pypi", lean_workspace)
+    made = provide_toolchain(TOOLKIT, "pypi", lean_workspace)
 
     library = _compile(made, tmp_path)
 
@@ -68,10 +68,10 @@ def test_makes_home_that_compiles_and_links(lean_workspace: Workspace, tmp_path:
 
 @pytest.mark.usefixtures("small_lock")
 def test_reuses_what_is_whole(lean_workspace: Workspace) -> None:
-    first = toolchain(TOOLKIT, "pypi", lean_workspace)
+    first = provide_toolchain(TOOLKIT, "pypi", lean_workspace)
     nvcc = (first.home / "bin" / "nvcc").stat().st_ino
 
-    again = toolchain(TOOLKIT, "pypi", lean_workspace)
+    again = provide_toolchain(TOOLKIT, "pypi", lean_workspace)
 
     assert (again.home / "bin" / "nvcc").stat().st_ino == nvcc
 
@@ -90,10 +90,10 @@ def test_reuses_what_is_whole(lean_workspace: Workspace) -> None:
 def test_makes_damaged_one_again(
     damage: Callable[[Path], object], lean_workspace: Workspace
 ) -> None:
-    whole = toolchain(TOOLKIT, "pypi", lean_workspace)
+    whole = provide_toolchain(TOOLKIT, "pypi", lean_workspace)
     damage(whole.home)
 
-    mended = toolchain(TOOLKIT, "pypi", lean_workspace)
+    mended = provide_toolchain(TOOLKIT, "pypi", lean_workspace)
 
     assert "was damaged and is made again" in heard(lean_workspace)
     assert mended == whole
@@ -102,11 +102,11 @@ def test_makes_damaged_one_again(
 @pytest.mark.usefixtures("small_lock")
 def test_mends_damage_that_reached_the_installers_cache(private_space: Workspace) -> None:
     """Hard links: who writes into a file in place changes the cache's copy as well."""
-    whole = toolchain(TOOLKIT, "pypi", private_space)
+    whole = provide_toolchain(TOOLKIT, "pypi", private_space)
     with (whole.home / "include" / "crt" / "host_config.h").open("a") as stream:
         stream.write("// changed in place\n")
 
-    mended = toolchain(TOOLKIT, "pypi", private_space)
+    mended = provide_toolchain(TOOLKIT, "pypi", private_space)
 
     assert mended == whole
 
@@ -118,7 +118,7 @@ def test_refuses_parts_of_several_releases(small_lock: Path, lean_workspace: Wor
     small_lock.write_text(kept + _locked("nvidia-nvvm>13.1", lean_workspace))
 
     with pytest.raises(ToolchainError) as caught:
-        toolchain(TOOLKIT, "pypi", lean_workspace)
+        provide_toolchain(TOOLKIT, "pypi", lean_workspace)
 
     assert "nvidia-cuda-nvcc 13.0.88" in caught.value.why
 
@@ -130,7 +130,7 @@ def test_leaves_nothing_of_a_toolchain_that_could_not_be_made(
     small_lock.write_text("".join(line for line in lines if "nvidia-nvvm" not in line))
 
     with pytest.raises(InstallError):
-        toolchain(TOOLKIT, "pypi", lean_workspace)
+        provide_toolchain(TOOLKIT, "pypi", lean_workspace)
 
     assert [path for path in (lean_workspace.cache / "toolchains").iterdir() if path.is_dir()] == []
 
@@ -139,7 +139,7 @@ def test_conda_provider_says_what_is_missing(lean_workspace: Workspace) -> None:
     newer = dataclasses.replace(TOOLKIT, release="13.9")
 
     with pytest.raises(LockError) as caught:
-        toolchain(newer, "conda", lean_workspace)
+        provide_toolchain(newer, "conda", lean_workspace)
 
     assert "envs/cuda139/conda-lock.yml" in caught.value.why
     assert "nox -s lock -- toolchain:139" in caught.value.fix
@@ -162,7 +162,7 @@ def small_conda_lock(
 
 @pytest.mark.usefixtures("small_conda_lock")
 def test_conda_home_compiles_and_links(private_space: Workspace, tmp_path: Path) -> None:
-    made = toolchain(TOOLKIT, "conda", private_space)
+    made = provide_toolchain(TOOLKIT, "conda", private_space)
 
     library = _compile(made, tmp_path, f"-ccbin={made.cxx}")
 
@@ -198,11 +198,11 @@ def test_makes_damaged_conda_toolchain_again(
     damage: Callable[[Path], object], private_space: Workspace
 ) -> None:
     """Changing a file in place changes the unpacked package in the cache too."""
-    whole = toolchain(TOOLKIT, "conda", private_space)
+    whole = provide_toolchain(TOOLKIT, "conda", private_space)
     profile = (whole.home / "bin" / "nvcc.profile").read_text()
     damage(whole.home)
 
-    mended = toolchain(TOOLKIT, "conda", private_space)
+    mended = provide_toolchain(TOOLKIT, "conda", private_space)
 
     assert "was damaged and is made again" in heard(private_space)
     assert mended == whole
@@ -213,11 +213,11 @@ def test_makes_damaged_conda_toolchain_again(
 def test_reuses_conda_toolchain_without_its_channel(
     private_space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = toolchain(TOOLKIT, "conda", private_space)
+    first = provide_toolchain(TOOLKIT, "conda", private_space)
     (tmp_path / "nothing").mkdir()
     monkeypatch.setenv(MIRRORS_VARIABLE, (tmp_path / "nothing").as_uri())
 
-    assert toolchain(TOOLKIT, "conda", private_space) == first
+    assert provide_toolchain(TOOLKIT, "conda", private_space) == first
 
 
 @pytest.mark.usefixtures("small_conda_lock")
@@ -228,7 +228,7 @@ def test_leaves_nothing_when_channel_lacks_a_package(
     monkeypatch.setenv(MIRRORS_VARIABLE, (tmp_path / "nothing").as_uri())
 
     with pytest.raises(DownloadError) as caught:
-        toolchain(TOOLKIT, "conda", private_space)
+        provide_toolchain(TOOLKIT, "conda", private_space)
 
     files = [path for path in private_space.cache.rglob("*") if path.is_file()]
     assert [path for path in files if path.stat().st_size] == []
@@ -243,7 +243,7 @@ def test_refuses_conda_lock_that_was_edited(
     small_conda_lock.write_text(text.replace("sha256: ", "sha256: 0", 1))
 
     with pytest.raises(LockError, match=r"edited by hand|is no conda lock"):
-        toolchain(TOOLKIT, "conda", private_space)
+        provide_toolchain(TOOLKIT, "conda", private_space)
 
 
 def test_refuses_conda_toolkit_of_another_release(
@@ -253,7 +253,7 @@ def test_refuses_conda_toolkit_of_another_release(
     other = small_conda_lock.parent.rename(small_conda_lock.parent.with_name("cuda122"))
 
     with pytest.raises(ToolchainError, match=r"is not CUDA 12\.2") as caught:
-        toolchain(toolkit_by_release("12.2"), "conda", private_space)
+        provide_toolchain(toolkit_by_release("12.2"), "conda", private_space)
 
     assert other.name == "cuda122"
     assert "nvcc 13.0.88" in caught.value.why
@@ -266,16 +266,16 @@ def test_refuses_conda_toolchain_for_another_machine(
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
 
     with pytest.raises(ToolchainError) as caught:
-        toolchain(TOOLKIT, "conda", private_space)
+        provide_toolchain(TOOLKIT, "conda", private_space)
 
     assert "linux-64, this is aarch64" in caught.value.why
 
 
 @pytest.mark.usefixtures("small_lock")
 def test_system_provider_takes_named_toolkit_and_is_unpinned(lean_workspace: Workspace) -> None:
-    home = toolchain(TOOLKIT, "pypi", lean_workspace).home
+    home = provide_toolchain(TOOLKIT, "pypi", lean_workspace).home
 
-    found = toolchain(TOOLKIT, "system", lean_workspace, {"CUDA_HOME": str(home)})
+    found = provide_toolchain(TOOLKIT, "system", lean_workspace, environ={"CUDA_HOME": str(home)})
 
     assert (found.version, found.pinned) == ("13.0.88", False)
 
@@ -286,13 +286,13 @@ def test_system_toolkit_is_known_by_all_that_compiles(
 ) -> None:
     home = tmp_path / "cuda"
     _fake_toolkit(home, "13.0, V13.0.88")
-    before = toolchain(TOOLKIT, "system", lean_workspace, {"CUDA_HOME": str(home)})
+    before = provide_toolchain(TOOLKIT, "system", lean_workspace, environ={"CUDA_HOME": str(home)})
 
     (home / name).parent.mkdir(parents=True, exist_ok=True)
     with (home / name).open("a") as stream:
         stream.write("# another one\n")
 
-    after = toolchain(TOOLKIT, "system", lean_workspace, {"CUDA_HOME": str(home)})
+    after = provide_toolchain(TOOLKIT, "system", lean_workspace, environ={"CUDA_HOME": str(home)})
     assert after.fingerprint != before.fingerprint
 
 
@@ -300,14 +300,18 @@ def test_system_provider_refuses_other_release(lean_workspace: Workspace, tmp_pa
     _fake_toolkit(tmp_path / "cuda", "12.4, V12.4.131")
 
     with pytest.raises(ToolchainError) as caught:
-        toolchain(TOOLKIT, "system", lean_workspace, {"CUDA_HOME": str(tmp_path / "cuda")})
+        provide_toolchain(
+            TOOLKIT, "system", lean_workspace, environ={"CUDA_HOME": str(tmp_path / "cuda")}
+        )
 
     assert "12.4.131" in caught.value.why
 
 
 def test_system_provider_says_where_it_looked(lean_workspace: Workspace, tmp_path: Path) -> None:
     with pytest.raises(ToolchainError) as caught:
-        toolchain(TOOLKIT, "system", lean_workspace, {"CUDA_HOME": str(tmp_path / "none")})
+        provide_toolchain(
+            TOOLKIT, "system", lean_workspace, environ={"CUDA_HOME": str(tmp_path / "none")}
+        )
 
     assert str(tmp_path / "none") in caught.value.why
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel.errors import InterpreterNotFoundError
-from cuwheel.toolchains.pythons import Interpreter, find_python, own_python
+from cuwheel.system.pythons import Interpreter, find_python, own_python
 
 _REAL = Path(os.path.realpath(sys.executable))
 _VERSION = platform.python_version()

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.toolchains import compilers
-from cuwheel.toolchains.compilers import HostCompiler, find_host_compilers, newest_gcc_for
+from cuwheel.system import compilers
+from cuwheel.system.compilers import HostCompiler, find_host_compilers, newest_gcc_for
 from tests.support.factories import write_compiler
 
 
@@ -17,7 +17,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_finds_compiler_of_this_system() -> None:
-    found = find_host_compilers({}, 15)
+    found = find_host_compilers({})
 
     assert found[0].cxx == Path("/usr/bin/g++")
     assert found[0].version in found[0].banner
@@ -28,19 +28,19 @@ def test_finds_default_compiler_then_newest_first(machine: Path) -> None:
     for name, version in (("g++", "16.1.0"), ("g++-12", "12.2.0"), ("g++-14", "14.3.0")):
         write_compiler(machine, name, version)
 
-    assert [found.major for found in find_host_compilers({}, 15)] == [16, 14, 12]
+    assert [found.major for found in find_host_compilers({})] == [16, 14, 12]
 
 
 def test_finds_nothing_on_bare_machine(machine: Path) -> None:
     assert machine.is_dir()
-    assert find_host_compilers({}, 15) == ()
+    assert find_host_compilers({}) == ()
 
 
 def test_passes_over_compiler_that_does_not_run(machine: Path) -> None:
     (machine / "g++").write_text("#!/bin/sh\nexit 1\n")
     (machine / "g++").chmod(0o755)
 
-    assert find_host_compilers({}, 15) == ()
+    assert find_host_compilers({}) == ()
 
 
 def test_passes_over_callers_path(machine: Path, tmp_path: Path) -> None:
@@ -49,14 +49,14 @@ def test_passes_over_callers_path(machine: Path, tmp_path: Path) -> None:
     write_compiler(elsewhere, "g++", "12.2.0")
 
     assert machine.is_dir()
-    assert find_host_compilers({"PATH": str(elsewhere)}, 15) == ()
+    assert find_host_compilers({"PATH": str(elsewhere)}) == ()
 
 
 def test_takes_compiler_that_was_named(machine: Path, tmp_path: Path) -> None:
     write_compiler(machine, "g++", "12.2.0")
     named = write_compiler(tmp_path, "my-g++-13", "13.3.0")
 
-    found = find_host_compilers({"CXX": str(named)}, 15)
+    found = find_host_compilers({"CXX": str(named)})
 
     assert found == (HostCompiler(cxx=named, cc=named, version="13.3.0", banner=found[0].banner),)
 
@@ -64,7 +64,7 @@ def test_takes_compiler_that_was_named(machine: Path, tmp_path: Path) -> None:
 def test_looks_for_nothing_else_when_one_was_named(machine: Path) -> None:
     write_compiler(machine, "g++", "12.2.0")
 
-    assert find_host_compilers({"CXX": "/nowhere/g++"}, 15) == ()
+    assert find_host_compilers({"CXX": "/nowhere/g++"}) == ()
 
 
 def test_reads_limit_from_toolkit(cuda_home: Path) -> None:

@@ -1,0 +1,50 @@
+"""Find what this machine has for a build; nothing after it looks again."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from cuwheel.build.sandbox.backends import choose_sandbox
+from cuwheel.errors import CuwheelError, InterpreterNotFoundError, SandboxError
+from cuwheel.standalone.memory_gate import free_memory
+from cuwheel.system import machine
+from cuwheel.system.compilers import find_host_compilers
+from cuwheel.workspace.job import Machine
+
+if TYPE_CHECKING:
+    from cuwheel.system.pythons import Interpreter
+    from cuwheel.workspace.job import Settings
+
+
+def read_machine(
+    settings: Settings, python: Interpreter | InterpreterNotFoundError | None
+) -> Machine:
+    """Ask the machine once; what was asked for and isn't there becomes a fault, not an error.
+
+    Args:
+        settings: which sandbox was asked for.
+        python: the one that the wheel is for, or why there is none; None: for no wheel.
+    """
+    faults: list[CuwheelError] = [python] if isinstance(python, InterpreterNotFoundError) else []
+    sandbox = None
+    try:
+        sandbox = choose_sandbox(settings.sandbox)
+    except SandboxError as error:
+        faults.append(error)
+    return Machine(
+        python=None if isinstance(python, InterpreterNotFoundError) else python,
+        sandbox=sandbox,
+        compilers=find_host_compilers(os.environ),
+        cores=machine.usable_cores(),
+        memory=_memory(),
+        driver=machine.driver_version(),
+        faults=tuple(faults),
+    )
+
+
+def _memory() -> int | None:
+    try:
+        return min(limit.total for limit in free_memory.read_memory().levels)
+    except OSError:
+        return None

@@ -1,0 +1,67 @@
+"""A CUDA home of one release, from whichever provider was asked for."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import ToolchainError
+from cuwheel.toolchains.conda import conda_toolchain
+from cuwheel.toolchains.cuda_home import check_version, find_system_home, identify_home
+from cuwheel.toolchains.pypi import pypi_toolchain
+from cuwheel.workspace.records import Toolchain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cuwheel.cuda.toolkits import Toolkit
+    from cuwheel.workspace.workspace import Workspace
+
+
+def provide_toolchain(
+    toolkit: Toolkit,
+    provider: str,
+    workspace: Workspace,
+    *,
+    offline: bool = False,
+    environ: Mapping[str, str] = os.environ,
+) -> Toolchain:
+    """Make sure that the toolchain is there, whole and of the right release.
+
+    Args:
+        toolkit: the CUDA release.
+        provider: `pypi`, `conda` or `system`.
+        workspace: its cache holds the toolchain.
+        offline: nothing may be downloaded.
+        environ: where the `system` provider looks for `CUDA_HOME`; the others never look.
+
+    Raises:
+        ToolchainError: the provider can't give this release.
+        LockError: the provider has no lock for it.
+        InstallError: the locked packages can't be installed.
+        DownloadError: a conda package can't be had.
+    """
+    if provider == "system":
+        return _system_toolchain(toolkit, environ)
+    if provider == "conda":
+        return conda_toolchain(toolkit, workspace, offline=offline)
+    return pypi_toolchain(toolkit, workspace, offline=offline)
+
+
+def _system_toolchain(toolkit: Toolkit, environ: Mapping[str, str]) -> Toolchain:
+    home, homes = find_system_home(toolkit.release, environ)
+    if home is None:
+        raise ToolchainError(
+            "no CUDA toolkit was found on this machine",
+            why=f"looked for bin/nvcc in {', '.join(map(str, homes))}",
+            fix="set CUDA_HOME to the toolkit, or leave `--toolchain system` out",
+        )
+    fix = f"point CUDA_HOME at a whole CUDA {toolkit.release}, or leave `--toolchain system` out"
+    version = check_version(home, toolkit.release, str(home), fix=fix)
+    return Toolchain(
+        home=home.resolve(),
+        version=version,
+        provider="system",
+        fingerprint=identify_home(home),
+        pinned=False,
+    )

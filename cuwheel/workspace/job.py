@@ -1,0 +1,94 @@
+"""What every stage is given: one target, what was asked, the folders, and the machine's facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cuwheel.errors import CuwheelError
+    from cuwheel.model.target import Target
+    from cuwheel.system.compilers import HostCompiler
+    from cuwheel.system.pythons import Interpreter
+    from cuwheel.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What was asked for beside the target; nothing of it changes what a wheel holds.
+
+    Attributes:
+        offline: nothing may be downloaded.
+        jobs: how many compiles at once; None: one for each core.
+        reuse: False for `--no-cache`: the wheel is built again although nothing has changed.
+        any_driver: the wheel is for another machine, whose driver isn't known here.
+        sandbox: `auto`, or one of `build.sandbox.backends.KINDS`.
+    """
+
+    offline: bool = False
+    jobs: int | None = None
+    reuse: bool = True
+    any_driver: bool = False
+    sandbox: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What this machine has for a build, found once by `build.machine.read_machine`.
+
+    Attributes:
+        python: the Python that the wheel is for; None: there is none, and `faults` says why.
+        sandbox: the kind of sandbox; None: not the one that was asked for.
+        compilers: its GCCs, those that come first in the search first.
+        cores: how many a build may use.
+        memory: bytes that a build may use at most, limits of containers counted; None: unknown.
+        driver: release of the NVIDIA driver, `580.105.08`; None: there is none.
+        faults: what was asked for and isn't there.
+    """
+
+    python: Interpreter | None
+    sandbox: str | None
+    compilers: tuple[HostCompiler, ...]
+    cores: int
+    memory: int | None
+    driver: str | None
+    faults: tuple[CuwheelError, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One target to be built here.
+
+    Attributes:
+        target: what is built.
+        settings: what was asked for beside it.
+        workspace: its folders, and the records of the stages that have run.
+        machine: where.
+    """
+
+    target: Target
+    settings: Settings
+    workspace: Workspace
+    machine: Machine
+
+    @property
+    def python(self) -> Interpreter:
+        """The Python that the wheel is for.
+
+        Raises:
+            InterpreterNotFoundError: this machine has none like it.
+        """
+        if self.machine.python is None:
+            raise self.machine.faults[0]
+        return self.machine.python
+
+    @property
+    def sandbox(self) -> str:
+        """The kind of sandbox, `none` among them.
+
+        Raises:
+            SandboxError: the one that was asked for doesn't work here.
+        """
+        if self.machine.sandbox is None:
+            raise self.machine.faults[-1]
+        return self.machine.sandbox
