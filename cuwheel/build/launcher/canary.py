@@ -25,13 +25,13 @@ from cuwheel.build.launcher.toolkit_view import (
     make_view,
 )
 from cuwheel.errors import ToolchainError
+from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.files import (
     file_lock,
     remove_leftovers,
     sha256_of_file,
     write_atomically,
 )
-from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.parallel import Stop, run_all
 from cuwheel.system.process import run
 
