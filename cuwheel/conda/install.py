@@ -19,8 +19,9 @@ from cuwheel.conda.link_process import REFUSED, Unpackable, write_request
 from cuwheel.conda.solve import WAYS_OUT
 from cuwheel.errors import DownloadError, InstallError
 from cuwheel.fetch.download import PinnedFile
+from cuwheel.fetch.retry import RETRY_POLICY
 from cuwheel.fetch.store import cached_path, fetch_all
-from cuwheel.fetch.web import redact_url
+from cuwheel.fetch.urls import redact_url
 from cuwheel.paths import ROOT
 from cuwheel.system.files import (
     check_free_disk,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from cuwheel.conda.lock_file import CondaPackage
     from cuwheel.fetch.mirrors import Mirrors
+    from cuwheel.fetch.retry import RetryPolicy
     from cuwheel.system.console import Console
 
 
@@ -53,6 +55,7 @@ def fetch_packages(  # noqa: PLR0913 - what, from where, to where, and how
     console: Console,
     offline: bool,
     title: str,
+    retry_policy: RetryPolicy = RETRY_POLICY,
 ) -> tuple[Path, ...]:
     """Give the files of the packages, in their order; download those that aren't in the cache.
 
@@ -63,6 +66,7 @@ def fetch_packages(  # noqa: PLR0913 - what, from where, to where, and how
         console: shows progress.
         offline: read nothing over the network.
         title: what the progress is called.
+        retry_policy: how long to go on trying, for each.
 
     Raises:
         DownloadError: one can't be had.
@@ -79,6 +83,7 @@ def fetch_packages(  # noqa: PLR0913 - what, from where, to where, and how
             console=console,
             offline=offline,
             title=title,
+            retry_policy=retry_policy,
         )
     except DownloadError as problem:
         channels = sorted({redact_url(mirrors.url_for(package.channel)) for package in packages})
@@ -120,6 +125,7 @@ def install_packages(  # noqa: PLR0913 - what, from where, to where, and how
     console: Console,
     offline: bool,
     title: str,
+    retry_policy: RetryPolicy = RETRY_POLICY,
 ) -> None:
     """Install packages into a folder that gets another name afterwards.
 
@@ -134,6 +140,7 @@ def install_packages(  # noqa: PLR0913 - what, from where, to where, and how
         console: shows progress.
         offline: read nothing over the network.
         title: what the progress and errors call them.
+        retry_policy: how long to go on trying to download a package.
 
     Raises:
         DownloadError: a package can't be had.
@@ -142,7 +149,13 @@ def install_packages(  # noqa: PLR0913 - what, from where, to where, and how
         DiskFullError: there is no room.
     """
     files = fetch_packages(
-        packages, mirrors, cache=cache, console=console, offline=offline, title=title
+        packages,
+        mirrors,
+        cache=cache,
+        console=console,
+        offline=offline,
+        title=title,
+        retry_policy=retry_policy,
     )
     unpackable = [_unpackable(package, file) for package, file in zip(packages, files, strict=True)]
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 import rattler
 import rattler.exceptions
@@ -16,12 +14,14 @@ import requests
 from cuwheel.conda.environment_file import PLATFORM
 from cuwheel.conda.lock_file import CondaLock, CondaPackage
 from cuwheel.errors import DownloadError, LockError
-from cuwheel.fetch.retry import RETRY_POLICY, TIMEOUT, Attempts
-from cuwheel.fetch.web import is_lasting, open_session, redact_url, refused, unreachable
+from cuwheel.fetch.retry import RETRY_POLICY, Attempts
+from cuwheel.fetch.urls import is_local, local_path, redact_url
+from cuwheel.fetch.web import open_session, refused, unreachable
 from cuwheel.system.files import sha256_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from cuwheel.conda.environment_file import CondaSource
     from cuwheel.fetch.mirrors import Mirrors
@@ -119,23 +119,28 @@ def _address(channel: str, mirrors: Mirrors) -> str:
 def _see_that_it_answers(place: str, *, offline: bool, retry_policy: RetryPolicy) -> None:
     """Ask for an index once: rattler itself would go on trying for minutes."""
     url = f"{place}/noarch/repodata.json"
-    is_remote = urlsplit(place).scheme != "file"
-    if offline and is_remote:
+    if is_local(place):
+        if not local_path(url).is_file():
+            raise DownloadError(
+                f"the channel {place} can't be read",
+                why=f"there is no file {local_path(url)}",
+                fix=_REFUSED,
+            )
+        return
+    if offline:
         raise DownloadError(
             f"the channel {redact_url(place)} can't be read", why="--offline is set", fix=_MIRROR
         )
-    attempts = Attempts(retry_policy)
-    with open_session(url, retry_policy) as session:
-        while True:
-            try:
-                answer = session.head(url, timeout=TIMEOUT, allow_redirects=True)
-            except requests.RequestException as problem:  # noqa: PERF203 - so as to try again
-                if is_lasting(problem) or not attempts.may_retry():
-                    raise unreachable(url, problem, fix=_MIRROR) from problem
-            else:
-                if answer.ok:
-                    return
-                raise refused(url, answer.status_code, fix=_REFUSED)
+    try:
+        with (
+            open_session(Attempts(retry_policy)) as session,
+            session.head(url, allow_redirects=True) as answer,
+        ):
+            status, is_there = answer.status_code, answer.ok
+    except requests.RequestException as problem:
+        raise unreachable(url, problem, fix=_MIRROR) from problem
+    if not is_there:
+        raise refused(url, status, fix=_REFUSED)
 
 
 async def _solve(
@@ -198,8 +203,7 @@ def _describe_index(channels: Iterable[str], places: list[str], note: str) -> st
 
 
 def _local(place: str, subdir: str) -> Path | None:
-    parts = urlsplit(place)
-    return Path(unquote(parts.path)) / subdir / "repodata.json" if parts.scheme == "file" else None
+    return local_path(place) / subdir / "repodata.json" if is_local(place) else None
 
 
 def _plain(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -12,13 +13,15 @@ from urllib.parse import urlsplit
 import requests
 import urllib3.exceptions
 
-from cuwheel.errors import HashMismatchError, OversizedDownloadError
+from cuwheel.errors import DownloadError, HashMismatchError, OversizedDownloadError
 from cuwheel.fetch.retry import RETRY_POLICY, Attempts
-from cuwheel.fetch.web import is_lasting, open_session, redact_url, refused, unreachable
+from cuwheel.fetch.urls import is_local, local_path, redact_url
+from cuwheel.fetch.web import is_lasting, open_session, refused, unreachable
 from cuwheel.system.files import hash_of_file
 from cuwheel.system.parallel import Stop
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from cuwheel.fetch.retry import RetryPolicy
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 
 _CHUNK = 1 << 16  # bytes
+_PROGRESS = 1 << 14  # bytes; a server that sends less in all the time that a policy gives is slow
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")  # RFC 9110, section 14.4
 FIX = "give the source with `-- --source FILE`"
 
@@ -100,8 +104,8 @@ class Download:
         self._partial = task.partial
         self._url = task.url
         self._task = task
-        self._retry_policy = retry_policy
         self._attempts = Attempts(retry_policy, task.stop)
+        self._counted = 0  # bytes of the partial file that have counted as progress
 
     def finish(self) -> None:
         """Bring the file under its name.
@@ -141,12 +145,25 @@ class Download:
 
     def _receive_all(self) -> None:
         """Receive until the partial file is complete, going on after each break."""
-        self._most = self._size()
-        self._attempts = Attempts(self._retry_policy, self._task.stop)
-        with open_session(self._url, self._retry_policy, self._task.stop) as session:
+        if is_local(self._url):
+            self._copy(local_path(self._url))
+            return
+        self._attempts.progressed()
+        self._counted = self._size()
+        with open_session(self._attempts) as session:
             while problem := self._receive(session):
                 if is_lasting(problem) or not self._attempts.may_retry():
                     raise unreachable(self._url, problem, fix=self._fix()) from problem
+
+    def _copy(self, source: Path) -> None:
+        if not source.is_file():
+            raise DownloadError(
+                f"{redact_url(self._url)} can't be downloaded",
+                why="there is no such file",
+                fix=self._fix(),
+            )
+        with source.open("rb") as stream:
+            self._write(iter(partial(stream.read, _CHUNK), b""), 0, source.stat().st_size)
 
     def _receive(self, session: requests.Session) -> Exception | None:
         """Ask once, for the rest of the file where there is a part; say what went wrong."""
@@ -154,9 +171,8 @@ class Download:
         done = self._size()
         # A compressed transfer would have other sizes than the file.
         headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={done}-"} if done else {})}
-        timeout = self._attempts.timeout
         try:
-            with session.get(self._url, headers=headers, stream=True, timeout=timeout) as answer:
+            with session.get(self._url, headers=headers, stream=True) as answer:
                 return self._take(answer, done)
         except (requests.RequestException, urllib3.exceptions.HTTPError) as problem:
             return problem
@@ -171,31 +187,41 @@ class Download:
         if offset not in {0, done}:
             self._partial.unlink(missing_ok=True)
             return EOFError("the server sent another part of the file than it was asked for")
-        self._write(answer, offset)
-        return None
-
-    def _write(self, answer: requests.Response, offset: int) -> None:
         length = answer.headers.get("Content-Length")
         total = offset + int(length) if length and length.isdigit() else None
+        self._write(self._pieces(answer, offset), offset, total)
+        return None
+
+    def _pieces(self, answer: requests.Response, offset: int) -> Iterator[bytes]:
+        """What comes, as it comes: a slow server would never fill a chunk of some size.
+
+        Raises:
+            requests.ReadTimeout: it comes too slowly.
+        """
+        size = offset
+        while piece := answer.raw.read1(_CHUNK, decode_content=False):
+            yield piece
+            self._task.stop.check()
+            size += len(piece)
+            # A server that starts anew and breaks off at the same place makes no progress.
+            if size >= self._counted + _PROGRESS:
+                self._counted = size
+                self._attempts.progressed()
+            elif self._attempts.left <= 0:
+                limit = self._attempts.retry_policy.limit
+                raise requests.ReadTimeout(f"less than {_PROGRESS} bytes in {limit:.0f} seconds")
+
+    def _write(self, pieces: Iterator[bytes], offset: int, total: int | None) -> None:
         self._check_size(total or 0)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         row = self._task.console.download(self._wanted.name, total, offset)
         with row as show, self._partial.open("r+b" if offset else "wb") as stream:
             stream.seek(offset)
             stream.truncate()
-            for piece in answer.raw.stream(_CHUNK, decode_content=False):
+            for piece in pieces:
                 self._check_size(stream.tell() + len(piece))
                 stream.write(piece)
-                self._note_progress(stream.tell())
                 show(stream.tell())
-        self._task.stop.check()  # a connection that was cut looks like the end of the file
-
-    def _note_progress(self, size: int) -> None:
-        self._task.stop.check()
-        # A server that starts anew and breaks off at the same place makes no progress.
-        if size > self._most:
-            self._most = size
-            self._attempts.progressed()
 
     def _check_size(self, size: int) -> None:
         if size <= self._wanted.max_size:
@@ -233,14 +259,21 @@ class Download:
         )
 
 
-def download(wanted: PinnedFile, path: Path, url: str, *, console: Listener) -> None:
+def download(
+    wanted: PinnedFile,
+    path: Path,
+    url: str,
+    *,
+    console: Listener,
+    retry_policy: RetryPolicy = RETRY_POLICY,
+) -> None:
     """Download one file to a place of the caller's; the caller sees to it that only one does.
 
     Raises:
         CuwheelError: as `fetch`.
     """
     task = Task(wanted=wanted, path=path, url=url, console=console, stop=Stop(), fix=FIX)
-    Download(task, RETRY_POLICY).finish()
+    Download(task, retry_policy).finish()
 
 
 def set_aside(found: Path, path: Path, actual: str) -> Path:

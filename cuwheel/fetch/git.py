@@ -21,12 +21,14 @@ from cuwheel.errors import CommandFailedError, DownloadError, HashMismatchError
 from cuwheel.fetch.download import PinnedFile, download
 from cuwheel.fetch.git_pack import WrongPackError, archive_pack, new_repository, run_git, words_of
 from cuwheel.fetch.mirrors import Mirrors
-from cuwheel.fetch.retry import RETRY_POLICY, TIMEOUT
-from cuwheel.fetch.web import is_local, open_session, redact_url, unreachable
+from cuwheel.fetch.retry import RETRY_POLICY, Attempts
+from cuwheel.fetch.urls import is_local, redact_url
+from cuwheel.fetch.web import open_session, unreachable
 from cuwheel.system.files import file_lock, naming_full_disk, remove_leftovers, sha256_of_file
 from cuwheel.system.process import which
 
 if TYPE_CHECKING:
+    from cuwheel.fetch.retry import RetryPolicy
     from cuwheel.system.console import Console
 
 
@@ -66,6 +68,7 @@ def fetch_commit(  # noqa: PLR0913 - what, from where, to where, and how
     console: Console,
     tar: Path | None = None,
     offline: bool = False,
+    retry_policy: RetryPolicy = RETRY_POLICY,
     fix: str = "",
 ) -> Path:
     """Give the commit's pack out of the cache, proven; fetch it first where it isn't there.
@@ -79,6 +82,7 @@ def fetch_commit(  # noqa: PLR0913 - what, from where, to where, and how
         tar: where `git archive` writes the commit's files, in a folder that is there; None: they
             are read all the same, but not kept.
         offline: use no network; a `file:` repository isn't one.
+        retry_policy: how long to go on trying.
         fix: a way out beside putting the pack into the cache by hand, for messages.
 
     Raises:
@@ -94,6 +98,7 @@ def fetch_commit(  # noqa: PLR0913 - what, from where, to where, and how
         tar=tar,
         console=console,
         offline=offline,
+        retry_policy=retry_policy,
         way_out=_way_out(wanted, path, fix),
     )
 
@@ -122,6 +127,7 @@ class _Task:
     tar: Path | None
     console: Console
     offline: bool
+    retry_policy: RetryPolicy
     way_out: str
 
     def aside(self) -> tempfile.TemporaryDirectory[str]:
@@ -177,7 +183,7 @@ def _take_mirrored(task: _Task) -> bool:
         pinned_by="the mirror",
         repin="write the mirror again with `nox -s mirror`",
     )
-    download(file, path, found.url, console=task.console)
+    download(file, path, found.url, console=task.console, retry_policy=task.retry_policy)
     return _is_sound(task)
 
 
@@ -221,7 +227,7 @@ def _fetch(task: _Task) -> None:
             why="--offline is set, so it can't be fetched",
             fix=task.way_out,
         )
-    _check_reachable(wanted, task.way_out)
+    _check_reachable(task)
     task.console.note(f"fetching commit {wanted.id[:12]} of {redact_url(wanted.repository)}")
     with task.aside() as name:
         pack = _fetch_pack(task, Path(name))
@@ -271,7 +277,7 @@ def _failed(task: _Task, error: CommandFailedError) -> DownloadError:
     )
 
 
-def _check_reachable(wanted: Commit, way_out: str) -> None:
+def _check_reachable(task: _Task) -> None:
     """Ask for the first thing that git would ask for: git waits minutes for a silent server.
 
     The address is that of git's http protocol (gitprotocol-http(5), "Smart Clients").
@@ -279,14 +285,15 @@ def _check_reachable(wanted: Commit, way_out: str) -> None:
     Raises:
         DownloadError: nothing answers.
     """
-    if is_local(wanted.repository):
+    repository = task.wanted.repository
+    if is_local(repository):
         return
-    url = f"{wanted.repository.rstrip('/')}/info/refs?service=git-upload-pack"
+    url = f"{repository.rstrip('/')}/info/refs?service=git-upload-pack"
     try:
         with (
-            open_session(url, RETRY_POLICY) as session,
-            session.get(url, stream=True, timeout=TIMEOUT) as answer,
+            open_session(Attempts(task.retry_policy)) as session,
+            session.get(url, stream=True) as answer,
         ):
             answer.raise_for_status()
     except requests.RequestException as problem:
-        raise unreachable(wanted.repository, problem, fix=way_out) from problem
+        raise unreachable(repository, problem, fix=task.way_out) from problem

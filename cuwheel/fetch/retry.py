@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
+from time import monotonic
 
-from cuwheel.fetch.sockets import CONNECT_LIMIT
 from cuwheel.system.parallel import Stop
-
-# Seconds to connect to one address of a host, and until an answer begins: a mirror may have to
-# fetch the file itself first.
-TIMEOUT = (5.0, 20.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
-    """How long to go on when a server doesn't answer or breaks off.
+    """How long to go on when a server doesn't answer, is busy or breaks off.
 
     Attributes:
         pause: seconds before the first new attempt; each later pause is twice as long.
         attempts: how many in a row may bring nothing new.
-        silence: seconds without anything new after which no attempt is started.
-        limit: seconds without anything new after which the last attempt has ended too.
+        connect: seconds to connect to one address of a host.
+        answer: seconds until an answer begins (a mirror may have to fetch the file itself first),
+            and between two pieces of it.
+        limit: seconds without anything new after which all is over.
     """
 
     pause: float = 0.5
     attempts: int = 5
-    silence: float = 9.0
+    connect: float = 5.0
+    answer: float = 20.0
     limit: float = 29.0
 
 
@@ -41,39 +39,40 @@ class Attempts:
         stop: ends the waiting.
     """
 
-    def __init__(self, retry_policy: RetryPolicy, stop: Stop | None = None) -> None:
+    def __init__(self, retry_policy: RetryPolicy = RETRY_POLICY, stop: Stop | None = None) -> None:
         self.retry_policy = retry_policy
         self.stop = stop or Stop()
         self.progressed()
 
     @property
-    def timeout(self) -> tuple[float, float]:
-        """Seconds for the next attempt: to connect to one address; until the answer begins."""
-        left = self.retry_policy.limit - self._silent - CONNECT_LIMIT
-        return TIMEOUT[0], min(TIMEOUT[1], max(1.0, left))
+    def left(self) -> float:
+        """Seconds until all is over."""
+        return self._last_news + self.retry_policy.limit - monotonic()
 
     def progressed(self) -> None:
         """Start counting anew: something new has come."""
         self._failed = 0
-        self._since = time.monotonic()
+        self._last_news = monotonic()
 
-    def turn(self) -> None:
+    def count_anew(self) -> None:
         """Start counting attempts anew, at another server; the time goes on."""
         self._failed = 0
 
-    def may_retry(self) -> bool:
+    def may_retry(self, asked: float = 0.0) -> bool:
         """After a failed attempt: wait and say True, or say False when it's enough.
+
+        Args:
+            asked: seconds that the server asked to wait; then it is alive, and the time doesn't
+                count.
 
         Raises:
             StoppedError: the end was asked for.
         """
         self.stop.check()
         self._failed += 1
-        if self._failed >= self.retry_policy.attempts or self._silent > self.retry_policy.silence:
+        self._last_news += asked
+        pause = asked or self.retry_policy.pause * 2 ** (self._failed - 1)
+        if self._failed >= self.retry_policy.attempts or pause >= self.left:
             return False
-        self.stop.pause(self.retry_policy.pause * 2 ** (self._failed - 1))
+        self.stop.pause(pause)
         return True
-
-    @property
-    def _silent(self) -> float:
-        return time.monotonic() - self._since

@@ -15,7 +15,7 @@ from cuwheel.errors import DownloadError
 from cuwheel.fetch.download import FIX, Download, PinnedFile, Task, set_aside
 from cuwheel.fetch.mirrors import Mirrors
 from cuwheel.fetch.retry import RETRY_POLICY
-from cuwheel.fetch.web import is_local
+from cuwheel.fetch.urls import is_local
 from cuwheel.system.files import file_lock, hash_of_file, naming_full_disk
 from cuwheel.system.parallel import Stop, StoppedError, run_all
 

@@ -1,62 +1,86 @@
-"""How cuwheel speaks to servers: trust, time-outs, new attempts, addresses fit to be shown."""
+"""How cuwheel speaks to servers: trust, time-outs, new attempts, and what is said of failures."""
 
 from __future__ import annotations
 
-import contextlib
 import http
-import io
-import mimetypes
 import ssl
-import time
-from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import requests
 import requests.adapters
 import truststore
 import urllib3
-import urllib3.exceptions
 
 from cuwheel.errors import DownloadError
-from cuwheel.fetch.retry import RETRY_POLICY, TIMEOUT, Attempts, RetryPolicy
-from cuwheel.fetch.sockets import StoppableRetry, bounded_pools
-from cuwheel.system.parallel import Stop
+from cuwheel.fetch.retry import RETRY_POLICY, Attempts
+from cuwheel.fetch.urls import is_local, local_path, redact_url
+from cuwheel.system.parallel import run_within
 
-_STATUS_RETRIES = 4
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cuwheel.fetch.retry import RetryPolicy
+    from cuwheel.system.parallel import Stop
+
 _BUSY = (429, 500, 502, 503, 504)  # answers that another attempt may change (RFC 9110, RFC 6585)
-_PIECE = 1 << 16  # bytes
-_BROKEN = (requests.RequestException, urllib3.exceptions.HTTPError)
-_LONGEST_WAIT = 30  # seconds that a server's Retry-After is obeyed
+_RETRY_AFTER = urllib3.Retry(retry_after_max=30)  # seconds that a server's Retry-After is obeyed
 
 
-def open_session(url: str, retry_policy: RetryPolicy, stop: Stop | None = None) -> requests.Session:
-    """A session for one address; servers that are busy are asked again after a pause.
+def open_session(attempts: Attempts) -> requests.Session:
+    """A session whose requests are tried again as long as these attempts last.
 
     Certificates are checked against the system's store, `SSL_CERT_FILE`, and `REQUESTS_CA_BUNDLE`.
-    A `file:` address can be opened only when it is asked for directly: no server can redirect
-    there.
+    No server can redirect to a file of this machine: only http and https are known.
     """
-    # Broken connections are left to `Attempts`, which knows about progress.
-    stop = stop or Stop()
-    retry = StoppableRetry(
-        total=None,
-        connect=0,
-        read=0,
-        other=0,
-        status=min(_STATUS_RETRIES, retry_policy.attempts - 1),
-        status_forcelist=_BUSY,
-        backoff_factor=retry_policy.pause,
-        raise_on_status=False,
-        retry_after_max=_LONGEST_WAIT,
-    )
-    retry.stop = stop
     session = requests.Session()
-    session.mount("https://", _SystemTrust(retry, stop))
-    session.mount("http://", _Bounded(retry, stop))
-    if is_local(url):
-        session.mount("file://", _Files())
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, _Adapter(attempts))
     return session
+
+
+class _Adapter(requests.adapters.HTTPAdapter):
+    """Sends each request until it is answered, or there are no attempts left."""
+
+    def __init__(self, attempts: Attempts) -> None:
+        self._attempts = attempts
+        self._trust = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        super().__init__()
+
+    def send(
+        self, request: requests.PreparedRequest, *args: Any, **kwargs: Any
+    ) -> requests.Response:
+        policy = self._attempts.retry_policy
+        kwargs["timeout"] = (policy.connect, policy.answer)
+        ask = partial(super().send, request, *args, **kwargs)
+        while True:
+            try:
+                answer = self._ask_in_time(ask)
+            except requests.RequestException as problem:  # noqa: PERF203 - so as to try again
+                if is_lasting(problem) or not self._attempts.may_retry():
+                    raise
+            else:
+                asked = _RETRY_AFTER.get_retry_after(answer.raw) or 0.0
+                if answer.status_code not in _BUSY or not self._attempts.may_retry(asked):
+                    return answer
+                answer.close()
+
+    def _ask_in_time(self, ask: Callable[[], requests.Response]) -> requests.Response:
+        """Bound all of it: the time-outs count anew for each address, and the lookup has none."""
+        try:
+            return run_within(self._attempts.left, ask, self._attempts.stop)
+        except TimeoutError as problem:
+            raise requests.Timeout(problem) from None
+
+    def build_connection_pool_key_attributes(self, *args: Any, **kwargs: Any) -> Any:
+        host, tls = super().build_connection_pool_key_attributes(*args, **kwargs)
+        return host, {**tls, "ssl_context": self._trust}
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        super().cert_verify(conn, url, verify, cert)  # type: ignore[no-untyped-call]
+        if verify is True:  # nobody named a bundle, so requests has put its own here
+            conn.ca_certs = None
 
 
 def read_small(url: str, *, fix: str, retry_policy: RetryPolicy = RETRY_POLICY) -> bytes | None:
@@ -68,33 +92,18 @@ def read_small(url: str, *, fix: str, retry_policy: RetryPolicy = RETRY_POLICY) 
         retry_policy: how long to go on trying.
 
     Raises:
-        DownloadError: the server doesn't answer.
+        DownloadError: the server doesn't answer, or not to the end.
     """
+
+    def read() -> bytes | None:
+        with open_session(attempts) as session, session.get(url) as answer:
+            return answer.content if answer.ok else None
+
     attempts = Attempts(retry_policy)
-    with open_session(url, retry_policy) as session:
-        while True:
-            try:
-                with session.get(url, timeout=attempts.timeout, stream=True) as answer:
-                    return _read_in_time(answer, retry_policy.limit) if answer.ok else None
-            except _BROKEN as problem:  # noqa: PERF203 - so as to try again
-                if is_lasting(problem) or not attempts.may_retry():
-                    raise unreachable(url, problem, fix=fix) from problem
-
-
-def _read_in_time(answer: requests.Response, limit: float) -> bytes:
-    """All of an answer, however slowly its pieces come, within so many seconds.
-
-    Raises:
-        requests.ReadTimeout: it takes longer.
-    """
-    end, pieces = time.monotonic() + limit, []
-    # `read1` gives what has come, where `read` waits until a piece of some size is full: a server
-    # that drips would never fill it.
-    while piece := answer.raw.read1(_PIECE, decode_content=True):
-        pieces.append(piece)
-        if time.monotonic() > end:
-            raise requests.ReadTimeout(f"it wasn't read to its end within {limit:.0f} seconds")
-    return b"".join(pieces)
+    try:
+        return run_within(retry_policy.limit, read, attempts.stop)
+    except (requests.RequestException, TimeoutError) as problem:
+        raise unreachable(url, problem, fix=fix) from problem
 
 
 def ask_size(url: str, stop: Stop) -> int | None:
@@ -104,10 +113,12 @@ def ask_size(url: str, stop: Stop) -> int | None:
         url: http, https or file.
         stop: ends it early.
     """
+    if is_local(url):
+        return local_path(url).stat().st_size if local_path(url).is_file() else None
     try:
         with (
-            open_session(url, RETRY_POLICY, stop) as session,
-            session.head(url, timeout=TIMEOUT, allow_redirects=True) as answer,
+            open_session(Attempts(RETRY_POLICY, stop)) as session,
+            session.head(url, allow_redirects=True) as answer,
         ):
             length = answer.headers.get("Content-Length", "") if answer.ok else ""
     except requests.RequestException:
@@ -123,17 +134,6 @@ def is_lasting(problem: BaseException) -> bool:
     )
 
 
-def is_local(url: str) -> bool:
-    """Whether an address is of this machine's file system: no network is needed for it."""
-    return urlsplit(url).scheme == "file"
-
-
-def redact_url(url: str) -> str:
-    """An address without what may be secret: user, password and query."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
-
-
 def unreachable(url: str, problem: BaseException, *, fix: str) -> DownloadError:
     """The error for an address that gave no whole answer."""
     host = urlsplit(url).hostname or "this machine"
@@ -147,18 +147,11 @@ def unreachable(url: str, problem: BaseException, *, fix: str) -> DownloadError:
 
 def refused(url: str, status: int, *, fix: str) -> DownloadError:
     """The error for an address that answered with an error status."""
-    if is_local(url):
-        return DownloadError(
-            f"{redact_url(url)} can't be downloaded", why="there is no such file", fix=fix
-        )
-    with contextlib.suppress(ValueError):
-        return DownloadError(
-            f"{redact_url(url)} can't be downloaded",
-            why=f"the server answered {status} {http.HTTPStatus(status).phrase}",
-            fix=fix,
-        )
+    phrase = next((f" {known.phrase}" for known in http.HTTPStatus if known == status), "")
     return DownloadError(
-        f"{redact_url(url)} can't be downloaded", why=f"the server answered {status}", fix=fix
+        f"{redact_url(url)} can't be downloaded",
+        why=f"the server answered {status}{phrase}",
+        fix=fix,
     )
 
 
@@ -178,59 +171,3 @@ def _inner(problem: BaseException) -> BaseException | None:
         problem.__context__,
     )
     return next((found for found in candidates if isinstance(found, BaseException)), None)
-
-
-class _Bounded(requests.adapters.HTTPAdapter):
-    """Connects within bounds, and can be stopped."""
-
-    def __init__(self, retry: StoppableRetry, stop: Stop) -> None:
-        self._stop = stop
-        super().__init__(max_retries=retry)
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = bounded_pools(self._stop)
-
-    def proxy_manager_for(self, proxy: str, **proxy_kwargs: Any) -> Any:
-        manager = super().proxy_manager_for(proxy, **proxy_kwargs)
-        if not proxy.lower().startswith("socks"):  # these have pools of their own
-            manager.pool_classes_by_scheme = bounded_pools(self._stop)
-        return manager
-
-
-class _SystemTrust(_Bounded):
-    """Checks certificates against the system's store instead of the one that requests brings."""
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        kwargs["ssl_context"] = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        super().init_poolmanager(*args, **kwargs)
-
-    def proxy_manager_for(self, proxy: str, **proxy_kwargs: Any) -> Any:
-        proxy_kwargs["ssl_context"] = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        return super().proxy_manager_for(proxy, **proxy_kwargs)
-
-    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
-        super().cert_verify(conn, url, verify, cert)  # type: ignore[no-untyped-call]
-        if verify is True:  # nobody named a bundle, so requests has put its own here
-            conn.ca_certs = None
-
-
-class _Files(requests.adapters.BaseAdapter):
-    """Serves `file:` addresses; a folder answers with its `index.html`."""
-
-    def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
-        path = Path(unquote(urlsplit(request.url or "").path))
-        path = path / "index.html" if path.is_dir() else path
-        response = requests.Response()
-        response.request = request
-        response.url = request.url or ""
-        response.status_code = http.HTTPStatus.OK if path.is_file() else http.HTTPStatus.NOT_FOUND
-        content = path.open("rb") if path.is_file() else io.BytesIO()
-        response.raw = urllib3.HTTPResponse(content, preload_content=False)
-        if path.is_file():
-            response.headers["Content-Length"] = str(path.stat().st_size)
-        response.headers["Content-Type"] = mimetypes.guess_type(path.name)[0] or ""
-        return response
-
-    def close(self) -> None:
-        """Nothing is kept open between two requests."""

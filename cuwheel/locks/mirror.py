@@ -17,7 +17,8 @@ from cuwheel.errors import HashMismatchError, LockError, UsageError
 from cuwheel.fetch.download import FIX, PinnedFile
 from cuwheel.fetch.mirrors import DOWNLOADS, WHEELS, Mirrors
 from cuwheel.fetch.store import cached_path, fetch_all
-from cuwheel.fetch.web import ask_size, redact_url
+from cuwheel.fetch.urls import redact_url
+from cuwheel.fetch.web import ask_size
 from cuwheel.locks.jobs import toolchain_lock
 from cuwheel.locks.mirror_folder import (
     Placed,

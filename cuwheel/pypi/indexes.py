@@ -18,7 +18,8 @@ from packaging.utils import canonicalize_version
 from cuwheel.errors import DownloadError, HashMismatchError
 from cuwheel.fetch.mirrors import Mirrors
 from cuwheel.fetch.retry import RETRY_POLICY, Attempts
-from cuwheel.fetch.web import is_lasting, is_local, open_session, redact_url, unreachable
+from cuwheel.fetch.urls import is_local, local_path, redact_url
+from cuwheel.fetch.web import open_session, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -92,7 +93,7 @@ def find_sdist(
     answers = {}
     attempts = Attempts(retry_policy)
     for index in indexes:
-        attempts.turn()
+        attempts.count_anew()
         page = _try_page(index, project, attempts)
         answers[index] = (
             _Answer(reason=page) if isinstance(page, str) else _choose(index, page, version, sha256)
@@ -136,7 +137,7 @@ def find_wheels(
     said = []
     attempts = Attempts(retry_policy, stop)
     for index in indexes:
-        attempts.turn()
+        attempts.count_anew()
         page = _try_page(index, project, attempts)
         if isinstance(page, pypi_simple.ProjectPage):
             return tuple(
@@ -183,14 +184,13 @@ def _choose(index: str, page: pypi_simple.ProjectPage, version: str, sha256: str
 
 
 def _read_page(index: str, project: str, attempts: Attempts) -> pypi_simple.ProjectPage:
-    session = open_session(index, attempts.retry_policy, attempts.stop)
-    with pypi_simple.PyPISimple(index, session=session) as client:
-        while True:
-            try:
-                return client.get_project_page(project, timeout=attempts.timeout)
-            except requests.RequestException as problem:  # noqa: PERF203 - so as to try again
-                if is_lasting(problem) or not attempts.may_retry():
-                    raise
+    with pypi_simple.PyPISimple(index, session=open_session(attempts)) as client:
+        if not is_local(index):
+            return client.get_project_page(project)
+        url = f"{client.get_project_url(project)}index.html"
+        if not local_path(url).is_file():
+            raise pypi_simple.NoSuchProjectError(project, url)
+        return pypi_simple.ProjectPage.from_html(project, local_path(url).read_bytes(), url)
 
 
 def _is_sdist_of(found: pypi_simple.DistributionPackage, version: str) -> bool:

@@ -15,7 +15,7 @@ from cuwheel.errors import SourceError
 from cuwheel.fetch.download import PinnedFile
 from cuwheel.fetch.git import Commit, fetch_commit, path_of_commit
 from cuwheel.fetch.store import cached_path, fetch
-from cuwheel.fetch.web import redact_url
+from cuwheel.fetch.urls import redact_url
 from cuwheel.model.catalogue import load_catalogue
 from cuwheel.model.recipe import Archive, Folder, GitCommit, Sdist
 from cuwheel.pypi.indexes import configured_indexes, find_sdist

@@ -1,12 +1,15 @@
-"""Work in several threads that ends soon when one part fails or the person presses Ctrl-C."""
+"""Work in threads that is left behind when it takes too long or the person presses Ctrl-C.
+
+For what waits for servers: nothing can end a thread in which the system looks up a name, or reads
+from a connection. Such a thread is a daemon, which ends with the process at the latest.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import threading
-import weakref
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+import time
+from collections import deque
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ _AT_ONCE = 8  # servers and disks serve this many without slowing each other
 # Seconds between two looks at the work. Python's main thread can begin to wait just after a Ctrl-C
 # that it has not yet seen, and would see it at the end of the wait.
 _LOOK = 0.2
+_GRACE = 1.0  # seconds for work that looks at `Stop` to end as it should
 
 
 class StoppedError(Exception):
@@ -25,19 +29,14 @@ class StoppedError(Exception):
 
 
 class Stop:
-    """Asks work in other threads to end: they look at it, and their connections are cut."""
+    """Asks work in other threads to end: they look at it."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
-        self._guard = threading.Lock()
-        self._open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     def ask(self) -> None:
-        """Ask for the end, and cut every connection."""
-        with self._guard:
-            self._asked.set()
-            for connected in self._open:
-                _cut(connected)
+        """Ask for the end."""
+        self._asked.set()
 
     def is_asked(self) -> bool:
         """Whether the end was asked for."""
@@ -61,18 +60,24 @@ class Stop:
         self._asked.wait(seconds)
         self.check()
 
-    def watch(self, connected: socket.socket) -> None:
-        """Cut this connection too, once the end is asked for."""
-        with self._guard:
-            self._open.add(connected)
-            if self._asked.is_set():
-                _cut(connected)
 
+def run_within(seconds: float, task: Callable[[], Result], stop: Stop) -> Result:
+    """Run a function in a thread of its own, and leave it behind when it takes too long.
 
-def _cut(connected: socket.socket) -> None:
-    # Not SSLSocket's own method, which takes its state away under the thread that reads.
-    with contextlib.suppress(OSError):
-        socket.socket.shutdown(connected, socket.SHUT_RDWR)
+    Raises:
+        TimeoutError: it takes too long.
+        StoppedError: the end was asked for.
+    """
+    work: Future[Result] = Future()
+    threading.Thread(target=_fulfil, args=(work, task), daemon=True).start()
+    deadline = time.monotonic() + seconds
+    while not work.done():
+        stop.check()
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"no answer within {seconds:.0f} seconds")
+        wait([work], timeout=min(_LOOK, left))
+    return work.result()
 
 
 def run_all(tasks: Sequence[Callable[[], Result]], stop: Stop) -> list[Result]:
@@ -85,9 +90,14 @@ def run_all(tasks: Sequence[Callable[[], Result]], stop: Stop) -> list[Result]:
     Raises:
         Exception: what the first task that failed raised.
     """
-    pool = ThreadPoolExecutor(_AT_ONCE)
+    waiting = deque((Future[Result](), task) for task in tasks)
+    running = [future for future, _ in waiting]
+    threads = [
+        threading.Thread(target=_work, args=(waiting, stop), daemon=True) for _ in range(_AT_ONCE)
+    ]
+    for thread in threads:
+        thread.start()
     try:
-        running = [pool.submit(task) for task in tasks]
         left = set(running)
         while left:
             ended, left = wait(running, timeout=_LOOK, return_when=FIRST_EXCEPTION)
@@ -95,9 +105,27 @@ def run_all(tasks: Sequence[Callable[[], Result]], stop: Stop) -> list[Result]:
                 break
     finally:
         stop.ask()
-        pool.shutdown(cancel_futures=True)
+        deadline = time.monotonic() + _GRACE
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
     for task in running:
-        problem = None if task.cancelled() else task.exception()
+        problem = task.exception() if task.done() else None
         if problem is not None and not isinstance(problem, StoppedError):
             raise problem
     return [task.result() for task in running]
+
+
+def _work(waiting: deque[tuple[Future[Result], Callable[[], Result]]], stop: Stop) -> None:
+    while not stop.is_asked():
+        try:
+            future, task = waiting.popleft()
+        except IndexError:
+            return
+        _fulfil(future, task)
+
+
+def _fulfil(work: Future[Result], task: Callable[[], Result]) -> None:
+    try:
+        work.set_result(task())
+    except BaseException as problem:  # noqa: BLE001 - the waiting thread raises it
+        work.set_exception(problem)

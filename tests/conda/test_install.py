@@ -6,7 +6,6 @@ import dataclasses
 import os
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from cuwheel.conda.install import fetch_packages, install_packages
 from cuwheel.conda.solve import solve
 from cuwheel.errors import DownloadError, HashMismatchError, InstallError
 from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
+from cuwheel.fetch.retry import RetryPolicy
 from cuwheel.paths import ROOT
 from cuwheel.system import process
 from cuwheel.system.files import new_folder, remove_leftovers
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from cuwheel.conda.lock_file import CondaPackage
     from cuwheel.workspace.workspace import Workspace
 
+HASTY = RetryPolicy(pause=0.01)
 MANY = 2000  # files: to unpack and link them takes long enough to be killed in the middle
 
 
@@ -102,6 +103,7 @@ def put(
             console=workspace.console,
             offline=offline,
             title="the packages of the test",
+            retry_policy=HASTY,
         )
     return final
 
@@ -255,12 +257,9 @@ def test_names_file_that_channel_hasnt(
 def test_names_channel_out_of_reach_and_the_ways_out(
     workspace: Workspace, toy: tuple[CondaPackage, ...]
 ) -> None:
-    started = time.monotonic()
-
     with pytest.raises(DownloadError) as caught:
         put(workspace, toy, "http://127.0.0.1:9")
 
-    assert time.monotonic() - started < 30
     assert "http://127.0.0.1:9" in caught.value.why
     assert [way for way in (MIRRORS_VARIABLE, "nox -s mirror") if way not in caught.value.fix] == []
     assert left(workspace) == []

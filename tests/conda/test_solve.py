@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OWN = "https://conda.anaconda.org/conda-forge"
-SHORT = RetryPolicy(pause=0.01, attempts=2, silence=1.0)
+SHORT = RetryPolicy(pause=0.01, attempts=2)
 NO_GPU = {name: version for name, version in SYSTEM.items() if name != "__cuda"}
 
 

@@ -8,13 +8,13 @@ import os
 import subprocess
 import tarfile
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.errors import DownloadError, HashMismatchError
 from cuwheel.fetch.git import Commit, fetch_commit
+from cuwheel.fetch.retry import RetryPolicy
 from cuwheel.system import process
 from cuwheel.system.files import sha256_of_file
 from tests.support.factories import heard, make_workspace
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 COMMITTED = 1_600_000_000  # seconds since 1970
 UNKNOWN = "f" * 40
+HASTY = RetryPolicy(pause=0.01)
 
 
 @pytest.fixture
@@ -76,7 +77,12 @@ def fetch(
 ) -> Path:
     """The commit's pack in the cache."""
     return fetch_commit(
-        wanted, cache=workspace.cache, console=workspace.console, offline=offline, tar=tar
+        wanted,
+        cache=workspace.cache,
+        console=workspace.console,
+        offline=offline,
+        tar=tar,
+        retry_policy=HASTY,
     )
 
 
@@ -424,13 +430,10 @@ def test_names_repository_that_is_not_there(tmp_path: Path, workspace: Workspace
     assert "git says" in caught.value.why
 
 
-def test_names_unreachable_server_within_seconds(workspace: Workspace) -> None:
-    started = time.monotonic()
-
+def test_names_unreachable_server(workspace: Workspace) -> None:
     with pytest.raises(DownloadError) as caught:
         fetch(Commit(repository="http://127.0.0.1:9/tiny", id=UNKNOWN), workspace)
 
-    assert time.monotonic() - started < 10
     assert "127.0.0.1" in caught.value.why
     assert f"tiny-{UNKNOWN}.pack" in caught.value.fix
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 
-from cuwheel.fetch.retry import RETRY_POLICY
-from cuwheel.fetch.web import is_lasting, open_session, redact_url
+from cuwheel.fetch.retry import Attempts
+from cuwheel.fetch.urls import redact_url
+from cuwheel.fetch.web import is_lasting, open_session
 from cuwheel.system import process
 from tests.support.server import Site, serving
 
@@ -43,8 +44,8 @@ def url(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def get(url: str) -> bytes:
-    with open_session(url, RETRY_POLICY) as session:
-        return session.get(url, timeout=5).content
+    with open_session(Attempts()) as session:
+        return session.get(url).content
 
 
 def test_refuses_unknown_certificate_for_good(url: str) -> None:

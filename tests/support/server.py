@@ -24,6 +24,7 @@ class Site:
         port: where it listens.
         scheme: `http` or `https`.
         statuses: error statuses to answer with first, each once.
+        retry_after: what these say of the time to ask again; empty for nothing.
         breaks: bytes after which answers break off, each once.
         knows_range: whether `Range` is obeyed.
         says_length: whether answers carry `Content-Length`.
@@ -39,6 +40,7 @@ class Site:
     port: int = 0
     scheme: str = "http"
     statuses: list[int] = field(default_factory=list)
+    retry_after: str = ""
     breaks: list[int] = field(default_factory=list)
     knows_range: bool = True
     says_length: bool = True
@@ -93,7 +95,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Location", site.moved[self.path])
             self.end_headers()
         elif site.statuses:
-            self.send_error(site.statuses.pop(0))
+            self._refuse(site.statuses.pop(0))
         elif site.password and self.headers.get("Authorization") != site.password:
             self.send_error(401)
         elif self.path not in site.files:
@@ -103,6 +105,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_HEAD(self) -> None:
         self.do_GET()
+
+    def _refuse(self, status: int) -> None:
+        self.send_response(status)
+        if self.served.retry_after:
+            self.send_header("Retry-After", self.served.retry_after)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def _be_mute(self) -> None:
         if self.command == "HEAD":

@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote, urlsplit
 import truststore
 
 from cuwheel.build.compile_cache.resp import command, read_value
-from cuwheel.fetch.retry import RetryPolicy
+from cuwheel.fetch.retry import Attempts, RetryPolicy
 from cuwheel.fetch.web import open_session
 from cuwheel.system.files import new_file
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _PORT = 6379  # Redis's own
 _TIMEOUT = 10.0  # seconds for one step of a talk; a compile is cheaper than a longer wait
-_ONCE = RetryPolicy(pause=0.0, attempts=1, silence=_TIMEOUT, limit=_TIMEOUT)
+_ONCE = RetryPolicy(attempts=1, connect=_TIMEOUT, answer=_TIMEOUT, limit=_TIMEOUT)
 _MISSING = 404
 _DONE = range(200, 300)
 _SIGNED = "host;x-amz-content-sha256;x-amz-date"
@@ -189,7 +189,9 @@ class HttpStorage:
 
     def _ask(self, method: str, name: str, value: bytes) -> bytes | None:
         if not hasattr(self._own, "session"):
-            self._own.session = open_session(self._base, _ONCE)
+            self._own.attempts = Attempts(_ONCE)
+            self._own.session = open_session(self._own.attempts)
+        self._own.attempts.progressed()
         remote, url = self._remote, f"{self._base}/{name}"
         is_s3 = remote.scheme == "s3"
         with self._own.session.request(
@@ -200,7 +202,6 @@ class HttpStorage:
             if is_s3
             else {},
             auth=(remote.user, remote.secret) if remote.secret and not is_s3 else _unchanged,
-            timeout=_TIMEOUT,
             allow_redirects=False,  # a password is for one server
         ) as answer:
             if answer.status_code in _DONE:  # `ok` would be true of a redirection as well

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import json
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from cuwheel.system.files import (
     sha256_of_file,
     write_atomically,
 )
-from cuwheel.system.parallel import Stop, run_all
+from cuwheel.system.parallel import Stop
 from cuwheel.system.process import run
 
 _SOURCES = {
@@ -133,8 +133,12 @@ def _known_flags(toolchain: ViewPaths) -> tuple[str, ...]:
 def _compare(toolchain: ViewPaths, folder: Path, flags: tuple[str, ...]) -> Canary:
     stop = Stop()
     places = [folder / "-".join((name, *flags)) for name in ("here", "further-away")]
-    tries = [functools.partial(_make_objects, toolchain, at, flags, stop) for at in places]
-    first, second = run_all(tries, stop)
+    with ThreadPoolExecutor() as pool:  # its end waits for compilers that run
+        tries = [pool.submit(_make_objects, toolchain, at, flags, stop) for at in places]
+        try:
+            first, second = (one.result() for one in tries)
+        finally:
+            stop.ask()
     unequal = [name for name in _SOURCES if first[name] != second[name]]
     if not unequal:
         return Canary(flags=flags)

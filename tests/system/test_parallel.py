@@ -1,0 +1,86 @@
+"""Work that ends, fails, or is left behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.system.parallel import Stop, StoppedError, run_all, run_within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LONG = 60.0  # seconds that no test waits
+
+
+@pytest.fixture
+def stuck() -> Iterator[threading.Event]:
+    """What never comes while a test runs."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def fail() -> None:
+    raise ValueError("broken")
+
+
+def test_gives_what_work_gives() -> None:
+    assert run_within(LONG, lambda: 7, Stop()) == 7
+
+
+def test_raises_what_work_raises() -> None:
+    with pytest.raises(ValueError, match="broken"):
+        run_within(LONG, fail, Stop())
+
+
+def test_leaves_work_behind_that_takes_too_long(stuck: threading.Event) -> None:
+    started = time.monotonic()
+
+    with pytest.raises(TimeoutError):
+        run_within(0.1, stuck.wait, Stop())
+
+    assert time.monotonic() - started < LONG / 2
+
+
+def test_leaves_work_behind_when_the_end_is_asked_for(stuck: threading.Event) -> None:
+    stop = Stop()
+    threading.Timer(0.1, stop.ask).start()
+
+    with pytest.raises(StoppedError):
+        run_within(LONG, stuck.wait, stop)
+
+
+def test_gives_results_in_order() -> None:
+    tasks = [partial(lambda number: number * 2, number) for number in range(50)]
+
+    assert run_all(tasks, Stop()) == [number * 2 for number in range(50)]
+
+
+def test_first_failure_leaves_the_others_behind(stuck: threading.Event) -> None:
+    started = time.monotonic()
+    tasks: list[Callable[[], object]] = [stuck.wait, stuck.wait, fail, *[stuck.wait] * 20]
+
+    with pytest.raises(ValueError, match="broken"):
+        run_all(tasks, Stop())
+
+    assert time.monotonic() - started < LONG / 2
+
+
+def test_waits_for_work_that_looks_whether_it_shall_end() -> None:
+    stop, ended = Stop(), threading.Event()
+
+    def end() -> None:
+        with pytest.raises(StoppedError):
+            stop.pause(LONG)
+        time.sleep(0.1)
+        ended.set()
+
+    with pytest.raises(ValueError, match="broken"):
+        run_all([end, fail], stop)
+
+    assert ended.is_set()
