@@ -4,6 +4,8 @@ The names exported here are the declarations that a recipe is made of.
 """
 
 from cuwheel.model.recipe import (
+    GIB,
+    MIB,
     Archive,
     Bundled,
     CMake,
@@ -24,6 +26,8 @@ from cuwheel.model.recipe import (
 from cuwheel.version import __version__
 
 __all__ = [
+    "GIB",
+    "MIB",
     "Archive",
     "Bundled",
     "CMake",

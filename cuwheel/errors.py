@@ -95,7 +95,8 @@ class LockError(CuwheelError):
     """A lock file is missing, was edited by hand, or doesn't match its input.
 
     Every package that cuwheel installs comes from a lock under `envs/`, with a hash.
-    `nox -s lock -- <name>` writes the lock again from its `.in` file; `nox -s lock-check` tells
+    `nox -s lock -- <name>` writes the lock again: those of a recipe from what it declares
+    (`requires`, `framework`, `link`), the others from their `.in` file. `nox -s lock-check` tells
     which ones are stale.
     """
 

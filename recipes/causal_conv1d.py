@@ -1,16 +1,15 @@
 """causal-conv1d: causal depthwise 1-D convolution for PyTorch, the kernel under Mamba."""
 
-from cuwheel import Framework, Link, Patch, Recipe, Sdist, Smoke, TorchExtension
+from cuwheel import MIB, Framework, Link, Patch, Recipe, Sdist, Smoke, TorchExtension
 
 RECIPE = Recipe(
     name="causal-conv1d",
     version="1.6.1",
     license="BSD-3-Clause",
     homepage="https://github.com/Dao-AILab/causal-conv1d",
-    maintainers=("cuwheel",),
+    maintainers=("cuwheel-maintainers",),
     source=Sdist(
         project="causal-conv1d",
-        version="1.6.1",
         sha256="e4a697ec2db3906f012e675125569f8b510b4559bc53e3095143d91369e1221b",
     ),
     toolkits=("13.0",),
@@ -23,9 +22,10 @@ RECIPE = Recipe(
         Patch(file="0001-take-archs-from-the-target.patch", why="it has a fixed list of nine"),
         Patch(file="0002-drop-lineinfo.patch", why="it embeds absolute paths and time stamps"),
     ),
+    requires=("ninja", "packaging", "setuptools", "wheel"),
     # Without FORCE_BUILD its setup.py tries to download a wheel instead of building one.
     build=TorchExtension(env={"CAUSAL_CONV1D_FORCE_BUILD": "TRUE"}),
     link=Link("cudart", "torch"),
     smoke=Smoke(imports=("causal_conv1d", "causal_conv1d_cuda")),
-    max_wheel_size=60 << 20,
+    max_wheel_size=60 * MIB,
 )

@@ -1,16 +1,19 @@
 """cutensornet-sample: tensor networks with cuTensorNet, an example of linking to its wheel."""
 
-from cuwheel import Folder, Link, Recipe, Setuptools, Smoke
+from cuwheel import MIB, Folder, Link, Recipe, Setuptools, Smoke
 
 RECIPE = Recipe(
     name="cutensornet-sample",
     version="0.1.0",
     license="Apache-2.0",
-    homepage="docs/how-to/link-to-nvidia-wheels.md",
-    maintainers=("cuwheel",),
+    # Of the library that it shows: the sample itself has no page but docs/how-to.
+    homepage="https://docs.nvidia.com/cuda/cuquantum/latest/cutensornet/",
+    maintainers=("cuwheel-maintainers",),
     source=Folder(path="samples/cutensornet"),
     toolkits=("12.8", "13.0"),
     archs=(),  # no device code: the host compiler is all that it needs
+    # cuTensorNet: header and library to link; no part of the toolkit.
+    requires=("cutensornet-cu{cuda}==2.14.0", "setuptools>=77.0.3"),
     build=Setuptools(
         env={"CUDA_INCLUDE_FLAGS": "{link_includes}", "CUDA_LINK_FLAGS": "{link_flags}"}
     ),
@@ -19,8 +22,9 @@ RECIPE = Recipe(
     # cuTensorNet plans a contraction without a GPU: 4 x 8 x 16 multiplications and as many sums.
     smoke=Smoke(
         imports=("cutensornet_sample",),
+        requires=("cutensornet-cu{cuda}", "numpy"),
         call="cutensornet_sample.count_flops('ab,bc->ac', (4, 8), (8, 16))",
         expect="1024.0",
     ),
-    max_wheel_size=1 << 20,
+    max_wheel_size=1 * MIB,
 )

@@ -1,6 +1,6 @@
 """jax-finufft: the nonuniform FFT of FINUFFT and cuFINUFFT for JAX."""
 
-from cuwheel import CMake, External, Link, Patch, Recipe, Sdist, Smoke
+from cuwheel import MIB, CMake, External, Link, Patch, Recipe, Sdist, Smoke
 
 RECIPE = Recipe(
     name="jax-finufft",
@@ -10,30 +10,30 @@ RECIPE = Recipe(
     license="Apache-2.0 AND BSD-3-Clause AND MIT AND GPL-2.0-or-later AND "
     "GPL-3.0-or-later WITH GCC-exception-3.1",
     homepage="https://github.com/flatironinstitute/jax-finufft",
-    maintainers=("cuwheel",),
+    maintainers=("cuwheel-maintainers",),
     source=Sdist(
         project="jax-finufft",
-        version="1.3.1",
         sha256="821d981bf180916ba8c5076bd6e267a4d0e1cb0b01ea60c029859f78db5a55f1",
     ),
     toolkits=("12.2", "12.8", "13.0"),
-    archs=("80", "90"),
-    more_archs={
-        "12.2": ("70",),
-        "12.8": ("70", "100", "120"),
-        "13.0": ("75", "100", "120"),
-    },
     # No PTX: the device link of separately compiled code leaves only machine code.
+    archs={
+        "12.2": ("70", "80", "90"),
+        "12.8": ("70", "80", "90", "100", "120"),
+        "13.0": ("75", "80", "90", "100", "120"),
+    },
     requires_python=">=3.11",
     wheel_name="jax-finufft-cuda{cuda}x",
     patches=(
         Patch(file="0001-build-from-what-is-given.patch", why="its configure step downloads"),
         Patch(file="0002-say-none-for-not-mapped.patch", why="vmap fails with new releases of jax"),
     ),
-    # FFTW is copied into the wheel, as in upstream's own. xsimd is headers only, and comes with the
-    # build environment: Debian 12 has 8.1.0, FINUFFT 2.5 needs 14.
-    system=("libfftw3-dev",),
-    conda=("fftw",),
+    requires=(
+        *("cmake", "nanobind>=2.9.0", "ninja", "scikit-build-core>=0.5", "setuptools-scm"),
+        "jax==0.8.0",  # pyproject.toml pins it: its FFI headers are compiled against
+        "pythran==0.19.0",  # for its xsimd, 14.1.0: FINUFFT needs 14, Debian and Ubuntu have less
+    ),
+    needs={"debian": ("libfftw3-dev",), "conda": ("fftw",)},  # copied in, as in upstream's wheels
     build=CMake(
         define={
             "JAX_FINUFFT_USE_CUDA": "ON",
@@ -49,20 +49,17 @@ RECIPE = Recipe(
         },
     ),
     # Behind upstream's own extras: `cuda13` brings JAX's CUDA and these, `cuda13-local` neither.
-    link=Link(
-        "cudart",
-        "cufft",
-        mode=External(extra="cuda{cuda}", local_extra="cuda{cuda}-local"),
-    ),
+    link=Link("cudart", "cufft", mode=External(extra="cuda{cuda}", local_extra="cuda{cuda}-local")),
     # With Debian 12's static one (it calls arc4random) the wheel would need glibc 2.36, not 2.34.
     libstdcxx="shared",
     # Without jax_finufft_gpu the package works too, on the CPU alone, and says nothing. Points at
     # the origin: every mode is the sum of the strengths.
     smoke=Smoke(
         imports=("jax_finufft", "jax_finufft.jax_finufft_gpu", "jax.numpy"),
+        requires=("jax[cuda{cuda}]", "numpy", "pydantic>=2"),
         call="jax_finufft.nufft1(4, jax.numpy.ones(3, 'complex64'), jax.numpy.zeros(3, 'float32'))"
         ".real.round().astype('int32').tolist()",
         expect="[3, 3, 3, 3]",
     ),
-    max_wheel_size=60 << 20,
+    max_wheel_size=60 * MIB,
 )

@@ -1,13 +1,13 @@
 """jaxmg: multi-GPU dense linear algebra (cuSOLVERMg) for JAX, the generation built with CMake."""
 
-from cuwheel import Archive, CMake, GitCommit, Link, Patch, Recipe, Resource, Smoke
+from cuwheel import GIB, MIB, Archive, CMake, GitCommit, Link, Patch, Recipe, Resource, Smoke
 
 RECIPE = Recipe(
     name="jaxmg",
     version="0.0.2",
     license="Apache-2.0",
     homepage="https://github.com/flatironinstitute/jaxmg",
-    maintainers=("cuwheel",),
+    maintainers=("cuwheel-maintainers",),
     # No tag is known for this generation. The sdist on the package index holds ready libraries.
     source=GitCommit(
         repository="https://github.com/flatironinstitute/jaxmg",
@@ -61,6 +61,12 @@ RECIPE = Recipe(
             why="the headers of its foreign function interface",
         ),
     ),
+    requires=(
+        *("cmake", "ninja", "setuptools>=61", "wheel"),
+        # Compiled and linked against: the index that the conda lock was solved from has none for
+        # 12.8.
+        "nvidia-cuda-cupti-cu12==12.8.90",
+    ),
     build=CMake(
         install=True,  # its pyproject.toml only packs src/jaxmg/bin
         define={
@@ -70,7 +76,6 @@ RECIPE = Recipe(
             "CPM_XLA_SOURCE": "{resources}/XLA",
             "CMAKE_PROJECT_JaxSolve_INCLUDE": "cuwheel.cmake",
             "CUWHEEL_CPM": "{resources}/CPM.cmake",
-            # Not in the conda lock: the index that it was solved from has no CUPTI for 12.8.
             "CUWHEEL_CUPTI": "{site_packages}/nvidia/cuda_cupti/include",
             "CUDA_cupti_LIBRARY": "{site_packages}/nvidia/cuda_cupti/lib/libcupti.so.12",
         },
@@ -85,9 +90,12 @@ RECIPE = Recipe(
     ),
     libstdcxx="static",  # JAX calls them through XLA's C interface; for manylinux_2_28
     smoke=Smoke(
-        imports=("jaxmg", "importlib.metadata"), call="importlib.metadata.version('jaxmg')"
+        imports=("jaxmg", "importlib.metadata"),
+        # The release whose sources it is compiled with; both extras mean NVIDIA's wheels.
+        requires=("jax[cuda,cuda12]==0.6.2",),
+        call="importlib.metadata.version('jaxmg')",
     ),
-    memory_per_job=3 << 30,
-    disk=6 << 30,
-    max_wheel_size=40 << 20,
+    memory_per_job=3 * GIB,
+    disk=6 * GIB,
+    max_wheel_size=40 * MIB,
 )

@@ -114,7 +114,7 @@ def check_system_packages(job: Job) -> list[Problem]:
     if target.provider == "conda":
         return _check_conda_packages(target)
     missing = ["binutils" for name in ("strip", "ld") if not which(name, SYSTEM_PATH)]
-    wanted = target.recipe.system
+    wanted = target.recipe.needs.get("debian", ())
     query = which("dpkg-query", SYSTEM_PATH)
     if query:
         missing += [name for name in wanted if not _is_installed(query, name)]
@@ -134,7 +134,7 @@ def check_system_packages(job: Job) -> list[Problem]:
 
 def _check_conda_packages(target: Target) -> list[Problem]:
     """The lock is asked, as the toolchain may be still to come; without one that stage says so."""
-    lock, wanted = toolchain_lock(target), target.recipe.conda
+    lock, wanted = toolchain_lock(target), target.recipe.needs.get("conda", ())
     if lock is None or not wanted:
         return []  # reading a lock takes seconds
     try:

@@ -104,9 +104,8 @@ def _warn_of_suppliers(job: Job) -> None:
     ]
     lacking = [name for name in dict.fromkeys(required) if pinned_version(lock, name) is None]
     if lacking:
-        kind = lock.parent.name
         job.workspace.console.warn(
             f"the finished wheel may fail its smoke test: the recipe's `link` can make it require "
-            f"{', '.join(lacking)}, and {kind}/{lock.name} holds none; add it to "
-            f"envs/{kind}/{lock.stem}.in, then `nox -s lock -- {kind}:{target.recipe.name}`"
+            f"{', '.join(lacking)}, and {target.locked_smoke.path} holds none; "
+            f"{target.locked_smoke.way_to_add(*lacking)}"
         )

@@ -114,13 +114,12 @@ def _check_libraries(target: Target, home: Path, site_packages: Path) -> list[Pr
     if not missing:
         return []
     names = ", ".join(_file_of(component) for component in missing)
-    wheels = ", ".join(dict.fromkeys(component.distribution for component in missing))
+    wheels = dict.fromkeys(component.distribution for component in missing)
     return [
         Problem(
             what=f"there is no {names} to link",
             why=f"neither {home / 'lib64'} nor the build environment holds it",
-            fix=f"add {wheels} to {target.lock_input.name}, then "
-            f"`nox -s lock -- build:{target.recipe.name}`",
+            fix=target.locked_build.way_to_add(*wheels),
         )
     ]
 

@@ -21,6 +21,7 @@ from cuwheel.toolchains.pypi import check_has_compiler
 if TYPE_CHECKING:
     import argparse
 
+    from cuwheel.cuda.toolkits import Toolkit
     from cuwheel.model.catalogue import CatalogueEntry
     from cuwheel.model.recipe import Mode, Recipe
     from cuwheel.system.pythons import Interpreter
@@ -56,12 +57,23 @@ def choose_target(
         toolkit=toolkit,
         python=python,
         framework=wanted or recipe.framework,
-        archs=sorted_archs(given.arch) or recipe.archs_for(toolkit.release),
+        archs=sorted_archs(given.arch) or _archs(recipe, toolkit),
         provider=given.toolchain or toolkit.provider,
         root=entry.root,
         mode=_mode(given.link, recipe),
         source_override=given_path(given.source) if given.source else None,
     )
+
+
+def _archs(recipe: Recipe, toolkit: Toolkit) -> tuple[str, ...]:
+    try:
+        return recipe.archs_for(toolkit.release)
+    except KeyError:
+        raise UsageError(
+            f"{recipe.name} has no archs for CUDA {toolkit.release}",
+            why=f"its `archs` name {', '.join(recipe.archs)}",
+            fix=f"name them with -- --arch, or add {toolkit.release} to `archs` in {recipe.module}",
+        ) from None
 
 
 def framework_of(text: str | None) -> Framework | None:

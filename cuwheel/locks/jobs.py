@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cuwheel.conda.environment_file import name_of_lock
 from cuwheel.errors import LockError, UsageError, suggest
-from cuwheel.model.catalogue import find_recipe
+from cuwheel.model.recipe_lock import RecipeLock, locks_of
 from cuwheel.paths import ROOT, find_lock, project_roots
-from cuwheel.pypi.lock_file import faults_of_lock, read_input
+from cuwheel.pypi.lock_file import as_input, faults_of_lock, read_input
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from cuwheel.model.catalogue import CatalogueEntry
@@ -34,27 +34,34 @@ class PypiLockSpec:
     Attributes:
         name: `engine`, `dev`, `toolchain:130:pypi`, `build:<recipe>` or `smoke:<recipe>`, with
             `:cu13` behind it where it is for one major release of CUDA.
-        source: the `.in` file.
+        source: the `.in` file, or what a recipe declares.
         lock: the file to write.
         python: the oldest Python that it has to serve, `3.10`.
-        replace: a requirement that takes the place of the one for the same package.
     """
 
     name: str
-    source: Path
+    source: Path | RecipeLock
     lock: Path
     python: str
-    replace: str = ""
 
     @property
     def wanted(self) -> str:
-        """The input as the resolver gets it."""
-        return read_input(self.source, self.replace)
+        """What it is made from, as the resolver gets it.
+
+        Raises:
+            LockError: the `.in` file isn't there.
+            UsageError: the recipe links a component that there isn't.
+        """
+        if isinstance(self.source, RecipeLock):
+            return as_input(self.source.requirements)
+        return read_input(self.source)
 
     @property
     def command(self) -> str:
         """What a person types to write this lock again."""
-        return f"nox -s lock -- {self.name}" + f" --framework {self.replace}" * bool(self.replace)
+        if isinstance(self.source, RecipeLock):
+            return self.source.command
+        return f"nox -s lock -- {self.name}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +100,7 @@ def lock_jobs(
     """
     known = _all_jobs(entries)
     chosen = [job for name in names for job in _named(name, known)]
-    return tuple(_with_framework(job, entries, framework) for job in dict.fromkeys(chosen))
+    return tuple(_with_framework(job, framework) for job in dict.fromkeys(chosen))
 
 
 def conda_jobs(names: Iterable[str], roots: tuple[Path, ...]) -> tuple[CondaLockSpec, ...]:
@@ -139,36 +146,20 @@ def toolchain_lock(target: Target) -> Path | None:
 
 
 def check_target_lock(target: Target) -> None:
-    """See that the locks of a target are there and match their inputs.
+    """See that the locks of a target are there and match what its recipe declares.
 
     Raises:
         LockError: with every fault of the first that doesn't, and the command that writes it again.
     """
-    _check_smoke_lock(target)
-    framework = target.framework
-    pinned = f"{framework.name}=={framework.version}" if framework else ""
-    replaced = pinned if framework != target.recipe.framework else ""
-    faults = faults_of_lock(target.lock, read_input(target.lock_input, replaced))
-    if faults:
-        command = f"nox -s lock -- build:{target.recipe.name}"
-        raise LockError(
-            f"{target.id}: the lock {target.lock.name} can't be used",
-            why="\n".join(faults),
-            fix=command + (f" --framework {pinned}" if replaced else ""),
-        )
-
-
-def _check_smoke_lock(target: Target) -> None:
-    lock = target.smoke_lock
-    if lock == target.lock:
-        return
-    faults = faults_of_lock(lock, read_input(lock.with_suffix(".in")))
-    if faults:
-        raise LockError(
-            f"{target.id}: the lock {lock.parent.name}/{lock.name} can't be used",
-            why="\n".join(faults),
-            fix=f"nox -s lock -- smoke:{target.recipe.name}",
-        )
+    for declared in dict.fromkeys((target.locked_smoke, target.locked_build)):
+        lock = target.root / declared.path
+        faults = faults_of_lock(lock, as_input(declared.requirements))
+        if faults:
+            raise LockError(
+                f"{target.id}: the lock {declared.path} can't be used",
+                why="\n".join((*faults, f"its input is what {target.recipe.module} declares")),
+                fix=declared.command,
+            )
 
 
 def _all_jobs(entries: tuple[CatalogueEntry, ...]) -> list[PypiLockSpec | CondaLockSpec]:
@@ -209,45 +200,32 @@ def _conda_jobs(roots: tuple[Path, ...]) -> list[CondaLockSpec]:
     return list(found.values())
 
 
-def _jobs_of_recipe(entry: CatalogueEntry, recipe: Recipe) -> list[PypiLockSpec]:
+def _jobs_of_recipe(entry: CatalogueEntry, recipe: Recipe) -> Iterator[PypiLockSpec]:
     """Its build lock and smoke lock, or those for single major releases of CUDA."""
-    oldest = recipe.requires_python.removeprefix(">=").split(",")[0]
-    jobs = []
-    for kind in ("build", "smoke"):
-        folder = entry.root / "envs" / kind
-        plain = folder / f"{recipe.folder}.in"
-        sources = sorted(folder.glob(f"{recipe.folder}-cu*.in"))
-        sources += [plain] if plain.is_file() or (kind == "build" and not sources) else []
-        for source in sources:
-            suffix = source.stem.removeprefix(recipe.folder).replace("-", ":")
-            name = f"{kind}:{entry.name}{suffix}"
-            lock = source.with_suffix(".lock")
-            jobs.append(PypiLockSpec(name=name, source=source, lock=lock, python=oldest))
-    return jobs
+    for declared in locks_of(recipe):
+        yield _job_of(declared, entry.root)
+
+
+def _job_of(declared: RecipeLock, root: Path) -> PypiLockSpec:
+    return PypiLockSpec(
+        name=declared.name,
+        source=declared,
+        lock=root / declared.path,
+        python=declared.recipe.requires_python.removeprefix(">=").split(",")[0],
+    )
 
 
 def _with_framework(
-    job: PypiLockSpec | CondaLockSpec,
-    entries: tuple[CatalogueEntry, ...],
-    framework: Framework | None,
+    job: PypiLockSpec | CondaLockSpec, framework: Framework | None
 ) -> PypiLockSpec | CondaLockSpec:
     if framework is None:
         return job
-    kind, _, name = job.name.partition(":")
-    recipe = find_recipe(name.split(":")[0], entries).recipe if kind == "build" else None
-    if isinstance(job, CondaLockSpec) or recipe is None or recipe.framework is None:
+    declared = job.source
+    if not isinstance(declared, RecipeLock) or declared.framework is None:
         raise UsageError(
             f"--framework doesn't go with {job.name}",
             why="only locks of recipes that are compiled against a framework hold one",
             fix="leave it out, or name one lock, e.g. build:causal-conv1d",
         )
-    if framework == recipe.framework:
-        return job
-    stem = f"{job.lock.stem}-{framework.name}{framework.version}"
-    return PypiLockSpec(
-        name=job.name,
-        source=job.source,
-        lock=job.lock.with_name(f"{stem}.lock"),
-        python=job.python,
-        replace=f"{framework.name}=={framework.version}",
-    )
+    root = job.lock.parents[len(declared.path.parts) - 1]
+    return _job_of(replace(declared, framework=framework), root)

@@ -185,15 +185,16 @@ def _sources(targets: Sequence[Target], workspace: Workspace, given: Path | None
                 why="it is one file",
                 fix="call the session once for each recipe, with the same --to",
             )
-        _take(next(iter(recipes)).source, given, workspace.cache)
+        _take(next(iter(recipes)).filled_source, given, workspace.cache)
     roots = {target.recipe.name: target.root for target in targets}
     paths = []
     for recipe in recipes:
-        if isinstance(recipe.source, Folder):
-            folder_of(recipe.source, roots[recipe.name])  # it comes with the project
+        source = recipe.filled_source
+        if isinstance(source, Folder):
+            folder_of(source, roots[recipe.name])  # it comes with the project
         else:
-            way_out = "" if isinstance(recipe.source, GitCommit) else FIX
-            paths.append(fetch_pinned(recipe.source, workspace, way_out))
+            way_out = "" if isinstance(source, GitCommit) else FIX
+            paths.append(fetch_pinned(source, workspace, way_out))
         for resource in recipe.resources:
             way_out = f"get the resource {resource.name} on another machine and copy it there"
             paths.append(fetch_pinned(resource.source, workspace, way_out))

@@ -1,4 +1,4 @@
-"""Stage lock: resolve what is asked for in the `.in` files and pin it with hashes."""
+"""Stage lock: resolve what `.in` files and recipes ask for, and pin it with hashes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cuwheel.conda.environment_file import read_source
 from cuwheel.conda.install import fetch_packages
 from cuwheel.conda.lock_file import faults_of_conda_lock, read_conda_lock, write_conda_lock
 from cuwheel.conda.solve import solve
-from cuwheel.errors import HashMismatchError, LockError
+from cuwheel.errors import CuwheelError, HashMismatchError, LockError
 from cuwheel.fetch.mirrors import Mirrors
 from cuwheel.locks.jobs import COOLDOWN, CondaLockSpec
 from cuwheel.pypi.lock_file import faults_of_lock, read_pins, render
@@ -65,7 +65,7 @@ def _lock_pypi(job: PypiLockSpec, workspace: Workspace, cooldown: int) -> None:
     newest = f"{today - datetime.timedelta(days=cooldown)}T00:00:00Z"
     with tempfile.TemporaryDirectory() as folder:
         # The resolver gets one plain file, so that its output names no path of this machine.
-        plain = Path(folder) / job.source.name
+        plain = Path(folder) / f"{job.lock.stem}.in"
         plain.write_text(job.wanted)
         body = resolve(
             plain,
@@ -164,5 +164,5 @@ def _faults(job: PypiLockSpec | CondaLockSpec) -> list[str]:
         if isinstance(job, CondaLockSpec):
             return faults_of_conda_lock(job.lock, job.source)
         return faults_of_lock(job.lock, job.wanted)
-    except LockError as error:
+    except CuwheelError as error:
         return [error.what]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
+import inspect
+import re
 import sys
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import RecipeError, UsageError, suggest
+from cuwheel.model import recipe as declarations
 from cuwheel.model.recipe import Build, Link, Mode, Recipe, Smoke, Source
 
 if TYPE_CHECKING:
@@ -89,22 +94,26 @@ def _load(root: Path, path: Path) -> CatalogueEntry:
             raise TypeError("RECIPE is not a Recipe(...)")  # noqa: TRY301
         _refuse_types(recipe)
     except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever a recipe does wrong, it is its fault
-        fault = f"{type(problem).__name__}: {problem}"
+        fault = f"{type(problem).__name__}: {problem}{_meant(problem)}"
         return CatalogueEntry(root=root, name=path.stem, recipe=None, fault=fault)
     return CatalogueEntry(root=root, name=recipe.name, recipe=recipe)
 
 
+_UNKNOWN_FIELD = re.compile(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'")
+
+
+def _meant(problem: BaseException) -> str:
+    """The nearest field, where a declaration was given one that it hasn't."""
+    found = _UNKNOWN_FIELD.match(str(problem)) if isinstance(problem, TypeError) else None
+    declaration = getattr(declarations, found[1], None) if found else None
+    if found is None or declaration is None:
+        return ""
+    known = inspect.signature(declaration).parameters
+    return f": {suggest(found[2], known)}"
+
+
 def _refuse_types(recipe: Recipe) -> None:
     """Refuse values that the rest of the engine couldn't even look at."""
-    # `("90")` is no tuple but a text, and would be taken letter by letter.
-    for name in ("toolkits", "archs", "patches", "resources", "system", "conda", "maintainers"):
-        value = getattr(recipe, name)
-        if isinstance(value, str):
-            raise TypeError(f'{name} has to be a tuple: ("{value}",), with the comma')
-    for name in ("toolkits", "archs"):
-        for value in getattr(recipe, name):
-            if not isinstance(value, str):
-                raise TypeError(f'{name} has to hold texts: "{value}", not {value}')
     kinds: dict[str, tuple[object, tuple[type, ...]]] = {
         "source": (recipe.source, typing.get_args(Source)),
         "build": (recipe.build, typing.get_args(Build)),
@@ -116,3 +125,20 @@ def _refuse_types(recipe: Recipe) -> None:
         if not isinstance(value, allowed):
             words = " or ".join(f"{kind.__name__}(...)" for kind in allowed)
             raise TypeError(f"{name} has to be {words}, not {value!r}")
+    for owner, declaration in (("", recipe), ("smoke.", recipe.smoke)):
+        for field in dataclasses.fields(declaration):
+            if str(field.type).startswith(("tuple", "Mapping")):
+                _refuse_text(f"{owner}{field.name}", getattr(declaration, field.name))
+    for name in ("toolkits", "archs", "requires"):
+        for value in getattr(recipe, name):
+            if not isinstance(value, str):
+                raise TypeError(f'{name} has to hold texts: "{value}", not {value}')
+
+
+def _refuse_text(name: str, value: object) -> None:
+    """Refuse `("90")`: it is no tuple but a text, and would be taken letter by letter."""
+    if isinstance(value, str):
+        raise TypeError(f'{name} has to be a tuple: ("{value}",), with the comma')
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            _refuse_text(f'{name}["{key}"]', inner)

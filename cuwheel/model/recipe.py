@@ -16,11 +16,15 @@ A recipe is one module in `recipes/` that holds `RECIPE = Recipe(...)` and nothi
 - `{resources}`: the folder with the recipe's resources;
 - `{site_packages}`: where the build environment has its packages;
 - `{version}`: the recipe's version.
+
+`{version}` stands for the same in a source, so that a version is written once. In requirements, in
+`wheel_name` and in the names of extras, `{cuda}` is the major release of CUDA. Sizes are bytes:
+`60 * MIB`, `4 * GIB`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -42,7 +46,9 @@ PLACEHOLDERS = (
     "version",
 )
 SMOKE_PLACEHOLDERS = ("toolkit", "toolkit_tag", "version")  # those in `Smoke.libraries`
-WHEEL_PLACEHOLDERS = ("cuda",)  # those in `Recipe.wheel_name` and `External`'s extras
+SOURCE_PLACEHOLDERS = ("version",)  # those in `Recipe.source`
+CUDA_PLACEHOLDERS = ("cuda",)  # those in requirements, `Recipe.wheel_name` and `External`'s extras
+NEEDS = ("debian", "conda")  # where `Recipe.needs` may come from
 MIB = 1 << 20
 GIB = 1 << 30
 
@@ -53,14 +59,14 @@ class Sdist:
 
     Attributes:
         project: the project's name on the index.
-        version: the release.
         sha256: of the `.tar.gz`, 64 hexadecimal digits.
+        version: the release, where it isn't the recipe's.
         max_size: bytes; a larger download is refused.
     """
 
     project: str
-    version: str
     sha256: str
+    version: str = "{version}"
     max_size: int = 512 * MIB
 
 
@@ -69,7 +75,7 @@ class Archive:
     """A source archive from upstream's own address.
 
     Attributes:
-        url: http(s) or file.
+        url: http(s) or file, with `{version}`.
         sha256: of the archive, 64 hexadecimal digits.
         max_size: bytes; a larger download is refused.
     """
@@ -240,6 +246,9 @@ class Smoke:
 
     Attributes:
         imports: modules to import.
+        requires: what the installed wheel needs and its build doesn't, with `{cuda}`: there is a
+            lock of its own for it, which holds the wheels that supply `link` too; none: the
+            build's lock has all.
         call: an expression to evaluate after `import` of the first module, e.g. `pkg.add(1, 2)`.
         expect: `repr()` of the value that `call` has to give.
         libraries: files of the wheel that are loaded after the imports, for packages that load
@@ -248,6 +257,7 @@ class Smoke:
     """
 
     imports: tuple[str, ...]
+    requires: tuple[str, ...] = ()
     call: str = ""
     expect: str = ""
     libraries: tuple[str, ...] = ()
@@ -301,78 +311,99 @@ Build = TorchExtension | Setuptools | CMake
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How one package becomes CUDA wheels.
+    """How one package becomes CUDA wheels; the fields stand in this order.
 
     Attributes:
         name: the recipe's name in sessions: lower case, words joined by `-`.
         version: upstream's release.
-        license: SPDX expression of the package's own licence.
-        homepage: upstream's page, for the reader.
+        license: SPDX expression: the package's own licence, and those of what is built into it.
+        homepage: upstream's page, `https://…`.
+        maintainers: handles of those who look after the recipe.
         source: where the source comes from.
         toolkits: CUDA releases to build with, e.g. `("13.0",)`.
-        archs: compute capabilities without dot, e.g. `("80", "90")`; empty: the wheel has no
-            device code of its own.
-        more_archs: by CUDA release, those that are added to `archs` there, e.g.
-            `{"12.8": ("100",)}`: older releases don't know newer GPUs, and the other way round.
+        archs: compute capabilities without dot, e.g. `("80", "90")`; or by CUDA release,
+            `{"12.4": ("70", "90"), "12.8": ("90", "100")}`, as older releases don't know newer
+            GPUs, and the other way round; empty: the wheel has no device code of its own.
         ptx: `last` embeds PTX of the last arch too, so that newer GPUs can run it; `none` doesn't.
         python: `each`: one wheel for each Python (uses the C API); `any`: one wheel serves all.
-        requires_python: the Pythons that the recipe's lock is solved for, e.g. `>=3.10`.
+        requires_python: the Pythons that the recipe's locks are solved for, e.g. `>=3.10`.
         framework: what the wheel is compiled against, if anything.
+        wheel_name: the wheel's project name where it isn't the recipe's, `{cuda}` is the major
+            release of CUDA: `jax-finufft-cuda{cuda}x`, as CuPy does.
+        has_local_version: whether the wheel's version says what it was built for
+            (`1.3.1+cu130`). The public index takes no such version.
         patches: applied in this order.
         resources: what the build would otherwise download.
+        requires: what the build environment holds beside the frontend and the framework: the
+            `[build-system]` requirements of the source, and what else the build asks for. Where
+            one says `{cuda}`, there is a lock for each major release of CUDA, as packages for two
+            of them often share a folder.
+        needs: packages that the build needs beside these and its compiler, by where they come
+            from: `debian`, installed on the machine; `conda`, in a conda toolchain, which uses
+            nothing of the machine.
         build: the build system and what to tell it.
         link: external libraries.
         libstdcxx: `shared`: the wheel uses the system's C++ runtime, as it must where C++ objects
             cross to the framework (PyTorch); `static`: its libraries hold their own, which lets a
             wheel made by a new GCC run on old systems.
-        wheel_name: the wheel's project name where it isn't the recipe's, `{cuda}` is the major
-            release of CUDA: `jax-finufft-cuda{cuda}x`, as CuPy does.
-        has_local_version: whether the wheel's version says what it was built for
-            (`1.3.1+cu130`). The public index takes no such version.
-        system: Debian packages that the build needs from the machine, beside the compiler; not
-            with a conda toolchain, which uses nothing of the machine.
-        conda: packages that a conda toolchain has to hold for this build, instead of `system`.
+        smoke: how to see that the wheel works.
         memory_per_job: bytes that one compile takes at its peak, for the first build; after that
             the gate knows better.
         disk: bytes of work folder that a build takes.
         max_wheel_size: bytes; a larger wheel is not published.
-        smoke: how to see that the wheel works.
-        maintainers: who looks after the recipe.
     """
 
     name: str
     version: str
     license: str
     homepage: str
+    maintainers: tuple[str, ...]
     source: Source
     toolkits: tuple[str, ...]
-    archs: tuple[str, ...]
-    build: Build
-    link: Link
-    smoke: Smoke
-    maintainers: tuple[str, ...]
-    more_archs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    requires_python: str = ">=3.10"
+    archs: tuple[str, ...] | Mapping[str, tuple[str, ...]]
     ptx: Literal["none", "last"] = "none"
     python: Literal["each", "any"] = "each"
+    requires_python: str = ">=3.10"
     framework: Framework | None = None
-    libstdcxx: Literal["shared", "static"] = "shared"
-    patches: tuple[Patch, ...] = ()
-    resources: tuple[Resource, ...] = ()
     wheel_name: str = ""
     has_local_version: bool = True
-    system: tuple[str, ...] = ()
-    conda: tuple[str, ...] = ()
+    patches: tuple[Patch, ...] = ()
+    resources: tuple[Resource, ...] = ()
+    requires: tuple[str, ...]
+    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    build: Build
+    link: Link
+    libstdcxx: Literal["shared", "static"] = "shared"
+    smoke: Smoke
     memory_per_job: int = 2 * GIB
     disk: int = 2 * GIB
     max_wheel_size: int = 100 * MIB
 
     @property
     def folder(self) -> str:
-        """Name of the recipe's module, lock and patch folder: `causal_conv1d`."""
+        """Name of the recipe's module, locks and patch folder: `causal_conv1d`."""
         return self.name.replace("-", "_")
 
+    @property
+    def module(self) -> str:
+        """Its file below the project folder: `recipes/causal_conv1d.py`."""
+        return f"recipes/{self.folder}.py"
+
+    @property
+    def filled_source(self) -> Source:
+        """`source` with the recipe's version in it."""
+        if isinstance(self.source, Sdist):
+            version = self.source.version.replace("{version}", self.version)
+            return replace(self.source, version=version)
+        if isinstance(self.source, Archive):
+            return replace(self.source, url=self.source.url.replace("{version}", self.version))
+        return self.source
+
     def archs_for(self, release: str) -> tuple[str, ...]:
-        """`archs` and `more_archs` of one CUDA release (`12.8`), the oldest GPU first."""
-        both = {*self.archs, *self.more_archs.get(release, ())}
-        return tuple(sorted(both, key=lambda arch: (len(arch.rstrip("af")), arch)))
+        """`archs` of one CUDA release (`12.8`), the oldest GPU first.
+
+        Raises:
+            KeyError: they are declared by release, and not for this one.
+        """
+        archs = self.archs if isinstance(self.archs, tuple) else self.archs[release]
+        return tuple(sorted(archs, key=lambda arch: (len(arch.rstrip("af")), arch)))

@@ -2,35 +2,50 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
-import string
 import typing
 from collections.abc import Mapping
+from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 from cuwheel.cuda.components import component_by_name
 from cuwheel.cuda.toolkits import TOOLKITS, check_archs, toolkit_by_release
 from cuwheel.errors import CuwheelError, RecipeError, suggest
 from cuwheel.model.recipe import (
-    PLACEHOLDERS,
+    CUDA_PLACEHOLDERS,
+    NEEDS,
     SMOKE_PLACEHOLDERS,
-    WHEEL_PLACEHOLDERS,
+    SOURCE_PLACEHOLDERS,
+    Archive,
     External,
     Folder,
     GitCommit,
     Recipe,
+    Sdist,
 )
+from cuwheel.model.recipe_texts import faults_of_setting, faults_of_text
+from cuwheel.system.quantities import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
+    from cuwheel.cuda.toolkits import Toolkit
     from cuwheel.model.recipe import Source
 
 
-_NAME = "[A-Z0-9]|[A-Z0-9][A-Z0-9._-]*[A-Z0-9]"  # core metadata specification, "Name"
+_NAME = r"[a-z0-9]+(-[a-z0-9]+)*"
+_WHEEL_NAME = "[A-Z0-9]|[A-Z0-9][A-Z0-9._-]*[A-Z0-9]"  # core metadata specification, "Name"
+_HANDLE = r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*"  # GitHub: letters, digits, single hyphens between them
+_EXAMPLE = "your-name"  # the handle in CONTRIBUTING.md
 
 
 def check_recipe(recipe: Recipe) -> None:
@@ -39,41 +54,60 @@ def check_recipe(recipe: Recipe) -> None:
     Raises:
         RecipeError: with every fault found.
     """
-    faults = [
-        *_faults_of_names(recipe),
-        *_faults_of_sources(recipe),
-        *_faults_of_texts(recipe),
-        *_faults_of_tables(recipe),
-        *_faults_of_wheel(recipe),
-        *_faults_of_words(recipe),
-    ]
+    faults = list(dict.fromkeys(fault for check in _CHECKS for fault in check(recipe)))
     if faults:
         raise RecipeError(
-            f"{recipe.name}: the recipe has {len(faults)} fault{'s'[: len(faults) > 1]}",
+            f"{recipe.name}: the recipe has {plural(len(faults), 'fault')}",
             why="\n".join(faults),
-            fix=f"correct recipes/{recipe.folder}.py",
+            fix=f"correct {recipe.module}; docs/reference/recipe.md explains every field",
         )
 
 
-def _faults_of_names(recipe: Recipe) -> list[str]:
-    faults = []
-    if recipe.name != recipe.name.lower() or "_" in recipe.name:
-        faults.append(f'name "{recipe.name}" has to be lower case with "-" between words')
-    empty = [name for name in ("toolkits", "maintainers") if not getattr(recipe, name)]
-    return faults + [f"{name} is empty" for name in empty]
+def _faults_of_identity(recipe: Recipe) -> Iterator[str]:
+    if not re.fullmatch(_NAME, recipe.name):
+        meant = re.sub(r"[^a-z0-9]+", "-", recipe.name.lower()).strip("-")
+        yield f'name="{recipe.name}" has to be lower case with "-" between words: "{meant}"'
+    try:
+        Version(recipe.version)
+    except InvalidVersion:
+        yield f'version="{recipe.version}" is no version of a Python package, like 1.2.3'
+    try:
+        canonicalize_license_expression(recipe.license)
+    except InvalidLicenseExpression as error:
+        yield (
+            f'license="{recipe.license}" is no SPDX expression, like MIT ({error}): '
+            "https://spdx.org/licenses lists the names"
+        )
+    page = urlsplit(recipe.homepage)
+    if page.scheme != "https" or "." not in page.netloc:
+        yield f'homepage="{recipe.homepage}" is no page: write upstream\'s, https://…'
 
 
-def _faults_of_sources(recipe: Recipe) -> list[str]:
-    faults = _faults_of_pin("source", recipe.source)
+def _faults_of_maintainers(recipe: Recipe) -> Iterator[str]:
+    if not recipe.maintainers:
+        yield "maintainers is empty: name the handle of who looks after the recipe"
+    for name in recipe.maintainers:
+        if not re.fullmatch(_HANDLE, name) or name == _EXAMPLE:
+            yield f'maintainers: "{name}" is nobody\'s handle, like octocat'
+
+
+def _faults_of_source(recipe: Recipe) -> Iterator[str]:
+    yield from _faults_of_pin("source", recipe.source)
+    if isinstance(recipe.source, Sdist):
+        yield from faults_of_text("source.version", recipe.source.version, SOURCE_PLACEHOLDERS)
+    if isinstance(recipe.source, Archive):
+        yield from faults_of_text("source.url", recipe.source.url, SOURCE_PLACEHOLDERS)
+
+
+def _faults_of_resources(recipe: Recipe) -> Iterator[str]:
     for resource in recipe.resources:
-        faults += _faults_of_pin(f"resource {resource.name}: source", resource.source)
+        yield from _faults_of_pin(f"resource {resource.name}: source", resource.source)
         if not _stays_inside(resource.to):
-            faults.append(f'resource {resource.name}: to="{resource.to}" leads out of the folder')
+            yield f'resource {resource.name}: to="{resource.to}" leads out of the folder'
     places = [PurePosixPath(resource.to) for resource in recipe.resources]
     for place, other in itertools.combinations(places, 2):
         if place.is_relative_to(other) or other.is_relative_to(place):
-            faults.append(f'two resources want one place: to="{place}" and to="{other}"')
-    return faults
+            yield f'two resources want one place: to="{place}" and to="{other}"'
 
 
 def _stays_inside(to: str) -> bool:
@@ -82,154 +116,142 @@ def _stays_inside(to: str) -> bool:
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
-def _faults_of_pin(owner: str, source: Source) -> list[str]:
+def _faults_of_pin(owner: str, source: Source) -> Iterator[str]:
     if isinstance(source, Folder):
-        fault = f'{owner}.path="{source.path}" has to name a folder inside the project'
-        return [] if _stays_inside(source.path) else [fault]
-    faults = []
+        if not _stays_inside(source.path):
+            yield f'{owner}.path="{source.path}" has to name a folder inside the project'
+        return
     is_commit = isinstance(source, GitCommit)
     if isinstance(source, GitCommit) and not re.fullmatch(r"[0-9a-f]{40}", source.commit):
-        faults.append(f"{owner}.commit has to have 40 hexadecimal digits")
+        yield f"{owner}.commit has to have 40 hexadecimal digits"
     if not re.fullmatch(r"[0-9a-f]{64}", source.sha256) and (source.sha256 or not is_commit):
-        faults.append(f"{owner}.sha256 has to have 64 hexadecimal digits")
-    return faults
+        yield f"{owner}.sha256 has to have 64 hexadecimal digits"
 
 
-def _faults_of_texts(recipe: Recipe) -> list[str]:
-    """Placeholders that the engine doesn't fill, and settings that aren't the recipe's."""
-    texts = {**recipe.build.env, **getattr(recipe.build, "define", {})}
-    faults = [
-        fault
-        for name, text in texts.items()
-        for fault in _faults_of_text(f"{name}={text}", text, PLACEHOLDERS)
-    ]
-    for name, text in texts.items():
-        faults += choice_faults(name, text)
-    for text in recipe.smoke.libraries:
-        faults += _faults_of_text(f"smoke.libraries: {text}", text, SMOKE_PLACEHOLDERS)
-    return faults
+def _faults_of_toolkits(recipe: Recipe) -> Iterator[str]:
+    if not recipe.toolkits:
+        yield 'toolkits is empty: name the CUDA releases to build with, like "13.0"'
+    for release in recipe.toolkits:
+        yield from _fault_of(partial(toolkit_by_release, release))
+    if isinstance(recipe.archs, Mapping):
+        for release in sorted({*recipe.toolkits} - {*recipe.archs}):
+            yield f'archs says nothing of "{release}", which toolkits names'
+        for release in sorted({*recipe.archs} - {*recipe.toolkits}):
+            yield f'archs names "{release}", which toolkits doesn\'t'
 
 
-def _faults_of_text(shown: str, text: str, known: tuple[str, ...]) -> list[str]:
+def _faults_of_archs(recipe: Recipe) -> Iterator[str]:
+    for toolkit in _toolkits(recipe):
+        if not isinstance(recipe.archs, Mapping) or toolkit.release in recipe.archs:
+            archs = recipe.archs_for(toolkit.release)
+            yield from _fault_of(partial(check_archs, recipe.name, toolkit, archs))
+
+
+def _faults_of_link(recipe: Recipe) -> Iterator[str]:
+    """A name may be wrong for two majors in the same words."""
+    majors = dict.fromkeys(toolkit.major for toolkit in _toolkits(recipe)) or (None,)
+    for name, major in itertools.product(recipe.link.components, majors):
+        yield from _fault_of(partial(component_by_name, name, major))
+
+
+def _toolkits(recipe: Recipe) -> list[Toolkit]:
+    return [toolkit for toolkit in TOOLKITS if toolkit.release in recipe.toolkits]
+
+
+def _fault_of(check: Callable[[], object]) -> Iterator[str]:
     try:
-        asked = {field for _, field, _, _ in string.Formatter().parse(text)} - {None}
-    except ValueError as error:
-        return [f"{shown}: {error} (a brace itself is written twice)"]
-    unknown = sorted(map(str, asked - set(known)))
-    return [f"{shown}: {{{one}}}: {suggest(one, known)}" for one in unknown]
+        check()
+    except CuwheelError as error:
+        yield f"{error.what} ({error.why})"
 
 
-def _faults_of_tables(recipe: Recipe) -> list[str]:
-    majors: set[int | None] = {one.major for one in TOOLKITS if one.release in recipe.toolkits}
-    checks: list[Callable[[], object]] = [
-        functools.partial(component_by_name, name, major)
-        for name in recipe.link.components
-        for major in majors or {None}
-    ]
-    checks += [functools.partial(_check_release, recipe, release) for release in recipe.toolkits]
-    strays = sorted(set(recipe.more_archs) - set(recipe.toolkits))
-    faults = [f'more_archs names "{release}", which toolkits doesn\'t' for release in strays]
-    faults += [fault for check in checks if (fault := _fault_of(check))]
-    return list(dict.fromkeys(faults))  # a name may be wrong for two majors in the same words
+def _faults_of_requirements(recipe: Recipe) -> Iterator[str]:
+    """What the locks are made from."""
+    for owner, texts in (("requires", recipe.requires), ("smoke.requires", recipe.smoke.requires)):
+        for text in texts:
+            placeholders = list(faults_of_text(f"{owner}: {text}", text, CUDA_PLACEHOLDERS))
+            yield from placeholders or _faults_of_requirement(owner, text, recipe)
+    for place in sorted({*recipe.needs} - {*NEEDS}):
+        yield f'needs: "{place}": {suggest(place, NEEDS)}'
 
 
-def _faults_of_words(recipe: Recipe) -> list[str]:
-    """Fields that take one of a few words."""
-    faults = []
+def _faults_of_requirement(owner: str, text: str, recipe: Recipe) -> Iterator[str]:
+    try:
+        wanted = Requirement(text.format(cuda=0))
+    except InvalidRequirement as error:
+        yield f'{owner}: "{text}" is no requirement: {str(error).splitlines()[0]}'
+        return
+    framework = recipe.framework
+    if framework and canonicalize_name(wanted.name) == canonicalize_name(framework.name):
+        yield f'{owner}: "{text}": framework says which {framework.name} it is; leave it out'
+
+
+def _faults_of_python(recipe: Recipe) -> Iterator[str]:
+    text = recipe.requires_python
+    try:
+        SpecifierSet(text)
+    except InvalidSpecifier as error:
+        yield f'requires_python="{text}": {error}'
+        return
+    if not re.match(r">=\d+\.\d+", text):
+        yield f'requires_python="{text}" has to start with the oldest, like ">=3.10"'
+
+
+def _faults_of_texts(recipe: Recipe) -> Iterator[str]:
+    """Placeholders that the engine doesn't fill, and settings that aren't the recipe's."""
+    for name, text in {**recipe.build.env, **getattr(recipe.build, "define", {})}.items():
+        yield from faults_of_setting(name, text)
+    for text in recipe.smoke.libraries:
+        yield from faults_of_text(f"smoke.libraries: {text}", text, SMOKE_PLACEHOLDERS)
+
+
+def _faults_of_words(recipe: Recipe) -> Iterator[str]:
+    """Fields that take one of a few words, or a number."""
     for owner, declaration in (("", recipe), ("link: ", recipe.link.mode)):
         hints = typing.get_type_hints(type(declaration), localns={"Mapping": Mapping})
         for name, hint in hints.items():
             words, value = typing.get_args(hint), getattr(declaration, name)
             if typing.get_origin(hint) is typing.Literal and value not in words:
-                known = [str(word) for word in words]
-                faults.append(f'{owner}{name}="{value}": {suggest(str(value), known)}')
+                yield f'{owner}{name}="{value}": {suggest(str(value), map(str, words))}'
             if hint is bool and not isinstance(value, bool):
-                faults.append(f"{owner}{name} has to be True or False, not {value!r}")
+                yield f"{owner}{name} has to be True or False, not {value!r}"
             if hint is int and not isinstance(value, int):
-                faults.append(f"{owner}{name} has to be a number of bytes, not {value!r}")
-    return faults
+                yield f"{owner}{name} has to be a number of bytes, like 60 * MIB, not {value!r}"
 
 
-def _faults_of_wheel(recipe: Recipe) -> list[str]:
+def _faults_of_wheel(recipe: Recipe) -> Iterator[str]:
     """Names that can't be filled in, and wheels that would get the same name."""
     mode = recipe.link.mode
-    extras = (
-        {"extra": mode.extra, "local_extra": mode.local_extra} if isinstance(mode, External) else {}
-    )
-    texts = {"wheel_name": recipe.wheel_name, **extras}
-    faults = [
-        fault
-        for name, text in texts.items()
-        for fault in _faults_of_text(f"{name}={text}", text, WHEEL_PLACEHOLDERS)
-    ]
-    faults += [
-        f'{name}="{text}" is no name that a wheel can have: letters, digits, "-", "_", "."'
-        for name, text in texts.items()
-        if text and not re.fullmatch(_NAME, re.sub(r"\{\w*\}", "0", text), re.IGNORECASE)
-    ]
-    if extras.get("extra") and extras["extra"] == extras["local_extra"]:
-        faults.append(f'link: extra and local_extra are both "{extras["extra"]}"')
-    if extras.get("local_extra") and not extras.get("extra"):
-        faults.append("link: local_extra without extra: the wheel requires NVIDIA's wheels anyway")
-    if not recipe.has_local_version and not faults:
-        majors = [release.split(".")[0] for release in recipe.toolkits]
-        names = [recipe.wheel_name.format(cuda=major) for major in majors]
-        if len(set(names)) < len(names):
-            faults.append("has_local_version=False: wheels of two toolkits get the same name")
-    return faults
+    extras = (mode.extra, mode.local_extra) if isinstance(mode, External) else ("", "")
+    names = ("wheel_name", "extra", "local_extra")
+    for name, text in zip(names, (recipe.wheel_name, *extras), strict=True):
+        yield from faults_of_text(f"{name}={text}", text, CUDA_PLACEHOLDERS)
+        if text and not re.fullmatch(_WHEEL_NAME, re.sub(r"\{\w*\}", "0", text), re.IGNORECASE):
+            yield (
+                f'{name}="{text}" is no name that a wheel can have: letters, digits, "-", "_", "."'
+            )
+    extra, local_extra = extras
+    if extra and extra == local_extra:
+        yield f'link: extra and local_extra are both "{extra}"'
+    if local_extra and not extra:
+        yield "link: local_extra without extra: the wheel requires NVIDIA's wheels anyway"
+    majors = [release.split(".")[0] for release in recipe.toolkits]
+    filled = {recipe.wheel_name.replace("{cuda}", major) for major in majors}
+    if not recipe.has_local_version and len(filled) < len(majors):
+        yield "has_local_version=False: wheels of two toolkits get the same name"
 
 
-def _check_release(recipe: Recipe, release: str) -> None:
-    check_archs(recipe.name, toolkit_by_release(release), recipe.archs_for(release))
-
-
-def _fault_of(check: Callable[[], object]) -> str:
-    try:
-        check()
-    except CuwheelError as error:
-        return f"{error.what} ({error.why})"
-    return ""
-
-
-# nvcc's documentation, "NVIDIA CUDA Compiler Driver NVCC", chapter "Command Option Description".
-_UNCHECKED = re.compile(r"-?-allow-unsupported-compiler\b")
-
-
-_OTHER_HOST = re.compile(r"-?-(ccbin|compiler-bindir)\b")
-
-
-# Read by nvcc, CMake, PyTorch and setuptools. The toolchain's own stand in them.
-_CHOSEN = (
-    "CC",
-    "CXX",
-    "CUDACXX",
-    "CUDAHOSTCXX",
-    "CUDA_HOME",
-    "CUDA_PATH",
-    "CUDAToolkit_ROOT",
-    "NVCC_CCBIN",
-    "PATH",
-    *(f"CMAKE_{language}_COMPILER" for language in ("C", "CXX", "CUDA", "CUDA_HOST")),
+_CHECKS: tuple[Callable[[Recipe], Iterable[str]], ...] = (
+    _faults_of_identity,
+    _faults_of_maintainers,
+    _faults_of_source,
+    _faults_of_resources,
+    _faults_of_toolkits,
+    _faults_of_archs,
+    _faults_of_link,
+    _faults_of_requirements,
+    _faults_of_python,
+    _faults_of_texts,
+    _faults_of_words,
+    _faults_of_wheel,
 )
-
-
-def choice_faults(name: str, text: str) -> list[str]:
-    """What is wrong with a variable or definition of a recipe, one line each.
-
-    Args:
-        name: of an environment variable, or of a CMake cache variable.
-        text: its value.
-    """
-    shown = f"{name}={text}"
-    faults = []
-    if _UNCHECKED.search(text):
-        faults.append(
-            f"{shown}: -allow-unsupported-compiler only moves the failure into the headers "
-            "(`_Float32` is undefined) or into wrong code; the toolchain has a GCC that nvcc takes"
-        )
-    if name in _CHOSEN or _OTHER_HOST.search(text):
-        faults.append(
-            f"{shown}: the compilers are the toolchain's, which preflight has checked against each "
-            "other; leave it out"
-        )
-    return faults

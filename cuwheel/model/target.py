@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel.model.recipe import mode_name
+from cuwheel.model.recipe_lock import lock_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.cuda.toolkits import Toolkit
     from cuwheel.model.recipe import Framework, Mode, Recipe
+    from cuwheel.model.recipe_lock import RecipeLock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,27 +89,24 @@ class Target:
         return ".".join(self.framework.version.split(".")[:2]) if self.framework else ""
 
     @property
-    def lock_input(self) -> Path:
-        """What the build's lock is made from: of this CUDA major where there is one of its own."""
-        return self._input_in("build")
+    def locked_build(self) -> RecipeLock:
+        """What the build environment's lock is made from."""
+        return lock_of(self.recipe, "build", self.toolkit.major, self.framework)
+
+    @property
+    def locked_smoke(self) -> RecipeLock:
+        """What the lock of the smoke test is made from; the build's where there is no other."""
+        return lock_of(self.recipe, "smoke", self.toolkit.major, self.framework)
 
     @property
     def lock(self) -> Path:
-        """The hash-pinned file that holds the build environment's packages.
-
-        A framework other than the recipe's own has a lock of its own beside it.
-        """
-        if self.framework is None or self.framework == self.recipe.framework:
-            return self.lock_input.with_suffix(".lock")
-        suffix = f"{self.framework.name}{self.framework.version}"
-        return self.lock_input.with_name(f"{self.lock_input.stem}-{suffix}.lock")
+        """The hash-pinned file that holds the build environment's packages."""
+        return self.root / self.locked_build.path
 
     @property
     def smoke_lock(self) -> Path:
-        """The lock of what the installed wheel needs; the build's where there is no other."""
-        own = self._input_in("smoke").with_suffix(".lock")
-        has_own = own.is_file() or own.with_suffix(".in").is_file()
-        return own if has_own else self.lock
+        """The hash-pinned file that holds what the installed wheel needs."""
+        return self.root / self.locked_smoke.path
 
     @property
     def patch_folder(self) -> Path:
@@ -122,14 +121,6 @@ class Target:
     def _extra_named(self, field: str) -> str:
         text = getattr(self.mode, field, "").format(cuda=self.toolkit.major)
         return re.sub(r"[-_.]+", "-", text).lower()  # PEP 685
-
-    def _input_in(self, kind: str) -> Path:
-        """Packages for CUDA 12 and 13 often share a folder, so one lock can't hold both."""
-        folder = self.root / "envs" / kind
-        own = folder / f"{self.recipe.folder}-cu{self.toolkit.major}.in"
-        plain = folder / f"{self.recipe.folder}.in"
-        is_by_major = any(folder.glob(f"{self.recipe.folder}-cu*.in")) and not plain.is_file()
-        return own if own.is_file() or is_by_major else plain
 
     @property
     def _other_mode(self) -> str:

@@ -14,6 +14,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from cuwheel.errors import LockError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 _INCLUDE = re.compile(r"^-r\s+(\S+)$", re.MULTILINE)
@@ -39,12 +40,16 @@ class Pin:
         return next(iter(self.requirement.specifier)).version
 
 
-def read_input(source: Path, replace: str = "", *, including: tuple[Path, ...] = ()) -> str:
+def as_input(requirements: Iterable[str]) -> str:
+    """Requirements as a resolver reads them: one a line, in order."""
+    return "\n".join(sorted(requirements)) + "\n"
+
+
+def read_input(source: Path, *, including: tuple[Path, ...] = ()) -> str:
     """An input with its `-r` includes put in and comments taken out.
 
     Args:
         source: the `.in` file.
-        replace: a requirement (`torch==2.12.0`) that takes the place of the line for that package.
         including: the files that include this one.
 
     Raises:
@@ -61,19 +66,15 @@ def read_input(source: Path, replace: str = "", *, including: tuple[Path, ...] =
     except FileNotFoundError:
         raise LockError(
             f"{source.name} is missing",
-            why="it names what the build environment has to hold",
-            fix=f"write {source}; CONTRIBUTING.md shows one",
+            why="it names what the lock has to hold",
+            fix=f"write {source}, one requirement a line",
         ) from None
     chain = (*including, source)
     text = _INCLUDE.sub(
         lambda found: read_input(source.parent / found[1], including=chain), written
     )
     lines = [line.split("#")[0].strip() for line in text.splitlines()]
-    kept = [line for line in lines if line]
-    if replace:
-        name = Requirement(replace).name
-        kept = [line for line in kept if Requirement(line).name != name] + [replace]
-    return "\n".join(sorted(kept)) + "\n"
+    return as_input(line for line in lines if line)
 
 
 def render(body: str, *, wanted: str, command: str, cooldown: str) -> str:
@@ -81,7 +82,7 @@ def render(body: str, *, wanted: str, command: str, cooldown: str) -> str:
 
     Args:
         body: what the resolver wrote.
-        wanted: the input, as `read_input` gives it.
+        wanted: what it is made from, as `as_input` and `read_input` give it.
         command: what writes this file again.
         cooldown: nothing uploaded after this time was considered, ISO 8601.
     """
@@ -99,7 +100,7 @@ def faults_of_lock(lock: Path, wanted: str) -> list[str]:
 
     Args:
         lock: the file.
-        wanted: its input, as `read_input` gives it.
+        wanted: what it is to be made from, as `as_input` and `read_input` give it.
     """
     if not lock.is_file():
         return ["it is missing"]

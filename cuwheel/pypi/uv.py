@@ -63,7 +63,7 @@ _FIXES = (
     ),
     _Fix(
         says=_UNLOCKED,
-        do="something that is needed isn't in the lock: add it to the lock's .in file, then "
+        do="something that is needed isn't in the lock: add it to what the lock is made from, then "
         "`nox -s lock`",
     ),
     _Fix(
@@ -77,7 +77,7 @@ _FIXES = (
     ),
     _Fix(
         says=r"Couldn't parse requirement",
-        do="correct that line of the .in file: one `name` or `name==version` a line",
+        do="correct that requirement: `name` or `name==version`",
     ),
     _Fix(says=r"network (was|is) disabled", do="run once without --offline: that fills the cache"),
     _Fix(

@@ -90,7 +90,6 @@ def _make_environment(environment: Path, base: Path, wheel: RepairedWheel, job: 
     extra = f"[{target.extra}]" if target.extra else ""
     wanted = f"{project}{extra} @ {uri}"
     write_atomically(requirement, f"{wanted} --hash=sha256:{wheel.sha256}\n")
-    kind = target.smoke_lock.parent.name
     install(
         python,
         target.smoke_lock,
@@ -99,9 +98,8 @@ def _make_environment(environment: Path, base: Path, wheel: RepairedWheel, job: 
         log=log,
         console=workspace.console,
         only=requirement,
-        unlocked_fix=f"the wheel requires it and the recipe's lock doesn't hold it: add it to "
-        f"envs/{kind}/{target.smoke_lock.stem}.in, then `nox -s lock -- "
-        f"{kind}:{target.recipe.name}`",
+        unlocked_fix="the wheel requires it and the recipe's lock doesn't hold it: "
+        + target.locked_smoke.way_to_add("it"),
     )
     return python
 

@@ -123,8 +123,7 @@ def _check_build_requirements(job: Job) -> list[Problem]:
         Problem(
             what="build requirements are missing from the lock",
             why=f"pyproject.toml asks for {', '.join(lacking)}",
-            fix=f"add them to envs/build/{target.lock_input.name}, then "
-            f"`nox -s lock -- build:{target.recipe.name}`",
+            fix=target.locked_build.way_to_add(*lacking),
         )
     ]
 

@@ -72,7 +72,7 @@ def source(job: Job) -> SourceTree:
 
 def _declared(job: Job) -> SourceTree:
     target, workspace = job.target, job.workspace
-    declared = target.recipe.source
+    declared = target.recipe.filled_source
     if isinstance(declared, Folder):
         tree = _given_folder(target, folder_of(declared, target.root.absolute()), workspace)
         # Its pin is the recipe's own: both lie in one version control.

@@ -23,16 +23,11 @@ from cuwheel.model.recipe import GIB, Bundled, External, Framework, Link, Static
 from cuwheel.paths import ROOT
 from cuwheel.system import compilers, machine
 from cuwheel.system.pythons import find_python
-from tests.support.factories import heard, make_job, make_target, make_workspace
+from tests.support.factories import heard, locked_target, make_job, make_workspace
 
 if TYPE_CHECKING:
     from cuwheel.model.target import Target
     from cuwheel.workspace.workspace import Workspace
-
-
-def locked_target(**changes: Any) -> Target:
-    """A target whose lock is there and sound."""
-    return make_target(root=ROOT / "tests" / "project", name="tiny-skbuild", **changes)
 
 
 @pytest.fixture
@@ -53,7 +48,7 @@ def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_finds_all_problems_at_once(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "/nonexistent/g++")
-    target = locked_target(archs=("99",), disk=1 << 60, system=("no-such-package",))
+    target = locked_target(archs=("99",), disk=1 << 60, needs={"debian": ("no-such-package",)})
     with pytest.raises(InterpreterNotFoundError) as none:
         find_python("3.99", os.environ)
 
@@ -66,31 +61,28 @@ def test_finds_all_problems_at_once(workspace: Workspace, monkeypatch: pytest.Mo
 
 
 def test_names_command_that_installs_system_packages(workspace: Workspace) -> None:
-    said = _refusal(locked_target(system=("libnosuch-dev",)), workspace)
+    said = _refusal(locked_target(needs={"debian": ("libnosuch-dev",)}), workspace)
 
     assert "apt-get install libnosuch-dev" in said
 
 
-def test_finds_stale_lock_before_anything_is_downloaded(
-    workspace: Workspace, tmp_path: Path
-) -> None:
-    source = tmp_path / "envs" / "build" / "tiny_cuda.in"
-    source.parent.mkdir(parents=True)
-    source.write_text("setuptools\n")
-
+def test_finds_stale_lock_before_anything_is_downloaded(workspace: Workspace) -> None:
     with pytest.raises(LockError) as caught:
-        check_early(make_job(make_target(root=tmp_path), workspace))
+        check_early(make_job(locked_target(requires=("setuptools",)), workspace))
 
-    assert caught.value.fix == "nox -s lock -- build:tiny-cuda"
+    assert "its input has changed since it was written" in caught.value.why
+    assert "its input is what recipes/tiny_skbuild.py declares" in caught.value.why
+    assert caught.value.fix == "nox -s lock -- build:tiny-skbuild"
 
 
 def test_warns_of_library_that_the_lock_does_not_supply(workspace: Workspace) -> None:
 
     check_early(make_job(locked_target(link=Link("cudart", "cutensornet")), workspace))
 
-    assert heard(workspace).count("smoke test") == 1
-    assert "require cutensornet-cu13, and build/tiny_skbuild.lock holds none" in heard(workspace)
-    assert "add it to envs/build/tiny_skbuild.in" in heard(workspace)
+    said = " ".join(heard(workspace).split())
+    assert said.count("smoke test") == 1
+    assert "require cutensornet-cu13, and envs/build/tiny_skbuild.lock holds none" in said
+    assert "add cutensornet-cu13 to `requires` in recipes/tiny_skbuild.py" in said
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_finds_library_that_is_nowhere(tmp_path: Path, cuda_home: Path) -> None:
     (problem,) = check_linkable(make_job(target, workspace))
 
     assert problem.what == "there is no libcutensornet.so.2 to link"
-    assert "add cutensornet-cu13 to tiny_cuda.in" in problem.fix
+    assert "add cutensornet-cu13 to `requires` in recipes/tiny_cuda.py" in problem.fix
 
 
 def test_does_not_look_for_what_no_flag_asks_for(tmp_path: Path, cuda_home: Path) -> None:

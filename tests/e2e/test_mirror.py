@@ -121,11 +121,10 @@ def write_project(folder: Path) -> Path:
         archive.add(PACKAGES / "tiny_capi", "tiny_capi-1.0.0")
     tests = ROOT / "tests" / "project"
     recipe = (tests / "recipes" / "tiny_capi.py").read_text()
-    recipe = recipe.replace("http://127.0.0.1:9/tiny_capi-1.0.0.tar.gz", source.as_uri())
+    recipe = recipe.replace("http://127.0.0.1:9/tiny_capi-{version}.tar.gz", source.as_uri())
     recipe = recipe.replace('"0" * 64', f'"{sha256_of_file(source)}"')
     (folder / "recipes" / "tiny_capi.py").write_text(recipe)
-    for name in ("tiny_capi.in", "tiny_capi.lock"):
-        shutil.copy(tests / "envs" / "build" / name, folder / "envs" / "build" / name)
+    shutil.copy(tests / "envs" / "build" / "tiny_capi.lock", folder / "envs" / "build")
     pins = read_pins(ROOT / "envs" / "cuda130" / "pypi.lock")
     kept = [pin for pin in pins if pin.requirement.name.removeprefix("nvidia-") in COMPILER]
     lines = [

@@ -14,14 +14,13 @@ from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import PreflightError, RecipeError, ToolchainError
 from cuwheel.model.recipe import CMake, Setuptools, TorchExtension
 from cuwheel.model.recipe_check import check_recipe
-from cuwheel.paths import ROOT
 from cuwheel.stages.preflight import preflight
 from cuwheel.system import compilers, machine
 from cuwheel.toolchains.provide import provide_toolchain
 from tests.support.factories import (
+    locked_target,
     make_job,
     make_recipe,
-    make_target,
     make_workspace,
     write_compiler,
 )
@@ -47,8 +46,7 @@ def write_nvcc(folder: Path, version: str) -> Path:
 
 
 def target_for(toolkit: str, provider: str = "system") -> Target:
-    project = ROOT / "tests" / "project"
-    return make_target(root=project, name="tiny-skbuild", toolkit=toolkit, provider=provider)
+    return locked_target(toolkit=toolkit, provider=provider)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from cuwheel.errors import UsageError
 from cuwheel.locks.jobs import CondaLockSpec, PypiLockSpec, conda_jobs, lock_jobs
 from cuwheel.model.catalogue import CatalogueEntry
-from cuwheel.model.recipe import Framework
+from cuwheel.model.recipe import Framework, Smoke
 from cuwheel.paths import ROOT
 from tests.support.factories import make_recipe
 
@@ -21,9 +21,6 @@ _NEWER = Framework(name="torch", version="2.12.0")
 @pytest.fixture
 def entries(tmp_path: Path) -> tuple[CatalogueEntry, ...]:
     """One recipe with a framework, one without, one that can't be loaded."""
-    folder = tmp_path / "envs" / "build"
-    folder.mkdir(parents=True)
-    (folder / "with_torch.in").write_text("build\ntorch==2.11.0\n")
     with_torch = make_recipe(name="with-torch", framework=_TORCH, requires_python=">=3.11,<3.14")
     return (
         CatalogueEntry(root=tmp_path, name="broken", recipe=None, fault="x"),
@@ -108,7 +105,7 @@ def test_other_framework_gets_own_lock(entries: tuple[CatalogueEntry, ...]) -> N
     job = only(lock_jobs(["build:with-torch"], entries, _NEWER))
 
     assert job.lock.name == "with_torch-torch2.12.0.lock"
-    assert job.wanted == "build\ntorch==2.12.0\n"
+    assert job.wanted == "build\nsetuptools\ntorch==2.12.0\n"
     assert job.command == "nox -s lock -- build:with-torch --framework torch==2.12.0"
 
 
@@ -120,35 +117,33 @@ def test_refuses_framework_where_there_is_none(
         lock_jobs([name], entries, _NEWER)
 
 
-def test_recipe_may_have_lock_for_smoke(
-    entries: tuple[CatalogueEntry, ...], tmp_path: Path
-) -> None:
-    source = tmp_path / "envs" / "smoke" / "with_torch.in"
-    source.parent.mkdir()
-    source.touch()
+def test_recipe_may_have_lock_for_smoke(tmp_path: Path) -> None:
+    recipe = make_recipe(smoke=Smoke(imports=("tiny_cuda",), requires=("numpy",)))
+    entry = CatalogueEntry(root=tmp_path, name="tiny-cuda", recipe=recipe)
 
-    job = only(lock_jobs(["smoke:with-torch"], entries))
+    job = only(lock_jobs(["smoke:tiny-cuda"], (entry,)))
 
-    assert (job.source, job.lock) == (source, source.with_suffix(".lock"))
+    assert job.lock == tmp_path / "envs" / "smoke" / "tiny_cuda.lock"
+    assert job.wanted == "numpy\nnvidia-cuda-runtime\n"
 
 
-def test_recipe_has_lock_for_each_cuda_major(
-    entries: tuple[CatalogueEntry, ...], tmp_path: Path
-) -> None:
-    for major in (12, 13):
-        (tmp_path / "envs" / "build" / f"plain-cu{major}.in").write_text("build\n")
-
-    jobs = lock_jobs(["build:plain"], entries)
-
-    assert [job.name for job in jobs] == ["build:plain:cu12", "build:plain:cu13"]
-    assert [job.lock.name for job in jobs] == ["plain-cu12.lock", "plain-cu13.lock"]
+@pytest.fixture
+def by_major(tmp_path: Path) -> CatalogueEntry:
+    """A recipe with a lock for each major release of CUDA."""
+    recipe = make_recipe(
+        toolkits=("12.8", "13.0"), requires=("cutensor-cu{cuda}",), framework=_TORCH
+    )
+    return CatalogueEntry(root=tmp_path, name="tiny-cuda", recipe=recipe)
 
 
-def test_lock_for_one_cuda_major_can_be_named(
-    entries: tuple[CatalogueEntry, ...], tmp_path: Path
-) -> None:
-    (tmp_path / "envs" / "build" / "with_torch-cu13.in").write_text("build\ntorch==2.11.0\n")
+def test_name_without_major_stands_for_all_of_them(by_major: CatalogueEntry) -> None:
+    jobs = lock_jobs(["build:tiny-cuda"], (by_major,))
 
-    job = only(lock_jobs(["build:with-torch:cu13"], entries, _NEWER))
+    assert [job.name for job in jobs] == ["build:tiny-cuda:cu12", "build:tiny-cuda:cu13"]
+    assert [job.lock.name for job in jobs] == ["tiny_cuda-cu12.lock", "tiny_cuda-cu13.lock"]
 
-    assert job.lock.name == "with_torch-cu13-torch2.12.0.lock"
+
+def test_lock_for_one_cuda_major_can_be_named(by_major: CatalogueEntry) -> None:
+    job = only(lock_jobs(["build:tiny-cuda:cu13"], (by_major,), _NEWER))
+
+    assert job.lock == by_major.root / "envs" / "build" / "tiny_cuda-cu13-torch2.12.0.lock"

@@ -25,7 +25,7 @@ from cuwheel.errors import (
 )
 from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
 from cuwheel.locks.mirror import mirror
-from cuwheel.model.recipe import Archive, Folder, GitCommit, Resource
+from cuwheel.model.recipe import Archive, Folder, GitCommit, Resource, Smoke
 from cuwheel.pypi.indexes import find_wheels
 from cuwheel.pypi.wheel_selection import is_fitting
 from cuwheel.sources.archives import unpack_archive
@@ -79,6 +79,7 @@ class Project:
         own = {
             "root": self.root,
             "source": Archive(url=self.source.as_uri(), sha256=sha256_of_file(self.source)),
+            "smoke": Smoke(imports=("tiny_cuda",), requires=("numpy",)),
         }
         return make_target(**{**own, **changes})  # type: ignore[arg-type]
 
@@ -200,9 +201,10 @@ def local(project: Project) -> Target:
     (project.root / "recipes").mkdir()
     (project.root / "recipes" / "tiny_cuda.py").write_text(
         "from cuwheel import *\n"
-        "RECIPE = Recipe(name='tiny-cuda', version='1', license='MIT', homepage='', archs=('90',),"
-        " source=Folder(path='samples/tiny'), toolkits=('13.0',), build=Setuptools(),"
-        " link=Link('cudart'), smoke=Smoke(imports=('tiny_cuda',)), maintainers=('me',))\n"
+        "RECIPE = Recipe(name='tiny-cuda', version='1', license='MIT', homepage='',"
+        " maintainers=('me',), source=Folder(path='samples/tiny'), toolkits=('13.0',),"
+        " archs=('90',), requires=('setuptools',), build=Setuptools(), link=Link('cudart'),"
+        " smoke=Smoke(imports=('tiny_cuda',)))\n"
     )
     commit_all(project.root, GIT_COMMITTER_DATE="1600000000 +0000")
     return project.target(source=Folder(path="samples/tiny"))
@@ -265,6 +267,7 @@ def test_second_target_joins_the_first(
 ) -> None:
     make(project, folder, workspace)
     project.add("build/other.lock", project.wheel("meson"))
+    project.add("smoke/other.lock", project.wheel("scipy"))
 
     make(project, folder, workspace, project.target(name="other"))
 

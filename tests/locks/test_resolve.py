@@ -90,7 +90,7 @@ def test_check_says_what_is_wrong(
 
 
 def test_serves_all_pythons_in_one_file(job: PypiLockSpec, workspace: Workspace) -> None:
-    job.source.write_text('exceptiongroup; python_version < "3.11"\n')
+    job.lock.with_name("tiny.in").write_text('exceptiongroup; python_version < "3.11"\n')
 
     resolve_locks((job,), workspace)
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 _SOUND = """
 from cuwheel import Link, Recipe, Sdist, Setuptools, Smoke
 RECIPE = Recipe(
-    name="{name}", version="1.0", license="MIT", homepage="", archs=("90",),
-    source=Sdist(project="p", version="1.0", sha256="{digits}"),
-    toolkits=("13.0",), build=Setuptools(), link=Link("cudart"),
-    smoke=Smoke(imports=("p",)), maintainers=("{maintainer}",),
+    name="{name}", version="1.0", license="MIT", homepage="", maintainers=("{maintainer}",),
+    source=Sdist(project="p", sha256="{digits}"), toolkits=("13.0",), archs=("90",),
+    requires=("setuptools",), build=Setuptools(), link=Link("cudart"),
+    smoke=Smoke(imports=("p",)),
 )
 """
 
@@ -47,6 +47,15 @@ def test_loads_recipes_in_order(tmp_path: Path) -> None:
     assert [entry.name for entry in load_catalogue([tmp_path])] == ["a-one", "b-two"]
 
 
+def test_takes_no_smoke_script_for_a_recipe(tmp_path: Path) -> None:
+    add_recipe(tmp_path, "a-one")
+    script = tmp_path / "recipes" / "smoke" / "a_one.py"
+    script.parent.mkdir()
+    script.write_text("raise SystemExit('only the wheel runs this')\n")
+
+    assert [entry.name for entry in load_catalogue([tmp_path])] == ["a-one"]
+
+
 def test_first_project_wins(tmp_path: Path) -> None:
     for maintainer in ("first", "second"):
         add_recipe(tmp_path / maintainer, "same", maintainer)
@@ -63,7 +72,10 @@ def test_first_project_wins(tmp_path: Path) -> None:
         ("import nowhere", "ModuleNotFoundError: No module named 'nowhere'"),
         ("RECIPE = 1", "TypeError: RECIPE is not a Recipe(...)"),
         ("", "AttributeError"),
-        ("from cuwheel import Recipe\nRECIPE = Recipe(nme='x')", "TypeError"),
+        (
+            "from cuwheel import Recipe\nRECIPE = Recipe(nme='x')",
+            "TypeError: Recipe.__init__() got an unexpected keyword argument 'nme': did you mean",
+        ),
         ("raise SystemExit(1)", "SystemExit: 1"),
         (
             "from tests.support.factories import make_recipe\nRECIPE = make_recipe(archs=('90'))",
@@ -122,6 +134,8 @@ def test_names_nearest_recipe(tmp_path: Path) -> None:
         ('Link("cudart")', 'Link("cudart", mode="bundled")', "link's mode has to be External(...)"),
         ("build=Setuptools()", "build=Setuptools", "build has to be TorchExtension(...)"),
         ('toolkits=("13.0",)', "toolkits=(13.0,)", 'toolkits has to hold texts: "13.0"'),
+        ('("90",)', "{'13.0': '90'}", 'archs["13.0"] has to be a tuple: ("90",), with the comma'),
+        ('imports=("p",)', 'imports="p"', 'smoke.imports has to be a tuple: ("p",), with the'),
     ],
 )
 def test_says_what_a_field_takes(tmp_path: Path, was: str, wrong: str, fault: str) -> None:

@@ -4,16 +4,50 @@ from __future__ import annotations
 
 import pytest
 
+from cuwheel.model.recipe import Archive, GitCommit, Sdist
 from tests.support.factories import make_recipe
 
 
-@pytest.mark.parametrize(
-    ("release", "archs"),
-    [("12.4", ("70", "80", "90")), ("13.0", ("80", "90", "90a", "100")), ("12.8", ("80", "90"))],
-)
-def test_adds_archs_of_the_release(release: str, archs: tuple[str, ...]) -> None:
-    recipe = make_recipe(
-        archs=("80", "90"), more_archs={"13.0": ("100", "90a"), "12.4": ("70", "80")}
-    )
+def test_sorts_archs_from_old_to_new() -> None:
+    recipe = make_recipe(archs=("100", "90a", "80", "90"))
 
-    assert recipe.archs_for(release) == archs
+    assert recipe.archs_for("13.0") == ("80", "90", "90a", "100")
+
+
+def test_takes_archs_of_the_release() -> None:
+    recipe = make_recipe(archs={"12.4": ("70", "90"), "13.0": ("90", "100")})
+
+    assert recipe.archs_for("12.4") == ("70", "90")
+    assert recipe.archs_for("13.0") == ("90", "100")
+
+
+def test_knows_no_archs_of_release_that_is_not_declared() -> None:
+    with pytest.raises(KeyError):
+        make_recipe(archs={"13.0": ("90",)}).archs_for("12.4")
+
+
+def test_writes_version_once() -> None:
+    archive = Archive(url="https://x.invalid/v{version}/p-{version}.tar.gz", sha256="0" * 64)
+
+    filled = make_recipe(version="1.2.3", source=archive).filled_source
+
+    assert isinstance(filled, Archive)
+    assert filled.url == "https://x.invalid/v1.2.3/p-1.2.3.tar.gz"
+
+
+@pytest.mark.parametrize(("declared", "version"), [({}, "1.2.3"), ({"version": "1.2"}, "1.2")])
+def test_sdist_is_of_the_recipes_version_unless_it_says_otherwise(
+    declared: dict[str, str], version: str
+) -> None:
+    source = Sdist(project="p", sha256="0" * 64, **declared)  # type: ignore[arg-type]
+
+    filled = make_recipe(version="1.2.3", source=source).filled_source
+
+    assert isinstance(filled, Sdist)
+    assert filled.version == version
+
+
+def test_leaves_source_without_version_alone() -> None:
+    source = GitCommit(repository="r", commit="a" * 40)
+
+    assert make_recipe(source=source).filled_source == source

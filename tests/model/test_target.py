@@ -3,7 +3,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from cuwheel.model.recipe import Bundled, External, Framework, Link, Static
+from cuwheel.model.recipe import Bundled, External, Framework, Link, Smoke, Static
 from cuwheel.model.target import Target
 from tests.support.factories import make_target
 
@@ -43,32 +43,10 @@ def test_other_framework_has_own_lock() -> None:
     assert lock == Path("project/envs/build/tiny_cuda-torch2.12.1.lock")
 
 
-def test_lock_of_cuda_major_comes_first(tmp_path: Path) -> None:
-    for kind in ("build", "smoke"):
-        (tmp_path / "envs" / kind).mkdir(parents=True)
-        for name in ("tiny_cuda.in", "tiny_cuda-cu13.in", "tiny_cuda-cu13.lock"):
-            (tmp_path / "envs" / kind / name).touch()
+def test_lock_of_cuda_major_where_a_requirement_names_it() -> None:
+    target = make_target(root=Path("project"), toolkit="12.8", requires=("cutensor-cu{cuda}",))
 
-    target = make_target(root=tmp_path)
-
-    assert target.lock == tmp_path / "envs" / "build" / "tiny_cuda-cu13.lock"
-    assert target.smoke_lock == tmp_path / "envs" / "smoke" / "tiny_cuda-cu13.lock"
-
-
-def test_names_lock_of_major_that_is_missing(tmp_path: Path) -> None:
-    (tmp_path / "envs" / "build").mkdir(parents=True)
-    (tmp_path / "envs" / "build" / "tiny_cuda-cu13.in").touch()
-
-    target = make_target(toolkit="12.8", root=tmp_path)
-
-    assert target.lock_input.name == "tiny_cuda-cu12.in"
-
-
-def test_smoke_lock_that_was_not_made_is_missed(tmp_path: Path) -> None:
-    (tmp_path / "envs" / "smoke").mkdir(parents=True)
-    (tmp_path / "envs" / "smoke" / "tiny_cuda-cu13.in").touch()
-
-    assert make_target(root=tmp_path).smoke_lock.name == "tiny_cuda-cu13.lock"
+    assert target.lock == Path("project/envs/build/tiny_cuda-cu12.lock")
 
 
 def test_wheel_is_named_as_the_recipe() -> None:
@@ -131,15 +109,15 @@ def test_embeds_no_ptx_unless_asked() -> None:
     assert make_target(archs=("80", "90")).ptx_archs == ()
 
 
-def test_smokes_with_lock_of_the_build(tmp_path: Path) -> None:
-    target = make_target(root=tmp_path)
+def test_smokes_with_lock_of_the_build() -> None:
+    target = make_target(root=Path("project"))
 
     assert target.smoke_lock == target.lock
 
 
-def test_smokes_with_lock_of_its_own(tmp_path: Path) -> None:
-    own = tmp_path / "envs" / "smoke" / "tiny_cuda.lock"
-    own.parent.mkdir(parents=True)
-    own.touch()
+def test_smokes_with_lock_of_its_own() -> None:
+    smoke = Smoke(imports=("tiny_cuda",), requires=("numpy",))
 
-    assert make_target(root=tmp_path).smoke_lock == own
+    target = make_target(root=Path("project"), smoke=smoke)
+
+    assert target.smoke_lock == Path("project/envs/smoke/tiny_cuda.lock")

@@ -111,13 +111,6 @@ def test_reads_included_input(tmp_path: Path) -> None:
     assert read_input(tmp_path / "dev.in") == "mypy\nrich\n"
 
 
-def test_replaces_framework_in_input(tmp_path: Path) -> None:
-    source = tmp_path / "tiny.in"
-    source.write_text("torch==2.11.0\ntorchvision\n")
-
-    assert read_input(source, "torch==2.12.0") == "torch==2.12.0\ntorchvision\n"
-
-
 def test_names_input_that_includes_itself(tmp_path: Path) -> None:
     (tmp_path / "one.in").write_text("-r two.in\n")
     (tmp_path / "two.in").write_text("-r one.in\n")

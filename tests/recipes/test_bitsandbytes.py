@@ -20,7 +20,6 @@ from cuwheel.model.catalogue import find_recipe, load_catalogue
 from cuwheel.paths import ROOT
 from cuwheel.system.process import run
 from tests.support.engine import PACKAGES, Engine
-from tests.support.factories import make_target
 
 if TYPE_CHECKING:
     from cuwheel.model.recipe import Recipe
@@ -93,12 +92,6 @@ def test_has_every_toolkit_that_was_compared(recipe: Recipe) -> None:
     assert recipe.toolkits == tuple(RELEASED)
 
 
-def test_target_takes_archs_of_its_toolkit() -> None:
-    target = make_target(toolkit="13.0", archs=None, more_archs={"13.0": ("100",)})
-
-    assert target.archs == ("90", "100")
-
-
 def test_hands_archs_of_the_target_over(built: Engine) -> None:
     [log] = built.work.glob("*/logs/build.log")
 
@@ -168,7 +161,8 @@ def test_refuses_compiler_of_another_release(engine: Engine, tmp_path: Path) -> 
     (project / "recipes").mkdir(parents=True)
     text = (ROOT / "recipes" / "bitsandbytes.py").read_text()
     (project / "recipes" / "bitsandbytes.py").write_text(text.replace("{toolkit_tag}", "122", 1))
-    shutil.copytree(ROOT / "envs" / "build", project / "envs" / "build")
+    for kind in ("build", "smoke"):
+        shutil.copytree(ROOT / "envs" / kind, project / "envs" / kind)
 
     done = engine.build(
         "bitsandbytes", "--source", str(STANDIN), "--arch", "90", CUWHEEL_PROJECT=str(project)

@@ -61,9 +61,10 @@ def recipe() -> Recipe:
 def cmake(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> Path:
     """The CMake of a build environment that other tests use too."""
     workspace = make_workspace(tmp_path_factory.mktemp("cmake"), cache=shared_cache)
-    return environment(make_job(make_target(root=ROOT, name="jaxmg"), workspace)).python.with_name(
-        "cmake"
-    )
+    found = find_recipe("jaxmg", load_catalogue([ROOT])).recipe
+    assert found
+    jaxmg = make_target(root=ROOT, name=found.name, requires=found.requires)
+    return environment(make_job(jaxmg, workspace)).python.with_name("cmake")
 
 
 @pytest.fixture
@@ -154,13 +155,14 @@ def test_refuses_to_download(cmake: Path, given: Path) -> None:
 def test_conda_toolchain_holds_what_recipe_needs(
     recipe: Recipe, tmp_path: Path, toolkit: str
 ) -> None:
-    target = make_target(toolkit=toolkit, provider="conda", conda=recipe.conda)
+    target = make_target(toolkit=toolkit, provider="conda", needs=recipe.needs)
 
     assert check_system_packages(make_job(target, make_workspace(tmp_path))) == []
 
 
 def test_names_conda_package_that_toolchain_lacks(tmp_path: Path) -> None:
-    target = make_target(toolkit="12.2", provider="conda", conda=("fftw", "no-such-package"))
+    needs = {"conda": ("fftw", "no-such-package")}
+    target = make_target(toolkit="12.2", provider="conda", needs=needs)
 
     [problem] = check_system_packages(make_job(target, make_workspace(tmp_path)))
 
@@ -172,6 +174,6 @@ def test_names_conda_package_that_toolchain_lacks(tmp_path: Path) -> None:
 
 
 def test_asks_nothing_of_machine_with_conda_toolchain(tmp_path: Path) -> None:
-    target = make_target(toolkit="12.2", provider="conda", system=("no-such-package",))
+    target = make_target(toolkit="12.2", provider="conda", needs={"debian": ("no-such-package",)})
 
     assert check_system_packages(make_job(target, make_workspace(tmp_path))) == []

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.build.sandbox.backends import choose_sandbox
+from cuwheel.locks.jobs import PypiLockSpec, lock_jobs
 from cuwheel.model.catalogue import find_recipe, load_catalogue
 from cuwheel.model.recipe import Archive, GitCommit
 from cuwheel.paths import ROOT
+from cuwheel.pypi.lock_file import render
 from cuwheel.system.files import sha256_of_file
 from tests.support.engine import PACKAGES, Engine
 from tests.support.factories import commit_all
@@ -95,6 +97,7 @@ RECIPE = dataclasses.replace(
     toolkits=("13.0",),
     archs=("90",),
     ptx="none",
+    smoke=dataclasses.replace(REAL.smoke, requires=("nvidia-cuda-runtime",)),
     build=dataclasses.replace(REAL.build, define={{**REAL.build.define, **CUPTI}}),
     resources=tuple(
         dataclasses.replace(resource, source=SOURCES[resource.name])
@@ -142,16 +145,18 @@ def write_project(folder: Path) -> Path:
     for name in ("recipes", "envs/build", "envs/smoke"):
         (folder / name).mkdir(parents=True)
     shutil.copytree(ROOT / "patches" / "jaxmg", folder / "patches" / "jaxmg")
-    for suffix in ("in", "lock"):
-        shutil.copy(ROOT / "envs" / "build" / f"jaxmg.{suffix}", folder / "envs" / "build")
-    # The wheels that hold CUDA 13's libraries; JAX isn't needed.
-    for suffix in ("in", "lock"):
-        shutil.copy(
-            ROOT / "envs" / "cuda130" / f"pypi.{suffix}",
-            folder / "envs" / "smoke" / f"jaxmg.{suffix}",
-        )
+    shutil.copy(ROOT / "envs" / "build" / "jaxmg.lock", folder / "envs" / "build")
     write_recipe(folder, {name: repr(source) for name, source in make_resources(folder).items()})
+    write_smoke_lock(folder)
     return folder
+
+
+def write_smoke_lock(project: Path) -> None:
+    """The wheels that hold CUDA 13's libraries; JAX isn't needed."""
+    [job] = lock_jobs(["smoke:jaxmg"], load_catalogue([project]))
+    assert isinstance(job, PypiLockSpec)
+    toolchain = (ROOT / "envs" / "cuda130" / "pypi.lock").read_text()
+    job.lock.write_text(render(toolchain, wanted=job.wanted, command=job.command, cooldown=""))
 
 
 def write_recipe(project: Path, sources: dict[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,11 @@ import pytest
 from cuwheel.locks.jobs import PypiLockSpec, lock_jobs
 from cuwheel.model import recipe as declarations
 from cuwheel.model.catalogue import CatalogueEntry, load_catalogue
-from cuwheel.model.recipe import PLACEHOLDERS, Recipe
+from cuwheel.model.recipe import CUDA_PLACEHOLDERS, PLACEHOLDERS, Recipe
 from cuwheel.model.recipe_check import check_recipe
+from cuwheel.model.recipe_lock import RecipeLock
 from cuwheel.paths import ROOT
-from cuwheel.pypi.lock_file import faults_of_lock, read_input
+from cuwheel.pypi.lock_file import faults_of_lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,8 +27,8 @@ _ENTRIES = [entry for root in _PROJECTS for entry in load_catalogue([root])]
 _LOCKS = [
     (entry, job)
     for entry in _ENTRIES
-    for job in lock_jobs([f"build:{entry.name}"], (entry,))
-    if isinstance(job, PypiLockSpec)
+    for job in lock_jobs(["all"], (entry,))
+    if isinstance(job, PypiLockSpec) and isinstance(job.source, RecipeLock)
 ]
 
 every_recipe = pytest.mark.parametrize("entry", _ENTRIES, ids=lambda entry: entry.name)
@@ -62,33 +64,32 @@ def test_holds_nothing_but_declarations(entry: CatalogueEntry) -> None:
     assert rest[0].module == "cuwheel"
 
 
-@every_lock
-def test_asks_for_the_frontend(entry: CatalogueEntry, job: PypiLockSpec) -> None:
-    assert "build" in read_input(job.source).split(), entry.name
-
-
-@every_lock
-def test_input_pins_framework_of_recipe(entry: CatalogueEntry, job: PypiLockSpec) -> None:
-    framework = recipe_of(entry).framework
-    pinned = [f"{framework.name}=={framework.version}"] if framework else []
-
-    found = [line for line in read_input(job.source).split() if line.startswith("torch=")]
-
-    assert found == pinned
-
-
 @every_recipe
-def test_has_lock_for_each_cuda(entry: CatalogueEntry) -> None:
-    recipe = recipe_of(entry)
-    majors = {release.split(".")[0] for release in recipe.toolkits}
-    found = {job.lock.stem for own, job in _LOCKS if own is entry}
+def test_declares_in_order(entry: CatalogueEntry) -> None:
+    """A reader finds the same thing at the same place in every recipe."""
+    [call] = [
+        node.value
+        for node in ast.parse(module_of(entry).read_text()).body
+        if isinstance(node, ast.Assign)
+    ]
+    assert isinstance(call, ast.Call)
+    order = [field.name for field in dataclasses.fields(Recipe)]
 
-    assert found in ({recipe.folder}, {f"{recipe.folder}-cu{major}" for major in majors})
+    declared = [keyword.arg for keyword in call.keywords if keyword.arg]
+
+    assert declared == sorted(declared, key=order.index)
 
 
 @every_lock
-def test_lock_matches_input(entry: CatalogueEntry, job: PypiLockSpec) -> None:
+def test_lock_matches_recipe(entry: CatalogueEntry, job: PypiLockSpec) -> None:
     assert faults_of_lock(job.lock, job.wanted) == [], entry.name
+
+
+@pytest.mark.parametrize("root", _PROJECTS, ids=lambda root: root.name)
+def test_every_lock_is_of_a_recipe(root: Path) -> None:
+    found = {path for kind in ("build", "smoke") for path in (root / "envs" / kind).glob("*")}
+
+    assert found == {job.lock for _, job in _LOCKS if root in job.lock.parents[2:3]}
 
 
 @every_recipe
@@ -125,4 +126,4 @@ def test_tiny_package_has_version_of_its_recipe(name: str) -> None:
 def test_documents_every_placeholder() -> None:
     documented = re.findall(r"`\{(\w+)\}`", declarations.__doc__ or "")
 
-    assert sorted(documented) == sorted(PLACEHOLDERS)
+    assert set(documented) == {*PLACEHOLDERS, *CUDA_PLACEHOLDERS}

@@ -10,7 +10,7 @@ import pytest
 
 from cuwheel.errors import InstallError, LockError
 from cuwheel.model.recipe import Framework
-from cuwheel.pypi.lock_file import render
+from cuwheel.pypi.lock_file import as_input, render
 from cuwheel.pypi.uv import resolve
 from cuwheel.stages.environment import environment
 from cuwheel.system.process import run
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 @pytest.fixture
 def target(tmp_path: Path, lean_workspace: Workspace) -> Target:
     """A target whose environment is one small pure package."""
-    _write_lock(tmp_path / "project", "iniconfig==2.1.0\n", lean_workspace)
-    return make_target(root=tmp_path / "project")
+    target = make_target(root=tmp_path / "project", requires=("iniconfig==2.1.0",))
+    _write_lock(target, lean_workspace)
+    return target
 
 
 def test_holds_what_lock_says_and_nothing_else(target: Target, lean_workspace: Workspace) -> None:
@@ -76,11 +77,11 @@ def test_is_made_again_when_file_is_missing(target: Target, lean_workspace: Work
 def test_refuses_lock_that_does_not_match_its_input(
     target: Target, lean_workspace: Workspace
 ) -> None:
-    source = target.root / "envs" / "build" / "tiny_cuda.in"
-    source.write_text("iniconfig==2.0.0\n")
+    recipe = dataclasses.replace(target.recipe, requires=("iniconfig==2.0.0",))
+    changed = dataclasses.replace(target, recipe=recipe)
 
     with pytest.raises(LockError) as caught:
-        environment(make_job(target, lean_workspace))
+        environment(make_job(changed, lean_workspace))
 
     assert caught.value.fix == "nox -s lock -- build:tiny-cuda"
 
@@ -99,7 +100,7 @@ def test_refuses_edited_hash(target: Target, lean_workspace: Workspace) -> None:
     lock = target.lock
     lines = lock.read_text().splitlines(keepends=True)
     body = "".join(line for line in lines if not line.startswith("#"))
-    lock.write_text(render(_flip(body), wanted="iniconfig==2.1.0\n", command="x", cooldown="y"))
+    lock.write_text(render(_flip(body), wanted=_wanted(target), command="x", cooldown="y"))
 
     with pytest.raises(InstallError) as caught:
         environment(make_job(target, lean_workspace))
@@ -114,16 +115,22 @@ def _flip(text: str) -> str:
     return "--hash=sha256:".join([head, *turned])
 
 
-def _write_lock(root: Path, wanted: str, lean_workspace: Workspace) -> None:
-    source = root / "envs" / "build" / "tiny_cuda.in"
-    source.parent.mkdir(parents=True)
-    source.write_text(wanted)
+def _wanted(target: Target) -> str:
+    return as_input(target.locked_build.requirements)
+
+
+def _write_lock(target: Target, lean_workspace: Workspace) -> None:
+    """A lock for what the recipe declares; of what has to be in it, the frontend is left out."""
+    asked = target.root / "asked.in"
+    asked.parent.mkdir(parents=True)
+    asked.write_text(as_input(target.recipe.requires))
     body = resolve(
-        source,
+        asked,
         python="3.10",
         uploaded_before="2026-11-14",
         cache=lean_workspace.cache,
         offline=False,
     )
-    text = render(body, wanted=wanted, command="nox -s lock", cooldown="2026-11-14")
-    source.with_suffix(".lock").write_text(text)
+    text = render(body, wanted=_wanted(target), command="nox -s lock", cooldown="2026-11-14")
+    target.lock.parent.mkdir(parents=True)
+    target.lock.write_text(text)

@@ -11,22 +11,16 @@ import pytest
 from cuwheel.build import checks
 from cuwheel.errors import PreflightError
 from cuwheel.model.recipe import GIB, Framework
-from cuwheel.paths import ROOT
 from cuwheel.stages.preflight import preflight
 from cuwheel.system import compilers
 from cuwheel.workspace.records import Environment, SourceTree, Toolchain
-from tests.support.factories import heard, make_job, make_target, make_workspace, write_compiler
+from tests.support.factories import heard, locked_target, make_job, make_workspace, write_compiler
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.model.target import Target
     from cuwheel.workspace.workspace import Workspace
-
-
-def locked_target(**changes: Any) -> Target:
-    """A target whose lock is there and sound."""
-    return make_target(root=ROOT / "tests" / "project", name="tiny-skbuild", **changes)
 
 
 @pytest.fixture

@@ -240,9 +240,7 @@ def test_says_where_to_lock_what_is_required(workspace: Workspace, target: Targe
         smoke(make_job(target, workspace))
 
     assert "`six`" in caught.value.why
-    assert "add it to envs/build/tiny_cuda.in, then `nox -s lock -- build:tiny-cuda`" in (
-        caught.value.fix
-    )
+    assert "add it to `requires` in recipes/tiny_cuda.py, then" in caught.value.fix
 
 
 def test_refuses_wheel_that_was_changed(workspace: Workspace, target: Target) -> None:
@@ -342,25 +340,23 @@ def test_refuses_library_that_the_wheel_does_not_hold(
 
 def test_installs_from_lock_of_its_own(workspace: Workspace, tmp_path: Path, lock: str) -> None:
     save_wheel(workspace, "", requires=("nvidia-cuda-runtime>=13.0,<14",))
-    target = target_of(tmp_path, "")
-    own = tmp_path / "envs" / "smoke" / "tiny_cuda.lock"
-    own.parent.mkdir()
-    own.write_text(lock)
+    target = target_of(tmp_path, "", requires=("six",))
+    target.smoke_lock.parent.mkdir()
+    target.smoke_lock.write_text(lock)
 
     assert smoke(make_job(target, workspace)).imported == ("tiny_cuda",)
 
 
 def test_names_the_lock_that_lacks_a_requirement(workspace: Workspace, tmp_path: Path) -> None:
     save_wheel(workspace, "", requires=("nvidia-cuda-runtime>=13.0,<14",))
-    target = target_of(tmp_path, "")
-    own = tmp_path / "envs" / "smoke" / "tiny_cuda.lock"
-    own.parent.mkdir()
-    own.touch()
+    target = target_of(tmp_path, "", requires=("six",))
+    target.smoke_lock.parent.mkdir()
+    target.smoke_lock.touch()
 
     with pytest.raises(InstallError) as caught:
         smoke(make_job(target, workspace))
 
-    assert "envs/smoke/tiny_cuda.in" in caught.value.fix
+    assert "`requires` of `smoke` in recipes/tiny_cuda.py" in caught.value.fix
     assert "smoke:tiny-cuda" in caught.value.fix
 
 

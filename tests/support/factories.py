@@ -16,8 +16,10 @@ import rich.console
 
 from cuwheel.build.machine import read_machine
 from cuwheel.cuda.toolkits import toolkit_by_release
+from cuwheel.model.catalogue import find_recipe, load_catalogue
 from cuwheel.model.recipe import Framework, Link, Recipe, Sdist, Setuptools, Smoke
 from cuwheel.model.target import Target
+from cuwheel.paths import ROOT
 from cuwheel.system import process
 from cuwheel.system.console import Console
 from cuwheel.system.pythons import own_python
@@ -39,13 +41,14 @@ _RECIPE = Recipe(
     version="1.2.3",
     license="Apache-2.0",
     homepage="https://example.invalid/tiny-cuda",
-    source=Sdist(project="tiny-cuda", version="1.2.3", sha256="0" * 64),
+    maintainers=("someone",),
+    source=Sdist(project="tiny-cuda", sha256="0" * 64),
     toolkits=("13.0",),
     archs=("90",),
+    requires=("setuptools",),
     build=Setuptools(),
     link=Link("cudart"),
     smoke=Smoke(imports=("tiny_cuda",)),
-    maintainers=("someone",),
 )
 
 
@@ -83,6 +86,14 @@ def make_target(  # noqa: PLR0913 - the fields of a target, each with a default
         mode=mode or changed.link.mode,
         source_override=source_override,
     )
+
+
+def locked_target(**changes: Any) -> Target:
+    """A target of the tests' own project, whose lock is there and sound."""
+    root = ROOT / "tests" / "project"
+    found = find_recipe("tiny-skbuild", load_catalogue([root])).recipe
+    assert found
+    return make_target(root=root, **{"name": found.name, "requires": found.requires, **changes})
 
 
 def make_workspace(folder: Path, **changes: Any) -> Workspace:
