@@ -5,7 +5,15 @@ from __future__ import annotations
 import os
 import sys
 
+if sys.version_info < (3, 10):  # noqa: UP036 - nox runs on older ones
+    sys.exit(
+        "cuwheel: nox runs here on Python {}.{}, and cuwheel needs 3.10 or newer, of which wheels "
+        "are made too: install nox for such a Python, e.g. `python3.12 -m pip install nox`, and "
+        "start it as `python3.12 -m nox`".format(*sys.version_info)
+    )
+
 import nox
+import nox.registry
 
 ROOT = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs start-up
 sys.path.insert(0, ROOT)  # nox doesn't
@@ -19,12 +27,6 @@ nox.options.default_venv_backend = "none"  # cuwheel.bootstrap makes hash-locked
 nox.options.sessions = ("tests", "lint")
 
 ENTRIES = load_catalogue(project_roots())
-CATALOGUE = sessions_of(ENTRIES)
-HAND_WRITTEN = (
-    *("audit", "diagnose", "explain", "verify", "lock", "lock-check", "lock-verify", "mirror"),
-    *("index", "docs"),
-    *("tests", "tests-e2e", "bench", "lint"),
-)
 BENCHMARKS = ("audit", "builds", "explain", "memory")
 GRACE = 20.0  # seconds to end a build's processes and remove what is half made
 
@@ -54,50 +56,33 @@ def engine(session: nox.Session, *command: str) -> None:
     )
 
 
-def add_session(name: str, summary: str, command: tuple[str, ...]) -> None:
+def add_session(name: str, summary: str, tag: str, command: tuple[str, ...]) -> None:
     """Make a session of a command of the engine."""
 
     def body(session: nox.Session) -> None:
         engine(session, *command)
 
     body.__doc__ = summary
-    nox.session(name=name, default=False)(body)
+    nox.session(name=name, tags=[tag], default=False)(body)
 
 
-for made in CATALOGUE:
-    add_session(made.name, made.summary, made.command)
-
-add_session("audit", "Read wheels, anybody's, and say what is wrong with them.", ("audit",))
-add_session("diagnose", "Say whether GPU packages work here, and if not, why.", ("diagnose",))
-add_session("explain", "Read a log of any tool and say what went wrong: -- LOG.", ("explain",))
-add_session("verify", "Verify all targets and write docs/reproducibility.md: -- all.", ("verify",))
-add_session(
-    "lock", "Resolve and pin: engine, toolchain:122, python:312, build:<recipe>, all.", ("lock",)
-)
-add_session("lock-check", "Fail when a lock doesn't match its input.", ("lock-check",))
-add_session(
-    "lock-verify", "Download what conda locks name, compare hashes and sizes.", ("lock-verify",)
-)
-add_session(
-    "mirror", "Write all that a target needs into a folder, for machines offline.", ("mirror",)
-)
-add_session("index", "Write dist/simple/, the package index of all wheels in dist/.", ("index",))
-add_session("docs", "Write TROUBLESHOOTING.md and docs/reference/ from the code.", ("docs",))
+for made in sessions_of(ENTRIES):
+    add_session(made.name, made.summary, made.tag, made.command)
 
 
-@nox.session
+@nox.session(tags=["test"])
 def tests(session: nox.Session) -> None:
     """Run the tests that take minutes at most."""
     run(session, "dev", "-m", "pytest", "-n", "2", *session.posargs)
 
 
-@nox.session(name="tests-e2e", default=False)
+@nox.session(name="tests-e2e", tags=["test"], default=False)
 def tests_e2e(session: nox.Session) -> None:
     """Run the long tests: real packages from source to index."""
     run(session, "dev", "-m", "pytest", "-m", "e2e", *session.posargs)
 
 
-@nox.session(default=False)
+@nox.session(tags=["maintain"], default=False)
 def bench(session: nox.Session) -> None:
     """Measure, side by side in one run: -- builds, -- memory, -- audit, -- explain."""
     kind, *rest = session.posargs or ("",)
@@ -106,7 +91,7 @@ def bench(session: nox.Session) -> None:
     run(session, "dev", "-m", f"bench.{kind}", *rest)
 
 
-@nox.session
+@nox.session(tags=["test"])
 def lint(session: nox.Session) -> None:
     """Check style, types, layers and locks."""
     run(session, "dev", "-m", "ruff", "check")
@@ -116,9 +101,8 @@ def lint(session: nox.Session) -> None:
     engine(session, "lock-check")
 
 
-KNOWN = (*HAND_WRITTEN, *(made.name for made in CATALOGUE))
 for line in (
     *missing_roots(project_roots()),
-    *suggest_sessions(asked_sessions(sys.argv[1:]), KNOWN, ENTRIES),
+    *suggest_sessions(asked_sessions(sys.argv[1:]), nox.registry.get(), ENTRIES),
 ):
     print(f"cuwheel: {line}", file=sys.stderr)  # noqa: T201 - nox itself only says "not found"

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from cuwheel.cli.commands import COMMANDS, unknown
+from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import CommandFailedError, CuwheelError, UsageError, of_system_error
 from cuwheel.explain.session import explained
 from cuwheel.model.catalogue import missing_roots
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     command, *rest = arguments or ("help",)
     try:
         _check_projects()
-        return COMMANDS.get(command, unknown)(console, rest) or 0
+        return run_command(command, rest, console)
     except CuwheelError as error:
         console.terminal.print(str(error), markup=False, style=None)
         _explain(error, console)

@@ -423,6 +423,12 @@ def of_system_error(error: OSError) -> CuwheelError:
     )
 
 
+def nearest(asked: str, known: Iterable[str]) -> str:
+    """The known name that was probably meant; empty where none is near."""
+    near = difflib.get_close_matches(asked, sorted(known), n=1, cutoff=0.6)
+    return near[0] if near else ""
+
+
 def suggest(asked: str, known: Iterable[str]) -> str:
     """Say which known name was probably meant.
 
@@ -434,9 +440,8 @@ def suggest(asked: str, known: Iterable[str]) -> str:
         `did you mean "x"?`, or the list of what is known where nothing is near.
     """
     names = sorted(known)
-    near = difflib.get_close_matches(asked, names, n=1, cutoff=0.6)
-    if near:
-        return f'did you mean "{near[0]}"?'
+    if near := nearest(asked, names):
+        return f'did you mean "{near}"?'
     return f"known are: {', '.join(names)}" if names else "none are known here"
 
 

@@ -11,20 +11,35 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.binaries.archs import sorted_archs
 from cuwheel.cuda.toolkits import toolkit_by_release
+from cuwheel.cli.parser import refuse_none
 from cuwheel.errors import InterpreterNotFoundError, UsageError
+from cuwheel.model.catalogue import find_target, load_catalogue, target_names
 from cuwheel.model.recipe import MODES, Framework, mode_name
 from cuwheel.model.recipe_check import check_recipe
 from cuwheel.model.target import Target
-from cuwheel.paths import given_path
+from cuwheel.paths import given_path, project_roots
 from cuwheel.toolchains.pypi import check_has_compiler
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from cuwheel.cuda.toolkits import Toolkit
     from cuwheel.model.catalogue import CatalogueEntry
     from cuwheel.model.recipe import Mode, Recipe
     from cuwheel.system.pythons import Interpreter
+
+
+def named_targets(session: str, names: Sequence[str]) -> tuple[tuple[CatalogueEntry, str], ...]:
+    """Recipe and toolkit's tag of each target that stands behind `--`.
+
+    Raises:
+        UsageError: none is named, or one is no target; the message lists them, or the nearest.
+        RecipeError: a recipe's module can't be loaded.
+    """
+    entries = load_catalogue(project_roots())
+    refuse_none(session, "target", names, target_names(entries))
+    return tuple(find_target(name, entries) for name in names)
 
 
 def choose_target(

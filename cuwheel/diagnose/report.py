@@ -14,7 +14,7 @@ import rich.text
 
 from cuwheel.binaries.archs import describe_code
 from cuwheel.diagnose.rules.environment import cuda_majors, nvidia_wheels
-from cuwheel.diagnose.verdict import LEVELS, worst_level
+from cuwheel.diagnose.verdict import LEVELS, exit_code_of, worst_level
 from cuwheel.system.quantities import show_size
 
 if TYPE_CHECKING:
@@ -29,10 +29,15 @@ if TYPE_CHECKING:
     from cuwheel.diagnose.facts.installed_toolkits import Installations
     from cuwheel.diagnose.facts.python_choice import ChosenPython
     from cuwheel.diagnose.rules.target_fit import Fit
-    from cuwheel.diagnose.verdict import Level, Verdict
+    from cuwheel.diagnose.verdict import FailsOn, Level, Verdict
 
 
-_STYLES: dict[Level, str] = {"ok": "green", "warning": "yellow", "broken": "bold red"}
+_STYLES: dict[Level, str] = {
+    "ok": "green",
+    "note": "cyan",
+    "warning": "yellow",
+    "broken": "bold red",
+}
 _NAME_WIDTH = 13  # characters, of a fact's name and a blank
 _MARK_WIDTH = 9  # characters, of the longest level and a blank
 _WORD_WIDTH = 9  # characters: `because`, `to fix`, `more`
@@ -70,16 +75,16 @@ class Report:
         return worst_level(self.verdicts)
 
 
-def report_as_text(report: Report) -> str:
+def report_as_text(report: Report, fails_on: FailsOn = "broken") -> str:
     """The report as a JSON document; the keys stay what they are."""
-    return json.dumps(_data(report), indent=2, default=str)
+    return json.dumps(_data(report, fails_on), indent=2, default=str)
 
 
-def _data(report: Report) -> dict[str, Any]:
+def _data(report: Report, fails_on: FailsOn) -> dict[str, Any]:
     environment = report.environment
     return {
         "verdict": report.level,
-        "exit_code": LEVELS.index(report.level),
+        "exit_code": exit_code_of(report.level, fails_on),
         "machine": {
             "surroundings": _record(report.around),
             "driver": _record(report.driver),

@@ -16,7 +16,7 @@ from cuwheel.diagnose.facts.python_choice import find_environment
 from cuwheel.diagnose.report import Report, print_report, report_as_text
 from cuwheel.diagnose.rules.driver import judge_driver
 from cuwheel.diagnose.rules.toolkit import judge_installations
-from cuwheel.diagnose.verdict import LEVELS, not_asked
+from cuwheel.diagnose.verdict import LEVELS, exit_code_of, not_asked
 from cuwheel.paths import ROOT
 from cuwheel.system.console import report_terminal
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.diagnose.rules.target_fit import Fit
+    from cuwheel.diagnose.verdict import FailsOn
     from cuwheel.system.console import Console
 
     FitTargets = Callable[[Driver, HostFacts | None, str], tuple[Fit, ...]]
@@ -43,12 +44,14 @@ class DiagnoseOptions:
         packages: projects that the person names; none: all with GPU code.
         python: an interpreter, an environment's folder or a conda environment's name.
         start: the folder that paths are relative to.
+        fails_on: the least level that makes the session fail; `never`: none does.
         as_json: print data instead of text.
     """
 
     packages: tuple[str, ...] = ()
     python: str | None = None
     start: Path
+    fails_on: FailsOn = "broken"
     as_json: bool = False
 
 
@@ -63,17 +66,17 @@ def diagnose_session(
         fit: says which targets fit; None: nobody wants to know.
 
     Returns:
-        The exit code: 0 where all is well, 1 with warnings, 2 where something is broken.
+        The exit code: 0 below `fails_on`, else 1 with warnings, 2 where something is broken.
     """
     environ = callers_environment(os.environ)
     with console.live("asking machine and environment"):
         report = diagnose(asked, environ, fit)
     terminal = report_terminal()
     if asked.as_json:
-        terminal.out(report_as_text(report), highlight=False)
+        terminal.out(report_as_text(report, asked.fails_on), highlight=False)
     else:
         print_report(report, terminal)
-    return LEVELS.index(report.level)
+    return exit_code_of(report.level, asked.fails_on)
 
 
 def callers_environment(environ: Mapping[str, str]) -> dict[str, str]:

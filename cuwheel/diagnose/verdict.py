@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# From good to bad; a level's place is the exit code.
-Level = Literal["ok", "warning", "broken"]
+# From good to bad: it works; that is so, and fine where GPU code is only built; it may not work, or
+# works under a condition; it doesn't work.
+Level = Literal["ok", "note", "warning", "broken"]
 LEVELS: tuple[Level, ...] = typing.get_args(Level)
+_EXIT_CODES: dict[Level, int] = {"ok": 0, "note": 0, "warning": 1, "broken": 2}
+# The least level that makes the session fail.
+FailsOn = Literal["broken", "warning", "never"]
+FAILS_ON: tuple[FailsOn, ...] = typing.get_args(FailsOn)
 
 # Entries of the catalogue of failures: what breaks here is what people meet elsewhere.
 Known = Literal[
@@ -139,6 +144,11 @@ def works(what: str) -> Verdict:
     return Verdict(level="ok", what=what)
 
 
+def notes(anchor: Anchor, what: str, cause: str, fix: str) -> Verdict:
+    """A verdict about something that is good to know, and no fault by itself."""
+    return Verdict(level="note", what=what, cause=cause, fix=fix, anchor=anchor)
+
+
 def warns(anchor: Anchor, what: str, cause: str, fix: str) -> Verdict:
     """A verdict about something that may not work, or works under a condition."""
     return Verdict(level="warning", what=what, cause=cause, fix=fix, anchor=anchor)
@@ -162,3 +172,9 @@ def not_asked(what: str, why: str) -> Verdict:
 def worst_level(verdicts: Iterable[Verdict]) -> Level:
     """The worst level among verdicts."""
     return max((one.level for one in verdicts), key=LEVELS.index, default="ok")
+
+
+def exit_code_of(level: Level, fails_on: FailsOn = "broken") -> int:
+    """What the session ends with: a machine where nothing is broken is no failed session."""
+    fails = fails_on != "never" and LEVELS.index(level) >= LEVELS.index(fails_on)
+    return _EXIT_CODES[level] if fails else 0

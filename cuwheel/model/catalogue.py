@@ -1,4 +1,4 @@
-"""What can be built: the recipes of the project folders, and the nox sessions they give."""
+"""What can be built: the recipes of the project folders, and their targets' names."""
 
 from __future__ import annotations
 
@@ -37,6 +37,12 @@ class CatalogueEntry:
     recipe: Recipe | None
     fault: str = ""
 
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """What can be built of it, for the command line: `bitsandbytes-122`, `bitsandbytes-130`."""
+        releases = self.recipe.toolkits if self.recipe else ()
+        return tuple(f"{self.name}-{release.replace('.', '')}" for release in releases)
+
 
 def load_catalogue(roots: Iterable[Path]) -> tuple[CatalogueEntry, ...]:
     """Load every recipe of these project folders; the first of two with one name counts.
@@ -73,6 +79,36 @@ def find_recipe(name: str, entries: Iterable[CatalogueEntry]) -> CatalogueEntry:
             fix=f"correct recipes/{entry.name}.py",
         )
     return entry
+
+
+def target_names(entries: Iterable[CatalogueEntry]) -> tuple[str, ...]:
+    """What a command line may name as a target: recipe and toolkit, `causal-conv1d-130`."""
+    return tuple(name for entry in entries for name in entry.target_names)
+
+
+def find_target(name: str, entries: Iterable[CatalogueEntry]) -> tuple[CatalogueEntry, str]:
+    """Find what `causal-conv1d-130` names.
+
+    Returns:
+        The recipe and the toolkit's tag, `130`.
+
+    Raises:
+        UsageError: there is no such target; the message names the nearest.
+        RecipeError: its recipe's module can't be loaded.
+    """
+    entries, plain = tuple(entries), name.replace("_", "-")
+    for entry in entries:
+        if plain in entry.target_names:
+            return entry, plain.rpartition("-")[2]
+        if entry.fault and f"{plain}-".startswith(f"{entry.name.replace('_', '-')}-"):
+            find_recipe(entry.name, entries)  # says what is wrong with it
+    known = target_names(entries)
+    own = [one for one in known if one.rpartition("-")[0] == plain]
+    raise UsageError(
+        f'no target is called "{name}"',
+        why=f"the toolkit is missing: {' or '.join(own)}" if own else suggest(name, known),
+        fix="take one that `nox -l` shows behind `build-`",
+    )
 
 
 def missing_roots(roots: Iterable[Path]) -> tuple[str, ...]:

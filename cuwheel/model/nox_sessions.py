@@ -1,71 +1,92 @@
-"""The nox sessions that follow from the catalogue."""
+"""The nox sessions: one for each build, and one for each other verb of the engine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from cuwheel.cuda.toolkits import TOOLKITS
-from cuwheel.errors import UsageError, suggest
+from cuwheel.errors import nearest, suggest
+from cuwheel.model.catalogue import target_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from cuwheel.model.catalogue import CatalogueEntry
-    from cuwheel.model.recipe import Recipe
+
+Tag = Literal["build", "target", "report", "maintain"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """A nox session made from a recipe or a toolkit.
+    """A nox session that runs one command of the engine.
 
     Attributes:
-        name: `<verb>-<recipe>-<toolkit tag>`.
+        name: what stands behind `nox -s`.
         summary: the line that `nox -l` shows.
-        command: what the engine is asked to do.
+        tag: the group that `nox -t` selects.
+        command: what the engine is asked to do; what stands behind `--` follows.
+        takes: what has to stand behind `--`, where that is a name of the catalogue.
     """
 
     name: str
     summary: str
+    tag: Tag
     command: tuple[str, ...]
+    takes: Literal["", "target", "toolkit"] = ""
+
+
+def _verb(
+    name: str, summary: str, tag: Tag, takes: Literal["", "target", "toolkit"] = ""
+) -> Session:
+    return Session(name=name, summary=summary, tag=tag, command=(name,), takes=takes)
+
+
+# A new verb is a line here and one in cuwheel/cli/commands.py. A target is `causal-conv1d-130`.
+VERBS = (
+    _verb("smoke", "Install and import a built wheel: -- TARGET.", "target", "target"),
+    _verb("verify", "Build in several ways, compare the bytes: -- TARGET|all.", "target", "target"),
+    _verb("profile", "Show where a build's time and memory go: -- TARGET.", "target", "target"),
+    _verb("audit", "Read wheels, anybody's, and say what is wrong: -- WHEEL|DIR.", "report"),
+    _verb("diagnose", "Say whether GPU packages work here, and if not, why.", "report"),
+    _verb("explain", "Read a log of any tool and say what went wrong: -- LOG.", "report"),
+    _verb("toolchain", "Make a CUDA toolchain, say where it is: -- 130.", "maintain", "toolkit"),
+    _verb(
+        "mirror", "Write all that a build offline needs: -- TARGET --to DIR.", "maintain", "target"
+    ),
+    _verb(
+        "lock", "Resolve and pin: -- engine, toolchain:122, python:312, build:RECIPE.", "maintain"
+    ),
+    _verb("lock-check", "Fail when a lock doesn't match its input.", "maintain"),
+    _verb("lock-verify", "Download what conda locks name, compare hashes: -- 122.", "maintain"),
+    _verb("index", "Write dist/simple/, the package index of all wheels in dist/.", "maintain"),
+    _verb("docs", "Write TROUBLESHOOTING.md and docs/reference/ from the code.", "maintain"),
+)
 
 
 def sessions_of(entries: Iterable[CatalogueEntry]) -> tuple[Session, ...]:
-    """The sessions that recipes and toolkits give, in the order in which `nox -l` shows them."""
-    made = []
-    for entry in entries:
-        made += _broken(entry) if entry.recipe is None else _sessions_of_recipe(entry.recipe)
-    for toolkit in TOOLKITS:
-        made.append(
-            Session(
-                name=f"toolchain-{toolkit.tag}",
-                summary=f"Make the CUDA {toolkit.release} toolchain and say where it is.",
-                command=("toolchain", toolkit.tag),
-            )
+    """Every session of the engine, in the order in which `nox -l` shows them."""
+    return (*(build for entry in entries for build in _builds(entry)), *VERBS)
+
+
+def _builds(entry: CatalogueEntry) -> Iterator[Session]:
+    """One for each toolkit; of a recipe that can't be loaded, one that says why."""
+    if entry.recipe is None:
+        yield Session(
+            name=f"build-{entry.name}",
+            summary=f"BROKEN recipe: {entry.fault}",
+            tag="build",
+            command=("build", entry.name),
         )
-    return tuple(made)
-
-
-def builds_of(entries: Iterable[CatalogueEntry]) -> tuple[str, ...]:
-    """What the sessions `build-…` build, by the rest of their names: `bitsandbytes-122`."""
-    names = (session.name for session in sessions_of(entries))
-    return tuple(name.removeprefix("build-") for name in names if name.startswith("build-"))
-
-
-def check_builds(names: Iterable[str], entries: Iterable[CatalogueEntry]) -> None:
-    """See that there is a session `build-…` for each of these names.
-
-    Raises:
-        UsageError: for one there is none; the message names the nearest.
-    """
-    known = builds_of(entries)
-    for name in names:
-        if name not in known:
-            raise UsageError(
-                f'nothing that can be built is called "{name}"',
-                why=suggest(name, known),
-                fix="nox -l lists the sessions build-…",
-            )
+        return
+    for name, release in zip(entry.target_names, entry.recipe.toolkits, strict=True):
+        label = f"{entry.recipe.name} {entry.recipe.version} for CUDA {release}"
+        yield Session(
+            name=f"build-{name}",
+            summary=f"Build the wheel of {label}.",
+            tag="build",
+            command=("build", name),
+        )
 
 
 def asked_sessions(arguments: Iterable[str]) -> tuple[str, ...]:
@@ -87,56 +108,26 @@ def suggest_sessions(
     asked: Iterable[str], known: Iterable[str], entries: Iterable[CatalogueEntry] = ()
 ) -> tuple[str, ...]:
     """One line for each asked session that doesn't exist: the nearest, or why it is missing."""
-    names, broken = set(known), [entry for entry in entries if entry.fault]
-    lines = []
-    for name in asked:
-        if name in names:
-            continue
-        faults = [entry for entry in broken if f"-{entry.name.replace('_', '-')}-" in f"{name}-"]
-        reason = (
-            f"{faults[0].root}/recipes/{faults[0].name}.py can't be loaded: {faults[0].fault}"
-            if faults
-            else suggest(name, names)
-        )
-        lines.append(f'no session is called "{name}": {reason}')
-    return tuple(lines)
+    names, entries = set(known), tuple(entries)
+    unknown = [name for name in asked if name not in names]
+    return tuple(
+        f'no session is called "{name}": {_broken(name, entries) or _nearest(name, names, entries)}'
+        for name in unknown
+    )
 
 
-def _sessions_of_recipe(recipe: Recipe) -> list[Session]:
-    made = []
-    for release in recipe.toolkits:
-        tag = release.replace(".", "")
-        label = f"{recipe.name} {recipe.version}"
-        made += [
-            Session(
-                name=f"build-{recipe.name}-{tag}",
-                summary=f"Build the wheel of {label} for CUDA {release}.",
-                command=("build", recipe.name, tag),
-            ),
-            Session(
-                name=f"smoke-{recipe.name}-{tag}",
-                summary=f"Install and import the built {label} for CUDA {release}.",
-                command=("build", recipe.name, tag, "--stage", "smoke"),
-            ),
-            Session(
-                name=f"verify-{recipe.name}-{tag}",
-                summary=f"Build {label} for CUDA {release} in several ways; compare the bytes.",
-                command=("verify-target", recipe.name, tag),
-            ),
-            Session(
-                name=f"profile-{recipe.name}-{tag}",
-                summary=f"Show where the time of building {label} for CUDA {release} goes.",
-                command=("profile", recipe.name, tag),
-            ),
-        ]
-    return made
+def _broken(name: str, entries: Iterable[CatalogueEntry]) -> str:
+    """Why the session of a broken recipe is missing; empty for other names."""
+    for entry in entries:
+        if entry.fault and f"-{entry.name.replace('_', '-')}-" in f"{name}-":
+            return f"{entry.root}/recipes/{entry.name}.py can't be loaded: {entry.fault}"
+    return ""
 
 
-def _broken(entry: CatalogueEntry) -> list[Session]:
-    return [
-        Session(
-            name=f"build-{entry.name}",
-            summary=f"BROKEN recipe: {entry.fault}",
-            command=("build", entry.name, "?"),
-        )
-    ]
+def _nearest(name: str, known: Iterable[str], entries: Iterable[CatalogueEntry]) -> str:
+    """The nearest session; `smoke-x-130` means `smoke -- x-130`."""
+    known = tuple(known)
+    named = {"": (), "target": target_names(entries), "toolkit": tuple(one.tag for one in TOOLKITS)}
+    forms = {f"{one.name}-{what}": f"{one.name} -- {what}" for one in VERBS for what in named[one.takes]}
+    near = nearest(name, (*known, *forms))
+    return f'did you mean "nox -s {forms[near]}"?' if near in forms else suggest(name, known)

@@ -46,9 +46,14 @@ class Target:
     @property
     def id(self) -> str:
         """`causal-conv1d-130-cp312-torch2.11`: names work folders, logs and records."""
-        parts = [self.recipe.name, self.toolkit.tag, f"cp{self.python.replace('.', '')}"]
+        parts = [self.name, f"cp{self.python.replace('.', '')}"]
         other = (self._framework_tag, self._other_mode)
         return "-".join([*parts, *(tag for tag in other if tag)])
+
+    @property
+    def name(self) -> str:
+        """`causal-conv1d-130`: what command lines and nox sessions call it."""
+        return f"{self.recipe.name}-{self.toolkit.tag}"
 
     @property
     def project(self) -> str:

@@ -99,7 +99,7 @@ def check_meant(theirs: PublishedWheel, recipe: str, tag: str) -> None:
         raise UsageError(
             f"{theirs.named.name} is not of {recipe} for toolkit {tag}",
             why=f"its provenance says {stated[0]}, toolkit {stated[1]}",
-            fix=f"nox -s verify-{stated[0]}-{stated[1]} -- --against {theirs.named}",
+            fix=f"nox -s verify -- {stated[0]}-{stated[1]} --against {theirs.named}",
         )
 
 

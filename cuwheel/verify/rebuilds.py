@@ -123,7 +123,7 @@ def rebuild(command: Sequence[str], how: Variation, console: Console) -> Rebuilt
     """Build once, in a process of its own.
 
     Args:
-        command: recipe, toolkit and options of the `build` command.
+        command: target and options of the `build` command.
         how: the variation.
         console: shows how it goes.
 

@@ -18,11 +18,23 @@ from cuwheel.diagnose.facts.python_choice import ChosenPython
 from cuwheel.diagnose.report import Report, print_report, report_as_text
 from cuwheel.diagnose.rules.target_fit import Fit
 from cuwheel.diagnose.session import DiagnoseOptions, callers_environment, diagnose
-from cuwheel.diagnose.verdict import KNOWN, OWN_ENTRIES, Own, broken, warns, works, worst_level
+from cuwheel.diagnose.verdict import (
+    KNOWN,
+    LEVELS,
+    OWN_ENTRIES,
+    Own,
+    broken,
+    exit_code_of,
+    warns,
+    works,
+    worst_level,
+)
 from cuwheel.paths import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from cuwheel.diagnose.verdict import FailsOn, Level
 
 
 def make_report(**changes: Any) -> Report:
@@ -97,7 +109,7 @@ def test_data_hold_verdicts() -> None:
         report_as_text(make_report(verdicts=(warns("diagnose-versions", "a", "b", "c"),)))
     )
 
-    assert (told["verdict"], told["exit_code"]) == ("warning", 1)
+    assert (told["verdict"], told["exit_code"]) == ("warning", 0)
     assert told["verdicts"] == [
         {
             "level": "warning",
@@ -108,6 +120,18 @@ def test_data_hold_verdicts() -> None:
             "more": "TROUBLESHOOTING.md#diagnose-versions",
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("fails_on", "codes"),
+    [
+        ("broken", {"ok": 0, "note": 0, "warning": 0, "broken": 2}),
+        ("warning", {"ok": 0, "note": 0, "warning": 1, "broken": 2}),
+        ("never", {"ok": 0, "note": 0, "warning": 0, "broken": 0}),
+    ],
+)
+def test_fails_from_the_level_that_was_asked(fails_on: FailsOn, codes: dict[Level, int]) -> None:
+    assert {level: exit_code_of(level, fails_on) for level in LEVELS} == codes
 
 
 def test_nothing_to_say_is_well() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cuwheel.diagnose.verdict import broken, not_asked, warns, works
+from cuwheel.diagnose.verdict import broken, not_asked, notes, warns, works
 from cuwheel.system.quantities import show_size
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _missing(driver: Driver, around: HostFacts | None) -> Verdict:
             "install NVIDIA's driver (`nvidia-driver` of the distribution), then restart",
         )
     fix = "nothing, where packages are only built or installed"
-    return warns(
+    return notes(
         "no-cuda-device",
         "this machine has no NVIDIA GPU",
         f"none on the bus, no driver: {why}",

@@ -73,7 +73,7 @@ def fit_targets(
             target = _target(entry, entry.recipe, release, python)
             found.append(
                 Fit(
-                    name=f"{entry.recipe.name}-{target.toolkit.tag}",
+                    name=target.name,
                     runs=tuple(_why_not_run(target, driver, around, python)),
                     builds=tuple(_why_not_build(target, workspace, machine)),
                 )

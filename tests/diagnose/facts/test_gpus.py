@@ -161,7 +161,6 @@ _ABSENT: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("changes", "around", "anchor"),
     [
-        ({**_ABSENT, "version": ""}, {}, "no-cuda-device"),
         ({**_ABSENT, "version": "", "devices": 1}, {}, "libcuda-driver-missing"),
         (_ABSENT, {}, "libcuda-driver-missing"),
         (_ABSENT, {"container": "Docker"}, "docker-no-gpu-runtime"),
@@ -176,7 +175,15 @@ _ABSENT: dict[str, Any] = {
 def test_names_fault_of_driver(
     changes: dict[str, Any], around: dict[str, Any], anchor: str
 ) -> None:
-    assert judge(make_found(**changes), make_around(**around)).anchor == anchor
+    found = judge(make_found(**changes), make_around(**around))
+
+    assert (found.level, found.anchor) == ("broken", anchor)
+
+
+def test_only_notes_that_build_machine_has_no_gpu() -> None:
+    found = judge(make_found(**{**_ABSENT, "version": ""}), make_around())
+
+    assert (found.level, found.anchor) == ("note", "no-cuda-device")
 
 
 @pytest.mark.parametrize(

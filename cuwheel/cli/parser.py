@@ -16,8 +16,9 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def described(self) -> tuple[argparse.Action, ...]:
-        """Every option and argument, but for `--help`."""
-        return tuple(action for action in self._actions if action.dest != "help")
+        """Every option and argument that a person may write, but for `--help`."""
+        hidden = ("help", argparse.SUPPRESS)
+        return tuple(one for one in self._actions if not {one.dest, one.help} & {*hidden})
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse itself finds wrong.
@@ -32,12 +33,12 @@ class Parser(argparse.ArgumentParser):
         )
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Parse all of the arguments.
+        """Parse all of the arguments; options may stand before, between and behind names.
 
         Raises:
             UsageError: something is unknown or malformed.
         """
-        parsed, unknown = self.parse_known_args(arguments)
+        parsed, unknown = self.parse_known_intermixed_args(arguments)
         if unknown:
             words = [word for word in unknown if word.startswith("-")] or unknown
             name = words[0].split("=")[0]
@@ -60,3 +61,23 @@ class Parser(argparse.ArgumentParser):
 def new_parser(session: str, description: str) -> Parser:
     """A parser without options yet."""
     return Parser(prog=f"nox -s {session} --", description=description, allow_abbrev=False)
+
+
+def refuse_none(session: str, kind: str, names: Sequence[str], known: Sequence[str]) -> None:
+    """See that something is named behind `--`.
+
+    Args:
+        session: that takes it.
+        kind: what it is, for the message: `target`.
+        names: what is named.
+        known: what could be.
+
+    Raises:
+        UsageError: nothing is named; the message lists what could be.
+    """
+    if not names:
+        raise UsageError(
+            f"nox -s {session} -- takes a {kind}, and none is named",
+            why=f"there are {', '.join(known)}" if known else f"there is no {kind} here",
+            fix=f"nox -s {session} -- {known[0]}" if known else "add a recipe",
+        )

@@ -1,0 +1,67 @@
+"""The session `diagnose`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.diagnose.session import DiagnoseOptions, diagnose_session
+from cuwheel.diagnose.verdict import FAILS_ON
+from cuwheel.model.catalogue import load_catalogue
+from cuwheel.paths import given_path, project_roots
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.diagnose.session import FitTargets
+    from cuwheel.system.console import Console
+
+
+def diagnose_parser() -> Parser:
+    """What the session understands."""
+    parser = new_parser(
+        "diagnose", "Say whether GPU packages work on this machine, and if not, why."
+    )
+    add = parser.add_argument
+    add(
+        "packages",
+        nargs="*",
+        metavar="PACKAGE",
+        help="look at these; default: all of the environment that have GPU code",
+    )
+    add(
+        "--python",
+        metavar="PATH|ENVIRONMENT",
+        help="an interpreter, the folder of an environment, or a conda environment's name; "
+        "default: the active environment, else the `python3` on PATH",
+    )
+    add("--targets", action="store_true", help="say which of the recipes' targets fit this machine")
+    add(
+        "--fail-on",
+        choices=FAILS_ON,
+        default="broken",
+        help="the least verdict that makes the session fail; default: broken",
+    )
+    add("--json", action="store_true", help="print data to standard output instead of text")
+    return parser
+
+
+def run_diagnose(given: argparse.Namespace, console: Console) -> int:
+    """Diagnose the machine; gives back the exit code."""
+    asked = DiagnoseOptions(
+        packages=tuple(given.packages),
+        python=given.python,
+        start=given_path("."),
+        fails_on=given.fail_on,
+        as_json=given.json,
+    )
+    return diagnose_session(asked, console, _fit_targets(console) if given.targets else None)
+
+
+def _fit_targets(console: Console) -> FitTargets:
+    # What a build needs of the machine is a long list of modules, for this option alone.
+    from cuwheel.diagnose.rules.target_fit import fit_targets  # noqa: PLC0415
+    from cuwheel.workspace.workspace import bare_workspace  # noqa: PLC0415
+
+    return partial(fit_targets, load_catalogue(project_roots()), bare_workspace(console))

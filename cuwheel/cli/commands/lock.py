@@ -1,0 +1,86 @@
+"""The sessions `lock`, `lock-check` and `lock-verify`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.target_choice import framework_of
+from cuwheel.locks.jobs import COOLDOWN, conda_jobs, lock_jobs
+from cuwheel.locks.resolve import check_locks, resolve_locks, verify_locks
+from cuwheel.model.catalogue import load_catalogue
+from cuwheel.paths import project_roots
+from cuwheel.workspace.workspace import bare_workspace
+
+if TYPE_CHECKING:
+    from cuwheel.system.console import Console
+
+
+def lock_parser() -> Parser:
+    """What the session `lock` understands."""
+    parser = new_parser("lock", "Resolve and pin with hashes.")
+    add = parser.add_argument
+    add(
+        "names",
+        nargs="+",
+        metavar="engine|dev|toolchain:130|python:312|build:RECIPE|all",
+        help="which ones",
+    )
+    add("--framework", metavar="torch==2.11.0", help="a lock for this one beside the recipe's own")
+    add(
+        "--cooldown",
+        type=_days,
+        default=COOLDOWN,
+        metavar="DAYS",
+        help=f"ignore younger releases; default: {COOLDOWN}",
+    )
+    add(
+        "--note",
+        default="",
+        metavar="TEXT",
+        help="for conda locks: where the channel's index came from, to stand in the lock",
+    )
+    return parser
+
+
+def run_lock(given: argparse.Namespace, console: Console) -> None:
+    """Write locks."""
+    entries = load_catalogue(project_roots())
+    jobs = lock_jobs(given.names, entries, framework_of(given.framework))
+    resolve_locks(jobs, bare_workspace(console), cooldown=given.cooldown, note=given.note)
+
+
+def lock_check_parser() -> Parser:
+    """What the session `lock-check` understands."""
+    return new_parser("lock-check", "Fail when a lock doesn't match its input.")
+
+
+def run_lock_check(_: argparse.Namespace, console: Console) -> None:
+    """Compare locks with their inputs."""
+    jobs = lock_jobs(["all"], load_catalogue(project_roots()))
+    check_locks(jobs)
+    console.note(f"{len(jobs)} locks match their inputs")
+
+
+def lock_verify_parser() -> Parser:
+    """What the session `lock-verify` understands."""
+    parser = new_parser(
+        "lock-verify", "Download all files of conda locks and compare their hashes."
+    )
+    add = parser.add_argument
+    add("names", nargs="+", metavar="122|python:312|all", help="which ones")
+    add("--offline", action="store_true", help="download nothing; compare what is in the cache")
+    return parser
+
+
+def run_lock_verify(given: argparse.Namespace, console: Console) -> None:
+    """Compare what conda locks name with what is there."""
+    jobs = conda_jobs(given.names, project_roots())
+    verify_locks(jobs, bare_workspace(console), offline=given.offline)
+
+
+def _days(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is no number of days")
+    return int(text)

@@ -1,0 +1,80 @@
+"""The session `mirror`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.target_choice import choose_target, named_targets, release_of
+from cuwheel.cli.target_options import PROVIDER_HELP, add_targets
+from cuwheel.errors import InterpreterNotFoundError, UsageError
+from cuwheel.fetch.mirrors import MIRRORS_VARIABLE
+from cuwheel.locks.mirror import mirror
+from cuwheel.locks.mirror_folder import README
+from cuwheel.paths import given_path
+from cuwheel.system.pythons import Interpreter, find_python, own_python
+from cuwheel.workspace.workspace import bare_workspace
+
+if TYPE_CHECKING:
+    from cuwheel.system.console import Console
+
+
+def mirror_parser() -> Parser:
+    """What the session understands."""
+    parser = new_parser(
+        "mirror", "Write everything that a target needs into a folder that builds use offline."
+    )
+    add_targets(parser)
+    add = parser.add_argument
+    add("--to", metavar="DIR", help="the folder; what it holds already stays and is completed")
+    add(
+        "--python",
+        action="append",
+        default=[],
+        metavar="3.12",
+        help="a Python that will run nox and get wheels, repeatable; default: the one that runs "
+        "nox here",
+    )
+    add("--framework", metavar="torch==2.11.0", help="default: the recipe's")
+    add("--toolchain", choices=("pypi", "conda"), help=PROVIDER_HELP)
+    add(
+        "--source",
+        metavar="FILE",
+        help="the archive that the recipe pins, where this machine can't download it",
+    )
+    parser.set_defaults(arch=[], link=None)  # a mirror holds no more for other ones
+    return parser
+
+
+def run_mirror(given: argparse.Namespace, console: Console) -> None:
+    """Write a mirror."""
+    named = named_targets("mirror", given.targets)
+    if not given.to:
+        raise UsageError(
+            "nox -s mirror --: --to is missing",
+            why="it names the folder that is written",
+            fix=f"nox -s mirror -- {' '.join(given.targets)} --to DIR",
+        )
+    pythons = given.python or [own_python().release]
+    source = given_path(given.source) if given.source else None
+    plain = argparse.Namespace(**{**vars(given), "source": None})
+    releases = [_release(asked) for asked in pythons]
+    targets = [choose_target(entry, tag, one, plain) for entry, tag in named for one in releases]
+    with console.stage("mirror"):
+        made = mirror(targets, given_path(given.to), bare_workspace(console), source=source)
+    console.note(f"{made.folder} holds {made.files} files, {made.size / (1 << 30):.2f} GiB,")
+    console.note(f"everything for {', '.join(made.commands)}; its {README} tells more. To build:")
+    console.note(f"  export {MIRRORS_VARIABLE}={made.folder.as_uri()}")
+    for name in dict.fromkeys(one.name for one in targets):
+        console.note(f"  {made.commands[name]}")
+
+
+def _release(asked: str) -> str:
+    found: Interpreter | InterpreterNotFoundError
+    try:
+        found = find_python(asked, os.environ)
+    except InterpreterNotFoundError as missing:
+        found = missing
+    return release_of(asked, found)

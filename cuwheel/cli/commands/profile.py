@@ -1,0 +1,56 @@
+"""The session `profile`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel import pipeline
+from cuwheel.build.launcher.events import EVENTS_LOG, read_events
+from cuwheel.build.profile.report import print_profile, write_profile
+from cuwheel.build.summary import print_summary
+from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.target_choice import named_targets
+from cuwheel.cli.target_jobs import asked_jobs
+from cuwheel.cli.target_options import add_target_options, add_targets
+from cuwheel.errors import UsageError
+from cuwheel.system.console import report_terminal
+
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.system.console import Console
+    from cuwheel.workspace.job import Job
+
+
+def profile_parser() -> Parser:
+    """What the session understands."""
+    parser = new_parser("profile", "Show where the time and memory of the last build went.")
+    add_targets(parser)
+    add_target_options(parser)
+    parser.add_argument(
+        "--dist", metavar="DIR", help="where the wheel goes if it has to be built first"
+    )
+    return parser
+
+
+def run_profile(given: argparse.Namespace, console: Console) -> None:
+    """Show where the time of the last build went; build first where there was none."""
+    for entry, tag in named_targets("profile", given.targets):
+        for job in asked_jobs(entry, tag, given, console):
+            _profile(job, console)
+
+
+def _profile(job: Job, console: Console) -> None:
+    target, workspace = job.target, job.workspace
+    log = workspace.log_folder / EVENTS_LOG
+    if not log.is_file():
+        print_summary(pipeline.make(job, keep_work=False), console)
+    if not log.is_file():
+        raise UsageError(
+            f"no build of {target.id} has left a record of its compiles",
+            why=f"its wheel is up to date, and {log} isn't there",
+            fix=f"nox -s build-{target.name} -- --no-cache, then this again",
+        )
+    made = write_profile(read_events(log), workspace.work / pipeline.PROFILE, target.id)
+    print_profile(made, report_terminal())

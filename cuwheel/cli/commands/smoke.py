@@ -1,0 +1,31 @@
+"""The session `smoke`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel import pipeline
+from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.target_choice import named_targets
+from cuwheel.cli.target_jobs import asked_jobs
+from cuwheel.cli.target_options import add_target_options, add_targets
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.system.console import Console
+
+
+def smoke_parser() -> Parser:
+    """What the session understands."""
+    parser = new_parser("smoke", "Install the last built wheel with what it declares; import it.")
+    add_targets(parser)
+    add_target_options(parser)
+    return parser
+
+
+def run_smoke(given: argparse.Namespace, console: Console) -> None:
+    """Run the stage `smoke` on the last built wheel of each target."""
+    for entry, tag in named_targets("smoke", given.targets):
+        for job in asked_jobs(entry, tag, given, console):
+            pipeline.make_stage("smoke", job)

@@ -1,0 +1,162 @@
+"""The session `verify`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.target_choice import named_targets
+from cuwheel.cli.target_jobs import asked_jobs
+from cuwheel.cli.target_options import add_target_options, add_targets
+from cuwheel.errors import CuwheelError, NotReproducibleError, UsageError
+from cuwheel.model.catalogue import load_catalogue, target_names
+from cuwheel.paths import ROOT, given_path, project_roots
+from cuwheel.system.console import report_terminal
+from cuwheel.system.files import file_lock, remove_tree
+from cuwheel.verify.published import check_meant, read_published
+from cuwheel.verify.rebuilds import Variation
+from cuwheel.verify.record import VerifiedTarget, record
+from cuwheel.verify.session import raise_if_unequal, verify, verify_against
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from cuwheel.model.catalogue import CatalogueEntry
+    from cuwheel.system.console import Console
+    from cuwheel.workspace.job import Job
+
+    NamedTarget = tuple[CatalogueEntry, str]
+
+_ALL = "all"
+
+
+def verify_parser() -> Parser:
+    """What the session understands."""
+    parser = new_parser("verify", "Build several times, everything varied, and compare the wheels.")
+    add_targets(parser, f"TARGET|{_ALL}", "; all that can be built here, and recorded")
+    add_target_options(parser)
+    parser.add_argument(
+        "--against",
+        metavar="WHEEL|PROVENANCE",
+        help="build once, as this says, and compare with it: a wheel, or its .provenance.json",
+    )
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="write what was found into docs/reproducibility.md",
+    )
+    return parser
+
+
+def run_verify(given: argparse.Namespace, console: Console) -> None:
+    """Build targets several times and compare; or one once, and compare with what is published."""
+    takes_all = given.targets == [_ALL]
+    names = target_names(load_catalogue(project_roots())) if takes_all else given.targets
+    named = named_targets("verify", names)
+    if given.against:
+        _verify_against(named, given, console)
+    elif len(named) == 1:
+        for job in asked_jobs(*named[0], given, console):
+            found = _verify(job, given, console)
+            raise_if_unequal(found.verified, job.target.id)
+    else:
+        given.record = given.record or takes_all
+        _verify_many(named, given, console, takes_all=takes_all)
+
+
+def _verify_many(
+    named: Sequence[NamedTarget], given: argparse.Namespace, console: Console, *, takes_all: bool
+) -> None:
+    """Verify them all, whatever becomes of one, then say what is wrong."""
+    unequal: list[str] = []
+    failed: list[CuwheelError] = []
+    verified = 0
+    for entry, tag in named:
+        try:
+            for job in asked_jobs(entry, tag, given, console):
+                found = _verify(job, given, console)
+                verified += 1
+                unequal += [job.target.id] if found.verified.unequal else []
+        except CuwheelError as error:
+            console.warn(f"{entry.name}-{tag} is not verified: {error.what}; {_reason(error)}")
+            failed.append(error)
+    if unequal:
+        raise NotReproducibleError(
+            f"{len(unequal)} targets are not the same bytes",
+            why=", ".join(unequal),
+            fix="the report of each stands above",
+        )
+    # With `all`, some can't be built on this machine; what was named, or everything, has to be.
+    if failed and not (takes_all and verified):
+        raise failed[0]
+
+
+def _reason(error: CuwheelError) -> str:
+    """The build's own error where one is told, and the log that has all of it."""
+    tail = [line.strip() for line in getattr(error, "tail", ())]
+    said = [line for line in tail if line.startswith(("error:", "because"))]
+    log = getattr(error, "log", None)
+    return "; ".join([*said, *([f"all of it is in {log}"] if log else [])]) or error.why
+
+
+def _verify(job: Job, given: argparse.Namespace, console: Console) -> VerifiedTarget:
+    workspace = job.workspace
+    folder = workspace.work.parent / "verify" / job.target.id
+    with _alone_in(folder, console):
+        verified = verify(_words(given, job), folder, workspace.cache, console, report_terminal())
+    found = VerifiedTarget.of(job.target, verified)
+    if given.record:
+        record(found, ROOT)
+    return found
+
+
+def _verify_against(
+    named: Sequence[NamedTarget], given: argparse.Namespace, console: Console
+) -> None:
+    if len(named) > 1:
+        raise UsageError(
+            "--against compares one target",
+            why=f"{len(named)} are named",
+            fix=f"nox -s verify -- {given.targets[0]} --against {given.against}",
+        )
+    [(entry, tag)] = named
+    theirs = read_published(given_path(given.against))
+    check_meant(theirs, entry.name, tag)
+    asked = verify_parser().parse(theirs.options)
+    for option in ("python", "arch", "framework", "link", "toolchain"):
+        if not getattr(given, option):
+            setattr(given, option, getattr(asked, option))
+    given.python = given.python[:1]
+    [job] = asked_jobs(entry, tag, given, console)
+    folder = job.workspace.work.parent / "verify" / job.target.id / "against"
+    how = Variation(
+        name="again",
+        says="as it was built, and everything compiled",
+        work=folder / "work",
+        dist=folder / "dist",
+        options=("--no-cache",),  # the cache may hold the very objects of what was published
+    )
+    with _alone_in(folder.parent, console):
+        remove_tree(folder)  # an earlier one would count as this wheel's build
+        verify_against(_words(given, job), theirs, how, console, report_terminal())
+
+
+def _alone_in(folder: Path, console: Console) -> AbstractContextManager[None]:
+    def tell() -> None:
+        console.note("another verification of this target is at work; waiting for it")
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return file_lock(folder.with_name(f"{folder.name}.lock"), on_wait=tell)
+
+
+def _words(given: argparse.Namespace, job: Job) -> list[str]:
+    """What a build's command line has to say to mean the same target."""
+    words = [job.target.name, "--python", str(job.python.path)]
+    words += [word for arch in given.arch for word in ("--arch", arch)]
+    for name in ("framework", "link", "toolchain"):
+        words += [f"--{name}", getattr(given, name)] if getattr(given, name) else []
+    words += ["--source", str(given_path(given.source))] if given.source else []
+    return words + ["--offline"] * given.offline + ["--any-driver"] * given.any_driver

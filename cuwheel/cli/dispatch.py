@@ -1,0 +1,77 @@
+"""Which module has which command; only the one that is asked for gets imported."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from cuwheel.errors import UsageError, suggest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cuwheel.cli.parser import Parser
+    from cuwheel.system.console import Console
+
+
+# Command → module in `commands/`. nox's sessions are in cuwheel/model/nox_sessions.py.
+COMMANDS = {
+    "audit": "audit",
+    "build": "build",
+    "diagnose": "diagnose",
+    "docs": "docs",
+    "explain": "explain",
+    "index": "index",
+    "lock": "lock",
+    "lock-check": "lock",
+    "lock-verify": "lock",
+    "mirror": "mirror",
+    "profile": "profile",
+    "smoke": "smoke",
+    "toolchain": "toolchain",
+    "verify": "verify",
+}
+
+
+def run_command(name: str, arguments: Sequence[str], console: Console) -> int:
+    """Run one command.
+
+    Args:
+        name: of the command.
+        arguments: what stands behind `--`.
+        console: shows how it goes.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        UsageError: there is no such command, or it doesn't understand its arguments.
+        CuwheelError: of the command.
+    """
+    parser = parser_of(name)
+    if name == "build" and arguments:  # its target stands in the session's name
+        parser.prog = parser.prog.replace("<target>", arguments[0])
+    given = parser.parse(arguments)
+    return _find(name, "run_{}")(given, console) or 0
+
+
+def parser_of(name: str) -> Parser:
+    """What a command understands.
+
+    Raises:
+        UsageError: there is no such command.
+    """
+    made: Parser = _find(name, "{}_parser")()
+    return made
+
+
+def _find(name: str, form: str) -> Callable[..., Any]:
+    if name not in COMMANDS:
+        raise UsageError(
+            f'no command is called "{name}"',
+            why=suggest(name, COMMANDS),
+            fix="start it through nox: `nox -l` lists the sessions",
+        )
+    module = import_module(f"cuwheel.cli.commands.{COMMANDS[name]}")
+    found: Callable[..., Any] = getattr(module, form.format(name.replace("-", "_")))
+    return found

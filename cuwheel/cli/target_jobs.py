@@ -1,0 +1,108 @@
+"""From a command line to the builds that it asks for: targets, folders, settings, the machine."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from cuwheel.build.machine import read_machine
+from cuwheel.cli.target_choice import choose_target, release_of
+from cuwheel.cuda.toolkits import toolkit_by_release
+from cuwheel.errors import InterpreterNotFoundError, UsageError
+from cuwheel.paths import ROOT, default_cache, given_path
+from cuwheel.toolchains.python_choice import choose_python
+from cuwheel.workspace.job import Job, Settings
+from cuwheel.workspace.workspace import Workspace, bare_workspace
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from cuwheel.model.catalogue import CatalogueEntry
+    from cuwheel.model.target import Target
+    from cuwheel.system.console import Console
+    from cuwheel.system.pythons import Interpreter
+
+
+def asked_jobs(
+    entry: CatalogueEntry, tag: str, given: argparse.Namespace, console: Console
+) -> Iterator[Job]:
+    """One build for each Python that is asked for.
+
+    Args:
+        entry: the recipe.
+        tag: the toolkit's, `130`.
+        given: the options of a session that takes targets.
+        console: shows how it goes.
+
+    Raises:
+        CuwheelError: an option is wrong or doesn't go with this recipe.
+    """
+    for python in given.python or [""]:
+        asked = str(given_path(python)) if os.sep in python else python
+        found = _find_python(console, asked, entry, tag, given)
+        target = choose_target(entry, tag, release_of(asked, found), given)
+        console.durations.clear()
+        console.terminal.rule(f"[bold]{target.id}[/]", align="left")
+        settings = _settings(given)
+        yield Job(
+            target=target,
+            settings=settings,
+            workspace=_workspace(console, target, given),
+            machine=read_machine(settings, found),
+        )
+
+
+def _needs_own_headers(entry: CatalogueEntry, tag: str, given: argparse.Namespace) -> bool:
+    """Whether the wheel is compiled against Python, with a C library that isn't the system's."""
+    provider = given.toolchain or toolkit_by_release(tag).provider
+    return provider == "conda" and entry.recipe is not None and entry.recipe.python == "each"
+
+
+def _find_python(
+    console: Console, asked: str, entry: CatalogueEntry, tag: str, given: argparse.Namespace
+) -> Interpreter | InterpreterNotFoundError:
+    """The Python of a build, or why there is none: the early check reports that with the rest."""
+    try:
+        return choose_python(
+            asked,
+            bare_workspace(console),
+            needs_own_headers=_needs_own_headers(entry, tag, given),
+            may_install=not given.explain_key,
+            offline=given.offline,
+        )
+    except InterpreterNotFoundError as missing:
+        return missing
+
+
+def _workspace(console: Console, target: Target, given: argparse.Namespace) -> Workspace:
+    # Compilers write the folder's real name: links and `..` would hide it from the path map.
+    work = given_path(given.work).resolve() if given.work else ROOT / "work"
+    return Workspace(
+        cache=default_cache(),
+        work=work / target.id,
+        dist=given_path(given.dist) if given.dist else ROOT / "dist",
+        console=console,
+    )
+
+
+def _settings(given: argparse.Namespace) -> Settings:
+    return Settings(
+        offline=given.offline,
+        jobs=_jobs(given.jobs),
+        reuse=not given.no_cache,
+        any_driver=given.any_driver,
+        sandbox=given.sandbox,
+    )
+
+
+def _jobs(text: str) -> int | None:
+    if text == "auto":
+        return None
+    if not text.isdecimal() or int(text) == 0:
+        raise UsageError(
+            f"--jobs {text} is no number of compiles",
+            why="it has to be a whole number from 1 on, or auto",
+            fix="leave it out: auto is one for each core",
+        )
+    return int(text)

@@ -1,0 +1,68 @@
+"""The options of all sessions that take a target."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.model.recipe import MODES
+
+if TYPE_CHECKING:
+    from cuwheel.cli.parser import Parser
+
+
+PROVIDERS = ("pypi", "conda", "system")
+PROVIDER_HELP = "where nvcc comes from; default: pypi from CUDA 13.0 on, conda before"
+# What a build is told besides; sessions without these options leave it as it is.
+_BUILD_DEFAULTS = {
+    "dist": None,
+    "jobs": "auto",
+    "sandbox": "auto",
+    "no_cache": False,
+    "explain_key": False,
+}
+
+
+def add_targets(parser: Parser, metavar: str = "TARGET", more: str = "") -> None:
+    """Add the targets' names; which there are, `target_choice.named_targets` knows."""
+    words = f"recipe and toolkit, as causal-conv1d-130{more}"
+    parser.add_argument("targets", nargs="*", metavar=metavar, help=words)
+
+
+def add_target_options(parser: Parser) -> None:
+    """Add what says more about a target, and what every session that builds it needs."""
+    add = parser.add_argument
+    add(
+        "--python",
+        action="append",
+        default=[],
+        metavar="3.12|PATH",
+        help="repeatable; default: the Python that runs nox",
+    )
+    add(
+        "--arch",
+        action="append",
+        default=[],
+        metavar="90",
+        help="compute capability without dot, repeatable; default: the recipe's list",
+    )
+    add("--framework", metavar="torch==2.11.0", help="default: the recipe's")
+    add(
+        "--link",
+        choices=tuple(MODES),
+        help="where CUDA's libraries are: in NVIDIA's wheels, copied into this wheel, or linked "
+        "in; default: the recipe's",
+    )
+    add("--source", metavar="DIR|ARCHIVE", help="build this instead of the recipe's source")
+    add("--toolchain", choices=PROVIDERS, help=PROVIDER_HELP)
+    add(
+        "--work",
+        metavar="DIR",
+        help="folder for intermediate files; default: work/ in the checkout",
+    )
+    add("--offline", action="store_true", help="download nothing; what is in the cache has to do")
+    add(
+        "--any-driver",
+        action="store_true",
+        help="the wheel is for another machine: this one's GPU driver may be too old for it",
+    )
+    parser.set_defaults(**_BUILD_DEFAULTS)
