@@ -78,7 +78,7 @@ class Plan:
 
     def command(self, python: str, archs: Sequence[str]) -> list[str]:
         """The words behind `build`."""
-        words = [self.package, self.toolkit, "--python", python, "--jobs", str(self.jobs)]
+        words = [f"{self.package}-{self.toolkit}", "--python", python, "--jobs", str(self.jobs)]
         words += [word for arch in archs for word in ("--arch", arch)]
         return words + (["--source", self.source] if self.source else [])
 

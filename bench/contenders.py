@@ -17,25 +17,20 @@ from bench.records import Turn, watched
 from cuwheel.build.environment import BuildInputs, variables
 from cuwheel.build.launcher.canary import prove
 from cuwheel.build.launcher.toolkit_view import ViewPaths, fingerprint_of
-from cuwheel.build.machine import read_machine
 from cuwheel.build.paths import prefix_of
-from cuwheel.cli.options import build
-from cuwheel.cli.target_choice import choose_target
+from cuwheel.cli.dispatch import parser_of
+from cuwheel.cli.target_choice import named_targets
+from cuwheel.cli.target_jobs import asked_jobs
 from cuwheel.errors import StageOrderError, UsageError
-from cuwheel.model.catalogue import find_recipe, load_catalogue
 from cuwheel.model.recipe import CMake
-from cuwheel.paths import default_cache, project_roots
-from cuwheel.pipeline import STAGES, make_stage
+from cuwheel.pipeline import make_stage
 from cuwheel.pypi.indexes import configured_indexes
 from cuwheel.pypi.uv import install, make_environment
 from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.files import remove_tree
 from cuwheel.system.process import run
-from cuwheel.system.pythons import find_python
 from cuwheel.toolchains.system_programs import make_toolbox
-from cuwheel.workspace.job import Job, Settings
 from cuwheel.workspace.records import Environment, Preflight, SourceTree, Toolchain
-from cuwheel.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +38,7 @@ if TYPE_CHECKING:
     from cuwheel.model.target import Target
     from cuwheel.system.console import Console
     from cuwheel.system.process import Finished
+    from cuwheel.workspace.workspace import Workspace
 
 FROMAGER_LOCK = Path(__file__).parent / "fromager.lock"
 
@@ -107,7 +103,7 @@ def prepare(command: Sequence[str], folder: Path, jobs: int, console: Console) -
     """Run the stages before `build`, and have the toolchain proven, so that no build pays for it.
 
     Args:
-        command: recipe, toolkit and options of the `build` command, with `--python`.
+        command: target and options of the `build` command, with `--python`.
         folder: for its work folder.
         jobs: compiles at once.
         console: shows how it goes.
@@ -115,21 +111,12 @@ def prepare(command: Sequence[str], folder: Path, jobs: int, console: Console) -
     Raises:
         CuwheelError: of the stage that failed.
     """
-    name, tag, *rest = command
-    given = build.parse_build("bench", tuple(STAGES), rest)
-    [python] = given.python
-    found = find_python(python, os.environ)
-    entry = find_recipe(name, load_catalogue(project_roots()))
-    target = choose_target(entry, tag, found.release, given)
-    workspace = Workspace(
-        cache=default_cache(),
-        work=folder / "prepared" / target.id,
-        dist=folder / "prepared" / "dist",
-        console=console,
-    )
-    settings = Settings(jobs=jobs)
-    machine = read_machine(settings, found)
-    job = Job(target=target, settings=settings, workspace=workspace, machine=machine)
+    work = folder / "prepared"
+    options = ("--jobs", str(jobs), "--work", str(work), "--dist", str(work / "dist"))
+    given = parser_of("build").parse([*command, *options])
+    [(entry, tag)] = named_targets("bench", given.targets)
+    [job] = asked_jobs(entry, tag, given, console)
+    target, workspace = job.target, job.workspace
     for stage in _BEFORE_BUILD:
         make_stage(stage, job)
     prepared = Prepared(

@@ -91,7 +91,7 @@ def plan_of(asked: argparse.Namespace, console: Console) -> Plan:
         CuwheelError: something can't be had.
     """
     folder = asked.work.absolute()
-    words = [asked.package, asked.toolkit, "--python", asked.python, "--arch", asked.arch]
+    words = [f"{asked.package}-{asked.toolkit}", "--python", asked.python, "--arch", asked.arch]
     words += ["--source", asked.package_source] if asked.package_source else []
     prepared = prepare(words, folder, usable_cores(), console)
     sources, own = _sources(asked, folder, console)

@@ -284,8 +284,8 @@ class BuildFailedError(CommandFailedError):
     The first error in the log is the one that counts; later ones often follow from it. `Killed` or
     status 137 means that memory ran out: a compiler was killed three times, twice
     of them with nothing of cuwheel's beside it. Fewer jobs don't help then. End other programs,
-    raise the container's limit, or take a machine with more memory; `nox -s profile-…` tells what
-    each compile took.
+    raise the container's limit, or take a machine with more memory; `nox -s profile -- TARGET`
+    tells what each compile took.
     """
 
     exit_code = 61
@@ -295,8 +295,8 @@ class BuildFailedError(CommandFailedError):
 class RebuildFailedError(CommandFailedError):
     """One of the builds of a verification failed.
 
-    `verify-…` builds a target several times, in other folders and with other settings. The message
-    shows the last lines of the build that failed; its own error is among them.
+    `nox -s verify` builds a target several times, in other folders and with other settings. The
+    message shows the last lines of the build that failed; its own error is among them.
     """
 
     exit_code = 62

@@ -20,32 +20,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PARTS = ("noxfile.py", "cuwheel", "recipes", "envs", "tests/project")
-_HAND_WRITTEN = (
-    *(
-        "audit",
-        "bench",
-        "diagnose",
-        "explain",
-        "docs",
-        "index",
-        "lint",
-        "lock",
-        "lock-check",
-        "lock-verify",
-        "mirror",
-    ),
-    *("tests", "tests-e2e", "verify"),
-)
+_OF_NOXFILE = ("bench", "lint", "tests", "tests-e2e")
 _LIMIT = 1.0  # seconds that `nox -l` may take
+_OLD_PYTHONS = ("3.8", "3.9")
 
 # What the noxfile imports, in a Python without any package: `-S` leaves site-packages out.
 _BARE = """
 import pathlib, sys
 sys.path.insert(0, sys.argv[1])
-from cuwheel.model.catalogue import load_catalogue, sessions_of
+from cuwheel.model.catalogue import load_catalogue, missing_roots
+from cuwheel.model.nox_sessions import asked_sessions, sessions_of, suggest_sessions
 from cuwheel.paths import project_roots
 entries = load_catalogue(project_roots())
 assert not [path for path in sys.path if "site-packages" in path]
+assert [name for name in sys.modules if name.startswith("cuwheel.")] == ROOMS
 print([entry.fault for entry in entries if entry.fault], sessions_of(entries)[0].name)
 """
 

@@ -194,7 +194,7 @@ def test_ignores_toolkit_on_the_machine(engine: Engine, tmp_path: Path) -> None:
 def test_builds_offline_from_filled_cache(built: Callable[[str], Engine], engine: Engine) -> None:
     """In a network namespace of its own there is nothing to reach, loopback included."""
     assert built("tiny-capi").wheels()
-    command = [sys.executable, "-m", "cuwheel", "build", "tiny-capi", "130", "--offline"]
+    command = [sys.executable, "-m", "cuwheel", "build", "tiny-capi-130", "--offline"]
     folders = ["--work", str(engine.work), "--dist", str(engine.dist)]
     source = ["--source", str(PACKAGES / "tiny_capi")]
 
@@ -393,7 +393,7 @@ def test_full_disk_is_named_and_leaves_nothing(engine: Engine, tmp_path: Path) -
     small.mkdir()
     script = (
         f"mount -t tmpfs -o size=3m tmpfs {small} && exec {sys.executable} -m cuwheel build "
-        f"tiny-skbuild 130 --source {PACKAGES}/tiny_skbuild --work {small} --dist {engine.dist}"
+        f"tiny-skbuild-130 --source {PACKAGES}/tiny_skbuild --work {small} --dist {engine.dist}"
     )
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
     environment = engine.environment(CUWHEEL_PROJECT=str(project))

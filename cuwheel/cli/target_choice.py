@@ -10,8 +10,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from cuwheel.binaries.archs import sorted_archs
-from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.cli.parser import refuse_none
+from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import InterpreterNotFoundError, UsageError
 from cuwheel.model.catalogue import find_target, load_catalogue, target_names
 from cuwheel.model.recipe import MODES, Framework, mode_name

@@ -142,7 +142,7 @@ def toolkit_by_release(release: str) -> Toolkit:
             return toolkit
     raise UsageError(
         f"cuwheel knows no CUDA {release}",
-        why=suggest(release, [toolkit.release for toolkit in TOOLKITS]),
+        why=suggest(release, [one.release if "." in release else one.tag for one in TOOLKITS]),
         fix="name one of the known releases, or add it to cuwheel/cuda/toolkits.py",
     )
 

@@ -125,9 +125,15 @@ def _broken(name: str, entries: Iterable[CatalogueEntry]) -> str:
 
 
 def _nearest(name: str, known: Iterable[str], entries: Iterable[CatalogueEntry]) -> str:
-    """The nearest session; `smoke-x-130` means `smoke -- x-130`."""
+    """The nearest session; `smoke-x-130` means `smoke -- x-130`, and `build` any of the builds."""
     known = tuple(known)
+    if begun := [one for one in known if one.startswith(f"{name}-")]:
+        return f"known are: {', '.join(begun)}"
     named = {"": (), "target": target_names(entries), "toolkit": tuple(one.tag for one in TOOLKITS)}
-    forms = {f"{one.name}-{what}": f"{one.name} -- {what}" for one in VERBS for what in named[one.takes]}
+    forms = {
+        f"{verb.name}-{what}": f"{verb.name} -- {what}"
+        for verb in VERBS
+        for what in named[verb.takes]
+    }
     near = nearest(name, (*known, *forms))
     return f'did you mean "nox -s {forms[near]}"?' if near in forms else suggest(name, known)

@@ -95,8 +95,7 @@ def _find_wheel(target: Target, workspace: Workspace) -> RepairedWheel:
             why=f"{wheel.path} is gone"
             if wheel
             else f"{workspace.work} has none of a finished build",
-            fix=f"build it first: `nox -s build-{target.name}`, with "
-            "the same options behind `--`",
+            fix=f"build it first: `nox -s build-{target.name}`, with the same options behind `--`",
         )
     return wheel
 

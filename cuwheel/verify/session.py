@@ -1,4 +1,4 @@
-"""The sessions `verify-…`: is the wheel the same bytes, however it is built; and if not, why."""
+"""The session `verify`: is the wheel the same bytes, however it is built; and if not, why."""
 
 from __future__ import annotations
 

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.cli.dispatch import run_command
 from cuwheel.diagnose.facts import environment
 from cuwheel.paths import ROOT
 from cuwheel.system import process
+from cuwheel.system.console import Console
 from tests.support.diagnosed import Env, anchors, look_into, make_driver, make_env, verdict_on
 from tests.support.factories import compile_cuda
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
-
-    from cuwheel.system.process import Finished
 
 _CALL = "namespace c10 { void %s; } void use() { c10::%s; }"
 
@@ -34,10 +35,19 @@ def env(tmp_path: Path) -> Env:
     return make_env(tmp_path)
 
 
-def run_command(env: Env, *words: str, **variables: str) -> Finished:
-    command = [sys.executable, "-m", "cuwheel", "diagnose", "--python", str(env.python), *words]
-    environ = {"PATH": "/usr/bin:/bin", "HOME": str(env.folder), **variables}
-    return process.run(command, env=environ, cwd=ROOT, check=False)
+@pytest.fixture
+def command(
+    env: Env, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str]]:
+    """Run the command; give its exit code and what it prints."""
+
+    def run(*words: str, **variables: str) -> tuple[int, str]:
+        for name, value in {"PATH": "/usr/bin:/bin", "HOME": str(env.folder), **variables}.items():
+            monkeypatch.setenv(name, value)
+        status = run_command("diagnose", ["--python", str(env.python), *words], Console())
+        return status, capsys.readouterr().out
+
+    return run
 
 
 def test_works_with_sound_environment(env: Env, driver: Path) -> None:
@@ -52,23 +62,50 @@ def test_works_with_sound_environment(env: Env, driver: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variables", "package", "status"),
-    [({}, "torch", 0), ({"STUB_VISIBLE": "0"}, "torch", 2), ({"CUDA_HOME": "/a:/b"}, "nothing", 2)],
+    ("variables", "status"),
+    [({}, 0), ({"STUB_VISIBLE": "0"}, 2), ({"CUDA_HOME": "/a:/b"}, 2)],
 )
 def test_exit_code_tells_worst_verdict(
-    env: Env, driver: Path, variables: dict[str, str], package: str, status: int
+    env: Env,
+    driver: Path,
+    command: Callable[..., tuple[int, str]],
+    variables: dict[str, str],
+    status: int,
 ) -> None:
     env.install_torch()
 
-    done = run_command(env, "--json", package, LD_LIBRARY_PATH=str(driver), **variables)
+    ended, text = command("--json", "torch", LD_LIBRARY_PATH=str(driver), **variables)
 
-    told = json.loads(done.output)
-    assert (done.status, told["exit_code"]) == (status, status), told["verdicts"]
+    told = json.loads(text)
+    assert (ended, told["exit_code"]) == (status, status), told["verdicts"]
+
+
+@pytest.mark.parametrize(("words", "status"), [((), 0), (("--fail-on", "warning"), 1)])
+def test_warning_fails_where_that_is_asked(
+    env: Env, command: Callable[..., tuple[int, str]], words: tuple[str, ...], status: int
+) -> None:
+    env.install_torch(requires=("nvidia-nvjitlink==13.0.88",))
+    env.install("nvidia_nvjitlink", version="13.0.39")
+
+    ended, text = command(*words)
+
+    assert (ended, text.splitlines()[-1][:18]) == (status, "diagnose: warning ")
+
+
+def test_machine_without_gpu_passes(command: Callable[..., tuple[int, str]]) -> None:
+    ended, text = command("--fail-on", "warning")
+
+    assert ended == 0
+    assert "  note     this machine has no NVIDIA GPU\n" in text
 
 
 def test_shows_cause_fix_and_anchor(env: Env) -> None:
-    done = run_command(env, "nonesuch")
+    words = [sys.executable, "-m", "cuwheel", "diagnose", "--python", str(env.python), "nonesuch"]
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(env.folder)}
 
+    done = process.run(words, env=environ, cwd=ROOT, check=False)
+
+    assert done.status == 2
     assert "  broken   nonesuch isn't installed" in done.output
     assert "  because  " in done.output
     assert "  to fix   pip install nonesuch" in done.output

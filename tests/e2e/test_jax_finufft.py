@@ -29,7 +29,7 @@ def folder(module_path: Path, shared_cache: Path) -> Path:
         pytest.skip("jax-finufft is for Python 3.11 and later")
     if not Path("/usr/include/fftw3.h").exists():
         pytest.skip("apt-get install libfftw3-dev")
-    command = [sys.executable, "-m", "cuwheel", "build", "jax-finufft", "130", "--arch", "90"]
+    command = [sys.executable, "-m", "cuwheel", "build", "jax-finufft-130", "--arch", "90"]
     work, dist = str(module_path / "work"), str(module_path / "dist")
     folders = ["--work", work, "--dist", dist, "--keep-work"]
     done = subprocess.run(

@@ -33,7 +33,7 @@ class Verifier:
     def run(self, command: str, *options: str) -> Outcome:
         words = ("--source", str(self.source), "--work", str(self.engine.work), *options)
         done = subprocess.run(
-            [sys.executable, "-m", "cuwheel", command, "tiny-capi", "130", *words],
+            [sys.executable, "-m", "cuwheel", command, "tiny-capi-130", *words],
             env=self.engine.environment(),
             cwd=ROOT,
             check=False,
@@ -58,12 +58,12 @@ def change(file: Path, text: str, becomes: str) -> None:
 
 
 def test_finds_the_same_bytes(verifier: Verifier) -> None:
-    done = verifier.run("verify-target")
+    done = verifier.run("verify")
 
     assert done.status == 0, done.output
     assert "2 of 2 compiles were there" in done.output
     [wheel] = verifier.engine.work.glob("verify/*/usual/dist/*.whl")
-    equal = verifier.run("verify-target", "--against", str(wheel))
+    equal = verifier.run("verify", "--against", str(wheel))
     assert equal.status == 0, equal.output
     assert "the same bytes: sha256" in equal.output
 
@@ -80,7 +80,7 @@ def test_names_a_time_stamp_in_a_kernel(verifier: Verifier) -> None:
         verifier.source / "src" / "add.cu", '"%s:%d: negative count', 'AT " %s:%d: negative count'
     )
 
-    done = verifier.run("verify-target")
+    done = verifier.run("verify")
 
     assert done.status == NotReproducibleError.exit_code, done.output
     assert "sm_90" in done.output
@@ -90,7 +90,7 @@ def test_names_a_time_stamp_in_a_kernel(verifier: Verifier) -> None:
 
 
 def test_names_other_level_of_optimisation_for_one_arch(verifier: Verifier) -> None:
-    done = verifier.run("verify-target", "--arch", "80", "--arch", "90")
+    done = verifier.run("verify", "--arch", "80", "--arch", "90")
     assert done.status == 0, done.output
     [wheel] = verifier.engine.work.glob("verify/*/usual/dist/*.whl")
     setup = verifier.source / "setup.py"
@@ -101,7 +101,7 @@ def test_names_other_level_of_optimisation_for_one_arch(verifier: Verifier) -> N
         'LEVEL = "-Xptxas=-O1"\nGENCODE = shlex',
     )
 
-    done = verifier.run("verify-target", "--against", str(wheel))
+    done = verifier.run("verify", "--against", str(wheel))
 
     assert done.status == NotReproducibleError.exit_code, done.output
     assert "add_one" in done.output

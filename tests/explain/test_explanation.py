@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.cli.commands import COMMANDS
+from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import UsageError
 from cuwheel.explain.explanation import Explainer, Explanation
 from cuwheel.explain.report import explanation_as_data, explanation_as_text
@@ -153,7 +153,7 @@ def command(
     def run(*words: str, given: str = "") -> str:
         monkeypatch.setenv("CUWHEEL_INVOKED_FROM", str(tmp_path))
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
-        COMMANDS["explain"](Console(), words)
+        run_command("explain", words, Console())
         return capsysbinary.readouterr().out.decode()
 
     return run

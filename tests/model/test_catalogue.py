@@ -4,15 +4,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.cuda.toolkits import TOOLKITS
 from cuwheel.errors import RecipeError, UsageError
-from cuwheel.model.catalogue import find_recipe, load_catalogue, missing_roots
-from cuwheel.model.nox_sessions import (
-    asked_sessions,
-    builds_of,
-    check_builds,
-    sessions_of,
-    suggest_sessions,
+from cuwheel.model.catalogue import (
+    find_recipe,
+    find_target,
+    load_catalogue,
+    missing_roots,
+    target_names,
 )
 
 if TYPE_CHECKING:
@@ -93,24 +91,6 @@ def test_broken_recipe_breaks_no_other(tmp_path: Path, text: str, fault: str) ->
     assert sound.recipe
 
 
-def test_gives_sessions_for_every_toolkit(tmp_path: Path) -> None:
-    add_recipe(tmp_path, "a-one")
-
-    names = [made.name for made in sessions_of(load_catalogue([tmp_path]))]
-
-    toolchains = [f"toolchain-{toolkit.tag}" for toolkit in TOOLKITS]
-    verbs = ("build", "smoke", "verify", "profile")
-    assert names == [*(f"{verb}-a-one-130" for verb in verbs), *toolchains]
-
-
-def test_gives_broken_recipe_a_session_that_says_so(tmp_path: Path) -> None:
-    add_module(tmp_path, "broken", "RECIPE = 1")
-
-    first, *_ = sessions_of(load_catalogue([tmp_path]))
-
-    assert (first.name, first.summary[:14]) == ("build-broken", "BROKEN recipe:")
-
-
 @pytest.mark.parametrize("name", ["a-one", "a_one"])
 def test_finds_recipe(tmp_path: Path, name: str) -> None:
     add_recipe(tmp_path, "a-one")
@@ -158,48 +138,39 @@ def test_refuses_recipe_that_can_not_be_loaded(tmp_path: Path) -> None:
     assert caught.value.fix == "correct recipes/broken.py"
 
 
+@pytest.mark.parametrize("name", ["a-one-130", "a_one_130"])
+def test_finds_target(tmp_path: Path, name: str) -> None:
+    add_recipe(tmp_path, "a-one")
+    entries = load_catalogue([tmp_path])
+
+    assert target_names(entries) == ("a-one-130",)
+    assert find_target(name, entries) == (entries[0], "130")
+
+
 @pytest.mark.parametrize(
-    ("line", "asked"),
+    ("wrong", "why"),
     [
-        ("-l", ()),
-        ("-s a", ("a",)),
-        ("-s a b -r", ("a", "b")),
-        ("--session=a", ("a",)),
-        ("--sessions a -- -s b", ("a",)),
-        ("-R -e a --verbose x", ("a",)),
+        ("a-one-131", 'did you mean "a-one-130"?'),
+        ("a-one", "the toolkit is missing: a-one-130"),
+        ("something", "known are: a-one-130"),
     ],
 )
-def test_reads_sessions_from_command_line(line: str, asked: tuple[str, ...]) -> None:
-    assert asked_sessions(line.split()) == asked
-
-
-def test_names_nearest_build(tmp_path: Path) -> None:
-    add_recipe(tmp_path, "one")
-    entries = load_catalogue([tmp_path])
+def test_names_nearest_target(tmp_path: Path, wrong: str, why: str) -> None:
+    add_recipe(tmp_path, "a-one")
 
     with pytest.raises(UsageError) as caught:
-        check_builds(["one-130", "one-131"], entries)
+        find_target(wrong, load_catalogue([tmp_path]))
 
-    assert builds_of(entries) == ("one-130",)
-    assert caught.value.what == 'nothing that can be built is called "one-131"'
-    assert "one-130" in caught.value.why
-
-
-def test_names_nearest_session() -> None:
-    known = ["build-x-130", "lint"]
-
-    assert suggest_sessions(["lint", "biuld-x-130"], known) == (
-        'no session is called "biuld-x-130": did you mean "build-x-130"?',
-    )
+    assert caught.value.what == f'no target is called "{wrong}"'
+    assert caught.value.why == why
 
 
-def test_tells_why_session_of_broken_recipe_is_missing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["a_one", "a-one-130", "a_one-130"])
+def test_says_why_recipe_of_target_is_broken(tmp_path: Path, name: str) -> None:
     add_module(tmp_path, "a_one", "RECIPE = 1")
-    entries = load_catalogue([tmp_path])
 
-    [line] = suggest_sessions(["build-a-one-130"], ["build-a_one"], entries)
-
-    assert "a_one.py can't be loaded: TypeError: RECIPE is not a Recipe(...)" in line
+    with pytest.raises(RecipeError, match="can't be loaded"):
+        find_target(name, load_catalogue([tmp_path]))
 
 
 def test_names_project_folder_that_is_missing(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def test_refuses_compiler_of_another_release(engine: Engine, tmp_path: Path) -> 
 
 def test_says_what_to_fetch_where_its_source_can_not_be_reached(engine: Engine) -> None:
     started = time.monotonic()
-    words = ["-m", "cuwheel", "build", "bitsandbytes", "122", "--stage", "source"]
+    words = ["-m", "cuwheel", "build", "bitsandbytes-122", "--stage", "source"]
     unreachable = engine.environment(
         HTTPS_PROXY="http://127.0.0.1:9", https_proxy="http://127.0.0.1:9", NO_PROXY="", no_proxy=""
     )

@@ -53,7 +53,7 @@ class Engine:
         arguments = ["--work", str(self.work), "--dist", str(self.dist)]
         if "--source" not in options:
             arguments += ["--source", str(source)]
-        command = [str(self.python), "-m", "cuwheel", "build", name, "130"]
+        command = [str(self.python), "-m", "cuwheel", "build", f"{name}-130"]
         with subprocess.Popen(
             [*command, *arguments, *options],
             env=self.environment(**variables),

@@ -75,13 +75,14 @@ def _verify_many(
     failed: list[CuwheelError] = []
     verified = 0
     for entry, tag in named:
+        name = f"{entry.name}-{tag}"
         try:
             for job in asked_jobs(entry, tag, given, console):
                 found = _verify(job, given, console)
                 verified += 1
                 unequal += [job.target.id] if found.verified.unequal else []
         except CuwheelError as error:
-            console.warn(f"{entry.name}-{tag} is not verified: {error.what}; {_reason(error)}")
+            console.warn(f"{name} is not verified: {error.what}; {_reason(error)}")
             failed.append(error)
     if unequal:
         raise NotReproducibleError(

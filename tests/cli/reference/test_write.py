@@ -1,22 +1,19 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel import errors
-from cuwheel.cli.options import build
+from cuwheel.cli.dispatch import parser_of
 from cuwheel.cli.reference.troubleshooting import error_classes
 from cuwheel.cli.reference.write import documents, write_documents
 from cuwheel.errors import CuwheelError
 from cuwheel.model import recipe
 from cuwheel.paths import ROOT
 from cuwheel.pipeline import STAGES
-from cuwheel.system.process import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,11 +22,7 @@ MADE = documents()  # takes a second
 PAGES = sorted(
     path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
 )
-FLAGS = [
-    flag
-    for action in build.build_parser("x", tuple(STAGES)).described
-    for flag in action.option_strings
-]
+FLAGS = [flag for action in parser_of("build").described for flag in action.option_strings]
 DECLARATIONS = [kind for kind in vars(recipe).values() if dataclasses.is_dataclass(kind)]
 
 
@@ -119,17 +112,6 @@ def test_links_of_page_lead_to_files(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_page_holds_no_placeholder(page: str) -> None:
     assert "TODO" not in (ROOT / page).read_text()
-
-
-def test_readme_names_sessions_that_exist() -> None:
-    nox = [sys.executable, "-m", "nox", "-f", str(ROOT / "noxfile.py"), "--list"]
-    listed = run(nox, env={**os.environ, "NO_COLOR": "1"}).output
-    known = set(re.findall(r"^[*-] (\S+)", listed, re.MULTILINE))
-
-    named = set(re.findall(r"nox -s ([a-z0-9-]+)", (ROOT / "README.md").read_text()))
-
-    assert named
-    assert named <= known
 
 
 def all_kinds(kind: type[CuwheelError]) -> list[type[CuwheelError]]:

@@ -4,24 +4,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.cli.options import build, maintain
+from cuwheel.cli.dispatch import COMMANDS, parser_of
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+
+TAKE_TARGETS = ("mirror", "profile", "smoke", "verify")
 
 
 def parse(*arguments: str) -> argparse.Namespace:
-    return build.parse_build("build-x-130", ("build", "audit", "smoke"), arguments)
-
-
-def parse_nothing(arguments: Sequence[str]) -> None:
-    maintain.parse_nothing("lock-check", arguments)
-
-
-def parse_toolchain(arguments: Sequence[str]) -> argparse.Namespace:
-    return maintain.parse_toolchain("toolchain-130", arguments)
+    return parser_of("build").parse(["x-130", *arguments])
 
 
 def test_defaults_change_nothing() -> None:
@@ -31,6 +24,17 @@ def test_defaults_change_nothing() -> None:
     assert (given.jobs, given.toolchain, given.stage) == ("auto", None, None)
     assert given.sandbox == "auto"
     assert {given.offline, given.no_cache, given.keep_work, given.explain_key} == {False}
+
+
+@pytest.mark.parametrize("name", ["profile", "smoke", "verify"])
+def test_what_a_session_leaves_out_is_as_a_build_has_it(name: str) -> None:
+    usual = vars(parse())
+
+    given = vars(parser_of(name).parse(["x-130"]))
+
+    assert {key: given[key] for key in given if key in usual} == {
+        key: usual[key] for key in usual if key not in {"keep_work", "stage"}
+    }
 
 
 @pytest.mark.parametrize("option", ["python", "arch"])
@@ -53,7 +57,7 @@ def test_names_nearest_option(wrong: str, right: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse(wrong, "x")
 
-    assert caught.value.what == f"nox -s build-x-130 --: unknown option {wrong}"
+    assert caught.value.what == f"nox -s build-<target> --: unknown option {wrong}"
     assert caught.value.why == f'did you mean "{right}"?'
 
 
@@ -71,46 +75,48 @@ def test_takes_no_abbreviations() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--sandbox", "docker"], ["--stage", "smok"], ["--toolchain", "cuda"], ["--python"], ["3.12"]],
+    [["--sandbox", "docker"], ["--stage", "smok"], ["--toolchain", "cuda"], ["--python"]],
 )
 def test_refuses_wrong_value(arguments: list[str]) -> None:
     with pytest.raises(UsageError):
         parse(*arguments)
 
 
-@pytest.mark.parametrize(
-    ("kind", "wrong", "right"),
-    [
-        (maintain.parse_lock, ["all", "--cooldwn=1"], "--cooldown"),
-        (parse_toolchain, ["--ofline"], "--offline"),
-        (maintain.parse_index, ["--dits=x"], "--dist"),
-        (parse_nothing, ["--hepl"], "--help"),
-    ],
-)
-def test_names_nearest_option_of_every_session(
-    kind: Callable[[Sequence[str]], object], wrong: list[str], right: str
-) -> None:
-    with pytest.raises(UsageError) as caught:
-        kind(wrong)
+@pytest.mark.parametrize("name", TAKE_TARGETS)
+def test_takes_names_before_between_and_behind_options(name: str) -> None:
+    given = parser_of(name).parse(["a-130", "--python=3.12", "b-130", "--offline"][:3])
 
-    assert caught.value.why == f'did you mean "{right}"?'
+    assert given.targets == ["a-130", "b-130"]
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_names_nearest_option(name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parser_of(name).parse(["word", "--hepl"])
+
+    assert caught.value.why == 'did you mean "--help"?'
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_help_explains_every_option(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parser_of(name).parse(["--help"])
+
+    told = capsys.readouterr().out
+    flags = [flag for action in parser_of(name).described for flag in action.option_strings]
+    assert caught.value.code == 0
+    assert [flag for flag in flags if flag not in told] == []
+    assert all(action.help for action in parser_of(name).described)
 
 
 def test_lock_has_cooldown_of_a_week() -> None:
-    assert maintain.parse_lock(["all"]).cooldown == 7
+    assert parser_of("lock").parse(["all"]).cooldown == 7
 
 
-def test_lock_needs_a_name() -> None:
-    with pytest.raises(UsageError):
-        maintain.parse_lock([])
-
-
-def test_help_explains_every_option(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        parse("--help")
-
-    assert caught.value.code == 0
-    assert "--explain-key" in capsys.readouterr().out
+@pytest.mark.parametrize("name", ["audit", "explain", "lock", "lock-verify"])
+def test_names_what_is_missing(name: str) -> None:
+    with pytest.raises(UsageError, match="the following arguments are required"):
+        parser_of(name).parse([])
 
 
 @pytest.mark.parametrize("option", ["--source", "--work", "--python", "--arch", "--framework"])
@@ -124,6 +130,6 @@ def test_refuses_empty_value(option: str) -> None:
 @pytest.mark.parametrize("days", ["-5", "x", "²"])
 def test_lock_refuses_what_is_no_number_of_days(days: str) -> None:
     with pytest.raises(UsageError) as caught:
-        maintain.parse_lock(["all", f"--cooldown={days}"])
+        parser_of("lock").parse(["all", f"--cooldown={days}"])
 
     assert f"{days} is no number of days" in caught.value.what

@@ -1,0 +1,45 @@
+"""docs/reference/options.md: what each session understands behind `--`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.cli.dispatch import parser_of
+from cuwheel.cli.reference.pages import MARK, code, page, table
+from cuwheel.model.nox_sessions import VERBS
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.cli.parser import Parser
+
+
+_INTRO = """\
+Options stand behind `--`, after the session's name. Paths are relative to the folder in which nox
+was started. `nox -l` lists all sessions; those that aren't here take no options, and `tests` and
+`tests-e2e` hand theirs to pytest."""
+
+
+def options_page() -> str:
+    """The page."""
+    parsers = [parser_of(name) for name in ("build", *(one.name for one in VERBS))]
+    parts = [
+        "# Options of the sessions",
+        MARK.format(source="the parsers in cuwheel/cli/commands/"),
+        _INTRO,
+    ]
+    for parser in parsers:
+        if parser.described:
+            parts += [f"## `{parser.prog}`", str(parser.description), _rows_of(parser)]
+    return page(parts)
+
+
+def _rows_of(parser: Parser) -> str:
+    rows = [(code(_spelling(action)), str(action.help)) for action in parser.described]
+    return table(("option", "meaning"), rows)
+
+
+def _spelling(action: argparse.Action) -> str:
+    """`--jobs N|auto`, `--toolchain pypi|conda|system`, `--offline`."""
+    value = action.metavar or "|".join(action.choices or ())
+    return " ".join([*action.option_strings, *([str(value)] if value else [])])

@@ -1,0 +1,139 @@
+"""docs/reference/toolkits.md: CUDA releases, libraries to link, conda toolchains."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from cuwheel.cli.reference.pages import MARK, code, page, read_docstring, table
+from cuwheel.conda.lock_file import read_conda_lock
+from cuwheel.cuda import components, toolkits
+from cuwheel.paths import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+
+_COMPONENTS_INTRO = """\
+What `link` of a recipe may name. Unless the recipe's `mode` says otherwise, a wheel holds none of
+them: it requires the wheel that supplies them, and finds them there by a relative rpath.
+[how-to/link-to-nvidia-wheels.md](../how-to/link-to-nvidia-wheels.md) shows how."""
+_SUPPLIERS_INTRO = """\
+Which wheel on the package index supplies them, what our wheel requires for it, and where a recipe's
+author finds the same elsewhere. `read from` names the releases whose files and metadata the rows
+were read from; tests/e2e/test_component_facts.py reads them again. conda-forge's names are those of
+its index; none of its packages could be opened here. Archives are those of a whole toolkit; of
+NVIDIA's wheels `nvidia-cuda-runtime` alone holds what a recipe can link, `cudart_static`."""
+_LOST_INTRO = """\
+NVIDIA's libraries find each other by the rpath that they carry. These don't, in the wheels' layout,
+in the releases that are named: something else has to load the other library first, as `import
+torch` does with most (`cuwheel/cuda/frameworks.py` says which)."""
+_LIBRARY_COLUMNS = ("component", "CUDA", "sonames", "needs", "opens", "may open")
+_SUPPLIER_COLUMNS = (
+    *("wheel", "components", "requirement", "folder", "brings", "conda-forge", "archives"),
+    "read from",
+)
+_LOST_COLUMNS = ("component", "CUDA", "doesn't reach", "in releases")
+_CONDA_INTRO = """\
+What the provider `conda` installs, from `envs/cuda<tag>/conda-lock.yml`;
+[how-to/toolchains.md](../how-to/toolchains.md) tells more."""
+_CONDA_COLUMNS = ("toolkit", "nvcc", "GCC", "sysroot", "packages", "download", "files")
+
+
+def toolkits_page() -> str:
+    """The page."""
+    return page(
+        [
+            "# CUDA releases and components",
+            MARK.format(source="cuwheel/cuda/toolkits.py, nvidiawheels.py and the conda locks"),
+            "## Releases",
+            "What `toolkits` and `archs` of a recipe may name.",
+            _table_of(toolkits.Toolkit, toolkits.TOOLKITS),
+            "## Components",
+            *_component_parts(),
+            "## Conda toolchains",
+            _CONDA_INTRO,
+            table(_CONDA_COLUMNS, [_conda_row(lock) for lock in _conda_locks()]),
+        ]
+    )
+
+
+def _component_parts() -> Iterator[str]:
+    """What the libraries are, who supplies them, and which of them don't find each other."""
+    rows = components.COMPONENTS
+    yield _COMPONENTS_INTRO
+    yield _meanings(components.Component)
+    yield table(_LIBRARY_COLUMNS, [_library_row(one) for one in rows])
+    yield "### Suppliers"
+    yield _SUPPLIERS_INTRO
+    groups = itertools.groupby(rows, key=lambda one: (one.cuda, one.distribution))
+    yield table(_SUPPLIER_COLUMNS, [_supplier_row(list(group)) for _, group in groups])
+    yield "### Libraries that don't find each other"
+    yield _LOST_INTRO
+    yield table(_LOST_COLUMNS, [row for one in rows for row in _lost_rows(one)])
+
+
+def _library_row(one: components.Component) -> list[str]:
+    fields = (one.name, one.cuda, one.sonames, one.needs, one.opens, one.may_open)
+    return [_cell(field) for field in fields]
+
+
+def _supplier_row(group: Sequence[components.Component]) -> list[str]:
+    """A row of a wheel; its components have all but names and archives in common."""
+    first = group[0]
+    fields = (
+        first.distribution,
+        tuple(one.name for one in group),
+        first.requirement.removeprefix(first.distribution),
+        first.site_folder,
+        first.brings,
+        first.conda,
+        tuple(dict.fromkeys(name for one in group for name in one.static)),
+    )
+    return [*(_cell(field) for field in fields), first.source.partition(" ")[2]]
+
+
+def _lost_rows(one: components.Component) -> Iterator[list[str]]:
+    for soname, releases in one.lost:
+        wheel = code(one.distribution)
+        where = f"{wheel} {code(releases)}" if releases else f"every {wheel} that was read"
+        yield [code(one.name), _cell(one.cuda), code(soname), where]
+
+
+def _conda_locks() -> list[Path]:
+    return sorted((ROOT / "envs").glob("cuda*/conda-lock.yml"))
+
+
+def _conda_row(path: Path) -> list[str]:
+    lock = read_conda_lock(path)
+    versions = {package.name: package.version for package in lock.packages}
+    tag = path.parent.name.removeprefix("cuda")
+    return [
+        toolkits.toolkit_by_release(tag).release,
+        versions["cuda-nvcc"],
+        versions["gcc_linux-64"],
+        f"glibc {versions['sysroot_linux-64']}",
+        str(len(lock.packages)),
+        f"{lock.download_size >> 20} MiB",
+        lock.files,
+    ]
+
+
+def _table_of(kind: type, rows: Sequence[Any]) -> str:
+    """A table of records, above it what each column means."""
+    told = read_docstring(kind).entries
+    cells = [[_cell(getattr(row, name)) for name in told] for row in rows]
+    return f"{_meanings(kind)}\n\n{table(tuple(told), cells)}"
+
+
+def _meanings(kind: type) -> str:
+    told = read_docstring(kind).entries
+    return "\n".join(f"- {code(name)}: {text}" for name, text in told.items())
+
+
+def _cell(value: str | int | tuple[str | tuple[str, str], ...] | None) -> str:
+    """What a field holds; a pair is two words, nothing is an empty cell."""
+    if isinstance(value, tuple):
+        return " ".join(code(one if isinstance(one, str) else " ".join(one)) for one in value)
+    return code(str(value)) if value not in {"", None} else ""

@@ -1,0 +1,120 @@
+"""Commands are found by name, import what they need, and take targets in one way."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.cli.dispatch import COMMANDS, run_command
+from cuwheel.cuda.toolkits import TOOLKITS
+from cuwheel.errors import RecipeError, UsageError
+from cuwheel.model.catalogue import load_catalogue, target_names
+from cuwheel.model.nox_sessions import VERBS, sessions_of
+from cuwheel.paths import ROOT
+from cuwheel.system import process
+from cuwheel.system.console import Console
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TARGET_VERBS = [one.name for one in VERBS if one.takes == "target"]
+
+# What the commands that only look must not load: the stages, the toolchains and their libraries.
+HEAVY = {
+    "explain": ("cuwheel.pipeline", "requests", "packaging", "auditwheel", "yaml.constructor_"),
+    "diagnose": ("cuwheel.pipeline", "requests", "auditwheel", "cyclonedx"),
+    "audit": ("cuwheel.pipeline", "requests", "conda_lock"),
+}
+_LOADED = """
+import sys
+from cuwheel.cli.dispatch import parser_of
+parser_of(sys.argv[1])
+print(*sys.modules)
+"""
+
+
+def test_every_session_has_its_command() -> None:
+    asked = {session.command[0] for session in sessions_of(load_catalogue([ROOT]))}
+
+    assert asked == set(COMMANDS)
+
+
+def test_names_nearest_command() -> None:
+    with pytest.raises(UsageError) as caught:
+        run_command("diagnos", [], Console())
+
+    assert caught.value.what == 'no command is called "diagnos"'
+    assert caught.value.why == 'did you mean "diagnose"?'
+
+
+@pytest.mark.parametrize("verb", TARGET_VERBS)
+def test_lists_targets_where_none_is_named(verb: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        run_command(verb, [], Console())
+
+    assert caught.value.why == f"there are {', '.join(target_names(load_catalogue([ROOT])))}"
+    assert caught.value.fix.startswith(f"nox -s {verb} -- ")
+
+
+@pytest.mark.parametrize("verb", ["build", *TARGET_VERBS])
+def test_names_nearest_target(verb: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        run_command(verb, ["causal-conv1d-13"], Console())
+
+    assert caught.value.what == 'no target is called "causal-conv1d-13"'
+    assert caught.value.why == 'did you mean "causal-conv1d-130"?'
+
+
+def test_lists_toolkits_where_none_is_named() -> None:
+    with pytest.raises(UsageError) as caught:
+        run_command("toolchain", [], Console())
+
+    assert caught.value.why == f"there are {', '.join(one.tag for one in TOOLKITS)}"
+
+
+def test_names_nearest_toolkit() -> None:
+    with pytest.raises(UsageError, match="no CUDA 131") as caught:
+        run_command("toolchain", ["131"], Console())
+
+    assert "did you mean" in caught.value.why
+
+
+def test_says_why_recipe_of_target_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "a_one.py").write_text("RECIPE = 1")
+    monkeypatch.setenv("CUWHEEL_PROJECT", str(tmp_path))
+
+    with pytest.raises(RecipeError, match="can't be loaded"):
+        run_command("smoke", ["a-one-130"], Console())
+
+
+def test_message_names_the_session_of_a_build() -> None:
+    with pytest.raises(UsageError) as caught:
+        run_command("build", ["causal-conv1d-130", "--pyton"], Console())
+
+    assert caught.value.what == "nox -s build-causal-conv1d-130 --: unknown option --pyton"
+
+
+def test_mirror_asks_for_its_folder() -> None:
+    with pytest.raises(UsageError) as caught:
+        run_command("mirror", ["causal-conv1d-130"], Console())
+
+    assert caught.value.fix == "nox -s mirror -- causal-conv1d-130 --to DIR"
+
+
+def test_verify_compares_one_target_with_what_is_published() -> None:
+    with pytest.raises(UsageError, match="--against compares one target"):
+        run_command("verify", ["jaxmg-128", "causal-conv1d-130", "--against", "x.whl"], Console())
+
+
+@pytest.mark.parametrize("name", sorted(HEAVY))
+def test_command_loads_only_what_it_needs(name: str) -> None:
+    command = [sys.executable, "-c", _LOADED, name]
+
+    loaded = process.run(command, env={"PYTHONPATH": str(ROOT)}).output.split()
+
+    assert [module for module in HEAVY[name] if module in loaded] == []
