@@ -7,9 +7,9 @@ import sys
 
 if sys.version_info < (3, 10):  # noqa: UP036 - nox runs on older ones
     sys.exit(
-        "cuwheel: nox runs here on Python {}.{}, and cuwheel needs 3.10 or newer, of which wheels "
-        "are made too: install nox for such a Python, e.g. `python3.12 -m pip install nox`, and "
-        "start it as `python3.12 -m nox`".format(*sys.version_info)
+        "cuwheel: this nox runs on Python {}.{}, and cuwheel needs 3.10 or newer, to run on and to "
+        "build for: install nox there (`python3.12 -m pip install nox`), and start it with "
+        "`python3.12 -m nox`".format(*sys.version_info)
     )
 
 import nox
@@ -63,7 +63,7 @@ def add_session(name: str, summary: str, tag: str, command: tuple[str, ...]) -> 
         engine(session, *command)
 
     body.__doc__ = summary
-    nox.session(name=name, tags=[tag], default=False)(body)
+    nox.session(name=name, tags=[tag])(body)
 
 
 for made in sessions_of(ENTRIES):
@@ -76,13 +76,13 @@ def tests(session: nox.Session) -> None:
     run(session, "dev", "-m", "pytest", "-n", "2", *session.posargs)
 
 
-@nox.session(name="tests-e2e", tags=["test"], default=False)
+@nox.session(name="tests-e2e", tags=["test"])
 def tests_e2e(session: nox.Session) -> None:
     """Run the long tests: real packages from source to index."""
     run(session, "dev", "-m", "pytest", "-m", "e2e", *session.posargs)
 
 
-@nox.session(tags=["maintain"], default=False)
+@nox.session(tags=["maintain"])
 def bench(session: nox.Session) -> None:
     """Measure, side by side in one run: -- builds, -- memory, -- audit, -- explain."""
     kind, *rest = session.posargs or ("",)

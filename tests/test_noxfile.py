@@ -7,33 +7,30 @@ import re
 import shutil
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from cuwheel.model.catalogue import load_catalogue
-from cuwheel.model.nox_sessions import sessions_of
+from cuwheel.model.catalogue import load_catalogue, target_names
+from cuwheel.model.nox_sessions import VERBS, sessions_of
 from cuwheel.paths import ROOT
 from cuwheel.system.process import Finished, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _PARTS = ("noxfile.py", "cuwheel", "recipes", "envs", "tests/project")
 _OF_NOXFILE = ("bench", "lint", "tests", "tests-e2e")
 _LIMIT = 1.0  # seconds that `nox -l` may take
-_OLD_PYTHONS = ("3.8", "3.9")
 
 # What the noxfile imports, in a Python without any package: `-S` leaves site-packages out.
 _BARE = """
-import pathlib, sys
+import sys
 sys.path.insert(0, sys.argv[1])
 from cuwheel.model.catalogue import load_catalogue, missing_roots
 from cuwheel.model.nox_sessions import asked_sessions, sessions_of, suggest_sessions
 from cuwheel.paths import project_roots
 entries = load_catalogue(project_roots())
 assert not [path for path in sys.path if "site-packages" in path]
-assert [name for name in sys.modules if name.startswith("cuwheel.")] == ROOMS
+rooms = {name.split(".")[1] for name in sys.modules if name.startswith("cuwheel.")}
+assert rooms == {"cuda", "errors", "model", "paths", "version"}, rooms
 print([entry.fault for entry in entries if entry.fault], sessions_of(entries)[0].name)
 """
 
@@ -42,6 +39,12 @@ print([entry.fault for entry in entries if entry.fault], sessions_of(entries)[0]
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout as a clone gives it, for tests that only read."""
     return copy_checkout(tmp_path_factory.mktemp("clone"))
+
+
+@pytest.fixture(scope="module")
+def sessions(pristine: Path) -> dict[str, str]:
+    """What `nox -l` lists in it."""
+    return list_sessions(pristine)
 
 
 @pytest.fixture
@@ -69,23 +72,29 @@ def nox(checkout: Path, *arguments: str, **env: str) -> Finished:
 def list_sessions(checkout: Path, **env: str) -> dict[str, str]:
     """Each session and its help text, as a person reads them."""
     listed = nox(checkout, "-l", **env).output
-    return dict(re.findall(r"^[*-] (\S+)(?: -> (.*))?$", listed, re.MULTILINE))
+    return dict(re.findall(r"^[*-] (\S+)(?: \[\w+\])?(?: -> (.*))?$", listed, re.MULTILINE))
 
 
-def test_lists_every_session(pristine: Path) -> None:
-    hand_written = set(_HAND_WRITTEN)
+def find_old_python(release: str) -> Path | None:
+    """A Python that is too old for cuwheel, but not for nox; pyenv's shims may run nothing."""
+    versions = Path.home() / ".pyenv" / "versions"
+    found = (*versions.glob(f"{release}.*/bin/python"), shutil.which(f"python{release}"))
+    return next((Path(one) for one in found if one), None)
+
+
+def test_lists_every_session(sessions: dict[str, str]) -> None:
     made = {session.name for session in sessions_of(load_catalogue([ROOT]))}
 
-    assert set(list_sessions(pristine)) == hand_written | made
+    assert set(sessions) == {*_OF_NOXFILE, *made}
 
 
-def test_lists_main_job(pristine: Path) -> None:
-    assert "build-causal-conv1d-130" in list_sessions(pristine)
+def test_has_one_session_for_each_build(sessions: dict[str, str]) -> None:
+    named = [name for name in sessions if re.search(r"-\d{3}$", name)]
+
+    assert named == [f"build-{name}" for name in target_names(load_catalogue([ROOT]))]
 
 
-def test_every_session_has_one_line_of_help(pristine: Path) -> None:
-    sessions = list_sessions(pristine)
-
+def test_every_session_has_one_line_of_help(sessions: dict[str, str]) -> None:
     assert [name for name, text in sessions.items() if not text] == []
 
 
@@ -123,19 +132,38 @@ def test_broken_recipe_breaks_no_listing(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "right"),
+    ("group", "some"),
     [
-        ("build-causal-conv1d-13", "build-causal-conv1d-130"),
-        ("build-causal_conv1d-130", "build-causal-conv1d-130"),
-        ("lock-chek", "lock-check"),
-        ("test", "tests"),
+        ("build", "build-causal-conv1d-130"),
+        ("test", "tests-e2e"),
     ],
 )
-def test_names_nearest_session(pristine: Path, wrong: str, right: str) -> None:
-    done = nox(pristine, "-s", wrong)
+def test_group_selects_its_sessions(pristine: Path, group: str, some: str) -> None:
+    listed = nox(pristine, "-l", "-t", group).output
 
-    assert f'cuwheel: no session is called "{wrong}": did you mean "{right}"?' in done.output
+    assert re.search(rf"^\* {some} ", listed, re.MULTILINE)
+    assert re.search(r"^- ", listed, re.MULTILINE)
+
+
+def test_names_nearest_session(pristine: Path) -> None:
+    done = nox(pristine, "-s", "smoke-causal-conv1d-130")
+
+    right = "nox -s smoke -- causal-conv1d-130"
+    assert f'"smoke-causal-conv1d-130": did you mean "{right}"?' in done.output
     assert done.status != 0
+
+
+@pytest.mark.parametrize("release", ["3.8", "3.9"])
+def test_old_python_gets_one_sentence(release: str) -> None:
+    python = find_old_python(release)
+    if python is None:
+        pytest.skip(f"this machine has no Python {release}")
+
+    done = run([python, ROOT / "noxfile.py"], env={"PATH": os.defpath}, check=False)
+
+    assert done.status == 1
+    assert done.output.startswith(f"cuwheel: this nox runs on Python {release}, and cuwheel needs ")
+    assert len(done.output.splitlines()) == 1
 
 
 def test_says_nothing_about_right_session(pristine: Path) -> None:
@@ -146,3 +174,36 @@ def test_names_project_folder_that_is_missing(pristine: Path) -> None:
     done = nox(pristine, "-l", CUWHEEL_PROJECT="/nonexistent")
 
     assert "cuwheel: CUWHEEL_PROJECT names /nonexistent" in done.output
+
+
+def test_what_is_printed_names_sessions_that_exist(sessions: dict[str, str]) -> None:
+    """Every `nox -s …` of the pages and of the engine's messages, but for made-up packages."""
+    made_up = {"build-torch-scatter-130"}
+
+    named = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for path in _printed()
+        for name in re.findall(r"nox -s ([a-z][\w-]*)(?=[\s`\"])", path.read_text())
+    }
+
+    assert {name for _, name in named} >= {"build-causal-conv1d-130", "verify", "lock"}
+    assert [one for one in sorted(named) if one[1] not in {*sessions, *made_up}] == []
+
+
+def test_what_is_printed_names_targets_that_exist() -> None:
+    known = (*target_names(load_catalogue([ROOT, ROOT / "tests" / "project"])), "torch-scatter-130")
+    verbs = "|".join(one.name for one in VERBS if one.takes == "target")
+
+    named = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for path in _printed()
+        for name in re.findall(rf"nox -s (?:{verbs}) -- ([a-z][\w-]*)", path.read_text())
+    }
+
+    assert {name for _, name in named} >= {"causal-conv1d-130", "all"}
+    assert [one for one in sorted(named) if one[1] not in {*known, "all"}] == []
+
+
+def _printed() -> list[Path]:
+    pages = (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
+    return [*pages, *ROOT.glob("cuwheel/**/*.py"), *ROOT.glob("recipes/**/*.py")]

@@ -127,7 +127,7 @@ def _broken(name: str, entries: Iterable[CatalogueEntry]) -> str:
 def _nearest(name: str, known: Iterable[str], entries: Iterable[CatalogueEntry]) -> str:
     """The nearest session; `smoke-x-130` means `smoke -- x-130`, and `build` any of the builds."""
     known = tuple(known)
-    if begun := [one for one in known if one.startswith(f"{name}-")]:
+    if begun := sorted(one for one in known if one.startswith(f"{name}-")):
         return f"known are: {', '.join(begun)}"
     named = {"": (), "target": target_names(entries), "toolkit": tuple(one.tag for one in TOOLKITS)}
     forms = {
