@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from cuwheel.system.process import Finished, run
 
 _PARTS = ("noxfile.py", "cuwheel", "recipes", "envs", "tests/project")
 _OF_NOXFILE = ("bench", "lint", "tests", "tests-e2e")
-_LIMIT = 1.0  # seconds that `nox -l` may take
+_LIMIT = 0.6  # seconds of processor time, nox itself included; waiting for others is no fault
 
 # What the noxfile imports, in a Python without any package: `-S` leaves site-packages out.
 _BARE = """
@@ -104,14 +103,15 @@ def test_lists_recipes_of_other_project(pristine: Path) -> None:
     assert {"build-tiny-rdc-130", "build-causal-conv1d-130"} <= set(sessions)
 
 
-def test_lists_in_under_a_second(pristine: Path) -> None:
+def test_listing_takes_little_time(pristine: Path) -> None:
     nox(pristine, "-l")  # compiles to bytecode, which a second clone's first run doesn't repeat
 
     spent = []
     for _ in range(3):
-        started = time.monotonic()
+        before = os.times()
         nox(pristine, "-l")
-        spent.append(time.monotonic() - started)
+        after = os.times()
+        spent.append(sum(after[2:4]) - sum(before[2:4]))
 
     assert min(spent) < _LIMIT
 

@@ -15,7 +15,6 @@ from cuwheel.cli.target_options import add_target_options, add_targets
 from cuwheel.errors import UsageError
 from cuwheel.system.console import report_terminal
 
-
 if TYPE_CHECKING:
     import argparse
 
