@@ -15,6 +15,7 @@ import rich.text
 
 from cuwheel.audit.findings import SEVERITIES
 from cuwheel.audit.scan import join_codes
+from cuwheel.system.quantities import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -176,7 +177,7 @@ def _print_findings(findings: Iterable[Finding], terminal: rich.console.Console)
             _print_line(f"{_place(facts[kind[0]])}: {kind[0]}{_others(kind)}", terminal)
         if left := sum(map(len, kinds[_SHOWN[severity] :])):
             _print_line(
-                f"and {_count(left, severity)} more like these: -- --json has all", terminal
+                f"and {plural(left, severity)} more like these: -- --json has all", terminal
             )
         anchor = next(iter(facts.values()))[0].anchor
         _print_line(f"more  TROUBLESHOOTING.md#{anchor}", terminal)
@@ -213,9 +214,5 @@ def _print_line(text: str, terminal: rich.console.Console) -> None:
 
 def _verdict(result: AuditResult) -> str:
     counts = Counter(finding.severity for finding in result.findings)
-    words = [_count(counts[severity], severity) for severity in SEVERITIES if counts[severity]]
+    words = [plural(counts[severity], severity) for severity in SEVERITIES if counts[severity]]
     return f"{result.case.scan.file_name}: {', '.join(words) or 'nothing found'}"
-
-
-def _count(number: int, severity: Severity) -> str:
-    return f"{number} {severity}{'s'[: number > 1]}"

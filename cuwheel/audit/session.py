@@ -17,6 +17,7 @@ from cuwheel.errors import AuditError, AuditWarningError, UnsafeArchiveError, Us
 from cuwheel.model.recipe import MODES, mode_name
 from cuwheel.model.target import Target
 from cuwheel.system.console import report_terminal
+from cuwheel.system.quantities import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -165,11 +166,12 @@ def _end(made: list[AuditResult], fails_on: str) -> None:
         bad = [one for one in made if one.verdict == severity]
         if bad and fails_on in SEVERITIES[SEVERITIES.index(severity) :]:
             findings = [item for one in bad for item in one.findings if item.severity == severity]
+            lets_pass = (
+                "; -- --fail-on error lets warnings pass" if kind is AuditWarningError else ""
+            )
             raise kind(
-                f"{len(bad)} of {len(made)} wheel{'s'[: len(made) > 1]} "
-                f"{'have' if len(bad) > 1 else 'has'} {len(findings)} {severity}"
-                f"{'s'[: len(findings) > 1]}",
+                f"{len(bad)} of {plural(len(made), 'wheel')} {'have' if len(bad) > 1 else 'has'} "
+                f"{plural(len(findings), severity)}",
                 why=f"{', '.join(dict.fromkeys(item.rule for item in findings))}: listed above",
-                fix="the entries behind `more` say what to do"
-                + "; -- --fail-on error lets warnings pass" * (severity == "warning"),
+                fix="the entries behind `more` say what to do" + lets_pass,
             )

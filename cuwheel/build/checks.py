@@ -17,6 +17,7 @@ from cuwheel.locks.jobs import toolchain_lock
 from cuwheel.system import machine
 from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.process import run, which
+from cuwheel.system.quantities import show_size
 from cuwheel.workspace.problems import Problem, problem_of
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from cuwheel.system.pythons import Interpreter
     from cuwheel.workspace.job import Job
 
-
-_GIB = 1 << 30
 
 # Bytes of what is made of wheels, whose locks hold no sizes; measured on the installer's unpacked
 # packages, to which toolchains and environments are hard links.
@@ -174,8 +173,7 @@ def check_disk(job: Job) -> list[Problem]:
     problems = [
         Problem(
             what=f"the disk of {folder} is too small",
-            why=f"{machine.free_disk(folder) / _GIB:.1f} GiB are free, it takes "
-            f"{wanted / _GIB:.1f}",
+            why=f"{show_size(machine.free_disk(folder))} are free, it takes {show_size(wanted)}",
             fix="free some space, or name a folder on another disk: -- --work DIR for the work, "
             "CUWHEEL_CACHE for the cache",
         )
@@ -191,8 +189,8 @@ def _warn_of_memory(job: Job) -> None:
     recipe, most = job.target.recipe, job.machine.memory
     if most is not None and most < recipe.memory_per_job:
         job.workspace.console.warn(
-            f"a large compile of {recipe.name} may take {recipe.memory_per_job / _GIB:.1f} GiB, "
-            f"and there are {most / _GIB:.1f} (limits of containers counted): it will run alone, "
+            f"a large compile of {recipe.name} may take {show_size(recipe.memory_per_job)}, and "
+            f"there are {show_size(most)} (limits of containers counted): it will run alone, "
             "and be killed if that is too little"
         )
 

@@ -242,7 +242,7 @@ def _cmake_compilers(inputs: BuildInputs) -> dict[str, str]:
 def _placeholders(target: Target, inputs: BuildInputs) -> dict[str, str]:
     ptx = set(target.ptx_archs)
     folders = (inputs.toolchain.home, inputs.python.site_packages)
-    dotted = [f"{arch[:-1]}.{arch[-1]}{'+PTX' * (arch in ptx)}" for arch in target.archs]
+    dotted = [f"{arch[:-1]}.{arch[-1]}{'+PTX' if arch in ptx else ''}" for arch in target.archs]
     gencode = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in target.archs]
     gencode += [f"-gencode=arch=compute_{arch},code=compute_{arch}" for arch in target.ptx_archs]
     cmake = [f"{arch}{'' if arch in ptx else '-real'}" for arch in target.archs]

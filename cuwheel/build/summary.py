@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import rich.table
 
+from cuwheel.system.quantities import show_size
+
 if TYPE_CHECKING:
     from cuwheel.system.console import Console
 
 
-_MIB = 1 << 20
 _Value = TypeVar("_Value")
 
 
@@ -63,7 +64,7 @@ def _rows(summary: Summary) -> list[tuple[str, str]]:
     total = sum(seconds for _, seconds in summary.durations)
     rows = [
         ("wheel", summary.wheel),
-        ("size", f"{_size(summary.size)} ({summary.size} bytes)"),
+        ("size", f"{show_size(summary.size)} ({summary.size} bytes)"),
         ("sha256", summary.sha256),
         ("archs", " ".join(archs) or "no device code"),
         ("platform", summary.platform_tag),
@@ -73,7 +74,7 @@ def _rows(summary: Summary) -> list[tuple[str, str]]:
         for first, (soname, supplier) in _marked(summary.external)
     ]
     rows += [
-        ("bundled" if first else "", f"{name}, {_size(size)} unpacked")
+        ("bundled" if first else "", f"{name}, {show_size(size)} unpacked")
         for first, (name, size) in _marked(summary.bundled)
     ]
     rows += [
@@ -83,13 +84,9 @@ def _rows(summary: Summary) -> list[tuple[str, str]]:
     return [
         *rows,
         ("", f"{'together':<12}{total:8.1f} s"),
-        ("peak memory", f"{summary.peak_memory / _MIB:.0f} MiB in the build stage"),
+        ("peak memory", f"{show_size(summary.peak_memory)} in the build stage"),
         *([("cache", summary.cache)] if summary.cache else []),
     ]
-
-
-def _size(size: int) -> str:
-    return f"{size / _MIB:.1f} MiB" if size >= _MIB else f"{size / 1024:.1f} KiB"
 
 
 def _marked(items: tuple[tuple[str, _Value], ...]) -> list[tuple[bool, tuple[str, _Value]]]:

@@ -202,9 +202,8 @@ def _machine_facts(report: Report) -> Iterator[tuple[str, str]]:
     )
     yield "programs", ", ".join(tools)
     if around:
-        kind = ", WSL" * around.is_wsl + f", in a container ({around.container})" * bool(
-            around.container
-        )
+        kind = ", WSL" if around.is_wsl else ""
+        kind += f", in a container ({around.container})" if around.container else ""
         yield "system", f"{around.system}, Linux {around.kernel}, {around.architecture}{kind}"
         yield "libraries", f"glibc {around.glibc or 'unknown'}, GLIBCXX_{around.glibcxx or '?'}"
         memory = f"{show_size(around.free_memory)} of {show_size(around.memory)} memory free"

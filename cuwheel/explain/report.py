@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from cuwheel.system.quantities import plural
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -28,7 +30,7 @@ def explanation_as_text(explanation: Explanation, name: str) -> str:
     elif explanation.failed:
         lines = [*_unknown(explanation, name)]
     else:
-        lines = [f"{name}: no failure found in {_count(explanation.lines, 'line')}"]
+        lines = [f"{name}: no failure found in {plural(explanation.lines, 'line')}"]
         if explanation.overcome:
             lines.append(f"  on its way, and overcome: {', '.join(explanation.overcome)}")
     return "\n".join(lines)
@@ -51,7 +53,7 @@ def explanation_as_data(explanation: Explanation, name: str) -> dict[str, Any]:
 def _headline(explanation: Explanation, name: str) -> str:
     count = len(explanation.causes)
     what = "the cause" if count == 1 else f"{count} causes, the likeliest first"
-    return f"{name}: {what}, from {_count(explanation.lines, 'line')}"
+    return f"{name}: {what}, from {plural(explanation.lines, 'line')}"
 
 
 def _cause(number: int, found: FoundCause) -> Iterator[str]:
@@ -108,7 +110,3 @@ def _cause_data(found: FoundCause) -> dict[str, Any]:
 
 def _line_data(one: Sighting) -> dict[str, Any]:
     return {"line": one.number, "text": one.text, "captures": dict(one.captures)}
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' if number != 1 else ''}"

@@ -19,14 +19,12 @@ from cuwheel.locks.jobs import COOLDOWN, CondaLockSpec
 from cuwheel.pypi.lock_file import faults_of_lock, read_pins, render
 from cuwheel.pypi.uv import resolve
 from cuwheel.system.files import sha256_of_file, write_atomically
+from cuwheel.system.quantities import plural, show_size
 
 if TYPE_CHECKING:
     from cuwheel.conda.lock_file import CondaLock, CondaPackage
     from cuwheel.locks.jobs import PypiLockSpec
     from cuwheel.workspace.workspace import Workspace
-
-
-_MIB = 1 << 20
 
 
 def resolve_locks(
@@ -138,7 +136,9 @@ def _compare(package: CondaPackage, file: Path) -> CondaPackage:
 
 
 def _describe(solved: CondaLock) -> str:
-    return f"{len(solved.packages)} packages, {solved.download_size / _MIB:.0f} MiB to download"
+    return (
+        f"{plural(len(solved.packages), 'package')}, {show_size(solved.download_size)} to download"
+    )
 
 
 def check_locks(jobs: tuple[PypiLockSpec | CondaLockSpec, ...]) -> None:

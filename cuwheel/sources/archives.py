@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnsafeArchiveError
 from cuwheel.system.files import new_folder
+from cuwheel.system.quantities import show_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -204,7 +205,7 @@ def _checked(archive: Path, members: Iterable[_Member], limit: int) -> list[_Mem
         if size > limit or len(known) > _MAX_MEMBERS:
             raise UnsafeArchiveError(
                 f"{archive.name} is too large to unpack",
-                why=f"at {member.name} it has {size >> 20} MiB in {len(known)} members",
+                why=f"at {member.name} it has {show_size(size)} in {len(known)} members",
                 fix="no source is that large: look at what was downloaded",
             )
     faults = [f"{member.name}: {fault}" for member, fault in _faults(known)]

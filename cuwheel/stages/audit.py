@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.audit.verdict import audit_wheel
 from cuwheel.errors import AuditError, UnsafeArchiveError
+from cuwheel.system.quantities import plural
 from cuwheel.workspace.records import Audit, BuiltWheel, RepairedWheel
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def audit(job: Job) -> Audit:
 def _refusal(name: str, findings: Iterable[object]) -> AuditError:
     lines = [str(finding) for finding in findings]
     return AuditError(
-        f"{name} breaks its contract ({len(lines)} finding{'s'[: len(lines) > 1]})",
+        f"{name} breaks its contract ({plural(len(lines), 'finding')})",
         why="\n".join(lines),
         fix="correct the recipe (`name`, `wheel_name`, `link`, `archs`, `max_wheel_size`, patches) "
         "or the build's flags",

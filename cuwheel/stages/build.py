@@ -22,6 +22,7 @@ from cuwheel.system import machine
 from cuwheel.system.compilers import read_compiler
 from cuwheel.system.files import disk_full, naming_full_disk, remove_tree, says_disk_full
 from cuwheel.system.process import run
+from cuwheel.system.quantities import plural, show_size, show_time
 from cuwheel.toolchains.system_programs import make_toolbox
 from cuwheel.workspace.records import BuiltWheel, Environment, Preflight, SourceTree, Toolchain
 
@@ -272,14 +273,11 @@ class _Progress:
             self._step = f"step {done}/{total}, "
             self._whole = spent / done * total if done else 0.0
         # One long step at the end can outlast the guess: better no time than a wrong one.
-        left = f"about {_clock(self._whole - spent)} left, " if self._whole > spent else ""
+        left = f"about {show_time(self._whole - spent)} left, " if self._whole > spent else ""
         self._line.show(
-            f"{self._step}{left}{_clock(spent)} so far, {self._jobs} jobs, {memory // _MIB} MiB"
+            f"{self._step}{left}{show_time(spent)} so far, {plural(self._jobs, 'job')}, "
+            f"{show_size(memory)}"
         )
-
-
-def _clock(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 def _only_wheel(out: Path, target: Target, log: Path) -> Path:

@@ -13,6 +13,8 @@ import rich.filesize
 import rich.markup
 import rich.progress
 
+from cuwheel.system.quantities import show_size
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
@@ -154,8 +156,8 @@ class Downloads:
         if self._console.terminal.is_terminal or not is_due:
             return ""
         self._printed = time.monotonic()
-        of_all = f" of {_size(self._total)}" if self._total else ""
-        return f"  {self._named()}, {_size(done)}{of_all}"
+        of_all = f" of {show_size(self._total)}" if self._total else ""
+        return f"  {self._named()}, {show_size(done)}{of_all}"
 
     def _named(self) -> str:
         return f"{self._title}  {len(self._complete)} of {self._files} files"
@@ -212,8 +214,8 @@ class Console:
         """
         if not self.terminal.is_terminal:
             with self.live(name) as line:
-                of_all = f" of {_size(total)}" if total else ""
-                yield lambda size: line.show(f"{_size(size)}{of_all}")
+                of_all = f" of {show_size(total)}" if total else ""
+                yield lambda size: line.show(f"{show_size(size)}{of_all}")
             return
         with _bar(self.terminal) as bar:
             row = bar.add_task(name, total=total, completed=done)
@@ -260,9 +262,3 @@ def _bar(terminal: rich.console.Console) -> rich.progress.Progress:
         console=terminal,
         transient=True,
     )
-
-
-def _size(size: int) -> str:
-    """Bytes for a person, `1.2 GiB`."""
-    unit, suffix = rich.filesize.pick_unit_and_suffix(size, ["bytes", "KiB", "MiB", "GiB"], 1024)
-    return f"{size / unit:.1f} {suffix}" if unit > 1 else f"{size} bytes"

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 import filelock
 
 from cuwheel.errors import DiskFullError
+from cuwheel.system.machine import free_disk
+from cuwheel.system.quantities import show_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -270,10 +272,10 @@ def check_free_disk(folder: Path, size: int) -> None:
     Raises:
         DiskFullError: there is less.
     """
-    if _free_mib(folder) < size >> 20:
+    if free_disk(folder) < size:
         raise DiskFullError(
             f"there is too little space on the disk of {folder}",
-            why=f"{size >> 20} MiB are needed, {_free_mib(folder)} MiB are free there",
+            why=f"{show_size(size)} are needed, {show_size(free_disk(folder))} are free there",
             fix="free some space, or take a folder on another disk",
         )
 
@@ -282,15 +284,10 @@ def disk_full(folder: Path) -> DiskFullError:
     """The error for a full disk under `folder`."""
     return DiskFullError(
         f"no space left on the disk of {folder}",
-        why=f"{_free_mib(folder)} MiB are free there",
+        why=f"{show_size(free_disk(folder))} are free there",
         fix="free some space, or move the work to another disk with CUWHEEL_CACHE, "
         "`-- --work DIR` or TMPDIR",
     )
-
-
-def _free_mib(folder: Path) -> int:
-    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    return shutil.disk_usage(nearest).free >> 20
 
 
 def says_disk_full(lines: Iterable[str]) -> bool:

@@ -1,9 +1,10 @@
-"""Times, sizes and shares as a person reads them."""
+"""Times, sizes, shares and counts as a person reads them: the one place for each."""
 
 from __future__ import annotations
 
-_MIB = 1 << 20
-_GIB = 1 << 30
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
 _MINUTE = 60  # seconds
 _HOUR = 3600  # seconds
 
@@ -20,8 +21,11 @@ def show_time(seconds: float) -> str:
 
 
 def show_size(size: int) -> str:
-    """Bytes as `3.8 GiB` or `512 MiB`; what is smaller, `0 MiB`, doesn't matter for compilers."""
-    return f"{size / _GIB:.1f} GiB" if size >= _GIB else f"{size / _MIB:.0f} MiB"
+    """Bytes as `3.8 GiB`, `512.0 MiB`, `1.0 KiB` or `17 bytes`."""
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return plural(size, "byte")
 
 
 def show_share(part: float) -> str:
@@ -31,8 +35,8 @@ def show_share(part: float) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """A number with its noun: `1 wheel`, `2 wheels`, `no wheels`, `3 libraries`."""
+    """A count with its noun: `1 wheel`, `2 wheels`, `0 libraries`, `1,234 bytes`."""
     if count == 1:
         return f"1 {noun}"
-    many = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{noun}s"
-    return f"{count or 'no'} {many}"
+    takes_ies = noun.endswith("y") and noun[-2:-1] not in "aeiou"
+    return f"{count:,} {f'{noun[:-1]}ies' if takes_ies else f'{noun}s'}"

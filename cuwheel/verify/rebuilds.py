@@ -16,6 +16,7 @@ from cuwheel.paths import ROOT
 from cuwheel.system.files import remove_tree, sha256_of_file
 from cuwheel.system.machine import usable_cores
 from cuwheel.system.process import run
+from cuwheel.system.quantities import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,8 +94,8 @@ def variations(folder: Path, cache: Path) -> tuple[Variation, ...]:
         ),
         Variation(
             name="other",
-            says=f"other folders and caches, no sandbox, no compile cache, {jobs} "
-            f"job{'s'[: jobs > 1]}, other umask, locale, time zone, TMPDIR",
+            says=f"other folders and caches, no sandbox, no compile cache, "
+            f"{plural(jobs, 'job')}, other umask, locale, time zone, TMPDIR",
             work=other / "work",
             dist=other / "dist",
             options=("--sandbox", "none", "--no-cache", "--jobs", str(jobs)),

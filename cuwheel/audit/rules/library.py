@@ -142,7 +142,7 @@ def _driver_findings(name: str, elf: Elf, case: Case) -> Iterator[Finding]:
         return
     newest = max(newer, key=_order)
     functions = [one for release in sorted(newer, key=_order) for one in newer[release]]
-    shown = ", ".join(functions[-_SHOWN:]) + ", …" * (len(functions) > _SHOWN)
+    shown = ", ".join((*functions[-_SHOWN:], *(["…"] if len(functions) > _SHOWN else [])))
     least = oldest_driver(cuda)
     fact = (
         f"it needs the driver of CUDA {newest} ({shown}), and says it runs with CUDA {cuda}'s "

@@ -18,6 +18,7 @@ from cuwheel.audit.manylinux import policy_of
 from cuwheel.cuda.components import COMPONENTS
 from cuwheel.cuda.frameworks import preloads
 from cuwheel.cuda.suppliers import component_of, is_from_driver, is_grafted, name_before_graft
+from cuwheel.system.quantities import show_size
 from cuwheel.wheel.metadata import header
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from cuwheel.cuda.components import Component
 
 
-_MIB = 1 << 20
 # Setuptools wrote it long before metadata 2.4 had it; twine lets it pass (7.0.0, `package.py`).
 _EARLY_FIELD = "license-file introduced in metadata version"
 _GLIBC = re.compile(r"^manylinux(_\d+_\d+|\d+)")
@@ -177,8 +177,8 @@ def _fits_python(tag: Tag, python: str | None) -> bool:
 def _size_findings(case: Case) -> Iterator[Finding]:
     scan, contract = case.scan, case.contract
     if contract and scan.size > contract.max_size:
-        allowed = f"the recipe allows {contract.max_size / _MIB:.1f} MiB"
-        fact = f"{scan.size / _MIB:.1f} MiB, {allowed}"
+        allowed = f"the recipe allows {show_size(contract.max_size)}"
+        fact = f"{show_size(scan.size)}, {allowed}"
         yield Finding(file=scan.file_name, rule="size", fact=fact)
 
 

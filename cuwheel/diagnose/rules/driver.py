@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cuwheel.diagnose.verdict import broken, not_asked, notes, warns, works
-from cuwheel.system.quantities import show_size
+from cuwheel.system.quantities import plural, show_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -67,7 +67,7 @@ def _summary(driver: Driver) -> str:
     count = len(driver.gpus) if driver.visible is None else driver.visible
     of_all = f" of {len(driver.gpus)}" if count != len(driver.gpus) else ""
     takes = f", takes CUDA up to {driver.newest_cuda}" if driver.newest_cuda else ""
-    return f"driver {driver.version}{takes}; {count}{of_all} GPU{'s'[: count != 1]} to be used"
+    return f"driver {driver.version}{takes}; {plural(count, 'GPU')}{of_all} to be used"
 
 
 def _fault_of_driver(driver: Driver, around: HostFacts | None) -> Verdict | None:
@@ -123,7 +123,7 @@ def _missing(driver: Driver, around: HostFacts | None) -> Verdict:
         return broken(
             "libcuda-driver-missing",
             "the GPU's driver isn't installed, or not whole",
-            f"{driver.devices} NVIDIA GPU{'s'[: driver.devices != 1]} on the bus, kernel module "
+            f"{plural(driver.devices, 'NVIDIA GPU')} on the bus, kernel module "
             f"{driver.version or 'not loaded'}, and {why}",
             "install NVIDIA's driver (`nvidia-driver` of the distribution), then restart",
         )

@@ -11,6 +11,7 @@ from cuwheel.cuda.suppliers import components_of
 from cuwheel.cuda.toolkits import oldest_driver
 from cuwheel.diagnose.facts.loader import missing_files
 from cuwheel.diagnose.verdict import broken, warns, works
+from cuwheel.system.quantities import plural
 from cuwheel.system.versions import version_key
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def judge_frameworks(
         faults += [] if faults else [*_sight_fault(name, one, driver)]
         yield from faults
         if one.was_imported and not faults:
-            sees = f"sees {len(one.devices)} GPU{'s'[: len(one.devices) != 1]}"
+            sees = f"sees {plural(len(one.devices), 'GPU')}"
             sees = sees if one.available else "can be imported"
             yield works(f"{name} {sees}{f', CUDA {one.cuda}' if one.cuda else ''}")
 

@@ -91,9 +91,9 @@ class PackageJudge:
             return
         path, missing = faults[0]
         count = sum(len(symbols.names) for _, symbols in faults)
+        more = f" and {count - 1} more" if count > 1 else ""
         cause = (
-            f"{path.name} needs {missing.example}{f' and {count - 1} more' * (count > 1)}, which "
-            f"torch {self.torch.version} hasn't"
+            f"{path.name} needs {missing.example}{more}, which torch {self.torch.version} hasn't"
         )
         if all(symbols.is_abi_only for _, symbols in faults):
             yield broken(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.verify.compare.bytes import with_count
+from cuwheel.system.quantities import plural
 from cuwheel.verify.compare.differences import Difference, Location
 
 if TYPE_CHECKING:
@@ -93,8 +93,7 @@ def _compare_order(a: OpenArchive, b: OpenArchive) -> Iterator[Difference]:
     if moved:
         yield Difference(
             place=Location(),
-            fact=f"{with_count(len(moved), 'member')} come in another order, the first of them "
-            "here",
+            fact=f"{plural(len(moved), 'member')} come in another order, the first of them here",
             a=moved[0][0],
             b=moved[0][1],
             causes=("member-order",),
@@ -110,7 +109,7 @@ def _compare_field(a: OpenArchive, b: OpenArchive, field: _Field) -> Iterator[Di
             found.append((name, field.read(one), field.read(other)))
     if found:
         name, text_a, text_b = found[0]
-        more = f" and {with_count(len(found) - 1, 'other')}" if len(found) > 1 else ""
+        more = f" and {plural(len(found) - 1, 'other')}" if len(found) > 1 else ""
         yield Difference(
             place=Location(),
             fact=f"the {field.name} of {name}{more} differs",
@@ -140,7 +139,7 @@ def _compare_packing(a: OpenArchive, b: OpenArchive, same: Collection[str]) -> I
     words = [f"level {text} of zlib {zlib.ZLIB_RUNTIME_VERSION}" if text else "" for text in levels]
     yield Difference(
         place=Location(),
-        fact=f"{with_count(len(found), 'member')} of equal content packed to other bytes, such as"
+        fact=f"{plural(len(found), 'member')} of equal content packed to other bytes, such as"
         f" {name}",
         a=words[0] or "unknown level or zlib",
         b=words[1] or "unknown level or zlib",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from cuwheel.system.quantities import plural
 from cuwheel.verify.compare.differences import Difference
 from cuwheel.verify.compare.text_causes import causes_of_pairs, differing_pairs
 
@@ -69,12 +70,12 @@ def pair_differences(
     for causes, group in groups.items():
         fact = f"a {noun} differs"
         if len(group) > 1:
-            fact = f"{with_count(len(group), noun)} differ, the first of them so"
+            fact = f"{plural(len(group), noun)} differ, the first of them so"
         yield _pair_difference(group[0], place, fact, causes)
     for pair in unknown[:_UNKNOWN_SHOWN]:
         yield _pair_difference(pair, place, f"a {noun} differs", ())
     if len(unknown) > _UNKNOWN_SHOWN:
-        fact = f"{with_count(len(unknown) - _UNKNOWN_SHOWN, noun)} more"
+        fact = f"{plural(len(unknown) - _UNKNOWN_SHOWN, noun)} more"
         yield Difference(place=place, fact=fact)
 
 
@@ -94,11 +95,6 @@ def quoted_bytes(text: str) -> str:
     """A text of a file, short and on one line."""
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
-
-
-def with_count(count: int, word: str) -> str:
-    """`1 byte`, `2 bytes`."""
-    return f"{count:,} {word}{'s'[: count != 1]}"
 
 
 def _texts(data: bytes) -> list[str]:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.binaries.cubin import change_of_code
+from cuwheel.system.quantities import plural
 from cuwheel.verify.compare.bytes import (
     change_of_data,
     count_differing,
     pair_differences,
     quoted_bytes,
-    with_count,
 )
 from cuwheel.verify.compare.differences import Difference
 from cuwheel.verify.compare.text_causes import causes_of_options, differing_pairs, stable_name
@@ -118,9 +118,7 @@ def _compare_notes(
 ) -> Iterator[Difference]:
     """What the tools noted of themselves: the release, the options."""
     if len(a) != len(b):
-        fact = (
-            f"notes of {with_count(len(a), 'tool')}; of {with_count(len(b), 'tool')} in the second"
-        )
+        fact = f"notes of {plural(len(a), 'tool')}; of {plural(len(b), 'tool')} in the second"
         yield Difference(place=place, fact=fact)
     for one, other in zip(a, b, strict=False):
         who, who_else = ((note.tool, note.release, note.build) for note in (one, other))
@@ -159,11 +157,11 @@ def _code_fact(pair: _Pair, arch: str) -> str:
     if pair.a is None or pair.b is None:
         return f"only {pair.only} has this kernel"
     if int(arch.rstrip("af")) < _FIRST_KNOWN:
-        return f"{with_count(count_differing(pair.a, pair.b), 'byte')} of its code differ"
+        return f"{plural(count_differing(pair.a, pair.b), 'byte')} of its code differ"
     change = change_of_code(pair.a, pair.b)
     if change.before != change.after:
         return f"other instructions: {change.before}, and {change.after} in the second"
-    of_all = f"{change.changed} of {with_count(change.before, 'instruction')} differ"
+    of_all = f"{change.changed} of {plural(change.before, 'instruction')} differ"
     if change.numbers == change.changed:
         return f"{of_all}, only in a number that the instruction holds"
     if change.numbers:
@@ -211,5 +209,5 @@ def _compare_content(
     change = change_of_data(a, b)
     yield from pair_differences(change.pairs, place, "text")
     if not change.is_all:
-        fact = f"{count_differing(a, b):,} of {with_count(max(len(a), len(b)), 'byte')} differ"
+        fact = f"{count_differing(a, b):,} of {plural(max(len(a), len(b)), 'byte')} differ"
         yield Difference(place=place, fact=fact, causes=causes)

@@ -8,12 +8,12 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from cuwheel.binaries.elf_image import ElfFormatError, ElfImage
 from cuwheel.binaries.fatbin import code_of_cubin
+from cuwheel.system.quantities import plural
 from cuwheel.verify.compare.bytes import (
     change_of_data,
     count_differing,
     pair_differences,
     quoted_bytes,
-    with_count,
 )
 from cuwheel.verify.compare.device import (
     beside_fatbins,
@@ -279,4 +279,4 @@ def _code_difference(pair: _Pair, a: bytes, b: bytes, place: Location) -> Differ
 def _bytes_fact(a: bytes, b: bytes) -> str:
     if len(a) != len(b):
         return f"{len(a):,} bytes; {len(b):,} in the second"
-    return f"{count_differing(a, b):,} of {with_count(len(a), 'byte')} differ"
+    return f"{count_differing(a, b):,} of {plural(len(a), 'byte')} differ"

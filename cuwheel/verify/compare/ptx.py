@@ -6,7 +6,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cuwheel.verify.compare.bytes import pair_differences, quoted_bytes, with_count
+from cuwheel.system.quantities import plural
+from cuwheel.verify.compare.bytes import pair_differences, quoted_bytes
 from cuwheel.verify.compare.differences import Difference
 from cuwheel.verify.compare.text_causes import causes_of_pairs, differing_pairs, stable_name
 
@@ -82,7 +83,7 @@ def _function_difference(a: tuple[str, ...], b: tuple[str, ...], place: Location
     causes: tuple[CauseKey, ...] = causes_of_pairs(pairs)
     if not pairs:
         return Difference(place=place, fact="its lines come in another order")
-    fact = f"{with_count(len(pairs), 'line')} differ"
+    fact = f"{plural(len(pairs), 'line')} differ"
     if [_NUMBER.sub("0", line) for line in a] == [_NUMBER.sub("0", line) for line in b]:
         fact += ", only in constants"
     one, other = pairs[0]

@@ -14,7 +14,7 @@ import rich.table
 import rich.text
 
 from cuwheel.system import process
-from cuwheel.verify.compare.bytes import with_count
+from cuwheel.system.quantities import plural
 from cuwheel.verify.compare.differences import CAUSES
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def verdict(comparison: Comparison) -> str:
     """One line: the same bytes, or how many differences, and how many of an unknown cause."""
     if comparison.is_same:
         return f"the same bytes: sha256 {comparison.a.sha256}"
-    count = with_count(len(comparison.differences), "difference")
+    count = plural(len(comparison.differences), "difference")
     unknown = len(comparison.unexplained)
     return f"not the same bytes: {count}, {unknown or 'none'} of unknown cause"
 

@@ -9,12 +9,12 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from cuwheel.binaries.elf import is_elf
 from cuwheel.system.files import sha256_of_file
+from cuwheel.system.quantities import plural
 from cuwheel.verify.compare.archive import OpenArchive, compare_archives
 from cuwheel.verify.compare.bytes import (
     change_of_data,
     count_differing,
     pair_differences,
-    with_count,
 )
 from cuwheel.verify.compare.device import (
     beside_fatbins,
@@ -134,7 +134,7 @@ def _compare_records(a: _Read, b: _Read, place: Location) -> Difference:
         return Difference(place=place, fact="the same rows, in another order or ended otherwise")
     if same:
         return Difference(place=place, fact=f"another row of {min(same)}, which doesn't differ")
-    fact = f"{with_count(len(names), 'row')} of members that differ"
+    fact = f"{plural(len(names), 'row')} of members that differ"
     return Difference(place=place, fact=fact, causes=("record",))
 
 
@@ -170,7 +170,7 @@ def _compare_bytes(a: bytes, b: bytes, place: Location) -> Iterator[Difference]:
     change = change_of_data(a, b)
     yield from pair_differences(change.pairs, place, "text")
     if not change.is_all:
-        fact = f"{count_differing(a, b):,} of {with_count(max(len(a), len(b)), 'byte')} differ"
+        fact = f"{count_differing(a, b):,} of {plural(max(len(a), len(b)), 'byte')} differ"
         yield Difference(place=place, fact=fact)
 
 
