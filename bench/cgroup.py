@@ -25,7 +25,7 @@ _LIMITS = {
 }
 _USES = {1: "memory.usage_in_bytes", 2: "memory.current"}
 _COUNTS = ("memory.events", "memory.oom_control")
-_PATIENCE = 50  # tenths of a second until what was killed has left it
+_TIME_LIMIT = 50  # tenths of a second until what was killed has left it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class Cgroup:
 
     @property
     def kills(self) -> int:
-        """How many processes the kernel has killed in it for want of memory."""
+        """How many processes the kernel has killed in it when it ran out of memory."""
         for name in _COUNTS:
             path = self.folder / name
             text = path.read_text() if path.is_file() else ""
@@ -104,7 +104,7 @@ def _make() -> Cgroup:
 
 
 def _remove(folder: Path) -> None:
-    for _ in range(_PATIENCE):
+    for _ in range(_TIME_LIMIT):
         with contextlib.suppress(OSError):
             folder.rmdir()
             return

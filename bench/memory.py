@@ -77,7 +77,7 @@ class Outcome:
         seconds: by the clock.
         files: how many there were to compile.
         done: how many were compiled.
-        kills: processes that the kernel killed for want of memory.
+        kills: processes that the kernel killed when it ran out of memory.
         again: how often a program was started again after that.
         waited: seconds that programs waited for memory, together.
         peak: bytes, the most that all processes had together, sampled.

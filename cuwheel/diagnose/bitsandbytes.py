@@ -128,7 +128,7 @@ def judge_bnb(
             choice.hint or _toggle(choice),
         )
     elif not torch.failure:
-        yield works(f"{name} would load {choice.library}; it wasn't run, for want of a GPU")
+        yield works(f"{name} would load {choice.library}; it wasn't run: there is no GPU")
 
 
 def _not_held(name: str, choice: BnbChoice) -> Verdict:

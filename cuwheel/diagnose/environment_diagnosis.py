@@ -11,8 +11,8 @@ from cuwheel.diagnose import bitsandbytes
 from cuwheel.diagnose.bitsandbytes import choose_library, judge_bnb
 from cuwheel.diagnose.facts.deadline import TimedCall
 from cuwheel.diagnose.facts.environment import (
-    FACTS_PATIENCE,
-    IMPORT_PATIENCE,
+    FACTS_TIME_LIMIT,
+    IMPORT_TIME_LIMIT,
     FrameworkFacts,
     ModuleRun,
     PythonEnvironment,
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 
 _SLACK = 5.0  # seconds that a question gets beyond what its programs get
-_CACHE_PATIENCE = 10.0  # seconds for ldconfig and the system's folders
-_PACKAGE_PATIENCE = 30.0  # seconds for the libraries of all packages
+_CACHE_TIME_LIMIT = 10.0  # seconds for ldconfig and the system's folders
+_PACKAGE_TIME_LIMIT = 30.0  # seconds for the libraries of all packages
 
 
 class EnvironmentDiagnosis:
@@ -65,7 +65,7 @@ class EnvironmentDiagnosis:
         self._environ = environ
         self._imports: dict[str, TimedCall[FrameworkFacts | None]] = {}
         self._bnb_run: TimedCall[ModuleRun | None] | None = None
-        self._cache = TimedCall(_CACHE_PATIENCE, read_loader_cache)
+        self._cache = TimedCall(_CACHE_TIME_LIMIT, read_loader_cache)
         self.environment: PythonEnvironment | None = None
         self.frameworks: tuple[FrameworkFacts, ...] = ()
         self.packages: tuple[InstalledPackage, ...] = ()
@@ -95,17 +95,17 @@ class EnvironmentDiagnosis:
             return
         python, environ = chosen.path, self._environ
         environment, fault = TimedCall[PythonEnvironment | None](
-            FACTS_PATIENCE + _SLACK, lambda: ask_environment(python, environ)
+            FACTS_TIME_LIMIT + _SLACK, lambda: ask_environment(python, environ)
         ).answer(None)
         if environment is None:
             fix = "name another interpreter or environment with --python, or activate another one"
             self.verdicts.append(broken("python-not-found", f"{python} can't be asked", fault, fix))
             return
         self.environment = environment
-        retry_policy = IMPORT_PATIENCE + _SLACK
+        limit = IMPORT_TIME_LIMIT + _SLACK
         for name in self._frameworks_of(environment):
             self._imports[name] = TimedCall[FrameworkFacts | None](
-                retry_policy, partial(ask_framework, name, environment, environ)
+                limit, partial(ask_framework, name, environment, environ)
             )
 
     def _frameworks_of(self, environment: PythonEnvironment) -> tuple[str, ...]:
@@ -125,7 +125,7 @@ class EnvironmentDiagnosis:
         self.verdicts += _judge_metadata(environment)
         if driver.gpus and self._wants(bitsandbytes.PROJECT):
             self._bnb_run = TimedCall[ModuleRun | None](
-                IMPORT_PATIENCE + _SLACK,
+                IMPORT_TIME_LIMIT + _SLACK,
                 lambda: ask_module(bitsandbytes.PROJECT, environment, self._environ),
             )
         told = {name: question.answer(None) for name, question in self._imports.items()}
@@ -142,7 +142,7 @@ class EnvironmentDiagnosis:
             known=known,
         )
         self._judge_bnb(driver)
-        question = TimedCall(_PACKAGE_PATIENCE, lambda: self._read_packages(environment, loader))
+        question = TimedCall(_PACKAGE_TIME_LIMIT, lambda: self._read_packages(environment, loader))
         self.packages, fault = question.answer(())
         self.verdicts += [not_asked("the packages", fault)] if fault else []
         judge = PackageJudge(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     FitTargets = Callable[[Driver, HostFacts | None, str], tuple[Fit, ...]]
 
 
-_MACHINE_PATIENCE = 20.0  # seconds
+_MACHINE_TIME_LIMIT = 20.0  # seconds
 _OWN_VARIABLES = "CUWHEEL_"
 _CALLERS_PATH = "CUWHEEL_CALLERS_PYTHONPATH"
 
@@ -98,9 +98,9 @@ def diagnose(
         environ: of the caller.
         fit: as for `diagnose_session`.
     """
-    machine = TimedCall[HostFacts | None](_MACHINE_PATIENCE, lambda: read_host(ROOT))
-    gpus = TimedCall(_MACHINE_PATIENCE, lambda: find_driver(environ))
-    programs = TimedCall(_MACHINE_PATIENCE, lambda: find_installations(environ))
+    machine = TimedCall[HostFacts | None](_MACHINE_TIME_LIMIT, lambda: read_host(ROOT))
+    gpus = TimedCall(_MACHINE_TIME_LIMIT, lambda: find_driver(environ))
+    programs = TimedCall(_MACHINE_TIME_LIMIT, lambda: find_installations(environ))
     chosen = find_environment(asked.python, environ, asked.start)
     inner = EnvironmentDiagnosis(chosen, asked.packages, environ)
     around, around_fault = machine.answer(None)
@@ -122,7 +122,7 @@ def diagnose(
     fits: tuple[Fit, ...] = ()
     if fit:
         version = inner.environment.version if inner.environment else ""
-        question = TimedCall(_MACHINE_PATIENCE, partial(fit, driver, around, version))
+        question = TimedCall(_MACHINE_TIME_LIMIT, partial(fit, driver, around, version))
         fits, fault = question.answer(())
         verdicts += [not_asked("the targets", fault)] if fault else []
     return Report(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-_PATIENCE = 1800.0  # seconds for a fetch that goes on; git itself ends one that stalls
+_TIME_LIMIT = 1800.0  # seconds for a fetch that goes on; git itself ends one that stalls
 _SHOWN = 3  # last lines of git's words that the error shows
 _NO_PROGRAM = 127  # status of a program that couldn't be started
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -100,7 +100,7 @@ def run_git(*words: str | Path, repository: Path, writes: Path | None = None) ->
     # A folder that is named isn't searched for, and may belong to whom it will.
     command = ["git", f"--git-dir={repository}", *settings, *words]
     try:
-        return run(command, env=_variables(repository.parent), timeout=_PATIENCE).output
+        return run(command, env=_variables(repository.parent), timeout=_TIME_LIMIT).output
     except CommandFailedError as error:
         if says_disk_full(error.tail):
             raise disk_full((writes or repository.parent).parent) from error

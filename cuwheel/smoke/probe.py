@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _SCRIPT = script("probes/smoke.py")
-_PATIENCE = 600.0  # seconds for the imports; a framework takes several on a slow disk
+_TIME_LIMIT = 600.0  # seconds for the imports; a framework takes several on a slow disk
 _TRACEBACK = 6  # last lines of a traceback that the error shows
 _LACKING = re.compile(r"(lib[^\s:]+): cannot open shared object file")  # glibc, elf/dl-load.c
 
@@ -92,8 +92,8 @@ class Probe:
     ) -> SmokeAnswer:
         """Import modules, evaluate an expression, load libraries, in this order.
 
-        Where that fails only for want of the driver, it is done again with the stub, if there is
-        one. A driver that is there is never passed over.
+        Where that fails only because the driver is missing, it is done again with the stub, if
+        there is one. A driver that is there is never passed over.
 
         Args:
             imports: modules.
@@ -126,7 +126,7 @@ class Probe:
             },
             cwd=self.folder,
             log=self.log,
-            timeout=_PATIENCE,
+            timeout=_TIME_LIMIT,
             check=False,
         )
         try:

@@ -220,7 +220,7 @@ def _commands(
 
 
 def _was_disk_full(work: Path, log: Path) -> bool:
-    """Whether the build failed for want of space; nvcc, for one, doesn't say so."""
+    """Whether a full disk made the build fail; nvcc, for one, doesn't say so."""
     if machine.free_disk(work) < _CRAMPED:
         return True
     if not log.is_file():  # nothing could be started

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _SAID = 100  # characters of a program's answer that a message shows
-_PATIENCE = 20.0  # seconds for an interpreter to say who it is
+_TIME_LIMIT = 20.0  # seconds for an interpreter to say who it is
 _QUESTION = (
     "import json, platform, sys, sysconfig; print(json.dumps(dict("
     "executable=getattr(sys, '_base_executable', '') or sys.executable, "
@@ -148,7 +148,7 @@ def _ask(path: Path) -> Interpreter:
             [path, "-I", "-c", _QUESTION],
             # pyenv's shims and conda's wrappers need to find themselves.
             env={key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ},
-            timeout=_PATIENCE,
+            timeout=_TIME_LIMIT,
         )
         told = json.loads(answer.output.strip().splitlines()[-1])
     except (CommandFailedError, ValueError, IndexError) as error:

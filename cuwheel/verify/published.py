@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cuwheel.binaries.archs import is_arch
 from cuwheel.errors import UnsafeArchiveError, UsageError
 from cuwheel.system.files import sha256_of_file
 from cuwheel.wheel.archive import open_wheel
@@ -130,7 +130,7 @@ def _check_statement(found: PublishedWheel) -> None:
     if not isinstance(archs, list):
         raise TypeError(f"its archs are {archs!r}")
     for arch in archs:
-        if not re.fullmatch(r"[0-9]+[af]?", arch):
+        if not is_arch(arch):
             raise ValueError(f"one of its archs is {arch!r}")
     _ = found.materials
     if found.wheel and found.statement:

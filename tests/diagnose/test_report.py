@@ -163,7 +163,7 @@ def test_gives_callers_own_environment(given: dict[str, str], seen: dict[str, st
 
 
 def test_goes_on_past_python_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "FACTS_PATIENCE", 1.0)
+    monkeypatch.setattr(environment, "FACTS_TIME_LIMIT", 1.0)
     program = tmp_path / "python"
     program.write_text("#!/bin/sh\nsleep 100\n")
     program.chmod(0o755)

@@ -299,7 +299,7 @@ def test_names_why_torch_is_not_imported(env: Env, line: str, anchor: str) -> No
 
 
 def test_reads_files_of_torch_that_hangs(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "IMPORT_PATIENCE", 1.0)
+    monkeypatch.setattr(environment, "IMPORT_TIME_LIMIT", 1.0)
     env.install_torch(more="import time; time.sleep(1000)")
 
     report = look_into(env)

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.e2e
 
 COMPILER = ("cuda-crt", "cuda-nvcc", "cuda-runtime", "nvvm", "cuda-toolkit")
 NOWHERE = "http://127.0.0.1:9/simple"
-PATIENCE = 600.0  # seconds
+TIME_LIMIT = 600.0  # seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class Site:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=PATIENCE,
+            timeout=TIME_LIMIT,
         )
 
 

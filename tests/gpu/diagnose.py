@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT))
 from cuwheel.diagnose.report import print_report, report_as_text  # noqa: E402
 from cuwheel.diagnose.session import DiagnoseOptions, callers_environment, diagnose  # noqa: E402
 
-PATIENCE = 300  # seconds
+TIME_LIMIT = 300  # seconds
 KERNEL = """
 #include <cstdio>
 #include <cuda_runtime.h>
@@ -238,7 +238,7 @@ def try_case(case: Case) -> dict[str, Any]:
     said = ""
     if case.reality:
         done = subprocess.run(
-            words, env=environ, capture_output=True, text=True, check=False, timeout=PATIENCE
+            words, env=environ, capture_output=True, text=True, check=False, timeout=TIME_LIMIT
         )
         said = done.stdout + done.stderr
     return {

@@ -12,7 +12,7 @@ from cuwheel.fetch.mirrors import MIRRORS_VARIABLE
 from cuwheel.paths import ROOT
 from cuwheel.system.pythons import own_python
 from tests.support.channel import write_source
-from tests.support.engine import PATIENCE, Engine, Outcome
+from tests.support.engine import TIME_LIMIT, Engine, Outcome
 from tests.support.toolchain_channel import toolchain_specs
 
 TAG = own_python().release.replace(".", "")
@@ -42,7 +42,7 @@ class User:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=PATIENCE,
+            timeout=TIME_LIMIT,
         )
         return Outcome(status=done.returncode, output=done.stdout)
 

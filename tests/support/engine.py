@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PACKAGES = ROOT / "tests" / "packages"
-PATIENCE = 300.0  # seconds; a test that hangs has failed
+TIME_LIMIT = 300.0  # seconds; a test that hangs has failed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,5 +87,5 @@ class Engine:
 
 def finish(child: subprocess.Popen[str]) -> Outcome:
     """Wait for the engine's end."""
-    output, _ = child.communicate(timeout=PATIENCE)
+    output, _ = child.communicate(timeout=TIME_LIMIT)
     return Outcome(status=child.returncode, output=output)

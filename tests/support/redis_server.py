@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_PATIENCE = 20.0  # seconds
+_TIME_LIMIT = 20.0  # seconds
 
 
 @contextlib.contextmanager
@@ -49,7 +49,7 @@ def redis_server(folder: Path, *, password: str = "", port: int = 0) -> Iterator
 
 
 def _wait_for(port: int) -> None:
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _TIME_LIMIT
     with socket.socket() as probe:
         while probe.connect_ex(("127.0.0.1", port)):
             assert time.monotonic() < deadline

@@ -93,10 +93,10 @@ def test_makes_damaged_one_again(
     whole = provide_toolchain(TOOLKIT, "pypi", lean_workspace)
     damage(whole.home)
 
-    mended = provide_toolchain(TOOLKIT, "pypi", lean_workspace)
+    repaired = provide_toolchain(TOOLKIT, "pypi", lean_workspace)
 
     assert "was damaged and is made again" in heard(lean_workspace)
-    assert mended == whole
+    assert repaired == whole
 
 
 @pytest.mark.usefixtures("small_lock")
@@ -106,9 +106,9 @@ def test_mends_damage_that_reached_the_installers_cache(private_space: Workspace
     with (whole.home / "include" / "crt" / "host_config.h").open("a") as stream:
         stream.write("// changed in place\n")
 
-    mended = provide_toolchain(TOOLKIT, "pypi", private_space)
+    repaired = provide_toolchain(TOOLKIT, "pypi", private_space)
 
-    assert mended == whole
+    assert repaired == whole
 
 
 def test_refuses_parts_of_several_releases(small_lock: Path, lean_workspace: Workspace) -> None:
@@ -202,11 +202,11 @@ def test_makes_damaged_conda_toolchain_again(
     profile = (whole.home / "bin" / "nvcc.profile").read_text()
     damage(whole.home)
 
-    mended = provide_toolchain(TOOLKIT, "conda", private_space)
+    repaired = provide_toolchain(TOOLKIT, "conda", private_space)
 
     assert "was damaged and is made again" in heard(private_space)
-    assert mended == whole
-    assert (mended.home / "bin" / "nvcc.profile").read_text() == profile
+    assert repaired == whole
+    assert (repaired.home / "bin" / "nvcc.profile").read_text() == profile
 
 
 @pytest.mark.usefixtures("small_conda_lock")

@@ -79,7 +79,7 @@ class ProgramRun:
         peak: bytes, the most that it took.
         expected: bytes, what the gate thought that it would take.
         status: exit status.
-        tries: how often it was started; more than once: it ended for want of memory.
+        tries: how often it was started; more than once: it ran out of memory.
     """
 
     compile: str

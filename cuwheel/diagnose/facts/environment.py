@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 _SCRIPT = script("probes/environment.py")
-FACTS_PATIENCE = 15.0  # seconds; a slow disk with hundreds of packages
-IMPORT_PATIENCE = 60.0  # seconds; the first import of torch from a slow disk
+FACTS_TIME_LIMIT = 15.0  # seconds; a slow disk with hundreds of packages
+IMPORT_TIME_LIMIT = 60.0  # seconds; the first import of torch from a slow disk
 _KILLED = -9
 FRAMEWORKS = ("torch", "jax", "cupy", "tensorflow")
 # Their distributions are named for CUDA releases.
@@ -163,7 +163,7 @@ def ask_environment(python: Path, environ: Mapping[str, str]) -> PythonEnvironme
     Raises:
         InterpreterNotFoundError: it isn't a Python that runs.
     """
-    told, output, fault = _ask(python, {"ask": "facts"}, environ, FACTS_PATIENCE)
+    told, output, fault = _ask(python, {"ask": "facts"}, environ, FACTS_TIME_LIMIT)
     if "version" not in told:
         said = (output.strip().splitlines() or [""])[-1][:160]
         raise InterpreterNotFoundError(
@@ -231,7 +231,7 @@ def ask_framework(
     question = {"ask": "framework", "name": name}
     # JAX takes most of a GPU's memory when it starts; whoever uses the GPU now would notice.
     env = {**environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    told, output, fault = _ask(environment.python, question, env, IMPORT_PATIENCE)
+    told, output, fault = _ask(environment.python, question, env, IMPORT_TIME_LIMIT)
     if "file" not in told:
         failure = told.get("failure") or f"{fault}\n{output}".strip() or "no word"
         if fault and not told.get("failure"):
@@ -298,7 +298,7 @@ def ask_module(name: str, environment: PythonEnvironment, environ: Mapping[str, 
         environ: what it is to see.
     """
     question = {"ask": "module", "name": name}
-    told, output, fault = _ask(environment.python, question, environ, IMPORT_PATIENCE)
+    told, output, fault = _ask(environment.python, question, environ, IMPORT_TIME_LIMIT)
     failure = told.get("failure", "")
     return ModuleRun(
         status=told.get("status"),
@@ -309,7 +309,7 @@ def ask_module(name: str, environment: PythonEnvironment, environ: Mapping[str, 
 
 
 def _ask(
-    python: Path, question: Mapping[str, str], environ: Mapping[str, str], retry_policy: float
+    python: Path, question: Mapping[str, str], environ: Mapping[str, str], limit: float
 ) -> tuple[dict[str, Any], str, str]:
     """The answer as far as it came, what was said beside it, and why it isn't complete."""
     with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
@@ -319,7 +319,7 @@ def _ask(
                 [python, _SCRIPT, json.dumps(question), written],
                 env=environ,
                 cwd=Path(folder),
-                timeout=retry_policy,
+                timeout=limit,
                 check=False,
             )
         except CommandFailedError as error:
@@ -331,6 +331,6 @@ def _ask(
     if told.get("complete"):
         return told, done.output, ""
     if done.status == _KILLED:
-        return told, done.output, f"no answer within {retry_policy:.0f} s"
+        return told, done.output, f"no answer within {limit:.0f} s"
     how = f"signal {-done.status}" if done.status < 0 else f"status {done.status}"
     return told, done.output, f"it ended with {how}"

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 _PROBE = script("probes/driver.py")
-_PATIENCE = 10.0  # seconds; without nvidia-persistenced `cuInit` takes several
-_SMI_PATIENCE = 5.0  # seconds
+_TIME_LIMIT = 10.0  # seconds; without nvidia-persistenced `cuInit` takes several
+_SMI_TIME_LIMIT = 5.0  # seconds
 _SMI_FIELDS = (
     "index",
     "name",
@@ -147,20 +147,20 @@ def _ask_libraries(environ: Mapping[str, str], notes: list[str]) -> dict[str, An
     with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
         written = Path(folder, "answer.json")
         done = run(
-            [sys.executable, "-I", _PROBE, written], env=environ, timeout=_PATIENCE, check=False
+            [sys.executable, "-I", _PROBE, written], env=environ, timeout=_TIME_LIMIT, check=False
         )
         try:
             told: dict[str, Any] = json.loads(written.read_text())
         except (OSError, ValueError):
             told = {}
     if not told.get("complete"):
-        notes.append(f"NVIDIA's libraries didn't answer: {_end_of(done.status, _PATIENCE)}")
+        notes.append(f"NVIDIA's libraries didn't answer: {_end_of(done.status, _TIME_LIMIT)}")
     return told
 
 
-def _end_of(status: int, retry_policy: float) -> str:
+def _end_of(status: int, limit: float) -> str:
     if status == -9:  # noqa: PLR2004 - SIGKILL, by `process.run`
-        return f"no answer within {retry_policy:.0f} s"
+        return f"no answer within {limit:.0f} s"
     return f"signal {-status}" if status < 0 else f"status {status}"
 
 
@@ -184,7 +184,7 @@ def _ask_smi(environ: Mapping[str, str], notes: list[str]) -> tuple[tuple[Gpu, .
         return (), ""
     query = [program, f"--query-gpu={','.join(_SMI_FIELDS)}", "--format=csv,noheader,nounits"]
     try:
-        done = run(query, env=environ, timeout=_SMI_PATIENCE, check=False)
+        done = run(query, env=environ, timeout=_SMI_TIME_LIMIT, check=False)
     except CommandFailedError as error:
         notes.append(f"{program} can't be asked: {error.why}")
         return (), ""
@@ -193,7 +193,7 @@ def _ask_smi(environ: Mapping[str, str], notes: list[str]) -> tuple[tuple[Gpu, .
     if done.status or not sound:
         said = (done.output.strip().splitlines() or ["nothing"])[0][:100]
         notes.append(
-            f"{program} can't be asked: {_end_of(done.status, _SMI_PATIENCE)}, it said: {said}"
+            f"{program} can't be asked: {_end_of(done.status, _SMI_TIME_LIMIT)}, it said: {said}"
         )
         return (), ""
     return tuple(map(_gpu_of_row, sound)), sound[0][5]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-_PATIENCE = 5.0  # seconds for a program to tell its version
+_TIME_LIMIT = 5.0  # seconds for a program to tell its version
 _RELEASE = re.compile(r"\brelease (\d+\.\d+), V(\d+(?:\.\d+)+)")  # nvcc --version
 _NUMBER = re.compile(r"\b\d+(?:\.\d+)+\b")
 _HOMES = ("CUDA_HOME", "CUDA_PATH")
@@ -108,12 +108,12 @@ def find_installations(environ: Mapping[str, str]) -> Installations:
     for source, path in _candidates(environ):
         named.setdefault(path, []).append(source)
     nvccs = [
-        TimedCall[Nvcc | None](_PATIENCE + 1, partial(_read_nvcc, path, tuple(found), environ))
+        TimedCall[Nvcc | None](_TIME_LIMIT + 1, partial(_read_nvcc, path, tuple(found), environ))
         for path, found in named.items()
     ]
     host_name = next((environ[name] for name in _HOST if environ.get(name)), "g++")
     tools = [
-        TimedCall(_PATIENCE + 1, partial(_read_tool, name, environ))
+        TimedCall(_TIME_LIMIT + 1, partial(_read_tool, name, environ))
         for name in (*_TOOLS, host_name)
     ]
     told = [question.answer(ToolkitProgram(name="", path=None))[0] for question in tools]
@@ -183,11 +183,11 @@ def _said(command: list[str | Path], environ: Mapping[str, str]) -> tuple[str, s
     """What a program says, and why it doesn't."""
     env = {**environ, "LC_ALL": "C"}
     try:
-        done = run(command, env=env, timeout=_PATIENCE, check=False)
+        done = run(command, env=env, timeout=_TIME_LIMIT, check=False)
     except CommandFailedError as error:
         return "", error.why
     if done.status == -9:  # noqa: PLR2004 - SIGKILL, by `process.run`
-        return "", f"no answer within {_PATIENCE:.0f} s"
+        return "", f"no answer within {_TIME_LIMIT:.0f} s"
     return done.output, f"it ended with status {done.status}" if done.status else ""
 
 

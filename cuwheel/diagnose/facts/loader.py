@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _LDCONFIG = ("/sbin/ldconfig", "/usr/sbin/ldconfig")
-_PATIENCE = 5.0  # seconds
+_TIME_LIMIT = 5.0  # seconds
 _CACHED = re.compile(r"^\s*(\S+) \((.*)\) => (/.*)$", re.MULTILINE)  # ldconfig -p
 _DEFAULT = (
     "/lib/x86_64-linux-gnu",
@@ -170,7 +170,7 @@ def read_loader_cache() -> dict[str, Path]:
     found: dict[str, Path] = {}
     if program:
         try:
-            done = run([program, "-p"], env={"PATH": os.defpath}, timeout=_PATIENCE, check=False)
+            done = run([program, "-p"], env={"PATH": os.defpath}, timeout=_TIME_LIMIT, check=False)
             for name, kind, path in _CACHED.findall(done.output):
                 if "64" in kind or os.uname().machine == "aarch64":
                     found.setdefault(name, Path(path))

@@ -105,7 +105,7 @@ def _fault_of_driver(driver: Driver, around: HostFacts | None) -> Verdict | None
 
 
 def _missing(driver: Driver, around: HostFacts | None) -> Verdict:
-    """There is no libcuda: for want of the driver, or of the way to it."""
+    """There is no libcuda: the driver is missing, or the way to it."""
     why = driver.cuda_fault or driver.nvml_fault or "the loader finds no libcuda.so.1"
     if around and around.is_wsl:
         fix = "add /usr/lib/wsl/lib to /etc/ld.so.conf.d and run ldconfig"

@@ -17,7 +17,7 @@ _RESERVED_SHARE = 0.05
 _LEAST_RESERVE = 64 * MIB
 _MOST_RESERVE = 1024 * MIB
 
-# Per cent of the last ten seconds in which some process stood still for want of memory.
+# Per cent of the last ten seconds in which some process stood still, out of memory.
 _PRESSURE = 20.0
 
 # A cgroup without a limit has `max` or, in version 1, a number near 2 to the 63rd.
@@ -55,7 +55,7 @@ class Memory:
     Attributes:
         levels: the machine, then the cgroups with a limit.
         swapped: bytes of swap in use.
-        pressed: whether processes are standing still for want of memory.
+        pressed: whether processes stand still because memory is short.
     """
 
     __slots__ = ("levels", "pressed", "swapped")

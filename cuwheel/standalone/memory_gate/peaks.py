@@ -61,7 +61,7 @@ class Peaks:
         Args:
             tool: its name.
             key: what makes two processes alike: source, arch, options.
-            guessed: for want of anything better.
+            guessed: where nothing better is known.
         """
         learned, is_measured = self._learned(tool, key)
         if learned:

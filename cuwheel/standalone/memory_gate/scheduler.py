@@ -21,8 +21,8 @@ _TURN = "turn"
 JOBS = "jobs"  # as many run already as the build may have at once
 # Seconds
 _BYPASS = 20.0  # for so long, anyone may pass a process for which there is no room
-_PATIENCE = 10.0  # for so long, who is alone waits for memory that nobody gated holds
-_PATIENCE_AFTER_KILL = 60.0  # likewise, who was killed without it
+_WAIT_LIMIT = 10.0  # for so long, who is alone waits for memory that nobody gated holds
+_WAIT_LIMIT_AFTER_KILL = 60.0  # likewise, who was killed without it
 _ASLEEP = 30.0  # who hasn't been heard of for so long is stopped or orphaned: nobody waits for it
 
 
@@ -139,8 +139,8 @@ def lack(me: Claim, others: list[Claim], seen: free_memory.Memory, now: float) -
         return found
     # What is missing now is missing for good, or nobody gated holds it.
     me.idle_since = me.idle_since or now
-    retry_policy = _PATIENCE_AFTER_KILL if me.alone else _PATIENCE
-    if now - me.idle_since >= retry_policy:
+    limit = _WAIT_LIMIT_AFTER_KILL if me.alone else _WAIT_LIMIT
+    if now - me.idle_since >= limit:
         return START
     is_too_large = any(me.known > level.total for level in seen.levels)
     has_least = all(me.known <= level.free for level in seen.levels)

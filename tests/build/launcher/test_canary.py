@@ -16,7 +16,7 @@ from cuwheel.build.launcher.toolkit_view import ViewPaths
 from cuwheel.errors import ToolchainError
 from cuwheel.paths import ROOT
 from tests.support.launchers import BASE_PYTHON
-from tests.support.waiting import PATIENCE, wait_for
+from tests.support.waiting import TIME_LIMIT, wait_for
 
 # Writes an object, equal everywhere or what the script `calls.object` says; knows the two options
 # that nvcc's help tells of.
@@ -205,7 +205,7 @@ def test_interrupt_leaves_nothing(
         try:
             wait_for((easy_home / "calls").exists)
             running.send_signal(signal.SIGINT)
-            status = running.wait(PATIENCE)
+            status = running.wait(TIME_LIMIT)
         finally:
             running.kill()
 

@@ -27,8 +27,8 @@ def stubs(module_path: Path) -> Path:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpus, "_PATIENCE", 1.0)
-    monkeypatch.setattr(gpus, "_SMI_PATIENCE", 1.0)
+    monkeypatch.setattr(gpus, "_TIME_LIMIT", 1.0)
+    monkeypatch.setattr(gpus, "_SMI_TIME_LIMIT", 1.0)
 
 
 def ask(stubs: Path | None, **variables: str) -> Driver:

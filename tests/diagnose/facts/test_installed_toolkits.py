@@ -64,7 +64,7 @@ def test_says_nothing_without_toolkit() -> None:
 def test_goes_on_past_nvcc_that_does_not_tell(
     tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(installed_toolkits, "_PATIENCE", 1.0)
+    monkeypatch.setattr(installed_toolkits, "_TIME_LIMIT", 1.0)
     home = write_nvcc(tmp_path / "cuda", "", script)
 
     [found] = judged(CUDA_HOME=str(home))
