@@ -230,7 +230,7 @@ def test_wants_room_for_what_cache_lacks(
     said = _refusal(locked_target(provider=provider, disk=GIB), workspace)
 
     assert (
-        f"the disk of {workspace.cache} is too small: 0.0 GiB are free, it takes {wanted}" in said
+        f"the disk of {workspace.cache} is too small: 0 bytes are free, it takes {wanted}" in said
     )
 
 
@@ -260,8 +260,8 @@ def test_wants_room_on_each_disk(
 
     said = _refusal(locked_target(provider="system", disk=GIB), apart)
 
-    assert f"the disk of {apart.work} is too small: 0.0 GiB are free, it takes 1.0" in said
-    assert f"the disk of {apart.cache} is too small: 0.0 GiB are free, it takes 0.7" in said
+    assert f"the disk of {apart.work} is too small: 0 bytes are free, it takes 1.0" in said
+    assert f"the disk of {apart.cache} is too small: 0 bytes are free, it takes 670.0 MiB" in said
 
 
 def test_wants_no_room_for_what_is_there(

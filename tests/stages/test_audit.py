@@ -433,7 +433,7 @@ def test_finds_damaged_library(plant: _Plant) -> None:
 def test_finds_wheel_over_budget(plant: _Plant) -> None:
     (line,) = plant.refused(max_wheel_size=1024)
 
-    assert "the recipe allows 0.0 MiB" in line
+    assert "the recipe allows 1.0 KiB" in line
 
 
 def test_finds_wrong_record(plant: _Plant) -> None:

@@ -202,7 +202,7 @@ def test_progress_tells_steps_of_ninja() -> None:
     progress.see("[3/47] Building CUDA object kernel.o", 1 << 30)
 
     assert line.text.startswith("step 3/47, ")
-    assert line.text.endswith(" so far, 4 jobs, 1024 MiB")
+    assert line.text.endswith(" so far, 4 jobs, 1.0 GiB")
 
 
 def test_progress_gives_no_time_that_has_passed() -> None:

@@ -399,7 +399,7 @@ def test_refuses_what_the_disk_has_no_room_for(tmp_path: Path) -> None:
     with pytest.raises(DiskFullError) as caught:
         files.check_free_disk(tmp_path / "not" / "there", 1 << 60)
 
-    assert f"{1 << 40} MiB are needed" in caught.value.why
+    assert f"{float(1 << 30)} GiB are needed" in caught.value.why
 
 
 def test_gives_up_waiting_for_lock(tmp_path: Path) -> None:

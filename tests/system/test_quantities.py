@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.system.quantities import show_share, show_size, show_time
+from cuwheel.system.quantities import plural, show_share, show_size, show_time
 
 
 @pytest.mark.parametrize(
@@ -15,5 +15,15 @@ def test_shows_times(seconds: float, shown: str) -> None:
 
 
 def test_shows_sizes_and_shares() -> None:
-    assert [show_size(size) for size in (0, 512 << 20, 3 << 30)] == ["0 MiB", "512 MiB", "3.0 GiB"]
+    sizes = [show_size(size) for size in (0, 1, 1536, 512 << 20, 3 << 30)]
+    assert sizes == ["0 bytes", "1 byte", "1.5 KiB", "512.0 MiB", "3.0 GiB"]
     assert [show_share(part) for part in (0, 0.001, 0.61, 1)] == ["0 %", "<1 %", "61 %", "100 %"]
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "shown"),
+    [(0, "wheel", "0 wheels"), (1, "wheel", "1 wheel"), (2, "library", "2 libraries"),
+     (1234, "byte", "1,234 bytes"), (2, "day", "2 days")],
+)  # fmt: skip
+def test_counts(count: int, noun: str, shown: str) -> None:
+    assert plural(count, noun) == shown

@@ -125,7 +125,7 @@ def test_draws_memory_to_scale(picture: Picture) -> None:
     base = tops["expected"][-1]
     assert [base - top for top in tops["expected"]] == pytest.approx([55, 110, 55, 0])
     assert [base - top for top in tops["peak"]] == pytest.approx([27.5, 55, 27.5, 0])
-    assert {"4.0 GiB", "2.0 GiB", "0 MiB"} <= set(picture.texts())
+    assert {"4.0 GiB", "2.0 GiB", "0 bytes"} <= set(picture.texts())
 
 
 def test_tells_figures_of_a_compile_under_the_mouse(picture: Picture) -> None:
