@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.build.compile_cache.backends import socket_folder
-from cuwheel.build.compile_cache.choice import beside, choose_compile_cache
+from cuwheel.build.compile_cache.choice import choose_compile_cache, serve_remote_cache
 from cuwheel.build.compile_cache.statistics import read_statistics
 from cuwheel.build.environment import BuildInputs, variables
 from cuwheel.build.launcher.events import EVENTS_LOG, hit_counts, read_events
@@ -152,7 +152,7 @@ def _run_all(
     old_umask = os.umask(0o022)
     try:
         with (
-            beside(how.choice, workspace),
+            serve_remote_cache(how.choice, workspace),
             workspace.console.live("building") as line,
             naming_full_disk(workspace.work),
         ):

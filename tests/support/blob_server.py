@@ -1,16 +1,26 @@
-"""A real HTTP server on loopback that keeps what is PUT, as nginx with WebDAV does."""
+"""A real HTTP server on loopback that keeps what is PUT, as nginx with WebDAV or S3 does."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
+import hmac
 import http.server
+import re
+import ssl
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+_SIGNED = re.compile(
+    r"AWS4-HMAC-SHA256 Credential=(?P<id>[^/]+)/(?P<scope>\S+), "
+    r"SignedHeaders=(?P<names>\S+), Signature=(?P<signature>\w+)"
+)
 
 
 @dataclass(kw_only=True)
@@ -21,20 +31,24 @@ class Blobs:
         files: content by path.
         port: where it listens.
         login: `user:password` that is asked for; empty for none.
+        s3_secret: key with which requests have to be signed as S3's are; empty for none.
         status: error that every request gets; 0 for none.
-        headers: of the requests, in order.
+        moved: where GET is redirected to; empty for nowhere.
+        headers: of the requests, in order, their names in small letters.
     """
 
     files: dict[str, bytes] = field(default_factory=dict)
     port: int = 0
     login: str = ""
+    s3_secret: str = ""
     status: int = 0
+    moved: str = ""
     headers: list[dict[str, str]] = field(default_factory=list)
 
 
 @contextlib.contextmanager
-def keeping(blobs: Blobs) -> Iterator[Blobs]:
-    """Serve until the block ends."""
+def serve_blobs(blobs: Blobs, certificate: Path | None = None) -> Iterator[Blobs]:
+    """Serve until the block ends, over TLS where a certificate with its key is given."""
 
     class Handler(_Handler):
         kept = blobs
@@ -43,6 +57,10 @@ def keeping(blobs: Blobs) -> Iterator[Blobs]:
         blobs.port = server.server_address[1]
         server.daemon_threads = True
         server.block_on_close = False  # clients keep connections open
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -57,30 +75,59 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     kept: Blobs
 
     def do_GET(self) -> None:
-        if self._may_pass():
+        if self.kept.moved:
+            self.kept.headers.append(self._headers())
+            self._answer(302, headers={"Location": self.kept.moved})
+        elif self._may_pass(b""):
             content = self.kept.files.get(self.path)
             self._answer(404 if content is None else 200, content or b"")
 
     def do_PUT(self) -> None:
         content = self.rfile.read(int(self.headers["Content-Length"]))
-        if self._may_pass():
+        if self._may_pass(content):
             self.kept.files[self.path] = content
-            self._answer(201)
+            self._answer(201, headers={"ETag": '"1"'})
 
-    def _may_pass(self) -> bool:
-        self.kept.headers.append(dict(self.headers))
-        expected = f"Basic {base64.b64encode(self.kept.login.encode()).decode()}"
-        if self.kept.status:
-            self._answer(self.kept.status)
-        elif self.kept.login and self.headers["Authorization"] != expected:
+    def _headers(self) -> dict[str, str]:
+        return {name.lower(): value for name, value in self.headers.items()}
+
+    def _may_pass(self, content: bytes) -> bool:
+        kept, headers = self.kept, self._headers()
+        kept.headers.append(headers)
+        expected = f"Basic {base64.b64encode(kept.login.encode()).decode()}"
+        if kept.status:
+            self._answer(kept.status)
+        elif kept.login and headers.get("authorization") != expected:
             self._answer(401)
+        elif kept.s3_secret and not self._is_signed(headers, content):
+            self._answer(403)
         else:
             return True
         return False
 
-    def _answer(self, status: int, content: bytes = b"") -> None:
+    def _is_signed(self, headers: Mapping[str, str], content: bytes) -> bool:
+        """By Amazon S3's API reference, "Signature calculations for the Authorization header"."""
+        found = _SIGNED.fullmatch(headers.get("authorization", ""))
+        digest = hashlib.sha256(content).hexdigest()
+        if not found or headers.get("x-amz-content-sha256") != digest:
+            return False
+        signed = [f"{name}:{headers[name]}" for name in found["names"].split(";")]
+        request = "\n".join([self.command, self.path, "", *signed, "", found["names"], digest])
+        hashed = hashlib.sha256(request.encode()).hexdigest()
+        stamp, scope = headers["x-amz-date"], found["scope"]
+        key = f"AWS4{self.kept.s3_secret}".encode()
+        for word in scope.split("/"):
+            key = hmac.digest(key, word.encode(), "sha256")
+        text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{hashed}"
+        return hmac.digest(key, text.encode(), "sha256").hex() == found["signature"]
+
+    def _answer(
+        self, status: int, content: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
 

@@ -13,17 +13,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.build.compile_cache.backends import (
+    RELAY_SOCKET,
     CachePaths,
     CompileCache,
     choose_cache,
     install_program,
 )
+from cuwheel.build.compile_cache.relay import Traffic, serve_relay
 from cuwheel.build.compile_cache.statistics import CacheStatistics, read_statistics
+<<<<<<< HEAD
 from cuwheel.system.compilers import SYSTEM_PATH
+=======
+from cuwheel.build.compile_cache.storage import open_storage
+>>>>>>> aed3dba (obstore and redis-py speak to remote compile caches; the relay's client in tests is a real one)
 from cuwheel.system.process import run
 from tests.support.ccache_package import obtain_ccache
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.build.compile_cache.remote import RemoteCache
     from cuwheel.system.process import Finished
 
 EPOCH = 1_700_000_000
@@ -106,6 +115,15 @@ class Bench:
         shutil.rmtree(self.places.events)
         self.places.events.mkdir()
         return statistics
+
+
+@contextlib.contextmanager
+def relay_to(remote: RemoteCache, bench: Bench) -> Iterator[tuple[Traffic, list[str]]]:
+    """Serve a bench's relay until the block ends; gives what goes through it, and its warnings."""
+    warnings: list[str] = []
+    path = bench.places.sockets / RELAY_SOCKET
+    with serve_relay(remote, open_storage(remote), path, warnings.append) as traffic:
+        yield traffic, warnings
 
 
 def cache_of(name: str, shared_cache: Path) -> CompileCache:

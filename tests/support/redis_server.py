@@ -21,13 +21,16 @@ _TIME_LIMIT = 20.0  # seconds
 
 
 @contextlib.contextmanager
-def redis_server(folder: Path, *, password: str = "", port: int = 0) -> Iterator[int]:
+def redis_server(
+    folder: Path, *, password: str = "", port: int = 0, certificate: Path | None = None
+) -> Iterator[int]:
     """Run one until the block ends; gives its port. Skips the test where Redis isn't installed.
 
     Args:
-        folder: where it runs.
+        folder: where it runs; its socket is `redis.sock` there, where the path isn't too long.
         password: that it asks for; empty for none.
         port: where it listens; 0 for any.
+        certificate: with its key in one file: it speaks TLS.
     """
     program = which("redis-server", SYSTEM_PATH)
     if program is None:
@@ -36,21 +39,28 @@ def redis_server(folder: Path, *, password: str = "", port: int = 0) -> Iterator
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = int(probe.getsockname()[1])
-    words = [program, "--bind", "127.0.0.1", "--port", str(port), "--save", ""]
-    words += ["--dir", str(folder)]
+    words = [program, "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
+    words += ["--unixsocket", "redis.sock"]
+    if certificate:
+        words += ["--port", "0", "--tls-port", str(port), "--tls-auth-clients", "no"]
+        for name in ("cert", "key", "ca-cert"):
+            words += [f"--tls-{name}-file", str(certificate)]
+    else:
+        words += ["--port", str(port)]
     if password:
         words += ["--requirepass", password]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as server:
         try:
-            _wait_for(port)
+            _wait_for(port, server)
             yield port
         finally:
             server.kill()
 
 
-def _wait_for(port: int) -> None:
+def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + _TIME_LIMIT
     with socket.socket() as probe:
         while probe.connect_ex(("127.0.0.1", port)):
+            assert server.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.02)

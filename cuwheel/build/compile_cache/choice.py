@@ -16,9 +16,8 @@ from cuwheel.build.compile_cache.backends import (
     install_program,
     why_unusable,
 )
-from cuwheel.build.compile_cache.relay import relaying
-from cuwheel.build.compile_cache.remote import remote_from
-from cuwheel.build.compile_cache.storage import open_storage
+from cuwheel.build.compile_cache.relay import serve_relay
+from cuwheel.build.compile_cache.remote import parse_remote_cache
 from cuwheel.errors import CuwheelError
 from cuwheel.paths import given_path
 from cuwheel.workspace.problems import Problem, problem_of
@@ -26,7 +25,7 @@ from cuwheel.workspace.problems import Problem, problem_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from cuwheel.build.compile_cache.remote import Remote
+    from cuwheel.build.compile_cache.remote import RemoteCache
     from cuwheel.build.sandbox.path_map import PathMap
     from cuwheel.workspace.job import Job, Settings
     from cuwheel.workspace.workspace import Workspace
@@ -47,7 +46,7 @@ class CacheChoice:
 
     cache: CompileCache
     real: CachePaths
-    remote: Remote | None
+    remote: RemoteCache | None
 
     def inside(self, path_map: PathMap) -> CachePaths:
         """Its folders as the build sees them."""
@@ -106,19 +105,24 @@ def compile_cache_folder(workspace: Workspace, environ: Mapping[str, str]) -> Pa
 
 
 @contextlib.contextmanager
-def beside(choice: CacheChoice, workspace: Workspace) -> Iterator[None]:
+def serve_remote_cache(choice: CacheChoice, workspace: Workspace) -> Iterator[None]:
     """Keep the way to the remote cache open until the block ends."""
     if choice.remote is None:
         yield
         return
     path = choice.real.sockets / RELAY_SOCKET
+    # Two large libraries, for those who have a remote cache.
+    from cuwheel.build.compile_cache.storage import open_storage  # noqa: PLC0415
+
     storage = open_storage(choice.remote)
-    with relaying(choice.remote, storage, path, workspace.console.warn):
+    with serve_relay(choice.remote, storage, path, workspace.console.warn):
         yield
 
 
-def _choose(settings: Settings, environ: Mapping[str, str]) -> tuple[CompileCache, Remote | None]:
-    remote = remote_from(environ)
+def _choose(
+    settings: Settings, environ: Mapping[str, str]
+) -> tuple[CompileCache, RemoteCache | None]:
+    remote = parse_remote_cache(environ)
     if not settings.reuse:
         return CompileCache(), None
     return choose_cache(environ, with_remote=remote is not None), remote

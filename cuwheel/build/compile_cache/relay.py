@@ -19,20 +19,18 @@ from cuwheel.build.compile_cache.resp import (
     NOTHING,
     OK,
     PONG,
-    ProtocolError,
-    bulk,
-    number,
-    read_value,
-    refusal,
+    error_reply,
+    number_reply,
+    read_command,
+    value_reply,
 )
-from cuwheel.fetch.web import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from io import BufferedIOBase
     from pathlib import Path
 
-    from cuwheel.build.compile_cache.remote import Remote
-    from cuwheel.build.compile_cache.resp import Readable
+    from cuwheel.build.compile_cache.remote import RemoteCache
     from cuwheel.build.compile_cache.storage import Storage
 
 
@@ -40,11 +38,8 @@ _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
 _ENOUGH = 3  # failures in a row after which the remote cache is left alone
 _PROBE = "cuwheel-probe"  # a name under which nothing stands
 _TRIAL = ".sccache_check"  # what sccache reads and writes at its start, to see whether it can
-_LOCAL = {
-    b"AUTH",
-    b"CLIENT",
-    b"SELECT",
-}  # of a talk with one server; there is nothing to choose here
+# Of a talk with one server; there is nothing to choose here.
+_LOCAL = frozenset((b"AUTH", b"CLIENT", b"SELECT"))
 
 
 @dataclass(kw_only=True)
@@ -65,8 +60,8 @@ class Traffic:
 
 
 @contextlib.contextmanager
-def relaying(
-    remote: Remote, storage: Storage, path: Path, warn: Callable[[str], None]
+def serve_relay(
+    remote: RemoteCache, storage: Storage, path: Path, warn: Callable[[str], None]
 ) -> Iterator[Traffic]:
     """Serve a build's compile cache until the block ends.
 
@@ -96,11 +91,8 @@ def _server(path: Path, relay: _Relay) -> socketserver.ThreadingUnixStreamServer
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             with contextlib.suppress(EOFError, ConnectionError):
-                try:
-                    while True:
-                        self.wfile.write(relay.answer(self.rfile))
-                finally:
-                    relay.storage.leave()
+                while True:
+                    self.wfile.write(relay.answer(self.rfile))
 
     # The path of a socket may have 107 bytes at most; through its open folder it is short.
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
@@ -119,46 +111,42 @@ def _server(path: Path, relay: _Relay) -> socketserver.ThreadingUnixStreamServer
 
 @dataclass
 class _Relay:
-    remote: Remote
+    remote: RemoteCache
     storage: Storage
     warn: Callable[[str], None]
     traffic: Traffic = field(default_factory=Traffic)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _row: int = 0  # failures since something worked
+    _failures_in_a_row: int = 0
 
     def probe(self) -> None:
         """Find out before the build whether anyone answers, so that no compile waits for it."""
         self._ask(lambda: self.storage.get(_PROBE), enough=1)
-        self.storage.leave()
 
-    def answer(self, stream: Readable) -> bytes:
+    def answer(self, stream: BufferedIOBase) -> bytes:
         """Read one command and do it.
 
         Raises:
             EOFError: the other side has ended.
             ConnectionError: it speaks another protocol.
         """
-        words = read_value(stream)
-        if not isinstance(words, list) or not words:
-            raise ProtocolError("this is no command")
-        texts = [word if isinstance(word, bytes) else b"" for word in words]
-        verb = texts[0].upper()
+        verb, *arguments = read_command(stream) or [b""]
+        verb = verb.upper()
         if verb == b"PING":
             return PONG
-        return OK if verb in _LOCAL else self._stored(verb, texts[1:])
+        return OK if verb in _LOCAL else self._stored(verb, arguments)
 
     def _stored(self, verb: bytes, arguments: list[bytes]) -> bytes:
         """Answer what is about a value."""
         name = arguments[0].decode(errors="replace") if arguments else ""
         if not _NAME.fullmatch(name):
-            return refusal("this relay takes names of plain letters only")
+            return error_reply("this relay takes names of plain letters only")
         if name == _TRIAL:
             return NOTHING if verb == b"GET" else OK
         if verb == b"SET" and len(arguments) > 1:
             return self._put(_flat(name), arguments[1])
         if verb in {b"GET", b"EXISTS"}:
             return self._get(_flat(name), only_asked=verb == b"EXISTS")
-        return refusal("this relay knows GET, SET and EXISTS")
+        return error_reply("this relay knows GET, SET and EXISTS")
 
     def _get(self, name: str, *, only_asked: bool) -> bytes:
         found = self._ask(lambda: self.storage.get(name))
@@ -166,8 +154,8 @@ class _Relay:
             self.traffic.hits += found is not None
             self.traffic.misses += found is None
         if only_asked:
-            return number(int(found is not None))
-        return NOTHING if found is None else bulk(found)
+            return number_reply(int(found is not None))
+        return NOTHING if found is None else value_reply(found)
 
     def _put(self, name: str, value: bytes) -> bytes:
         self._ask(lambda: self.storage.put(name, value))
@@ -183,20 +171,20 @@ class _Relay:
             self._failed(problem, enough)
             return None
         with self._lock:
-            self._row = 0
+            self._failures_in_a_row = 0
         return answer
 
     def _failed(self, problem: OSError, enough: int) -> None:
         with self._lock:
             self.traffic.failures += 1
-            self._row += 1
-            if self._row < enough or self.traffic.is_off:
+            self._failures_in_a_row += 1
+            if self._failures_in_a_row < enough or self.traffic.is_off:
                 return
             self.traffic.is_off = True
-        why = self.remote.without_secrets(reason_of(problem))
+        why = self.remote.without_secrets(str(problem))
         self.warn(
-            f"the remote compile cache {self.remote.shown} doesn't work, so this build goes on "
-            f"without it: {why}"
+            f"the remote compile cache {self.remote.redacted_url} doesn't work, so this build goes "
+            f"on without it: {why}"
         )
 
 

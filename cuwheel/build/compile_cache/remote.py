@@ -20,12 +20,12 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")  # "Bucket naming rule
 
 
 @dataclass(frozen=True, kw_only=True)
-class Remote:
+class RemoteCache:
     """Where a remote cache is; what is secret of it shows in no `repr`.
 
     Attributes:
         scheme: one of `SCHEMES`.
-        shown: the address without user, password and query.
+        redacted_url: the address without user, password and query.
         host: its machine; for `s3` the bucket.
         port: 0 for the scheme's own.
         path: a folder, a socket, or what stands before each key.
@@ -38,7 +38,7 @@ class Remote:
     """
 
     scheme: str
-    shown: str
+    redacted_url: str
     host: str = ""
     port: int = 0
     path: str = ""
@@ -50,9 +50,9 @@ class Remote:
     endpoint: str = ""
 
     @property
-    def place(self) -> str:
+    def netloc(self) -> str:
         """Host and port as they stand in an address."""
-        return _place(self.host, self.port)
+        return _netloc(self.host, self.port)
 
     def without_secrets(self, text: str) -> str:
         """A text in which none of the secrets stands."""
@@ -62,7 +62,7 @@ class Remote:
         return text
 
 
-def remote_from(environ: Mapping[str, str]) -> Remote | None:
+def parse_remote_cache(environ: Mapping[str, str]) -> RemoteCache | None:
     """What `CUWHEEL_REMOTE_CACHE` says; None where it isn't set.
 
     Args:
@@ -119,20 +119,20 @@ def _s3_problems(parts: SplitResult, environ: Mapping[str, str]) -> list[str]:
     return problems
 
 
-def _place(host: str, port: int) -> str:
+def _netloc(host: str, port: int) -> str:
     bracketed = f"[{host}]" if ":" in host else host
     return f"{bracketed}{f':{port}' if port else ''}"
 
 
-def _remote(parts: SplitResult, environ: Mapping[str, str]) -> Remote:
+def _remote(parts: SplitResult, environ: Mapping[str, str]) -> RemoteCache:
     database = re.search(r"(?:^|&)db=(\d+)(?:&|$)", parts.query)
     database = database or re.fullmatch(r"/(\d+)", parts.path)
-    place = _place(parts.hostname or "", parts.port or 0)
-    common = Remote(
+    netloc = _netloc(parts.hostname or "", parts.port or 0)
+    common = RemoteCache(
         scheme=parts.scheme,
-        shown=f"{parts.scheme}:{'//' * bool(place)}{place}{parts.path}",
+        redacted_url=f"{parts.scheme}:{'//' * bool(netloc)}{netloc}{parts.path}",
         host=parts.hostname or "",
-        path=unquote(parts.path) if parts.scheme in {"file", "redis+unix"} else parts.path,
+        path=parts.path if parts.scheme.startswith("http") else unquote(parts.path),
     )
     if parts.scheme != "s3":
         return replace(

@@ -2,25 +2,25 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.build.compile_cache.remote import Remote, remote_from
+from cuwheel.build.compile_cache.remote import RemoteCache, parse_remote_cache
 from cuwheel.errors import UsageError
 
 _KEYS = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "hidden"}
 
 
 def test_is_none_where_nothing_is_asked() -> None:
-    assert remote_from({"CUWHEEL_REMOTE_CACHE": " "}) is None
+    assert parse_remote_cache({"CUWHEEL_REMOTE_CACHE": " "}) is None
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("redis://box", Remote(scheme="redis", shown="redis://box", host="box")),
+        ("redis://box", RemoteCache(scheme="redis", redacted_url="redis://box", host="box")),
         (
             "redis://:pa%2Fss@box:7000/3",
-            Remote(
+            RemoteCache(
                 scheme="redis",
-                shown="redis://box:7000/3",
+                redacted_url="redis://box:7000/3",
                 host="box",
                 port=7000,
                 path="/3",
@@ -30,18 +30,18 @@ def test_is_none_where_nothing_is_asked() -> None:
         ),
         (
             "redis+unix:/run/redis.sock?db=2",
-            Remote(
+            RemoteCache(
                 scheme="redis+unix",
-                shown="redis+unix:/run/redis.sock",
+                redacted_url="redis+unix:/run/redis.sock",
                 path="/run/redis.sock",
                 database=2,
             ),
         ),
         (
             "https://me:word@box/a/b",
-            Remote(
+            RemoteCache(
                 scheme="https",
-                shown="https://box/a/b",
+                redacted_url="https://box/a/b",
                 host="box",
                 path="/a/b",
                 user="me",
@@ -50,22 +50,29 @@ def test_is_none_where_nothing_is_asked() -> None:
         ),
         (
             "redis://box/3?timeout=5",
-            Remote(scheme="redis", shown="redis://box/3", host="box", path="/3", database=3),
+            RemoteCache(
+                scheme="redis", redacted_url="redis://box/3", host="box", path="/3", database=3
+            ),
         ),
         (
             "http://[::1]:8080/a",
-            Remote(scheme="http", shown="http://[::1]:8080/a", host="::1", port=8080, path="/a"),
+            RemoteCache(
+                scheme="http", redacted_url="http://[::1]:8080/a", host="::1", port=8080, path="/a"
+            ),
         ),
-        ("file:///srv/x", Remote(scheme="file", shown="file:/srv/x", path="/srv/x")),
-        ("file:/srv/a%20b", Remote(scheme="file", shown="file:/srv/a%20b", path="/srv/a b")),
+        ("file:///srv/x", RemoteCache(scheme="file", redacted_url="file:/srv/x", path="/srv/x")),
+        (
+            "file:/srv/a%20b",
+            RemoteCache(scheme="file", redacted_url="file:/srv/a%20b", path="/srv/a b"),
+        ),
     ],
 )
-def test_reads_addresses(text: str, expected: Remote) -> None:
-    assert remote_from({"CUWHEEL_REMOTE_CACHE": text}) == expected
+def test_reads_addresses(text: str, expected: RemoteCache) -> None:
+    assert parse_remote_cache({"CUWHEEL_REMOTE_CACHE": text}) == expected
 
 
 def test_takes_the_keys_of_s3_from_the_environment() -> None:
-    remote = remote_from({"CUWHEEL_REMOTE_CACHE": "s3://bucket/wheels", **_KEYS})
+    remote = parse_remote_cache({"CUWHEEL_REMOTE_CACHE": "s3://bucket/wheels", **_KEYS})
 
     assert remote is not None
     assert (remote.host, remote.path, remote.user, remote.secret) == (
@@ -78,7 +85,7 @@ def test_takes_the_keys_of_s3_from_the_environment() -> None:
 
 def test_refuses_s3_without_keys_and_bucket_at_once() -> None:
     with pytest.raises(UsageError) as caught:
-        remote_from({"CUWHEEL_REMOTE_CACHE": "s3://B_ucket"})
+        parse_remote_cache({"CUWHEEL_REMOTE_CACHE": "s3://B_ucket"})
 
     assert caught.value.why.splitlines() == [
         "s3: needs AWS_ACCESS_KEY_ID, which isn't set",
@@ -102,7 +109,7 @@ def test_refuses_s3_without_keys_and_bucket_at_once() -> None:
 )
 def test_refuses_what_it_cant_use(text: str, why: str) -> None:
     with pytest.raises(UsageError) as caught:
-        remote_from({"CUWHEEL_REMOTE_CACHE": text})
+        parse_remote_cache({"CUWHEEL_REMOTE_CACHE": text})
 
     assert why in caught.value.why
 
@@ -112,13 +119,13 @@ def test_refuses_what_it_cant_use(text: str, why: str) -> None:
 )
 def test_says_no_secret_when_it_refuses(text: str) -> None:
     with pytest.raises(UsageError) as caught:
-        remote_from({"CUWHEEL_REMOTE_CACHE": text})
+        parse_remote_cache({"CUWHEEL_REMOTE_CACHE": text})
 
     assert "geheim" not in str(caught.value)
 
 
 def test_shows_no_secret() -> None:
-    remote = remote_from({"CUWHEEL_REMOTE_CACHE": "https://me:gehe%20im@box/a?token=geheim"})
+    remote = parse_remote_cache({"CUWHEEL_REMOTE_CACHE": "https://me:gehe%20im@box/a?token=geheim"})
 
     assert remote is not None
     assert "gehe" not in repr(remote)
