@@ -33,6 +33,7 @@ class Blobs:
         login: `user:password` that is asked for; empty for none.
         s3_secret: key with which requests have to be signed as S3's are; empty for none.
         status: error that every request gets; 0 for none.
+        page: what comes with it.
         moved: where GET is redirected to; empty for nowhere.
         headers: of the requests, in order, their names in small letters.
     """
@@ -42,8 +43,14 @@ class Blobs:
     login: str = ""
     s3_secret: str = ""
     status: int = 0
+    page: bytes = b""
     moved: str = ""
     headers: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        """Of its root, without TLS."""
+        return f"http://127.0.0.1:{self.port}"
 
 
 @contextlib.contextmanager
@@ -96,7 +103,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         kept.headers.append(headers)
         expected = f"Basic {base64.b64encode(kept.login.encode()).decode()}"
         if kept.status:
-            self._answer(kept.status)
+            self._answer(kept.status, kept.page)
         elif kept.login and headers.get("authorization") != expected:
             self._answer(401)
         elif kept.s3_secret and not self._is_signed(headers, content):

@@ -99,7 +99,7 @@ def offer(kind: str, folder: Path) -> Iterator[Offer]:
         elif kind == "s3":
             blobs = stack.enter_context(serve_blobs(Blobs(s3_secret=SECRET)))
             keys = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": SECRET}
-            endpoint = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{blobs.port}"}
+            endpoint = {"AWS_ENDPOINT_URL": blobs.url}
             yield Offer("s3://bucket/wheels", {**keys, **endpoint})
         elif kind.startswith("http"):
             blobs = stack.enter_context(serve_blobs(Blobs(login=f"me:{SECRET}"), certificate))

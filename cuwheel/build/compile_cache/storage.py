@@ -74,7 +74,7 @@ class ObjectStorage:
         """Put a value under a name: readers see all of it or nothing."""
         try:
             self._store.put(name, value, use_multipart=False)
-        except BaseError as problem:
+        except (BaseError, FileNotFoundError) as problem:  # a bucket, or folder, that isn't there
             raise OSError(_reason(problem)) from problem
 
 
@@ -114,10 +114,10 @@ def _open_s3(remote: RemoteCache, options: ClientConfig) -> S3Store:
     )
 
 
-def _reason(problem: BaseError) -> str:
+def _reason(problem: Exception) -> str:
     """What went wrong, out of obstore's words: a line, and what Rust's libraries say, nested."""
     line, _, nested = str(problem).partition("\n")
-    said = line.rpartition(" - ")[2].rstrip(" :")
+    said = line.rpartition(" - ")[2].partition(": <")[0].rstrip(" :")  # a page or XML may follow
     if not said.endswith(_UNSENT):
         return said
     innermost = _INNER.split(" ".join(nested.split()))[-1]

@@ -92,7 +92,7 @@ def test_leaves_a_server_alone_that_breaks_during_the_build(
     connect: Callable[..., Connected],
 ) -> None:
     with serve_blobs(Blobs()) as blobs:
-        client, traffic, warnings = connect(remote_of(f"http://127.0.0.1:{blobs.port}"))
+        client, traffic, warnings = connect(remote_of(blobs.url))
         blobs.status = 507  # Insufficient Storage
         for _ in range(9):
             client.set("a", b"1")

@@ -52,7 +52,7 @@ def test_compiles_where_each_answer_is_a_page_to_log_in(bench: Bench, source: Pa
     page = Blobs(files={"/": b"<html>log in</html>"})
     with serve_blobs(page) as other, serve_blobs(Blobs()) as blobs:
         blobs.moved = f"http://127.0.0.1:{other.port}/"
-        with relay_to(remote_of(f"http://127.0.0.1:{blobs.port}"), bench) as (traffic, _):
+        with relay_to(remote_of(blobs.url), bench) as (traffic, _):
             bench.compile(source)
 
     assert traffic.hits > 0
