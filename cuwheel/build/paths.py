@@ -47,13 +47,13 @@ def build_path_map(
         BuildPath(name="toolbox", real=inputs.toolbox),
         BuildPath(name="built", real=workspace.folder("built"), kind="write"),
         BuildPath(name="events", real=inputs.events, kind="write"),
-        BuildPath(name="cache", real=cache.program),
-        BuildPath(name="sockets", real=cache.sockets, kind="write"),
+        BuildPath(name="cache", real=cache.program_folder),
+        BuildPath(name="sockets", real=cache.socket_folder, kind="write"),
         BuildPath(name="memory", real=inputs.memory, kind="write"),
         *_python_names(env),
     ]
-    if cache.compiles.is_dir():
-        named.append(BuildPath(name="compiles", real=cache.compiles, kind="write"))
+    if cache.cache_folder.is_dir():
+        named.append(BuildPath(name="compiles", real=cache.cache_folder, kind="write"))
     if inputs.resources.is_dir():
         named.append(BuildPath(name="resources", real=inputs.resources, has_sources=True))
     extra = tuple(_extra(workspace, inputs))

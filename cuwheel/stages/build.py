@@ -9,7 +9,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.build.compile_cache.backends import socket_folder
+from cuwheel.build.compile_cache.backends import make_socket_folder
 from cuwheel.build.compile_cache.choice import choose_compile_cache, serve_remote_cache
 from cuwheel.build.compile_cache.statistics import read_statistics
 from cuwheel.build.environment import BuildInputs, variables
@@ -63,9 +63,9 @@ def build(job: Job) -> BuiltWheel:
     """
     target, workspace = job.target, job.workspace
     inputs = _prepare(target, workspace)
-    with socket_folder(workspace.work, is_sandboxed=job.sandbox != "none") as sockets:
+    with make_socket_folder(workspace.work, is_sandboxed=job.sandbox != "none") as sockets:
         choice = choose_compile_cache(job, sockets, os.environ)
-        path_map = build_path_map(workspace, inputs, choice.real, job.sandbox)
+        path_map = build_path_map(workspace, inputs, choice.paths, job.sandbox)
         launcher = set_up_launcher(workspace, inputs, path_map, choice)
         started = time.time()
         stated = variables(target, inputs)
@@ -102,8 +102,9 @@ def _tell_faults(
     elif statistics.errors and choice.remote is None:
         times = "once" if statistics.errors == 1 else f"{statistics.errors} times"
         workspace.console.warn(
-            f"the compile cache failed {times}, so more was compiled than should be: see whether "
-            f"the disk of {choice.real.compiles} is full, or leave the cache out: -- --no-cache"
+            f"the compile cache failed {times}, so more was compiled than should be: see "
+            f"whether the disk of {choice.paths.cache_folder} is full, or leave the cache out: "
+            "-- --no-cache"
         )
 
 
@@ -138,7 +139,7 @@ class _Run(NamedTuple):
     def words(self, command: list[str | Path], folder: Path) -> list[str]:
         """One of them, with the sandbox around it and the cache's server beside it."""
         within = self.choice.cache.supervised(
-            map(str, command), self.choice.real, self.launcher.python
+            map(str, command), self.choice.paths, self.launcher.python
         )
         return self.path_map.command(within, folder)
 

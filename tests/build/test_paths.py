@@ -51,7 +51,10 @@ def inputs(workspace: Workspace) -> BuildInputs:
 def places_of(workspace: Workspace, inputs: BuildInputs, sandbox: str) -> PathMap:
     folders = [workspace.folder(name) for name in ("cache", "sockets", "compiles")]
     cache = CachePaths(
-        program=folders[0], sockets=folders[1], compiles=folders[2], events=inputs.events
+        program_folder=folders[0],
+        socket_folder=folders[1],
+        cache_folder=folders[2],
+        log_folder=inputs.events,
     )
     return build_path_map(workspace, inputs, cache, sandbox)
 

@@ -187,7 +187,7 @@ def test_serves_two_builds_at_once(bench: LaunchedBench) -> None:
 def test_stays_usable_after_a_kill(bench: LaunchedBench, plain: bytes) -> None:
     source = bench.write()
     for delay in (0.3, 0.8, 1.3, 1.8):
-        words = bench.cache.supervised(bench.nvcc_words(source), bench.places, bench.python)
+        words = bench.cache.supervised(bench.nvcc_words(source), bench.paths, bench.python)
         child = subprocess.Popen(words, env=bench.environment, start_new_session=True)
         time.sleep(delay)
         os.killpg(child.pid, signal.SIGKILL)
@@ -206,8 +206,8 @@ def test_compiles_where_the_cache_is_full_or_read_only(
     bench: LaunchedBench, plain: bytes, mount: str
 ) -> None:
     source = bench.write()
-    cache = bench.places.compiles
-    words = bench.cache.supervised(bench.nvcc_words(source), bench.places, bench.python)
+    cache = bench.paths.cache_folder
+    words = bench.cache.supervised(bench.nvcc_words(source), bench.paths, bench.python)
     script = f'mount -t tmpfs -o {mount} none "$0" && exec "$@"'
     try:
         run([*_OWN_MOUNTS, "sh", "-c", f'mount -t tmpfs none "{cache}"'], env=bench.environment)
@@ -224,7 +224,7 @@ def test_compiles_though_the_server_dies(
 ) -> None:
     bench = new_launched(tmp_path, cache_of("sccache", shared_cache), cuda_home)
     source = bench.write()
-    words = [sys.executable, "-c", _KILL_AND_GO_ON, str(bench.places.program / "sccache")]
+    words = [sys.executable, "-c", _KILL_AND_GO_ON, str(bench.paths.program_folder / "sccache")]
 
     bench.run([*words, *bench.nvcc_words(source)])
 

@@ -62,13 +62,14 @@ def test_reaches_the_relay_from_a_sandbox_without_network(
     if choose_sandbox(kind) != kind:
         pytest.skip(f"this machine has no {kind}")
     source = bench.write()
-    folders = {tmp_path, bench.places.sockets, bench.home, bench.home.parents[1], *_of_python()}
-    places = [Mount(source=path, target=path, kind="write") for path in sorted(folders)]
-    places += _program_of(bench)
+    made = {tmp_path, bench.paths.socket_folder}
+    folders = {*made, bench.home, bench.home.parents[1], *_of_python()}
+    mounts = [Mount(source=path, target=path, kind="write") for path in sorted(folders)]
+    mounts += _program_of(bench)
 
     with offer("redis", tmp_path) as offered, relay_to(offered.remote, bench) as seen:
-        prefix = sandboxed(kind, places, tmp_path)
-        words = bench.cache.supervised(bench.nvcc_words(source), bench.places, bench.python)
+        prefix = sandboxed(kind, mounts, tmp_path)
+        words = bench.cache.supervised(bench.nvcc_words(source), bench.paths, bench.python)
         bench.run_bare([*prefix, *words])
 
     assert source.with_suffix(".o").exists()

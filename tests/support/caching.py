@@ -21,11 +21,8 @@ from cuwheel.build.compile_cache.backends import (
 )
 from cuwheel.build.compile_cache.relay import Traffic, serve_relay
 from cuwheel.build.compile_cache.statistics import CacheStatistics, read_statistics
-<<<<<<< HEAD
-from cuwheel.system.compilers import SYSTEM_PATH
-=======
 from cuwheel.build.compile_cache.storage import open_storage
->>>>>>> aed3dba (obstore and redis-py speak to remote compile caches; the relay's client in tests is a real one)
+from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.process import run
 from tests.support.ccache_package import obtain_ccache
 
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
     from cuwheel.system.process import Finished
 
 EPOCH = 1_700_000_000
-BESIDE = Path(sys.executable).parent  # where the engine's sccache is
+SCCACHE_FOLDER = Path(sys.executable).parent  # where the engine's sccache is
 
 
 @functools.cache
@@ -68,18 +65,18 @@ class Bench:
     with_remote: bool = False
 
     @property
-    def places(self) -> CachePaths:
+    def paths(self) -> CachePaths:
         return CachePaths(
-            compiles=self.folder / "compiles",
-            program=self.folder / "program",
-            sockets=_sockets_of(self.folder),
-            events=self.folder / "events",
+            cache_folder=self.folder / "compiles",
+            program_folder=self.folder / "program",
+            socket_folder=_sockets_of(self.folder),
+            log_folder=self.folder / "events",
         )
 
     def set_up(self) -> Bench:
         for name in ("compiles", "events", "home"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        install_program(self.cache, self.places.program)
+        install_program(self.cache, self.paths.program_folder)
         return self
 
     def changed(self, **changes: Any) -> Bench:
@@ -88,14 +85,14 @@ class Bench:
     @property
     def environment(self) -> dict[str, str]:
         own = self.cache.variables(
-            self.places, fingerprint=self.fingerprint, epoch=EPOCH, with_remote=self.with_remote
+            self.paths, fingerprint=self.fingerprint, epoch=EPOCH, with_remote=self.with_remote
         )
         base = {"PATH": SYSTEM_PATH, "HOME": str(self.folder / "home"), "TMPDIR": str(self.folder)}
         return {**base, "SOURCE_DATE_EPOCH": str(EPOCH), **own, **self.variables}
 
     def run(self, words: list[str], *, check: bool = True) -> Finished:
         """Run a command with what has to be beside it."""
-        supervised = self.cache.supervised(words, self.places, self.python)
+        supervised = self.cache.supervised(words, self.paths, self.python)
         return self.run_bare(supervised, check=check)
 
     def run_bare(self, words: list[str], *, check: bool = True) -> Finished:
@@ -106,14 +103,14 @@ class Bench:
         """Compile one file; the object lies beside it."""
         made = source.with_suffix(".o")
         made.unlink(missing_ok=True)
-        prefix = self.cache.prefix(self.places)
+        prefix = self.cache.prefix(self.paths)
         return self.run([*prefix, compiler, "-O1", "-c", str(source), "-o", str(made), *options])
 
-    def take_tally(self) -> CacheStatistics:
+    def take_statistics(self) -> CacheStatistics:
         """What the cache did since the last time."""
-        statistics = read_statistics(self.places.events)
-        shutil.rmtree(self.places.events)
-        self.places.events.mkdir()
+        statistics = read_statistics(self.paths.log_folder)
+        shutil.rmtree(self.paths.log_folder)
+        self.paths.log_folder.mkdir()
         return statistics
 
 
@@ -121,7 +118,7 @@ class Bench:
 def relay_to(remote: RemoteCache, bench: Bench) -> Iterator[tuple[Traffic, list[str]]]:
     """Serve a bench's relay until the block ends; gives what goes through it, and its warnings."""
     warnings: list[str] = []
-    path = bench.places.sockets / RELAY_SOCKET
+    path = bench.paths.socket_folder / RELAY_SOCKET
     with serve_relay(remote, open_storage(remote), path, warnings.append) as traffic:
         yield traffic, warnings
 
@@ -130,7 +127,7 @@ def cache_of(name: str, shared_cache: Path) -> CompileCache:
     """A compile cache by name; skips the test where this ccache can't be had."""
     if name == "ccache":
         return choose_cache({"CUWHEEL_CCACHE": str(obtain_ccache(shared_cache))})
-    return choose_cache({"PATH": ""}, beside=BESIDE)
+    return choose_cache({"PATH": ""}, sccache_folder=SCCACHE_FOLDER)
 
 
 def processes_of(bench: Bench) -> list[str]:
@@ -138,6 +135,6 @@ def processes_of(bench: Bench) -> list[str]:
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if (entry / "exe").readlink().is_relative_to(bench.places.program):
+            if (entry / "exe").readlink().is_relative_to(bench.paths.program_folder):
                 found.append((entry / "cmdline").read_text())
     return found

@@ -65,7 +65,7 @@ class LaunchedBench(Bench):
         maps = ((str(self.folder / "tree"), "/cuwheel/source"),)
         settings = {
             **launcher_settings(inside, inside, maps=maps, flags=self.cache.nvcc_flags(_FLAGS)),
-            "cache": self.cache.prefix(self.places),
+            "cache": self.cache.prefix(self.paths),
             "events": str(self._log),
         }
         make_view(inside.view, self.home, inside, self.fingerprint)
@@ -82,7 +82,7 @@ class LaunchedBench(Bench):
 
     @property
     def _log(self) -> Path:
-        return self.places.events / "events.jsonl"
+        return self.paths.log_folder / "events.jsonl"
 
     @property
     def nvcc(self) -> str:

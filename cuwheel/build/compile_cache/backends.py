@@ -47,16 +47,16 @@ class CachePaths:
     """Folders of the compile cache, as the build sees them.
 
     Attributes:
-        compiles: of all caches, a folder for each; stays from build to build.
-        program: holds the program (see `install_program`).
-        sockets: of this build, for sockets; its path is short.
-        events: of this build, for logs and counts.
+        cache_folder: has a folder for each cache; stays from build to build.
+        program_folder: holds the program (see `install_program`).
+        socket_folder: of this build; its path is short.
+        log_folder: of this build, for logs and counts.
     """
 
-    compiles: Path
-    program: Path
-    sockets: Path
-    events: Path
+    cache_folder: Path
+    program_folder: Path
+    socket_folder: Path
+    log_folder: Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +75,9 @@ class CompileCache:
     version: str = ""
     size: int = DEFAULT_SIZE
 
-    def prefix(self, inside: CachePaths) -> tuple[str, ...]:
+    def prefix(self, paths: CachePaths) -> tuple[str, ...]:
         """The words that the launcher puts before a compiler."""
-        return (str(inside.program / self.name),) if self.name else ()
+        return (str(paths.program_folder / self.name),) if self.name else ()
 
     def nvcc_flags(self, flags: Iterable[str]) -> tuple[str, ...]:
         """Those of the launcher's flags for equal bytes that go with this cache.
@@ -88,46 +88,46 @@ class CompileCache:
         return tuple(flag for flag in flags if self.name != "sccache" or flag != "objtemp")
 
     def variables(
-        self, inside: CachePaths, *, fingerprint: str, epoch: int, with_remote: bool
+        self, paths: CachePaths, *, fingerprint: str, epoch: int, with_remote: bool
     ) -> dict[str, str]:
         """What the build's environment has to say to the cache.
 
         Args:
-            inside: its folders, as the build sees them.
+            paths: its folders, as the build sees them.
             fingerprint: of all that compiles. Compilers are known by it, not by their dates.
             epoch: `SOURCE_DATE_EPOCH`, seconds since 1970.
             with_remote: whether a relay listens at `RELAY_SOCKET` in the folder for sockets.
         """
-        relay = inside.sockets / RELAY_SOCKET if with_remote else None
+        relay = paths.socket_folder / RELAY_SOCKET if with_remote else None
         if self.name == "ccache":
-            return _ccache_variables(inside, self.size, fingerprint, relay)
+            return _ccache_variables(paths, self.size, fingerprint, relay)
         if self.name == "sccache":
-            return _sccache_variables(inside, self.size, epoch, relay)
+            return _sccache_variables(paths, self.size, epoch, relay)
         return {}
 
-    def supervised(self, words: Iterable[str], places: CachePaths, python: Path) -> list[str]:
+    def supervised(self, words: Iterable[str], paths: CachePaths, python: Path) -> list[str]:
         """A command of the build with what has to run beside it.
 
         Args:
             words: the command.
-            places: the cache's folders, by the same names as those in the command.
+            paths: the cache's folders, by the same names as those in the command.
             python: an interpreter, as the build sees it.
         """
         if self.name != "sccache":
             return list(words)
-        script = places.program / _SUPERVISOR.name
-        beside = [str(python), "-ISB", str(script), *self.prefix(places), str(places.events)]
+        script = paths.program_folder / _SUPERVISOR.name
+        beside = [str(python), "-ISB", str(script), *self.prefix(paths), str(paths.log_folder)]
         return [*beside, *words]
 
 
 def choose_cache(
-    environ: Mapping[str, str], *, beside: Path | None = None, with_remote: bool = False
+    environ: Mapping[str, str], *, sccache_folder: Path | None = None, with_remote: bool = False
 ) -> CompileCache:
     """The compile cache that builds on this machine use.
 
     Args:
         environ: the caller's variables: `PATH`, `CUWHEEL_CCACHE`, `CUWHEEL_COMPILE_CACHE_SIZE`.
-        beside: folder with sccache; by default that of the engine's own environment.
+        sccache_folder: folder with sccache; by default that of the engine's own environment.
         with_remote: whether it has to serve a remote cache.
 
     Raises:
@@ -149,7 +149,7 @@ def choose_cache(
         )
     if found and not problem:
         return CompileCache(name="ccache", program=Path(found), version=version, size=size)
-    sccache = (beside or Path(sys.executable).parent) / "sccache"
+    sccache = (sccache_folder or Path(sys.executable).parent) / "sccache"
     said = _ask(sccache, "--version")
     if not said:
         return CompileCache(size=size)
@@ -186,7 +186,7 @@ def why_unusable(folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def socket_folder(work: Path, *, is_sandboxed: bool) -> Iterator[Path]:
+def make_socket_folder(work: Path, *, is_sandboxed: bool) -> Iterator[Path]:
     """A folder for sockets, removed behind the block.
 
     Args:
@@ -248,11 +248,11 @@ def _ask(program: Path, option: str) -> str:
 
 
 def _ccache_variables(
-    inside: CachePaths, size: int, fingerprint: str, relay: Path | None
+    paths: CachePaths, size: int, fingerprint: str, relay: Path | None
 ) -> dict[str, str]:
     remote = {"CCACHE_REMOTE_STORAGE": f"redis+unix:{relay}"} if relay else {}
     return {
-        "CCACHE_DIR": str(inside.compiles / "ccache"),
+        "CCACHE_DIR": str(paths.cache_folder / "ccache"),
         # Neither the user's settings nor the machine's, nor a ccache.conf in the package's source.
         "CCACHE_CONFIGPATH": os.devnull,
         "CCACHE_COMPILERCHECK": f"string:{fingerprint}",
@@ -263,13 +263,13 @@ def _ccache_variables(
         # A link to a header, as installers make while other builds run, counts as a change of it,
         # and the file would be compiled twice and not kept. Contents are compared all the same.
         "CCACHE_SLOPPINESS": "include_file_ctime,include_file_mtime",
-        "CCACHE_STATSLOG": str(inside.events / CCACHE_LOG),
+        "CCACHE_STATSLOG": str(paths.log_folder / CCACHE_LOG),
         **remote,
     }
 
 
 def _sccache_variables(
-    inside: CachePaths, size: int, epoch: int, relay: Path | None
+    paths: CachePaths, size: int, epoch: int, relay: Path | None
 ) -> dict[str, str]:
     remote = {
         # With an empty host its address isn't understood.
@@ -277,14 +277,14 @@ def _sccache_variables(
         "SCCACHE_MULTILEVEL_CHAIN": "disk,redis",
     }
     return {
-        "SCCACHE_DIR": str(inside.compiles / "sccache"),
+        "SCCACHE_DIR": str(paths.cache_folder / "sccache"),
         "SCCACHE_CONF": os.devnull,
         "SCCACHE_CACHE_SIZE": str(size),
         "SCCACHE_DIRECT": "false",  # as CCACHE_NODIRECT above
-        "SCCACHE_SERVER_UDS": str(inside.sockets / _SOCKET),
+        "SCCACHE_SERVER_UDS": str(paths.socket_folder / _SOCKET),
         "SCCACHE_IDLE_TIMEOUT": str(_IDLE),
         "SCCACHE_IGNORE_SERVER_IO_ERROR": "1",  # compile, where the server has died
-        "SCCACHE_ERROR_LOG": str(inside.events / "sccache.log"),
+        "SCCACHE_ERROR_LOG": str(paths.log_folder / "sccache.log"),
         # It takes SOURCE_DATE_EPOCH from the compilers; the gated ones set it again from this.
         "CUWHEEL_EPOCH": str(epoch),
         **(remote if relay else {}),

@@ -40,21 +40,21 @@ class CacheChoice:
 
     Attributes:
         cache: the program; one without name where there is none.
-        real: its folders on this machine.
+        paths: its folders on this machine.
         remote: the cache behind it; None where there is none.
     """
 
     cache: CompileCache
-    real: CachePaths
+    paths: CachePaths
     remote: RemoteCache | None
 
     def inside(self, path_map: PathMap) -> CachePaths:
         """Its folders as the build sees them."""
         return CachePaths(
-            compiles=Path(path_map.inside(str(self.real.compiles))),
-            program=Path(path_map.inside(str(self.real.program))),
-            sockets=Path(path_map.inside(str(self.real.sockets))),
-            events=Path(path_map.inside(str(self.real.events))),
+            cache_folder=Path(path_map.inside(str(self.paths.cache_folder))),
+            program_folder=Path(path_map.inside(str(self.paths.program_folder))),
+            socket_folder=Path(path_map.inside(str(self.paths.socket_folder))),
+            log_folder=Path(path_map.inside(str(self.paths.log_folder))),
         )
 
 
@@ -82,20 +82,20 @@ def choose_compile_cache(job: Job, sockets: Path, environ: Mapping[str, str]) ->
     """
     workspace = job.workspace
     cache, remote = _choose(job.settings, environ)
-    compiles = compile_cache_folder(workspace, environ)
-    if cache.name and (problem := why_unusable(compiles)):
+    cache_folder = compile_cache_folder(workspace, environ)
+    if cache.name and (problem := why_unusable(cache_folder)):
         workspace.console.warn(
-            f"the compile cache {compiles} can't be used, so all is compiled: {problem}"
+            f"the compile cache {cache_folder} can't be used, so all is compiled: {problem}"
         )
         cache, remote = CompileCache(), None
-    real = CachePaths(
-        compiles=compiles,
-        program=workspace.folder("cache"),
-        sockets=sockets,
-        events=workspace.folder("events"),
+    paths = CachePaths(
+        cache_folder=cache_folder,
+        program_folder=workspace.folder("cache"),
+        socket_folder=sockets,
+        log_folder=workspace.folder("events"),
     )
-    install_program(cache, real.program)
-    return CacheChoice(cache=cache, real=real, remote=remote)
+    install_program(cache, paths.program_folder)
+    return CacheChoice(cache=cache, paths=paths, remote=remote)
 
 
 def compile_cache_folder(workspace: Workspace, environ: Mapping[str, str]) -> Path:
@@ -110,7 +110,7 @@ def serve_remote_cache(choice: CacheChoice, workspace: Workspace) -> Iterator[No
     if choice.remote is None:
         yield
         return
-    path = choice.real.sockets / RELAY_SOCKET
+    path = choice.paths.socket_folder / RELAY_SOCKET
     # Two large libraries, for those who have a remote cache.
     from cuwheel.build.compile_cache.storage import open_storage  # noqa: PLC0415
 

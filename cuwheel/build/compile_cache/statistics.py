@@ -60,11 +60,11 @@ def read_statistics(events: Path) -> CacheStatistics:
     Args:
         events: the build's folder for logs and counts.
     """
-    servers = (_sccache_tally(path) for path in sorted(events.glob("sccache-*.json")))
-    return sum(servers, _ccache_tally(events / CCACHE_LOG))
+    servers = (_sccache_statistics(path) for path in sorted(events.glob("sccache-*.json")))
+    return sum(servers, _ccache_statistics(events / CCACHE_LOG))
 
 
-def _ccache_tally(log: Path) -> CacheStatistics:
+def _ccache_statistics(log: Path) -> CacheStatistics:
     """Of a statistics log: for each call a line `# file`, then what happened, a word a line."""
     if not log.exists():
         return CacheStatistics()
@@ -79,7 +79,7 @@ def _ccache_tally(log: Path) -> CacheStatistics:
     )
 
 
-def _sccache_tally(path: Path) -> CacheStatistics:
+def _sccache_statistics(path: Path) -> CacheStatistics:
     try:
         stats = json.loads(path.read_text())["stats"]
     except (ValueError, KeyError):  # of a server that died while it answered

@@ -14,12 +14,12 @@ import pytest
 from cuwheel.build.compile_cache.backends import (
     CompileCache,
     choose_cache,
-    socket_folder,
+    make_socket_folder,
     why_unusable,
 )
 from cuwheel.errors import UsageError
 from cuwheel.standalone.launcher import cache_server
-from tests.support.caching import BESIDE, Bench, cache_of, processes_of
+from tests.support.caching import SCCACHE_FOLDER, Bench, cache_of, processes_of
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -72,11 +72,11 @@ def program(tmp_path: Path) -> Callable[..., Path]:
 def test_gives_the_same_object_without_compiling(bench: Bench, source: Path) -> None:
     bench.compile(source)
     first = source.with_suffix(".o").read_bytes()
-    bench.take_tally()
+    bench.take_statistics()
 
     bench.compile(source)
 
-    statistics = bench.take_tally()
+    statistics = bench.take_statistics()
     assert (statistics.hits, statistics.misses, statistics.errors) == (1, 0, 0)
     assert source.with_suffix(".o").read_bytes() == first
 
@@ -84,20 +84,20 @@ def test_gives_the_same_object_without_compiling(bench: Bench, source: Path) -> 
 def test_compiles_when_the_source_changed(bench: Bench, source: Path) -> None:
     bench.compile(source)
     source.write_text(_SOURCE.replace("__FILE__", "__FILE__ + 1"))
-    bench.take_tally()
+    bench.take_statistics()
 
     bench.compile(source)
 
-    assert bench.take_tally().misses == 1
+    assert bench.take_statistics().misses == 1
 
 
 def test_compiles_anew_for_another_ccache_fingerprint(ccache_bench: Bench, source: Path) -> None:
     ccache_bench.compile(source)
-    ccache_bench.take_tally()
+    ccache_bench.take_statistics()
 
     ccache_bench.changed(fingerprint="two").compile(source)
 
-    assert ccache_bench.take_tally().misses == 1
+    assert ccache_bench.take_statistics().misses == 1
 
 
 def test_compiles_anew_when_the_text_of_a_compiler_changed(bench: Bench, source: Path) -> None:
@@ -110,11 +110,11 @@ def test_compiles_anew_when_the_text_of_a_compiler_changed(bench: Bench, source:
         bench.changed(fingerprint=fingerprint).compile(source, compiler=str(shim))
 
     compile_with("one")
-    bench.take_tally()
+    bench.take_statistics()
 
     compile_with("two")
 
-    assert bench.take_tally().misses == 1
+    assert bench.take_statistics().misses == 1
 
 
 def test_ignores_settings_of_users_machines_and_packages(bench: Bench, source: Path) -> None:
@@ -129,7 +129,7 @@ def test_ignores_settings_of_users_machines_and_packages(bench: Bench, source: P
     bench.compile(source)
     bench.compile(source)
 
-    statistics = bench.take_tally()
+    statistics = bench.take_statistics()
     assert (statistics.hits, statistics.misses) == (1, 1)
 
 
@@ -147,13 +147,13 @@ def test_keeps_a_compile_whose_header_is_linked_meanwhile(
 
     ccache_bench.compile(source, compiler=str(shim))
 
-    assert ccache_bench.take_tally().misses == 1
+    assert ccache_bench.take_statistics().misses == 1
 
 
 def test_limits_the_size_of_ccache(ccache_bench: Bench) -> None:
     small = ccache_bench.changed(cache=_sized(ccache_bench.cache, 3 << 20))
 
-    said = small.run([*small.cache.prefix(small.places), "--show-config"]).output
+    said = small.run([*small.cache.prefix(small.paths), "--show-config"]).output
 
     assert "(environment) max_size = 3.0 MiB" in said
 
@@ -165,7 +165,9 @@ def test_limits_the_size_of_sccache(sccache_bench: Bench) -> None:
         path.write_text(f'const char text{number}[] = "{os.urandom(400_000).hex()}";\n')
         small.compile(path, compiler="/usr/bin/gcc")
 
-    kept = sum(path.stat().st_size for path in small.places.compiles.rglob("*") if path.is_file())
+    kept = sum(
+        path.stat().st_size for path in small.paths.cache_folder.rglob("*") if path.is_file()
+    )
     assert 0 < kept < 1 << 20
 
 
@@ -184,7 +186,7 @@ def test_names_the_newest_that_it_finds(program: Callable[..., Path]) -> None:
 def test_passes_over_an_old_ccache(program: Callable[..., Path]) -> None:
     old = program("ccache version 4.9.1")
 
-    cache = choose_cache({"PATH": f"{old.parent}:/usr/bin:/bin"}, beside=BESIDE)
+    cache = choose_cache({"PATH": f"{old.parent}:/usr/bin:/bin"}, sccache_folder=SCCACHE_FOLDER)
 
     assert (cache.name, cache.version) == ("sccache", "0.16.0")
 
@@ -192,16 +194,18 @@ def test_passes_over_an_old_ccache(program: Callable[..., Path]) -> None:
 def test_passes_over_a_ccache_that_cant_reach_the_relay(program: Callable[..., Path]) -> None:
     local = program("ccache version 4.14.2\nFeatures: file-storage")
 
-    cache = choose_cache({"PATH": str(local.parent)}, beside=BESIDE, with_remote=True)
+    cache = choose_cache(
+        {"PATH": str(local.parent)}, sccache_folder=SCCACHE_FOLDER, with_remote=True
+    )
 
     assert cache.name == "sccache"
 
 
 def test_does_without_where_there_is_neither(tmp_path: Path) -> None:
-    cache = choose_cache({"PATH": ""}, beside=tmp_path)
+    cache = choose_cache({"PATH": ""}, sccache_folder=tmp_path)
 
     assert cache.name == ""
-    assert cache.prefix(Bench(folder=tmp_path, cache=cache, python=tmp_path).places) == ()
+    assert cache.prefix(Bench(folder=tmp_path, cache=cache, python=tmp_path).paths) == ()
 
 
 def test_refuses_all_wrong_settings_at_once(program: Callable[..., Path]) -> None:
@@ -222,7 +226,7 @@ def test_refuses_all_wrong_settings_at_once(program: Callable[..., Path]) -> Non
 def test_reads_sizes(text: str, size: int, tmp_path: Path) -> None:
     asked = {"PATH": "", "CUWHEEL_COMPILE_CACHE_SIZE": text}
 
-    assert choose_cache(asked, beside=tmp_path).size == size
+    assert choose_cache(asked, sccache_folder=tmp_path).size == size
 
 
 def test_says_why_a_folder_cant_be_used(tmp_path: Path) -> None:
@@ -240,7 +244,7 @@ def test_keeps_the_paths_of_sockets_short(
     deep.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / temporary))
 
-    with socket_folder(deep, is_sandboxed=False) as folder:
+    with make_socket_folder(deep, is_sandboxed=False) as folder:
         assert len(str(folder / "sccache.sock")) < 108
         assert folder.parent == Path(above)
         assert folder.stat().st_mode & 0o777 == 0o700
@@ -249,7 +253,7 @@ def test_keeps_the_paths_of_sockets_short(
 
 
 def test_passes_on_the_status_and_ends_the_server(sccache_bench: Bench) -> None:
-    sockets = sccache_bench.places.sockets
+    sockets = sccache_bench.paths.socket_folder
 
     done = sccache_bench.run(["sh", "-c", f"ls {sockets}; exit 7"], check=False)
 
@@ -260,10 +264,10 @@ def test_passes_on_the_status_and_ends_the_server(sccache_bench: Bench) -> None:
 
 def test_ends_the_server_with_a_build_that_is_ended(sccache_bench: Bench) -> None:
     words = sccache_bench.cache.supervised(
-        ["sleep", "60"], sccache_bench.places, sccache_bench.python
+        ["sleep", "60"], sccache_bench.paths, sccache_bench.python
     )
     child = subprocess.Popen(words, env=sccache_bench.environment)
-    wait_for((sccache_bench.places.sockets / "sccache.sock").exists)
+    wait_for((sccache_bench.paths.socket_folder / "sccache.sock").exists)
 
     child.send_signal(signal.SIGTERM)
 
@@ -273,21 +277,21 @@ def test_ends_the_server_with_a_build_that_is_ended(sccache_bench: Bench) -> Non
 
 def test_leaves_nothing_when_the_group_is_killed(sccache_bench: Bench, source: Path) -> None:
     words = sccache_bench.cache.supervised(
-        ["sleep", "60"], sccache_bench.places, sccache_bench.python
+        ["sleep", "60"], sccache_bench.paths, sccache_bench.python
     )
     child = subprocess.Popen(words, env=sccache_bench.environment, start_new_session=True)
-    wait_for((sccache_bench.places.sockets / "sccache.sock").exists)
+    wait_for((sccache_bench.paths.socket_folder / "sccache.sock").exists)
 
     os.killpg(child.pid, signal.SIGKILL)
     child.wait()
 
     wait_for(lambda: not processes_of(sccache_bench))
     sccache_bench.compile(source)  # over the socket that was left
-    assert sccache_bench.take_tally().misses == 1
+    assert sccache_bench.take_statistics().misses == 1
 
 
 def test_builds_without_a_server_that_doesnt_start(sccache_bench: Bench) -> None:
-    program = sccache_bench.places.program / "sccache"
+    program = sccache_bench.paths.program_folder / "sccache"
     program.write_text("#!/bin/sh\nexit 1\n")
 
     done = sccache_bench.run(["sh", "-c", "echo off: $CUWHEEL_NO_COMPILE_CACHE"])

@@ -36,11 +36,11 @@ def test_another_machine_compiles_nothing(
     with offer(kind, tmp_path) as offered, relay_to(offered.remote, bench) as (traffic, warnings):
         bench.compile(source)
         first = source.with_suffix(".o").read_bytes()
-        bench.take_tally()
+        bench.take_statistics()
 
         bench.changed(variables=_OTHER_MACHINE).compile(source)
 
-    statistics = bench.take_tally()
+    statistics = bench.take_statistics()
     assert (statistics.hits, statistics.misses, statistics.errors) == (1, 0, 0)
     assert source.with_suffix(".o").read_bytes() == first
     assert traffic.hits > 0
@@ -56,5 +56,5 @@ def test_compiles_where_each_answer_is_a_page_to_log_in(bench: Bench, source: Pa
             bench.compile(source)
 
     assert traffic.hits > 0
-    assert bench.take_tally().hits == 0
+    assert bench.take_statistics().hits == 0
     assert source.with_suffix(".o").read_bytes().startswith(b"\x7fELF")
