@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.conda.environment_file import read_source
-from cuwheel.conda.lock_file import write_conda_lock
-from cuwheel.conda.solve import solve
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
+from cuwheel.locks.conda_lock_environment import conda_lock_python
 from cuwheel.paths import ROOT, default_cache
 from cuwheel.system.console import Console
 from cuwheel.system.files import remove_tree
 from cuwheel.toolchains.provide import provide_toolchain
 from cuwheel.workspace.workspace import Workspace
-from tests.support.channel import write_source
+from tests.support.channel import write_solved_lock, write_source
 from tests.support.engine import Engine
 from tests.support.factories import make_workspace
 from tests.support.toolchain_channel import make_channel, toolchain_specs
@@ -54,6 +52,12 @@ def conda_channel(
 
 
 @pytest.fixture(scope="session")
+def conda_lock(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of the environment that conda-lock is in."""
+    return conda_lock_python(make_workspace(tmp_path_factory.mktemp("lock"), cache=shared_cache))
+
+
+@pytest.fixture(scope="session")
 def conda_project(
     conda_channel: Path, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
@@ -61,8 +65,7 @@ def conda_project(
     folder = tmp_path_factory.mktemp("conda-project")
     source = write_source(folder / "envs" / "cuda130", *toolchain_specs(conda_channel))
     mirrors = Mirrors.of({MIRRORS_VARIABLE: conda_channel.as_uri()})
-    solved = solve(read_source(source), mirrors, cache=shared_cache, cooldown=7)
-    write_conda_lock(source.with_name("conda-lock.yml"), solved, command="the tests")
+    write_solved_lock(source, mirrors, shared_cache)
     return folder
 
 

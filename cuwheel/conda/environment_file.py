@@ -1,7 +1,6 @@
 """What a conda environment is asked to hold: `environment.yml` and `virtual-packages.yml`.
 
-Both formats are conda-lock's own, and its library reads them. It takes two seconds to import, hence
-only where it is used.
+Both formats are conda-lock's own, for one platform and for packages of conda channels only.
 """
 
 from __future__ import annotations
@@ -14,12 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from cuwheel.errors import LockError
+from cuwheel.conda.content_hash import content_hash
+from cuwheel.conda.dependency import parse_dependency
+from cuwheel.errors import LockError, suggest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cuwheel.conda.dependency import CondaDependency
+
 PLATFORM = "linux-64"
+
+_KEYS = ("channels", "dependencies", "name", "platforms")
+_SECRET = re.compile(r"[@$]|/t/")  # a user, a variable, or a token, in a channel's address
+# Conda-build's: a line with such a comment would count on one platform only.
+_SELECTOR = re.compile(r"\s*-\s.+#.*\[[^\[\]]+\]")
 
 
 def name_of_lock(folder: str) -> str:
@@ -40,11 +48,11 @@ class CondaSource:
     Attributes:
         path: the `environment.yml`.
         channels: as the file names them, `conda-forge` or an address.
-        specs: each package as conda matches it, `cuda-nvcc ==12.2.140`, a build string behind it
+        specs: each package as rattler matches it, `cuda-nvcc ==12.2.140`, a build string behind it
             and its channel before it (`nvidia::…`) where the file gives them.
         virtual: name and version of each virtual package of the system it is for.
         digest: conda-lock's content hash over all of this.
-        wanted: SHA-256 over what the files say, which takes no conda-lock to compute.
+        wanted: SHA-256 over what the files say.
     """
 
     path: Path
@@ -59,10 +67,8 @@ def read_source(path: Path) -> CondaSource:
     """Read an `environment.yml` and the `virtual-packages.yml` beside it.
 
     Raises:
-        LockError: one of them is missing or isn't what conda-lock understands.
+        LockError: one of them is missing or can't be understood; with every fault of both.
     """
-    from conda_lock import content_hash, src_parser, virtual_package  # noqa: PLC0415 - see above
-
     virtual = path.with_name("virtual-packages.yml")
     for needed in (path, virtual):
         if not needed.is_file():
@@ -73,67 +79,115 @@ def read_source(path: Path) -> CondaSource:
                 else "it says which system the lock is for; this machine must not matter",
                 fix=f"write {needed}; envs/cuda122 shows one",
             )
-    _refuse_others(path)
-    try:
-        spec = src_parser.make_lock_spec(src_files=[path], mapping_url="")
-        wanted = spec.dependencies[PLATFORM]
-        system = yaml.safe_load(virtual.read_text())["subdirs"][PLATFORM]["packages"]
-        fake = virtual_package.virtual_package_repo_from_specification(virtual)
-        digest = content_hash.compute_content_hashes(spec, fake)[PLATFORM]
-    except OSError:  # a full disk, for one: it writes files of its own
-        raise
-    except Exception as problem:  # conda-lock raises whatever its YAML and pydantic parsers do
-        raise LockError(
-            f"{path.parent.name}/{path.name} can't be understood",
-            why=f"conda-lock says: {str(problem).splitlines()[0]}",
-            fix="write `channels`, `platforms: [linux-64]` and `dependencies`, each as "
-            "`name ==version`; docs/how-to/toolchains.md tells more",
-        ) from problem
+    asked, described = _load(path), _load(virtual)
+    faults: list[str] = []
+    channels = _channels(asked, faults)
+    dependencies = _dependencies(asked, faults)
+    system = _system(described, faults)
+    faults += _other_faults(asked, path.read_text())
+    if faults:
+        raise _not_understood(path, "\n".join(faults))
     return CondaSource(
         path=path,
-        channels=tuple(channel.url for channel in spec.channels),
-        specs=tuple(_spec(one) for one in wanted),
-        virtual=tuple((name, str(version).split()[0]) for name, version in system.items()),
-        digest=digest,
+        channels=channels,
+        specs=tuple(one.match_spec for one in dependencies),
+        virtual=tuple((name, version.split()[0]) for name, version in system.items()),
+        digest=content_hash(channels, dependencies, system, PLATFORM),
         wanted=digest_of_input(path),
     )
 
 
-def _refuse_others(path: Path) -> None:
-    """Refuse what no channel has; conda-lock would ask the package index, or a server.
+def _load(path: Path) -> dict[Any, Any]:
+    """The mapping in a YAML file.
 
     Raises:
-        LockError: with each such line.
+        LockError: there is none in it.
     """
     try:
-        asked = yaml.safe_load(path.read_text())["dependencies"]
-        others = [one for one in asked if not isinstance(one, str) or "://" in one]
-    except (yaml.YAMLError, KeyError, TypeError):
-        return  # conda-lock will say what is wrong
-    if others:
-        raise LockError(
-            f"{path.parent.name}/{path.name} asks for more than packages of channels",
-            why=f"these can't be locked: {', '.join(map(str, others))}",
-            fix="write each as `name ==version`, or take it out; Python packages belong into "
-            "envs/build",
+        content = yaml.load(path.read_bytes(), yaml.CSafeLoader)
+    except yaml.YAMLError as problem:
+        raise _not_understood(path, f"it is no YAML: {' '.join(str(problem).split())}") from problem
+    if not isinstance(content, dict):
+        raise _not_understood(path, "it holds no mapping")
+    return content
+
+
+def _not_understood(path: Path, why: str) -> LockError:
+    return LockError(
+        f"{path.parent.name}/{path.name} can't be understood",
+        why=why,
+        fix="write it as envs/cuda122 shows: `channels`, `platforms: [linux-64]` and "
+        "`dependencies`, each as `name ==version`; docs/how-to/toolchains.md tells more",
+    )
+
+
+def _channels(asked: dict[Any, Any], faults: list[str]) -> tuple[str, ...]:
+    given = asked.get("channels")
+    if not isinstance(given, list) or not given or not all(isinstance(one, str) for one in given):
+        faults.append("`channels` is no list of names")
+        return ()
+    if any(_SECRET.search(one) for one in given):
+        faults.append(
+            "a channel is named with a user, a variable or a token: CUWHEEL_CONDA_MIRROR may hold "
+            "such a thing, a lock may not"
         )
+    return tuple(one for one in given if one != "nodefaults")
 
 
-def _spec(wanted: Any) -> str:
-    """What conda-lock has understood, as a match specification."""
-    channel = f"{wanted.conda_channel}::" if wanted.conda_channel else ""
-    words = (f"{channel}{wanted.name}", _explicit(wanted.version, wanted.build), wanted.build or "")
-    return " ".join(filter(None, words))
+def _dependencies(asked: dict[Any, Any], faults: list[str]) -> list[CondaDependency]:
+    given = asked.get("dependencies")
+    if not isinstance(given, list) or not given:
+        faults.append("`dependencies` is no list of packages")
+        return []
+    found = []
+    for one in given:
+        if not isinstance(one, str) or "://" in one:
+            faults.append(
+                f"{one} is no package of a channel: Python packages belong into envs/build"
+            )
+            continue
+        try:
+            found.append(parse_dependency(one))
+        except ValueError:
+            faults.append(f"`{one}` is no dependency")
+    return found
 
 
-def _explicit(constraint: str, build: str | None) -> str:
-    """Conda writes an exact version without an operator, rattler wants one."""
-    is_bare = constraint and not re.search(r"[<>=!~*|,]", constraint)
-    return f"=={constraint}" if is_bare else constraint or "*" * bool(build)
+def _system(described: dict[Any, Any], faults: list[str]) -> dict[str, str]:
+    try:
+        packages = described["subdirs"][PLATFORM]["packages"]
+        system = dict(packages)
+    except (KeyError, TypeError, ValueError):
+        faults.append(f"virtual-packages.yml has no mapping at subdirs, {PLATFORM}, packages")
+        return {}
+    wrong = [name for name, version in system.items() if not _is_virtual(name, version)]
+    faults += [
+        f"virtual-packages.yml: {name} is no virtual package, `__name: 'version'`" for name in wrong
+    ]
+    return {} if wrong else system
+
+
+def _is_virtual(name: object, version: object) -> bool:
+    is_text = isinstance(name, str) and isinstance(version, str)
+    return is_text and str(name).startswith("__") and bool(str(version).strip())
+
+
+def _other_faults(asked: dict[Any, Any], text: str) -> list[str]:
+    unknown = [str(key) for key in asked if key not in _KEYS]
+    faults = [f"`{key}` is no key of it; {suggest(key, _KEYS)}" for key in unknown]
+    platforms = asked.get("platforms", [PLATFORM])
+    if not isinstance(platforms, list) or PLATFORM not in platforms:
+        faults.append(f"`platforms` doesn't name {PLATFORM}")
+    chosen = [line.strip() for line in text.splitlines() if _SELECTOR.match(line)]
+    return faults + [f"`{line}` has a selector: there is one platform only" for line in chosen]
 
 
 def digest_of_input(source: Path) -> str:
-    """SHA-256 over what the two files say; comments and layout don't count."""
+    """SHA-256 over what the two files say; comments and layout don't count.
+
+    Raises:
+        LockError: one of them is no YAML.
+    """
     files = (source, source.with_name("virtual-packages.yml"))
-    said = [yaml.safe_load(file.read_text()) if file.is_file() else None for file in files]
+    said = [_load(file) if file.is_file() else None for file in files]
     return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()

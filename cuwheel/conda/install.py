@@ -37,7 +37,7 @@ from cuwheel.system.process import run
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from cuwheel.conda.lock_file import CondaPackage
+    from cuwheel.conda.records import CondaPackage
     from cuwheel.fetch.mirrors import Mirrors
     from cuwheel.fetch.retry import RetryPolicy
     from cuwheel.system.console import Console

@@ -12,7 +12,7 @@ import rattler.exceptions
 import requests
 
 from cuwheel.conda.environment_file import PLATFORM
-from cuwheel.conda.lock_file import CondaLock, CondaPackage
+from cuwheel.conda.records import CondaLock, CondaPackage
 from cuwheel.errors import DownloadError, LockError
 from cuwheel.fetch.retry import RETRY_POLICY, Attempts
 from cuwheel.fetch.urls import is_local, local_path, redact_url

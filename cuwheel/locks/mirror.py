@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from cuwheel.conda.lock_file import CondaPackage
+    from cuwheel.conda.records import CondaPackage
     from cuwheel.model.recipe import Source
     from cuwheel.model.target import Target
     from cuwheel.pypi.indexes import IndexFile

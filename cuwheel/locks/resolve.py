@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from cuwheel.conda.environment_file import read_source
 from cuwheel.conda.install import fetch_packages
-from cuwheel.conda.lock_file import faults_of_conda_lock, read_conda_lock, write_conda_lock
+from cuwheel.conda.lock_file import faults_of_conda_lock, read_conda_lock
 from cuwheel.conda.solve import solve
+from cuwheel.conda.write import write_conda_lock
 from cuwheel.errors import CuwheelError, HashMismatchError, LockError
 from cuwheel.fetch.mirrors import Mirrors
+from cuwheel.locks.conda_lock_environment import conda_lock_python
 from cuwheel.locks.jobs import COOLDOWN, CondaLockSpec
 from cuwheel.pypi.lock_file import faults_of_lock, read_pins, render
 from cuwheel.pypi.uv import resolve
@@ -22,7 +24,7 @@ from cuwheel.system.files import sha256_of_file, write_atomically
 from cuwheel.system.quantities import plural, show_size
 
 if TYPE_CHECKING:
-    from cuwheel.conda.lock_file import CondaLock, CondaPackage
+    from cuwheel.conda.records import CondaLock, CondaPackage
     from cuwheel.locks.jobs import PypiLockSpec
     from cuwheel.workspace.workspace import Workspace
 
@@ -78,14 +80,16 @@ def _lock_pypi(job: PypiLockSpec, workspace: Workspace, cooldown: int) -> None:
 
 
 def _lock_conda(job: CondaLockSpec, workspace: Workspace, cooldown: int, note: str) -> None:
+    source = read_source(job.source)
+    python = conda_lock_python(workspace)
     solved = solve(
-        read_source(job.source),
+        source,
         Mirrors.of(os.environ),
         cache=workspace.cache,
         cooldown=cooldown,
         note=note,
     )
-    write_conda_lock(job.lock, solved, command=job.command)
+    write_conda_lock(job.lock, solved, command=job.command, python=python, source=job.source)
     workspace.console.note(f"{job.lock.parent.name}/{job.lock.name}: {_describe(solved)}")
 
 
@@ -105,6 +109,7 @@ def verify_locks(
     for job in jobs:
         with workspace.console.stage(f"verify {job.name}"):
             known = read_conda_lock(job.lock)
+            python = conda_lock_python(workspace, offline=offline)
             files = fetch_packages(
                 known.packages,
                 Mirrors.of(os.environ),
@@ -119,7 +124,7 @@ def verify_locks(
             verified = replace(
                 known, packages=seen, files=f"fetched {today}: every hash and size compared"
             )
-            write_conda_lock(job.lock, verified, command=job.command)
+            write_conda_lock(job.lock, verified, command=job.command, python=python)
             workspace.console.note(f"{job.lock.parent.name}: {_describe(verified)}, all as locked")
 
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from cuwheel.conda.environment_file import PLATFORM
 from cuwheel.conda.install import install_packages
-from cuwheel.conda.lock_file import NOT_FETCHED, has_changed_input, read_conda_lock, stated_content
+from cuwheel.conda.lock_file import has_changed_input, read_conda_lock, stated_content
+from cuwheel.conda.records import NOT_FETCHED
 from cuwheel.errors import LockError, ToolchainError
 from cuwheel.fetch.mirrors import Mirrors
 from cuwheel.paths import find_python_lock, project_roots
-from cuwheel.system.files import sha256_of_file, write_atomically
+from cuwheel.system.files import sha256_of_file
 from cuwheel.toolchains.conda_layout import (
     check_own_compiler,
     compilers_of,
@@ -56,8 +57,8 @@ def conda_toolchain(toolkit: Toolkit, workspace: Workspace, *, offline: bool = F
             why="environment.yml or virtual-packages.yml has changed since it was written",
             fix=f"nox -s lock -- toolchain:{toolkit.tag}:conda",
         )
+    read_conda_lock(source)  # one that was edited shows though its toolchain is installed
     folder = workspace.cache / "toolchains" / f"cuda{toolkit.tag}-conda-{key_of_lock(source)}"
-    _check_if_changed(source, folder)
     fill = partial(_install, source, workspace=workspace, final=folder, offline=offline)
     make = partial(_make, fill=fill, owner=owner, toolkit=toolkit)
     stored = obtain(folder, make, console=workspace.console)
@@ -124,21 +125,6 @@ def _find_source(toolkit: Toolkit) -> Path:
         fix="write environment.yml and virtual-packages.yml there (envs/cuda122 shows them), "
         f"then `{relock}`",
     )
-
-
-def _check_if_changed(source: Path, folder: Path) -> None:
-    """See that the lock of what is installed is whole; once for each state, as it takes seconds.
-
-    Raises:
-        LockError: it isn't conda-lock's format, or was edited by hand.
-    """
-    if not folder.is_dir():
-        return  # whoever installs from it reads it
-    mark = folder.with_name(f"{folder.name}.checked")
-    state = sha256_of_file(source)
-    if not mark.is_file() or mark.read_text() != state:
-        read_conda_lock(source)
-        write_atomically(mark, state)
 
 
 def key_of_lock(source: Path) -> str:

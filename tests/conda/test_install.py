@@ -38,7 +38,7 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.conda.lock_file import CondaPackage
+    from cuwheel.conda.records import CondaPackage
     from cuwheel.workspace.workspace import Workspace
 
 HASTY = RetryPolicy(pause=0.01)

@@ -1,57 +1,30 @@
-"""Conda locks in conda-lock's own format: its parser and its command line read them."""
+"""Conda locks are read, and what is wrong with them is said; conda-lock reads the same in them."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from conda_lock.lockfile import parse_conda_lock_file
 
-from cuwheel.conda.environment_file import read_source
-from cuwheel.conda.lock_file import (
-    CondaLock,
-    CondaPackage,
-    faults_of_conda_lock,
-    has_changed_input,
-    read_conda_lock,
-    write_conda_lock,
-)
+from cuwheel.conda.lock_file import faults_of_conda_lock, has_changed_input, read_conda_lock
 from cuwheel.errors import LockError
-from cuwheel.paths import ROOT
-from cuwheel.system import process
-from tests.support.channel import write_source
+from tests.support.channel import write_lock, write_source
+from tests.support.conda_locks import (
+    CHANNEL,
+    SHIPPED,
+    SOURCES,
+    make_lock,
+    read_with_conda_lock,
+    toy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-SHIPPED = sorted((ROOT / "envs").glob("*/conda-lock.yml"))
-SOURCES = sorted((ROOT / "envs").glob("*/environment.yml"))
-CHANNEL = "https://conda.anaconda.org/conda-forge"
-
-
-def toy(**changes: object) -> CondaPackage:
-    facts = {
-        "name": "toy",
-        "version": "1.0",
-        "build": "h123_0",
-        "url": f"{CHANNEL}/linux-64/toy-1.0-h123_0.conda",
-        "sha256": "a" * 64,
-        "md5": "b" * 32,
-        "size": 1234,
-        "depends": (("__glibc", ">=2.17,<3.0.a0"), ("toy-data", "")),
-    }
-    return CondaPackage(**{**facts, **changes})  # type: ignore[arg-type]
-
-
-def data(**changes: object) -> CondaPackage:
-    url = f"{CHANNEL}/noarch/toy-data-1.0-0.conda"
-    return toy(**{"name": "toy-data", "build": "0", "url": url, "depends": (), **changes})
+    from cuwheel.conda.records import CondaLock
 
 
 @pytest.fixture
@@ -61,60 +34,16 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def lock(source: Path) -> CondaLock:
-    return CondaLock(
-        packages=(toy(), data()),
-        channels=("conda-forge",),
-        digest=read_source(source).digest,
-        wanted=read_source(source).wanted,
-        index="where the records came from",
-    )
+    return make_lock(source)
 
 
 @pytest.fixture
 def path(source: Path, lock: CondaLock) -> Path:
-    written = source.with_name("conda-lock.yml")
-    write_conda_lock(written, lock, command="nox -s lock -- toolchain:130")
-    return written
+    return write_lock(source.with_name("conda-lock.yml"), lock)
 
 
-def test_reads_what_it_wrote(path: Path, lock: CondaLock) -> None:
+def test_reads_lock(path: Path, lock: CondaLock) -> None:
     assert read_conda_lock(path) == lock
-
-
-def test_own_parser_of_conda_lock_reads_every_package(path: Path) -> None:
-    parsed = parse_conda_lock_file(path)
-
-    hashes = {package.url: package.hash.sha256 for package in parsed.package}
-    assert hashes == {toy().url: "a" * 64, data().url: "a" * 64}
-
-
-def test_own_parser_of_conda_lock_reads_dependencies(path: Path) -> None:
-    parsed = parse_conda_lock_file(path)
-
-    [needs] = [package.dependencies for package in parsed.package if package.name == "toy"]
-    assert needs == {"__glibc": ">=2.17,<3.0.a0", "toy-data": ""}
-
-
-def test_same_lock_is_the_same_bytes(path: Path, lock: CondaLock) -> None:
-    before = path.read_bytes()
-
-    write_conda_lock(path, lock, command="nox -s lock -- toolchain:130")
-
-    assert path.read_bytes() == before
-
-
-def test_names_command_that_writes_it(path: Path) -> None:
-    assert path.read_text().startswith("# Written by `nox -s lock -- toolchain:130`")
-
-
-def test_holds_package_that_is_known_by_md5_only(source: Path, lock: CondaLock) -> None:
-    known_by_md5 = dataclasses.replace(lock, packages=(toy(sha256=""),))
-    written = source.with_name("conda-lock.yml")
-
-    write_conda_lock(written, known_by_md5, command="test")
-
-    [package] = read_conda_lock(written).packages
-    assert (package.sha256, package.md5) == ("", "b" * 32)
 
 
 def test_sums_up_download_size(lock: CondaLock) -> None:
@@ -171,6 +100,27 @@ def test_notices_that_its_input_has_changed(
     assert faults_of_conda_lock(path, source) == ["its input has changed since it was written"]
 
 
+@pytest.mark.parametrize("field", ["digest", "wanted"])
+def test_notices_that_it_states_another_input(
+    path: Path, source: Path, lock: CondaLock, field: str
+) -> None:
+    write_lock(path, dataclasses.replace(lock, **{field: "0" * 64}))  # type: ignore[arg-type]
+
+    assert faults_of_conda_lock(path, source) == ["its input has changed since it was written"]
+
+
+def test_notices_that_it_was_edited(path: Path, source: Path) -> None:
+    path.write_text(path.read_text().replace("a" * 64, "c" * 64))
+
+    assert faults_of_conda_lock(path, source) == ["it was edited by hand"]
+
+
+def test_notices_that_it_is_malformed(path: Path, source: Path) -> None:
+    path.write_text(path.read_text().replace("version: 1\n", "version: 2\n"))
+
+    assert faults_of_conda_lock(path, source) == ["its version is 2, not 1"]
+
+
 def test_notices_that_it_is_missing(source: Path) -> None:
     assert faults_of_conda_lock(source.with_name("conda-lock.yml"), source) == ["it is missing"]
 
@@ -180,49 +130,39 @@ def test_names_lock_that_is_missing(tmp_path: Path) -> None:
         read_conda_lock(tmp_path / "conda-lock.yml")
 
 
-@pytest.mark.parametrize("text", ["", "not: [a lock", "version: 1\n"])
-def test_names_file_that_is_no_lock(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "conda-lock.yml"
-    path.write_text(text)
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "the lock is no mapping"),
+        (b"not: [a lock", "it is no YAML"),
+        (b"\xff\xfe\x00", "it is no YAML"),
+        (b"version: 1\n", "the lock has no list of package"),
+        (b"a: !!python/object:os.system {}", "it is no YAML"),
+    ],
+)
+def test_names_file_that_is_no_lock(tmp_path: Path, content: bytes, why: str) -> None:
+    path = tmp_path / "cuda130" / "conda-lock.yml"
+    path.parent.mkdir()
+    path.write_bytes(content)
 
-    with pytest.raises(LockError, match="is no conda lock"):
+    with pytest.raises(LockError, match="is no conda lock") as caught:
         read_conda_lock(path)
 
-
-def test_names_system_that_isnt_described(source: Path) -> None:
-    source.with_name("virtual-packages.yml").unlink()
-
-    with pytest.raises(LockError, match=r"virtual-packages\.yml is missing") as caught:
-        read_source(source)
-
-    assert "this machine must not matter" in caught.value.why
+    assert why in caught.value.why
+    assert "nox -s lock -- toolchain:130:conda" in caught.value.fix
 
 
-@pytest.mark.parametrize("text", ["dependencies: [", "channels: 7\ndependencies: [toy]\n"])
-def test_names_input_that_cant_be_understood(source: Path, text: str) -> None:
-    source.write_text(text)
+def test_names_first_faults_of_many(path: Path) -> None:
+    path.write_text(re.sub(r"^  (md5|sha256|url|hash|version|name): .*\n", "", path.read_text()))
+    path.write_text(re.sub(r"^- name: .*", "- nonsense: 1", path.read_text(), flags=re.MULTILINE))
 
-    with pytest.raises(LockError, match="can't be understood"):
-        read_source(source)
+    with pytest.raises(LockError) as caught:
+        read_conda_lock(path)
 
-
-def test_reads_what_is_asked_for(tmp_path: Path) -> None:
-    asked = ("toy ==1.0", "data >=2,<3", "any", "toy2 ==1.0 h1_0", "nvidia::cudnn ==9.0")
-
-    assert read_source(write_source(tmp_path, *asked)).specs == asked
+    assert len(caught.value.why.splitlines()) <= 6
 
 
-def test_refuses_what_no_channel_has(tmp_path: Path) -> None:
-    path = write_source(tmp_path, "toy", "https://example.invalid/noarch/toy-1-0.conda")
-    path.write_text(path.read_text().replace("- toy\n", "- toy\n- pip:\n  - requests\n"))
-
-    with pytest.raises(LockError, match="asks for more than packages of channels") as caught:
-        read_source(path)
-
-    assert "{'pip': ['requests']}, https://example.invalid" in caught.value.why
-
-
-def test_other_input_shows_without_conda_lock(path: Path, source: Path) -> None:
+def test_other_input_shows_at_once(path: Path, source: Path) -> None:
     before = has_changed_input(path)
     source.write_text(source.read_text().replace("1.0", "1.1"))
 
@@ -233,6 +173,19 @@ def test_comment_is_no_change(path: Path, source: Path) -> None:
     source.write_text(f"# why\n{source.read_text()}")
 
     assert not has_changed_input(path)
+
+
+def test_lock_can_be_used_without_its_input(path: Path, source: Path) -> None:
+    source.unlink()
+
+    assert not has_changed_input(path)
+
+
+def test_names_input_that_is_no_yaml(path: Path, source: Path) -> None:
+    source.write_text("dependencies: [")
+
+    with pytest.raises(LockError, match=r"cuda130/environment\.yml can't be understood"):
+        has_changed_input(path)
 
 
 @pytest.mark.parametrize("field", ["version", "build", "sha256", "md5", "size", "depends"])
@@ -259,26 +212,67 @@ def test_shipped_lock_names_conda_forge_only(shipped: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def rendered(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, str]:
-    """What conda-lock's command line makes of each shipped lock."""
-    program = Path(sys.executable).with_name("conda-lock")
-
-    def render(shipped: Path) -> str:
-        folder = tmp_path_factory.mktemp(shipped.parent.name)
-        words = [str(program), "render", "-k", "explicit", "-p", "linux-64", str(shipped)]
-        process.run(words, env={"PATH": os.defpath, "HOME": str(folder)}, cwd=folder)
-        return (folder / "conda-linux-64.lock").read_text()
-
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip(SHIPPED, pool.map(render, SHIPPED), strict=True))
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lock with what the shipped ones lack."""
+    source = write_source(tmp_path_factory.mktemp("odd") / "cuda130", "toy ==1.0")
+    spaced = toy(name="a", depends=(("b", "1.0 h1_0"), ("yes", "1.10"), ("null", "")))
+    unsized = toy(name="z", size=0, url=f"{CHANNEL}/noarch/z-1.0-h123_0.tar.bz2")
+    packages = (spaced, toy(sha256=""), unsized)
+    lock = dataclasses.replace(make_lock(source), packages=packages)
+    return write_lock(source.with_name("conda-lock.yml"), lock)
 
 
-@pytest.mark.parametrize("shipped", SHIPPED, ids=lambda path: path.parent.name)
-def test_command_line_of_conda_lock_renders_shipped_lock(
-    shipped: Path, rendered: dict[Path, str]
+@pytest.fixture(scope="module")
+def theirs(
+    odd: Path, conda_lock: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[Path | None, Any]:
+    """What conda-lock reads in all of them; the odd one under None."""
+    folder = tmp_path_factory.mktemp("theirs")
+    read = read_with_conda_lock(conda_lock, folder, locks=[odd, *SHIPPED])
+    return {None: read[str(odd)], **{path: read[str(path)] for path in SHIPPED}}
+
+
+LOCKS = pytest.mark.parametrize(
+    "path", [None, *SHIPPED], ids=lambda path: path.parent.name if path else "odd"
+)
+
+
+@LOCKS
+def test_both_readers_find_the_same_packages(
+    path: Path | None, odd: Path, theirs: dict[Path | None, Any]
 ) -> None:
-    _, _, explicit = rendered[shipped].partition("@EXPLICIT\n")
+    ours = {
+        one.name: {
+            "version": one.version,
+            "url": one.url,
+            "sha256": one.sha256,
+            "md5": one.md5,
+            "depends": [list(pair) for pair in one.depends],
+        }
+        for one in read_conda_lock(path or odd).packages
+    }
 
+    assert ours == theirs[path]["packages"]
+
+
+@LOCKS
+def test_both_readers_find_the_same_metadata(
+    path: Path | None, odd: Path, theirs: dict[Path | None, Any]
+) -> None:
+    lock = read_conda_lock(path or odd)
+
+    found = theirs[path]
+    stated = [found["stated"][name] for name in ("index", "files", "input", "content")]
+    assert [lock.index, lock.files, lock.wanted, lock.content] == stated
+    assert (list(lock.channels), lock.digest) == (found["channels"], found["digest"])
+    sizes = {name: int(size) for name, size in found["stated"].items() if name.startswith("size ")}
+    assert {f"size {one.file_name}": one.size for one in lock.packages if one.size} == sizes
+
+
+@LOCKS
+def test_command_line_of_conda_lock_renders_it(
+    path: Path | None, odd: Path, theirs: dict[Path | None, Any]
+) -> None:
     # An explicit file holds MD5 sums: that is what conda itself checks.
-    packages = read_conda_lock(shipped).packages
-    assert sorted(explicit.split()) == sorted(f"{one.url}#{one.md5}" for one in packages)
+    packages = read_conda_lock(path or odd).packages
+    assert sorted(theirs[path]["explicit"]) == sorted(f"{one.url}#{one.md5}" for one in packages)

@@ -9,17 +9,25 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.conda.environment_file import read_source
-from cuwheel.conda.lock_file import CondaLock, write_conda_lock
 from cuwheel.conda.solve import solve
 from cuwheel.errors import DownloadError, LockError
 from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
 from cuwheel.fetch.retry import RetryPolicy
-from tests.support.channel import SYSTEM, Package, toy_packages, write_channel, write_source
+from tests.support.channel import (
+    SYSTEM,
+    Package,
+    toy_packages,
+    write_channel,
+    write_lock,
+    write_source,
+)
 from tests.support.server import Site, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from cuwheel.conda.records import CondaLock
 
 OWN = "https://conda.anaconda.org/conda-forge"
 SHORT = RetryPolicy(pause=0.01, attempts=2)
@@ -116,7 +124,7 @@ def test_lock_doesnt_show_the_mirror(
     address = site.url("/conda-forge") if is_remote else channel.as_uri()
     path = tmp_path / "conda-lock.yml"
 
-    write_conda_lock(path, solved(tmp_path, mirrored(address), "toy"), command="test")
+    write_lock(path, solved(tmp_path, mirrored(address), "toy"))
 
     text = path.read_text()
     assert [word for word in ("127.0.0.1", "file:", str(channel)) if word in text] == []

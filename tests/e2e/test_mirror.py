@@ -16,15 +16,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.conda.environment_file import read_source
-from cuwheel.conda.lock_file import write_conda_lock
-from cuwheel.conda.solve import solve
 from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
 from cuwheel.paths import ROOT
 from cuwheel.pypi.lock_file import read_pins
 from cuwheel.system.files import sha256_of_file
 from cuwheel.system.pythons import own_python
-from tests.support.channel import write_source
+from tests.support.channel import write_solved_lock, write_source
 from tests.support.engine import PACKAGES
 from tests.support.toolchain_channel import toolchain_specs
 
@@ -83,8 +80,7 @@ def conda_mirror(conda_channel: Path, module_path: Path, shared_cache: Path) -> 
     tag = f"python{own_python().release.replace('.', '')}"
     for name, specs in (("cuda130", toolchain_specs(conda_channel)), (tag, ("python",))):
         source = write_source(project / "envs" / name, *specs)
-        solved = solve(read_source(source), mirrors, cache=shared_cache, cooldown=7)
-        write_conda_lock(source.with_name("conda-lock.yml"), solved, command="the tests")
+        write_solved_lock(source, mirrors, shared_cache)
     options, variables = ("--toolchain", "conda"), {MIRRORS_VARIABLE: conda_channel.as_uri()}
     return write_mirror(folder, project, shared_cache, *options, **variables)
 

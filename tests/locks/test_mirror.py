@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.conda.lock_file import CondaLock, CondaPackage, write_conda_lock
+from cuwheel.conda.records import CondaLock, CondaPackage
 from cuwheel.errors import (
     DownloadError,
     FileAccessError,
@@ -33,7 +33,7 @@ from cuwheel.sources.pinned import fetch_pinned, open_pinned
 from cuwheel.stages.source import source as stage_source
 from cuwheel.system.files import sha256_of_file
 from cuwheel.wheel.index import write_index
-from tests.support.channel import toy_packages, write_channel
+from tests.support.channel import toy_packages, write_channel, write_lock
 from tests.support.factories import (
     commit_all,
     heard,
@@ -376,7 +376,7 @@ def channel(project: Project, tmp_path: Path) -> Path:
     for name in ("cuda122", "python311"):
         path = project.root / "envs" / name / "conda-lock.yml"
         path.parent.mkdir()
-        write_conda_lock(path, lock, command="test")
+        write_lock(path, lock)
     return folder
 
 

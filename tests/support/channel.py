@@ -15,11 +15,17 @@ import rattler.index
 import yaml
 from conda_package_streaming.create import conda_builder
 
+from cuwheel.conda.environment_file import read_source
+from cuwheel.conda.lock_document import document_of_lock
+from cuwheel.conda.solve import solve
 from cuwheel.system.files import sha256_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
+
+    from cuwheel.conda.records import CondaLock
+    from cuwheel.fetch.mirrors import Mirrors
 
 # conda-build's own: 255 characters, so that a binary's path can be replaced by a shorter one.
 PREFIX = "/opt/conda-build/_h_env" + "_placehold" * 23 + "_p"
@@ -107,6 +113,18 @@ def write_source(
     wanted = {"channels": [*channels], "platforms": ["linux-64"], "dependencies": [*specs]}
     path = folder / "environment.yml"
     path.write_text(yaml.safe_dump(wanted))
+    return path
+
+
+def write_solved_lock(source: Path, mirrors: Mirrors, cache: Path) -> Path:
+    """Solve what `write_source` wrote, and write its lock beside it."""
+    solved = solve(read_source(source), mirrors, cache=cache, cooldown=7)
+    return write_lock(source.with_name("conda-lock.yml"), solved)
+
+
+def write_lock(path: Path, lock: CondaLock) -> Path:
+    """Write a lock without conda-lock: it takes seconds to start, and reads this likewise."""
+    path.write_text(yaml.safe_dump(document_of_lock(lock), sort_keys=False))
     return path
 
 

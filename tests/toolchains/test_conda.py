@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.conda.environment_file import read_source
-from cuwheel.conda.lock_file import NOT_FETCHED, read_conda_lock, write_conda_lock
-from cuwheel.conda.solve import solve
+from cuwheel.conda.lock_file import read_conda_lock
+from cuwheel.conda.records import NOT_FETCHED
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import DownloadError, HashMismatchError, InterpreterNotFoundError, LockError
 from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
@@ -22,7 +21,15 @@ from cuwheel.toolchains.conda import conda_python, key_of_lock
 from cuwheel.toolchains.conda_layout import complete_prefix
 from cuwheel.toolchains.provide import provide_toolchain
 from cuwheel.toolchains.python_choice import choose_python
-from tests.support.channel import Package, Text, toy_packages, write_channel, write_source
+from tests.support.channel import (
+    Package,
+    Text,
+    toy_packages,
+    write_channel,
+    write_lock,
+    write_solved_lock,
+    write_source,
+)
 from tests.support.factories import heard, make_workspace
 
 if TYPE_CHECKING:
@@ -46,32 +53,35 @@ def channel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, channel: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+def workspace(
+    tmp_path: Path, channel: Path, conda_lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> Workspace:
     """A workspace of a user with a project of their own, who reaches the channel."""
     monkeypatch.setenv(MIRRORS_VARIABLE, channel.as_uri())
     monkeypatch.setenv("CUWHEEL_PROJECT", str(tmp_path / "project"))
     (tmp_path / "project" / "envs").mkdir(parents=True)
-    return make_workspace(tmp_path)
+    made = make_workspace(tmp_path)
+    made.cache.mkdir()
+    (made.cache / "environments").symlink_to(conda_lock.parents[2])
+    return made
 
 
-def write_lock(folder: Path, *specs: str) -> CondaLockSpec:
+def solve_lock(folder: Path, *specs: str) -> CondaLockSpec:
     """A conda lock in a folder of `envs/`, solved from the channel that is set."""
     source = write_source(folder, *specs)
-    path = source.with_name("conda-lock.yml")
     mirrors = Mirrors.of({MIRRORS_VARIABLE: os.environ[MIRRORS_VARIABLE]})
-    solved = solve(read_source(source), mirrors, cache=folder / "solver", cooldown=7)
-    write_conda_lock(path, solved, command="the tests")
+    path = write_solved_lock(source, mirrors, folder / "solver")
     return CondaLockSpec(name="toolchain:130:conda", source=source, lock=path)
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> CondaLockSpec:
     """A lock of the toys; nobody has seen their files."""
-    return write_lock(tmp_path / "project" / "envs" / "cuda130", "toy ==1.0")
+    return solve_lock(tmp_path / "project" / "envs" / "cuda130", "toy ==1.0")
 
 
 def test_installs_python_of_lock(workspace: Workspace, tmp_path: Path) -> None:
-    write_lock(tmp_path / "project" / "envs" / f"python{TAG}", "python")
+    solve_lock(tmp_path / "project" / "envs" / f"python{TAG}", "python")
 
     made = conda_python(RELEASE, workspace)
 
@@ -89,7 +99,7 @@ def choose(asked: str, workspace: Workspace, *, may_install: bool = True) -> Int
 
 
 def test_missing_python_comes_from_lock(workspace: Workspace, tmp_path: Path) -> None:
-    write_lock(tmp_path / "project" / "envs" / "python399", "python")
+    solve_lock(tmp_path / "project" / "envs" / "python399", "python")
 
     chosen = choose(NOWHERE, workspace)
 
@@ -103,7 +113,7 @@ def test_missing_python_without_lock_is_an_error(workspace: Workspace) -> None:
 
 
 def test_explaining_installs_no_python(workspace: Workspace, tmp_path: Path) -> None:
-    write_lock(tmp_path / "project" / "envs" / "python399", "python")
+    solve_lock(tmp_path / "project" / "envs" / "python399", "python")
 
     with pytest.raises(InterpreterNotFoundError):
         choose(NOWHERE, workspace, may_install=False)
@@ -113,7 +123,7 @@ def test_explaining_installs_no_python(workspace: Workspace, tmp_path: Path) -> 
 def test_missing_python_out_of_reach_names_all_places(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_lock(tmp_path / "project" / "envs" / "python399", "python")
+    solve_lock(tmp_path / "project" / "envs" / "python399", "python")
     monkeypatch.setenv(MIRRORS_VARIABLE, "http://127.0.0.1:9/channel")
 
     with pytest.raises(InterpreterNotFoundError) as caught:
@@ -127,7 +137,7 @@ def test_missing_python_out_of_reach_names_all_places(
 def test_python_out_of_reach_names_ways_out(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_lock(tmp_path / "project" / "envs" / f"python{TAG}", "python")
+    solve_lock(tmp_path / "project" / "envs" / f"python{TAG}", "python")
     monkeypatch.setenv(MIRRORS_VARIABLE, "http://127.0.0.1:9/channel")
 
     with pytest.raises(DownloadError) as caught:
@@ -141,7 +151,7 @@ def test_python_is_not_made_again_for_having_been_used(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     """What it compiles on the way is no damage."""
-    write_lock(tmp_path / "project" / "envs" / f"python{TAG}", "python")
+    solve_lock(tmp_path / "project" / "envs" / f"python{TAG}", "python")
     made = conda_python(RELEASE, workspace)
     assert made
     inode = made.stat().st_ino
@@ -212,7 +222,7 @@ def test_verifying_fills_in_what_index_lacked(workspace: Workspace, job: CondaLo
     known = read_conda_lock(job.lock)
     bare = tuple(dataclasses.replace(one, sha256="", size=0) for one in known.packages)
     lacking = dataclasses.replace(known, packages=bare)
-    write_conda_lock(job.lock, lacking, command="the tests")
+    write_lock(job.lock, lacking)
 
     verify_locks((job,), workspace)
 
@@ -225,7 +235,7 @@ def test_verifying_refuses_other_file(workspace: Workspace, job: CondaLockSpec) 
     first, *others = known.packages
     wrong = dataclasses.replace(first, sha256="0" * 64)
     changed = dataclasses.replace(known, packages=(wrong, *others))
-    write_conda_lock(job.lock, changed, command="the tests")
+    write_lock(job.lock, changed)
     text = job.lock.read_text()
 
     with pytest.raises(HashMismatchError):
@@ -237,7 +247,7 @@ def test_verifying_refuses_other_file(workspace: Workspace, job: CondaLockSpec) 
 def test_edited_lock_shows_though_its_toolchain_is_installed(
     workspace: Workspace, tmp_path: Path
 ) -> None:
-    job = write_lock(tmp_path / "project" / "envs" / "cuda130", "toy ==1.0")
+    job = solve_lock(tmp_path / "project" / "envs" / "cuda130", "toy ==1.0")
     (workspace.cache / "toolchains" / f"cuda130-conda-{key_of_lock(job.lock)}").mkdir(parents=True)
     job.lock.write_text(job.lock.read_text().replace("toy-1.0-test_0", "toy-6.6-test_0"))
 

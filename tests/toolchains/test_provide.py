@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.conda.environment_file import read_source
-from cuwheel.conda.lock_file import write_conda_lock
-from cuwheel.conda.solve import solve
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import DownloadError, InstallError, LockError, ToolchainError
 from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
@@ -22,7 +19,7 @@ from cuwheel.pypi.uv import resolve
 from cuwheel.system.files import remove_tree
 from cuwheel.system.process import run
 from cuwheel.toolchains.provide import provide_toolchain
-from tests.support.channel import write_source
+from tests.support.channel import write_solved_lock, write_source
 from tests.support.factories import heard, make_workspace
 from tests.support.toolchain_channel import toolchain_specs
 
@@ -155,9 +152,7 @@ def small_conda_lock(
     source = write_source(tmp_path / "conda" / "envs" / "cuda130", *specs)
     monkeypatch.setenv("CUWHEEL_PROJECT", str(tmp_path / "conda"))
     monkeypatch.setenv(MIRRORS_VARIABLE, conda_channel.as_uri())
-    solved = solve(read_source(source), Mirrors.of(os.environ), cache=shared_cache, cooldown=7)
-    write_conda_lock(source.with_name("conda-lock.yml"), solved, command="the tests")
-    return source.with_name("conda-lock.yml")
+    return write_solved_lock(source, Mirrors.of(os.environ), shared_cache)
 
 
 @pytest.mark.usefixtures("small_conda_lock")

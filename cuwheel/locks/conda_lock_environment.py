@@ -1,0 +1,56 @@
+"""The environment that conda-lock is in, made from `envs/lock.lock` when a lock is written."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import LockError
+from cuwheel.paths import ROOT
+from cuwheel.pypi.uv import install, make_environment
+from cuwheel.system.pythons import own_python
+from cuwheel.toolchains.store import obtain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.workspace.workspace import Workspace
+
+
+def conda_lock_python(workspace: Workspace, *, offline: bool = False) -> Path:
+    """Give the Python of that environment; make it where it isn't there.
+
+    Args:
+        workspace: its cache holds the environment.
+        offline: take everything from the cache.
+
+    Raises:
+        LockError: its lock is missing.
+        InstallError: its packages can't be had.
+        DiskFullError: there is no room.
+    """
+    lock = ROOT / "envs" / "lock.lock"
+    if not lock.is_file():
+        raise LockError(
+            f"envs/{lock.name} is missing",
+            why="conda-lock writes the conda locks, and nothing is installed without a hash",
+            fix=f"git checkout envs/{lock.name}",
+        )
+    base = own_python()
+    key = hashlib.sha256(f"{base.version}\n{base.path}\n{lock.read_text()}".encode()).hexdigest()
+    folder = workspace.cache / "environments" / f"conda-lock-{key[:16]}"
+    log = workspace.shared_folder("logs") / f"{folder.name}.log"
+
+    def make(aside: Path) -> dict[str, str]:
+        make_environment(aside, base.path, cache=workspace.cache, log=log)
+        install(
+            aside / "bin" / "python",
+            lock,
+            cache=workspace.cache,
+            offline=offline,
+            log=log,
+            console=workspace.console,
+        )
+        return {}
+
+    return obtain(folder, make, console=workspace.console).folder / "bin" / "python"

@@ -1,0 +1,95 @@
+"""conda-lock writes the locks, in an environment of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import pytest
+
+from cuwheel.conda.lock_file import read_conda_lock
+from cuwheel.conda.write import write_conda_lock
+from cuwheel.errors import InstallError, LockError
+from tests.support.channel import write_source
+from tests.support.conda_locks import SHIPPED, make_lock, toy
+
+COMMAND = "nox -s lock -- toolchain:130:conda"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_source(tmp_path / "cuda130", "toy ==1.0")
+
+
+def test_is_read_as_it_was_written(source: Path, conda_lock: Path) -> None:
+    path = source.with_name("conda-lock.yml")
+
+    write_conda_lock(path, make_lock(source), command=COMMAND, python=conda_lock, source=source)
+
+    assert read_conda_lock(path) == make_lock(source)
+    assert path.read_text().startswith(f"# Written by `{COMMAND}`; don't edit.\nversion: 1\n")
+
+
+def test_holds_package_that_is_known_by_md5_only(source: Path, conda_lock: Path) -> None:
+    path = source.with_name("conda-lock.yml")
+    known_by_md5 = dataclasses.replace(make_lock(source), packages=(toy(sha256=""),))
+
+    write_conda_lock(path, known_by_md5, command=COMMAND, python=conda_lock)
+
+    [package] = read_conda_lock(path).packages
+    assert (package.sha256, package.md5) == ("", "b" * 32)
+
+
+def test_same_lock_is_the_same_bytes(tmp_path: Path, conda_lock: Path) -> None:
+    """Whichever release of conda-lock is locked: nothing in a shipped lock moves by itself."""
+    shipped = next(path for path in SHIPPED if path.parent.name == "cuda130")
+
+    path = tmp_path / "conda-lock.yml"
+    write_conda_lock(path, read_conda_lock(shipped), command=COMMAND, python=conda_lock)
+
+    assert path.read_bytes() == shipped.read_bytes()
+
+
+def test_refuses_source_that_conda_lock_reads_otherwise(source: Path, conda_lock: Path) -> None:
+    other = dataclasses.replace(make_lock(source), digest="0" * 64)
+
+    with pytest.raises(LockError, match=r"doesn't read in cuda130/environment\.yml") as caught:
+        write_conda_lock(
+            source.with_name("conda-lock.yml"),
+            other,
+            command=COMMAND,
+            python=conda_lock,
+            source=source,
+        )
+
+    assert "0" * 64 in caught.value.why
+    assert not source.with_name("conda-lock.yml").exists()
+
+
+def test_names_what_conda_lock_refuses(source: Path, conda_lock: Path) -> None:
+    lock = make_lock(source)
+    source.write_text("channels: 7\n")
+
+    with pytest.raises(LockError, match=r"cuda130/conda-lock\.yml can't be written") as caught:
+        write_conda_lock(
+            source.with_name("conda-lock.yml"),
+            lock,
+            command=COMMAND,
+            python=conda_lock,
+            source=source,
+        )
+
+    assert caught.value.why.startswith("conda-lock says: ")
+
+
+def test_names_environment_without_conda_lock(source: Path) -> None:
+    with pytest.raises(InstallError) as caught:
+        write_conda_lock(
+            source.with_name("conda-lock.yml"),
+            make_lock(source),
+            command=COMMAND,
+            python=Path(sys.executable),
+        )
+
+    assert "No module named 'conda_lock'" in caught.value.why

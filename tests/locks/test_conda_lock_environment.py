@@ -1,0 +1,56 @@
+"""conda-lock's environment, of its lock and nowhere else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.errors import InstallError, LockError
+from cuwheel.locks import conda_lock_environment
+from cuwheel.locks.conda_lock_environment import conda_lock_python
+from cuwheel.paths import ROOT
+from cuwheel.pypi.lock_file import pinned_version
+from cuwheel.system import process
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.workspace.workspace import Workspace
+
+
+def test_holds_conda_lock_as_it_is_locked(conda_lock: Path) -> None:
+    done = process.run([conda_lock, "-I", "-m", "conda_lock", "--version"], env={"PATH": ""})
+
+    assert f"version {pinned_version(ROOT / 'envs' / 'lock.lock', 'conda-lock')}\n" in done.output
+
+
+def test_engine_holds_no_conda_lock() -> None:
+    with pytest.raises(ModuleNotFoundError):
+        __import__("conda_lock")
+
+
+def test_names_lock_that_is_missing(
+    lean_workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conda_lock_environment, "ROOT", tmp_path)
+
+    with pytest.raises(LockError) as caught:
+        conda_lock_python(lean_workspace)
+
+    assert str(caught.value).startswith("error: envs/lock.lock is missing")
+    assert caught.value.fix == "git checkout envs/lock.lock"
+
+
+def test_leaves_nothing_when_it_cant_be_made(
+    lean_workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = tmp_path / "envs" / "lock.lock"
+    lock.parent.mkdir()
+    lock.write_text(f"conda-lock==0.0.1 --hash=sha256:{'0' * 64}\n")
+    monkeypatch.setattr(conda_lock_environment, "ROOT", tmp_path)
+
+    with pytest.raises(InstallError, match=r"the packages of lock\.lock can't be installed"):
+        conda_lock_python(lean_workspace)
+
+    assert not list((lean_workspace.cache / "environments").glob("**/bin/python"))

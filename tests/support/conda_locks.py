@@ -1,0 +1,67 @@
+"""Small conda locks, and what conda-lock itself reads in a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from cuwheel.conda.environment_file import read_source
+from cuwheel.conda.records import CondaLock, CondaPackage
+from cuwheel.paths import ROOT
+from cuwheel.system import process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+CHANNEL = "https://conda.anaconda.org/conda-forge"
+SHIPPED = sorted((ROOT / "envs").glob("*/conda-lock.yml"))
+SOURCES = sorted((ROOT / "envs").glob("*/environment.yml"))
+
+_TOY = CondaPackage(
+    name="toy",
+    version="1.0",
+    build="h123_0",
+    url=f"{CHANNEL}/linux-64/toy-1.0-h123_0.conda",
+    sha256="a" * 64,
+    md5="b" * 32,
+    size=1234,
+    depends=(("__glibc", ">=2.17,<3.0.a0"), ("toy-data", "")),
+)
+
+
+def toy(**changes: Any) -> CondaPackage:
+    return dataclasses.replace(_TOY, **changes)
+
+
+def toy_data() -> CondaPackage:
+    url = f"{CHANNEL}/noarch/toy-data-1.0-0.conda"
+    return toy(name="toy-data", build="0", url=url, depends=())
+
+
+def make_lock(source: Path) -> CondaLock:
+    """A lock that fits a source."""
+    asked = read_source(source)
+    return CondaLock(
+        packages=(toy(), toy_data()),
+        channels=asked.channels,
+        digest=asked.digest,
+        wanted=asked.wanted,
+        index="where the records came from",
+    )
+
+
+def read_with_conda_lock(
+    python: Path, folder: Path, *, locks: Iterable[Path] = (), sources: Iterable[Path] = ()
+) -> dict[str, Any]:
+    """What conda-lock reads, by the files' paths: `tests/support/conda_lock_reader.py`."""
+    request, answer = folder / "request.json", folder / "answer.json"
+    asked = {"locks": [*map(str, locks)], "sources": [*map(str, sources)]}
+    request.write_text(json.dumps(asked))
+    reader = ROOT / "tests" / "support" / "conda_lock_reader.py"
+    words = ("-I", "-W", "ignore", reader, request, answer)
+    process.run([python, *words], env={"PATH": os.defpath, "HOME": str(folder)}, cwd=folder)
+    found: dict[str, Any] = json.loads(answer.read_text())
+    return found
