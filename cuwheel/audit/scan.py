@@ -31,7 +31,8 @@ from cuwheel.binaries.fatbin import (
 )
 from cuwheel.binaries.windows import Windows
 from cuwheel.system.files import sha256_of_file
-from cuwheel.wheel.archive import Content, ContentHash, member_faults, open_wheel, record_faults
+from cuwheel.wheel.archive import member_faults, open_wheel
+from cuwheel.wheel.record import Content, ContentHash, record_faults
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
@@ -165,7 +166,10 @@ def scan_wheel(
             libraries=tuple(one.library for one in learnt if one.library),
             device_parts=tuple(chain.from_iterable(one.parts for one in learnt)),
             leaks=tuple(chain.from_iterable(one.leaks for one in learnt)),
-            archive_faults=(*member_faults(wheel), *record_faults(wheel, contents)),
+            archive_faults=(
+                *member_faults(wheel),
+                *record_faults(wheel.read_text("RECORD"), wheel.dist_info, contents),
+            ),
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import csv
 import hashlib
 import os
 import re
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import CommandFailedError, DamagedPackagesError, ToolchainError
 from cuwheel.system.files import sha256_of_file
 from cuwheel.system.process import run
+from cuwheel.wheel.record import record_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,14 +137,20 @@ def check_records(folder: Path) -> None:
     Raises:
         DamagedPackagesError: with the first files that differ.
     """
-    expected = {}
-    for record in folder.glob("*.dist-info/RECORD"):
-        with record.open(newline="") as stream:
-            expected.update({row[0]: row[1] for row in csv.reader(stream) if row[1]})
+    expected: dict[str, str] = {}
+    wrong = []
+    for record in sorted(folder.glob("*.dist-info/RECORD")):
+        try:
+            rows = record_rows(record.read_text(encoding="utf-8"))
+        except ValueError:  # UTF-8's too
+            rows = ()
+        if not rows:
+            wrong.append(str(record.relative_to(folder)))
+        expected.update({name: digest for name, digest, _ in rows if digest})
     names = sorted(expected)
     with ThreadPoolExecutor() as pool:
         actual = list(pool.map(lambda name: _record_hash(folder / name), names))
-    wrong = [name for name, is_ in zip(names, actual, strict=True) if is_ != expected[name]]
+    wrong += [name for name, is_ in zip(names, actual, strict=True) if is_ != expected[name]]
     if wrong:
         raise DamagedPackagesError(
             f"{len(wrong)} files of the toolchain are not what their wheels say",

@@ -1,17 +1,12 @@
 """Wheels as archives: read, check, unpack, and pack so that equal content gives equal bytes.
 
-The form is the one of the specifications "Binary distribution format" and "Recording installed
-projects" (packaging.python.org). Why this is not left to a library: docs/adr/0007. How members are
-packed: `zipwriter`.
+The form is the one of the specification "Binary distribution format" (packaging.python.org). Why
+this is not left to a library: docs/adr/0007. How members are packed: `zip_writer`.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import csv
-import hashlib
-import io
 import re
 import shutil
 import stat
@@ -26,15 +21,15 @@ from zlib_ng import zlib_ng
 from cuwheel.errors import UnsafeArchiveError
 from cuwheel.system.files import list_tree
 from cuwheel.wheel.metadata import dist_info_of, find_dist_info
+from cuwheel.wheel.record import SIGNATURES, ContentHash, record_text, repeated
 from cuwheel.wheel.zip_reader import SeekableMember
 from cuwheel.wheel.zip_writer import ZipWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
 
 _CHUNK = 1 << 20  # bytes
-_SIGNATURES = ("RECORD.jws", "RECORD.p7s")  # never listed in RECORD, void once that is rewritten
 _SHARED_LIBRARY = re.compile(r"\.so(\.\d+)*$")
 # zlib-ng's own types call its error class an exception, not a kind of one.
 _DAMAGE: tuple[Any, ...] = (
@@ -46,14 +41,6 @@ _DAMAGE: tuple[Any, ...] = (
 )
 _EXECUTE = 0o111  # anybody's
 _ENCRYPTED = 1  # general purpose bit 0, .ZIP File Format Specification 4.4.4
-
-
-@dataclass(frozen=True, kw_only=True)
-class Content:
-    """What reading a member told: its SHA-256 as RECORD writes it, its size in bytes."""
-
-    digest: str
-    size: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,58 +98,12 @@ def open_wheel(path: Path) -> Iterator[Wheel]:
         ) from problem
 
 
-class ContentHash:
-    """Hashes a member that comes in pieces."""
-
-    def __init__(self) -> None:
-        self._digest = hashlib.sha256()
-        self._size = 0
-
-    def update(self, piece: bytes) -> None:
-        """Take the next piece."""
-        self._digest.update(piece)
-        self._size += len(piece)
-
-    def content(self) -> Content:
-        """What all pieces so far make."""
-        text = base64.urlsafe_b64encode(self._digest.digest()).rstrip(b"=").decode()
-        return Content(digest=f"sha256={text}", size=self._size)
-
-
-def read_through(stream: IO[bytes], into: Callable[[bytes], object]) -> Content:
-    """Read a stream to its end in pieces, hand each piece to `into`, and hash them all."""
-    hashed = ContentHash()
-    while chunk := stream.read(_CHUNK):
-        hashed.update(chunk)
-        into(chunk)
-    return hashed.content()
-
-
 def member_faults(wheel: Wheel) -> tuple[tuple[str, str], ...]:
     """Members that no installer should take, as file and fact: unsafe names, links, doubles."""
     entries = wheel.archive.infolist()
-    doubles = _repeated(entry.filename for entry in entries)
+    doubles = repeated(entry.filename for entry in entries)
     faults = [(name, "it is in the archive twice") for name in doubles]
     faults += [(entry.filename, why) for entry in entries if (why := _refusal(entry))]
-    return tuple(faults)
-
-
-def record_faults(wheel: Wheel, contents: Mapping[str, Content]) -> tuple[tuple[str, str], ...]:
-    """Everything in which RECORD differs from what the wheel holds, as file and fact.
-
-    Args:
-        wheel: the open wheel.
-        contents: each member's name, with what reading it told.
-    """
-    own = f"{wheel.dist_info}/RECORD"
-    rows = [row for row in csv.reader(io.StringIO(wheel.read_text("RECORD"))) if row]
-    if not rows:
-        return ((own, "it is missing or empty"),)
-    listed = [row[0] for row in rows]
-    unlisted = {f"{wheel.dist_info}/{name}" for name in _SIGNATURES}.union(listed)
-    faults = [(name, "RECORD lists it twice") for name in _repeated(listed)]
-    faults += [(name, "RECORD doesn't list it") for name in sorted(set(contents) - unlisted)]
-    faults += [(row[0], fault) for row in rows for fault in _row_faults(row, own, contents)]
     return tuple(faults)
 
 
@@ -255,7 +196,7 @@ def _pieces_of(opener: Callable[[Any], IO[bytes]], what: object) -> Iterator[byt
 
 def _write(path: Path, dist_info: str, sources: Iterable[_Source], epoch: int) -> None:
     record = f"{dist_info}/RECORD"
-    void = {f"{dist_info}/{name}" for name in ("RECORD", *_SIGNATURES)}
+    void = {f"{dist_info}/{name}" for name in ("RECORD", *SIGNATURES)}
     kept = [source for source in sources if source.name not in void]
     rows: list[tuple[object, ...]] = []
     with path.open("wb") as stream:
@@ -274,7 +215,7 @@ def _write(path: Path, dist_info: str, sources: Iterable[_Source], epoch: int) -
             )
             content = hashed.content()
             rows.append((source.name, content.digest, content.size))
-        text = _record_text([*rows, (record, "", "")]).encode()
+        text = record_text([*rows, (record, "", "")]).encode()
         archive.add(record, [text], mode=0o644, size=len(text))
         archive.finish()
 
@@ -309,31 +250,3 @@ def _unpack_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Pat
     with archive.open(entry) as source, target.open("wb") as written:
         shutil.copyfileobj(source, written, _CHUNK)
     target.chmod(0o755 if entry.external_attr >> 16 & _EXECUTE else 0o644)
-
-
-def _record_text(rows: Iterable[tuple[object, ...]]) -> str:
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
-
-
-def _row_faults(row: list[str], own: str, contents: Mapping[str, Content]) -> Iterator[str]:
-    name, digest, size = (*row, "", "")[:3]
-    if name not in contents:
-        yield "RECORD lists it and it isn't there"
-    elif name == own:
-        if digest or size:
-            yield "RECORD gives a hash or size of itself"
-    else:
-        content = contents[name]
-        if digest != content.digest:
-            yield f"RECORD says its hash is {digest or 'nothing'}, it is {content.digest}"
-        if size != str(content.size):
-            yield f"RECORD says its size is {size or 'nothing'}, it is {content.size}"
-
-
-def _repeated(names: Iterable[str]) -> list[str]:
-    seen: dict[str, int] = {}
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-    return sorted(name for name, count in seen.items() if count > 1)

@@ -324,6 +324,23 @@ def test_goes_on_past_damaged_metadata(env: Env) -> None:
     assert report.frameworks[0].was_imported
 
 
+@pytest.mark.parametrize(("file", "is_read"), [("METADATA", False), ("RECORD", True)])
+def test_goes_on_past_file_that_a_power_failure_has_zeroed(
+    env: Env, file: str, *, is_read: bool
+) -> None:
+    env.install_torch()
+    env.install("ext", {"ext/libext.so": env.extension("")})
+    zeroed = env.site / "ext-1.2.3.dist-info" / file
+    zeroed.write_bytes(b"\0" * 200 + b"\next/lib\0.so,,\n")
+
+    report = look_into(env)
+
+    assert verdict_on(report, "diagnose-damaged-installation").what.startswith("ext-1.2.3.dist-inf")
+    assert [one.what for one in report.verdicts if one.anchor == "diagnose-not-asked"] == []
+    assert report.frameworks[0].was_imported
+    assert ("ext" in report.environment.distributions) is is_read
+
+
 def test_names_truncated_library(env: Env) -> None:
     whole = env.extension("", "libcudart.so.12").read_bytes()
     env.install("ext", {"ext/libext.so": whole[: len(whole) // 3]})

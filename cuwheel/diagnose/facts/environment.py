@@ -190,7 +190,7 @@ def ask_environment(python: Path, environ: Mapping[str, str]) -> PythonEnvironme
         is_conda=told["is_conda"],
         markers=told["markers"],
         distributions=found,
-        damaged=tuple((row["place"], row["fault"]) for row in rows if not row["name"]),
+        damaged=tuple((row["place"], row["fault"]) for row in rows if row["fault"]),
         shadowed=tuple(shadowed),
     )
 

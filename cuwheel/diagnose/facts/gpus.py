@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -188,7 +187,7 @@ def _ask_smi(environ: Mapping[str, str], notes: list[str]) -> tuple[tuple[Gpu, .
     except CommandFailedError as error:
         notes.append(f"{program} can't be asked: {error.why}")
         return (), ""
-    rows = [[cell.strip() for cell in row] for row in csv.reader(done.output.splitlines())]
+    rows = [[cell.strip() for cell in line.split(",")] for line in done.output.splitlines()]
     sound = [row for row in rows if len(row) == len(_SMI_FIELDS) and row[0].isdigit()]
     if done.status or not sound:
         said = (done.output.strip().splitlines() or ["nothing"])[0][:100]

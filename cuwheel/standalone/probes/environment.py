@@ -94,6 +94,9 @@ def _distributions() -> Iterator[dict[str, object]]:
 
 def _distribution(found: importlib.metadata.Distribution) -> dict[str, object]:
     text = found.read_text("METADATA") or found.read_text("PKG-INFO") or ""
+    if "\0" in text:  # as files have it after a power failure
+        return {"name": "", "fault": "its metadata hold a zero byte"}
+    record = found.read_text("RECORD")
     headers = [line.partition(":") for line in text.partition("\n\n")[0].splitlines()]
     values = [(name.strip().lower(), value.strip()) for name, _, value in headers]
     named = dict(reversed(values))
@@ -104,21 +107,20 @@ def _distribution(found: importlib.metadata.Distribution) -> dict[str, object]:
         "name": named["name"],
         "version": named["version"],
         "requires": requires or (list(found.requires or []) if "Requires" not in text else []),
-        "libraries": sorted(_libraries(found)),
-        "fault": "",
+        "libraries": sorted(_libraries(found, record)),
+        "fault": "its RECORD holds a zero byte" if "\0" in (record or "") else "",
     }
 
 
-def _libraries(found: importlib.metadata.Distribution) -> Iterator[str]:
+def _libraries(found: importlib.metadata.Distribution, record: str | None) -> Iterator[str]:
     """Shared libraries that a distribution says it has installed, there or not."""
-    record = found.read_text("RECORD")
     if record is None:
         for top in (found.read_text("top_level.txt") or "").split():
             for folder, _, files in os.walk(str(found.locate_file(top))):
                 yield from (os.path.join(folder, file) for file in files if _is_library(file))  # noqa: PTH118
         return
     for line in record.splitlines():
-        if ".so" in line:
+        if ".so" in line and "\0" not in line:
             name = line.rsplit(",", 2)[0].strip('"')
             if _is_library(name.rpartition("/")[2]):
                 yield os.path.normpath(str(found.locate_file(name)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, NamedTuple
@@ -25,14 +24,16 @@ from cuwheel.verify.compare.device import (
 from cuwheel.verify.compare.differences import Comparison, Difference, Location, Side
 from cuwheel.verify.compare.elf import compare_elf_files
 from cuwheel.verify.compare.text_causes import differing_pairs
-from cuwheel.wheel.archive import ContentHash, open_wheel
+from cuwheel.wheel.archive import open_wheel
+from cuwheel.wheel.record import ContentHash, RecordFormatError, record_rows
 from cuwheel.wheel.zip_reader import SeekableMember
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cuwheel.wheel.archive import Content, Wheel
+    from cuwheel.wheel.archive import Wheel
+    from cuwheel.wheel.record import Content
 
 
 _LARGEST = 1 << 26  # bytes of a member that is neither ELF nor device code, to be looked into
@@ -124,11 +125,10 @@ def _member(read: _Read, name: str) -> SeekableMember:
 def _compare_records(a: _Read, b: _Read, place: Location) -> Difference:
     """RECORD lists hashes: where only rows of members that differ do, it merely follows."""
     try:
-        rows = [{tuple(row) for row in csv.reader(one.wheel.read_text("RECORD").splitlines())}
-                for one in (a, b)]  # fmt: skip
-    except csv.Error as problem:
+        rows = [set(record_rows(one.wheel.read_text("RECORD"))) for one in (a, b)]
+    except RecordFormatError as problem:
         return Difference(place=place, fact=f"it differs, and can't be read as rows: {problem}")
-    names = {row[0] for row in rows[0] ^ rows[1] if row}
+    names = {name for name, _, _ in rows[0] ^ rows[1]}
     same = {name for name in names if a.contents.get(name) == b.contents.get(name)}
     if not names:
         return Difference(place=place, fact="the same rows, in another order or ended otherwise")

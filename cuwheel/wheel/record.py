@@ -1,0 +1,122 @@
+"""RECORD, the table of a wheel's files with their hashes and sizes: written, read, compared.
+
+The form is the one of the specification "Recording installed projects" (packaging.python.org).
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+SIGNATURES = ("RECORD.jws", "RECORD.p7s")  # never listed in RECORD, void once that is rewritten
+
+
+class RecordFormatError(ValueError):
+    """A RECORD is no table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """What reading a member told: its SHA-256 as RECORD writes it, its size in bytes."""
+
+    digest: str
+    size: int
+
+
+class ContentHash:
+    """Hashes a member that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._size = 0
+
+    def update(self, piece: bytes) -> None:
+        """Take the next piece."""
+        self._digest.update(piece)
+        self._size += len(piece)
+
+    def content(self) -> Content:
+        """What all pieces so far make."""
+        text = base64.urlsafe_b64encode(self._digest.digest()).rstrip(b"=").decode()
+        return Content(digest=f"sha256={text}", size=self._size)
+
+
+def record_text(rows: Iterable[tuple[object, ...]]) -> str:
+    """The table of these rows: name, hash, size."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def record_rows(text: str) -> tuple[tuple[str, str, str], ...]:
+    """The rows of a table: name, hash and size, empty where they are missing.
+
+    Raises:
+        RecordFormatError: it is no table: cut off within quotes, or filled with zeros as files are
+            after a power failure.
+    """
+    # Python 3.10's csv fails on it, later ones take it for a letter.
+    if "\0" in text:
+        raise RecordFormatError("it holds a zero byte")
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    except csv.Error as problem:
+        raise RecordFormatError(str(problem)) from problem
+    return tuple((*row, "", "")[:3] for row in rows if row)  # type: ignore[misc]
+
+
+def record_faults(
+    text: str, dist_info: str, contents: Mapping[str, Content]
+) -> tuple[tuple[str, str], ...]:
+    """Everything in which RECORD differs from what the wheel holds, as file and fact.
+
+    Args:
+        text: of the RECORD; empty where there is none.
+        dist_info: the name of the folder that it is in.
+        contents: each member's name, with what reading it told.
+    """
+    own = f"{dist_info}/RECORD"
+    try:
+        rows = record_rows(text)
+    except RecordFormatError as problem:
+        return ((own, f"it is no table of files: {problem}"),)
+    if not rows:
+        return ((own, "it is missing or empty"),)
+    listed = [name for name, _, _ in rows]
+    unlisted = {f"{dist_info}/{name}" for name in SIGNATURES}.union(listed)
+    faults = [(name, "RECORD lists it twice") for name in repeated(listed)]
+    faults += [(name, "RECORD doesn't list it") for name in sorted(set(contents) - unlisted)]
+    faults += [(row[0], fault) for row in rows for fault in _row_faults(row, own, contents)]
+    return tuple(faults)
+
+
+def _row_faults(
+    row: tuple[str, str, str], own: str, contents: Mapping[str, Content]
+) -> Iterator[str]:
+    name, digest, size = row
+    if name not in contents:
+        yield "RECORD lists it and it isn't there"
+    elif name == own:
+        if digest or size:
+            yield "RECORD gives a hash or size of itself"
+    else:
+        content = contents[name]
+        if digest != content.digest:
+            yield f"RECORD says its hash is {digest or 'nothing'}, it is {content.digest}"
+        if size != str(content.size):
+            yield f"RECORD says its size is {size or 'nothing'}, it is {content.size}"
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Those that come more than once, sorted."""
+    seen: dict[str, int] = {}
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+    return sorted(name for name, count in seen.items() if count > 1)

@@ -1,0 +1,108 @@
+"""RECORD against what a wheel holds, which the tests hash by themselves."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+import pytest
+
+from cuwheel.wheel.record import (
+    Content,
+    ContentHash,
+    RecordFormatError,
+    record_faults,
+    record_rows,
+    record_text,
+)
+
+_INFO = "tiny-1.dist-info"
+_OWN = f"{_INFO}/RECORD"
+_FILES = {"pkg/run.sh": b"#!/bin/sh\n", "pkg/z.so": b"z" * (3 << 20), f"{_INFO}/WHEEL": b""}
+_NOT_LISTED = Content(digest="", size=0)
+
+
+def content_of(data: bytes) -> Content:
+    """By other code than the one under test."""
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+    return Content(digest=f"sha256={digest}", size=len(data))
+
+
+CONTENTS = {**{name: content_of(data) for name, data in _FILES.items()}, _OWN: _NOT_LISTED}
+SOUND = record_text(
+    [(name, one.digest, one.size or "0") for name, one in CONTENTS.items() if name != _OWN]
+    + [(_OWN, "", "")]
+)
+
+
+def faults(text: str) -> tuple[tuple[str, str], ...]:
+    return record_faults(text, _INFO, CONTENTS)
+
+
+def test_hashes_what_comes_in_pieces() -> None:
+    hashed = ContentHash()
+
+    for piece in (b"a" * (1 << 20), b"", b"b" * (1 << 20), b"c"):
+        hashed.update(piece)
+
+    assert hashed.content() == content_of(b"a" * (1 << 20) + b"b" * (1 << 20) + b"c")
+
+
+def test_finds_record_sound() -> None:
+    assert faults(SOUND) == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name", "fact"),
+    [
+        ("sha256=", "sha256=A", "pkg/z.so", "RECORD says its hash is sha256=A"),
+        (",3145728\n", ",3145729\n", "pkg/z.so", "its size is 3145729, it is 3145728"),
+        (",10\n", ",\n", "pkg/run.sh", "RECORD says its size is nothing, it is 10"),
+        ("pkg/z.so", "pkg/y.so", "pkg/y.so", "RECORD lists it and it isn't there"),
+        ("pkg/z.so", "pkg/y.so", "pkg/z.so", "RECORD doesn't list it"),
+        ("RECORD,,", "RECORD,sha256=x,", _OWN, "hash or size of itself"),
+        ("RECORD,,", "RECORD,,1", _OWN, "hash or size of itself"),
+        ("pkg/z.so", "pkg/run.sh", "pkg/run.sh", "RECORD lists it twice"),
+        ("pkg", "\0pkg", _OWN, "it is no table of files: it holds a zero byte"),
+        ("pkg", '"pkg', _OWN, "it is no table of files: "),
+    ],
+)
+def test_finds_fault(old: str, new: str, name: str, fact: str) -> None:
+    assert old in SOUND
+
+    found = faults(SOUND.replace(old, new))
+
+    assert any(name == file and fact in fault for file, fault in found), found
+
+
+def test_finds_all_faults() -> None:
+    assert len(faults(SOUND.replace("sha256=", "sha256=A"))) == len(_FILES)
+
+
+@pytest.mark.parametrize("text", ["", "\n\n"])
+def test_finds_missing_table(text: str) -> None:
+    assert faults(text) == ((_OWN, "it is missing or empty"),)
+
+
+@pytest.mark.parametrize("name", ["RECORD.jws", "RECORD.p7s"])
+def test_lets_signature_of_record_be_unlisted(name: str) -> None:
+    contents = {**CONTENTS, f"{_INFO}/{name}": _NOT_LISTED}
+
+    assert record_faults(SOUND, _INFO, contents) == ()
+
+
+def test_reads_what_it_writes() -> None:
+    rows = (("a, b", "sha256=x", "1"), ('quoted "so"', "", ""))
+
+    assert record_rows(record_text(rows)) == rows
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_reads_short_rows_and_skips_empty_ones(end: str) -> None:
+    assert record_rows(f"a{end}{end}b,x{end}") == (("a", "", ""), ("b", "x", ""))
+
+
+@pytest.mark.parametrize("text", ["\0" * 80, "a,\0,", '"never ends', '"' + "long" * 100_000])
+def test_refuses_what_is_no_table(text: str) -> None:
+    with pytest.raises(RecordFormatError):
+        record_rows(text)
