@@ -338,6 +338,7 @@ def test_goes_on_past_file_that_a_power_failure_has_zeroed(
     assert verdict_on(report, "diagnose-damaged-installation").what.startswith("ext-1.2.3.dist-inf")
     assert [one.what for one in report.verdicts if one.anchor == "diagnose-not-asked"] == []
     assert report.frameworks[0].was_imported
+    assert report.environment
     assert ("ext" in report.environment.distributions) is is_read
 
 
