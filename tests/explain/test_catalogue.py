@@ -53,6 +53,26 @@ def test_each_pattern_has_a_sample(cause: FailureCause) -> None:
 
 
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.slug)
+def test_every_match_holds_required_texts(cause: FailureCause) -> None:
+    matches = [
+        (one, match[0].lower())
+        for one in cause.patterns
+        for example in cause.examples
+        for window in windows(example)
+        for match in one.regex.finditer(window)
+    ]
+
+    unmet = [
+        (match, texts)
+        for one, match in matches
+        for texts in (one.texts, *one.others)
+        if not any(text in match for text in texts)
+    ]
+
+    assert not unmet
+
+
+@pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.slug)
 def test_looks_for_what_healthy_logs_seldom_hold(cause: FailureCause, healthy: list[str]) -> None:
     """Each line with such a text costs a closer look, and with many of them the log is slow."""
     common = [

@@ -21,6 +21,13 @@ from cuwheel.explain.literals import required_texts
         (r"\d+|word", ()),
         (r"\w+", ()),
         ("größer als", ("er als",)),
+        (r"name[.]so \(x\)", ("name.so (x)",)),
+        (r"a\x62\u0063[]x]", ("abc",)),
+        (r"libc\{(?P<x>ab){2}\}", ("libc{ab",)),
+        (r"(?<!no )(?-i:Match)(?! here)", ("match",)),
+        (r"(?P<x>word) is (?P=x)", ("word is ",)),
+        ("(?:long enough){0,2}word", ("word",)),
+        (r"first\.|second", ("first.", "second")),
     ],
 )
 def test_finds_texts(regex: str, texts: tuple[str, ...]) -> None:
@@ -48,3 +55,9 @@ def test_takes_alternatives_with_the_longest_shortest() -> None:
     regex = re.compile("(?:ab|cdefghijk) (?:lmno|pqrs)")
 
     assert required_texts(regex) == ((" lmno", " pqrs"), ("lmno", "pqrs"), ("ab", "cdefghijk"))
+
+
+@pytest.mark.parametrize("regex", ["(?(1)yes)", "(?#comment)", r"\1"])
+def test_refuses_what_it_does_not_read(regex: str) -> None:
+    with pytest.raises(re.error):
+        required_texts(re.compile(f"(x){regex}"))
