@@ -60,6 +60,17 @@ def test_writes_provenance_of_the_wheel(built: Callable[[str], Engine]) -> None:
     assert statement["subject"][0]["digest"]["sha256"] == sha256_of_file(wheel)
 
 
+def test_provenance_names_smoke_test_of_recipe(built: Callable[[str], Engine]) -> None:
+    engine = built("tiny-skbuild")
+    [path] = engine.dist.glob("*.provenance.json")
+    script = engine.project / "recipes" / "smoke" / "tiny_skbuild.py"
+
+    materials = json.loads(path.read_text())["predicate"]["buildDefinition"]["resolvedDependencies"]
+
+    digests = {one["name"]: one.get("digest", {}).get("sha256") for one in materials}
+    assert digests["smoke tiny_skbuild.py"] == sha256_of_file(script)
+
+
 def test_does_no_work_when_nothing_has_changed(built: Callable[[str], Engine]) -> None:
     engine = built("tiny-skbuild")
     before = {path: path.stat().st_mtime_ns for path in engine.dist.rglob("*")}
@@ -388,7 +399,7 @@ def test_full_disk_is_named_and_leaves_nothing(engine: Engine, tmp_path: Path) -
     project = tmp_path / "project"
     shutil.copytree(ROOT / "tests" / "project", project)
     recipe = project / "recipes" / "tiny_skbuild.py"
-    recipe.write_text(recipe.read_text().replace("disk=256 << 20", "disk=1 << 20"))
+    recipe.write_text(recipe.read_text().replace("disk=256 * MIB", "disk=1 * MIB"))
     small = tmp_path / "small"
     small.mkdir()
     script = (

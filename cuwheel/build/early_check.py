@@ -48,6 +48,7 @@ def check_early(job: Job) -> None:
         check_dist,
         _check_lock,
         _check_given_source,
+        _check_smoke_script,
         check_linkable,
         check_compile_cache,
     )
@@ -86,6 +87,20 @@ def _check_given_source(job: Job) -> list[Problem]:
         fix="name a folder with pyproject.toml or setup.py, or an archive of one",
     )
     return [problem_of(error)]
+
+
+def _check_smoke_script(job: Job) -> list[Problem]:
+    """It is run at the very end."""
+    script = job.target.smoke_script
+    if script is None or script.is_file():
+        return []
+    return [
+        Problem(
+            what=f"the smoke test {script.name} is missing",
+            why=f"`smoke` in {job.target.recipe.module} names it, and there is no {script}",
+            fix="write it, or take `script` out of the recipe",
+        )
+    ]
 
 
 def _warn_of_suppliers(job: Job) -> None:

@@ -71,7 +71,9 @@ def _of_recipe(target: Target, workspace: Workspace) -> dict[str, str]:
     patches = {
         f"patch {patch.file}": _digest(target.patch_folder / patch.file) for patch in recipe.patches
     }
-    return {**fields, **patches, "source": _source(target, workspace)}
+    script = target.smoke_script
+    smoke = {f"smoke {script.name}": _digest(script)} if script else {}
+    return {**fields, **patches, **smoke, "source": _source(target, workspace)}
 
 
 def _source(target: Target, workspace: Workspace) -> str:

@@ -251,6 +251,9 @@ class Smoke:
             build's lock has all.
         call: an expression to evaluate after `import` of the first module, e.g. `pkg.add(1, 2)`.
         expect: `repr()` of the value that `call` has to give.
+        script: a longer test, the name of a file in `recipes/smoke/`: it is run after that, in the
+            same interpreter, where nothing is installed but the wheel and what it requires; it
+            fails by raising, as `assert` does.
         libraries: files of the wheel that are loaded after the imports, for packages that load
             them only where a GPU is; paths below site-packages, in which `{toolkit}`,
             `{toolkit_tag}` and `{version}` are filled in.
@@ -260,6 +263,7 @@ class Smoke:
     requires: tuple[str, ...] = ()
     call: str = ""
     expect: str = ""
+    script: str = ""
     libraries: tuple[str, ...] = ()
 
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 _NAME = r"[a-z0-9]+(-[a-z0-9]+)*"
 _WHEEL_NAME = "[A-Z0-9]|[A-Z0-9][A-Z0-9._-]*[A-Z0-9]"  # core metadata specification, "Name"
 _HANDLE = r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*"  # GitHub: letters, digits, single hyphens between them
+_LONGEST_CALL = 90  # characters
 _EXAMPLE = "your-name"  # the handle in CONTRIBUTING.md
 
 
@@ -201,6 +202,11 @@ def _faults_of_texts(recipe: Recipe) -> Iterator[str]:
     """Placeholders that the engine doesn't fill, and settings that aren't the recipe's."""
     for name, text in {**recipe.build.env, **getattr(recipe.build, "define", {})}.items():
         yield from faults_of_setting(name, text)
+    script, call = recipe.smoke.script, recipe.smoke.call
+    if script and not re.fullmatch(r"\w+\.py", script):
+        yield f'smoke.script="{script}" has to name a file in recipes/smoke: "{recipe.folder}.py"'
+    if len(call) > _LONGEST_CALL or "\n" in call:
+        yield f"smoke.call is long: make it a script, recipes/smoke/{recipe.folder}.py"
     for text in recipe.smoke.libraries:
         yield from faults_of_text(f"smoke.libraries: {text}", text, SMOKE_PLACEHOLDERS)
 

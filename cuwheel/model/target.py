@@ -119,6 +119,12 @@ class Target:
         return self.root / "patches" / self.recipe.folder
 
     @property
+    def smoke_script(self) -> Path | None:
+        """The recipe's longer smoke test; None: it has none."""
+        script = self.recipe.smoke.script
+        return self.root / "recipes" / "smoke" / script if script else None
+
+    @property
     def ptx_archs(self) -> tuple[str, ...]:
         """The archs whose PTX is embedded too."""
         return self.archs[-1:] if self.recipe.ptx == "last" else ()

@@ -88,9 +88,14 @@ class Probe:
     stub: Path | None = None
 
     def ask(
-        self, *, imports: Iterable[str] = (), call: str = "", libraries: Iterable[str] = ()
+        self,
+        *,
+        imports: Iterable[str] = (),
+        call: str = "",
+        script: Path | None = None,
+        libraries: Iterable[str] = (),
     ) -> SmokeAnswer:
-        """Import modules, evaluate an expression, load libraries, in this order.
+        """Import modules, evaluate an expression, run a script, load libraries, in this order.
 
         Where that fails only because the driver is missing, it is done again with the stub, if
         there is one. A driver that is there is never passed over.
@@ -98,12 +103,18 @@ class Probe:
         Args:
             imports: modules.
             call: an expression over them; empty: none.
+            script: the recipe's own.
             libraries: paths below site-packages.
 
         Raises:
             SmokeError: the interpreter died, or took too long.
         """
-        question = {"imports": tuple(imports), "call": call, "libraries": tuple(libraries)}
+        question = {
+            "imports": tuple(imports),
+            "call": call,
+            "script": str(script.absolute()) if script else "",
+            "libraries": tuple(libraries),
+        }
         answer = self._ask(question, None)
         if is_from_driver(answer.lacking) and self.stub:
             return self._ask(question, self.stub)

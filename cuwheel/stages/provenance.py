@@ -86,6 +86,7 @@ def _materials(target: Target, workspace: Workspace) -> list[Material]:
     toolchain = workspace.load("toolchain", Toolchain)
     environment = workspace.load("environment", Environment)
     origin = tree.origin if tree.pinned else target.recipe.name  # no path of this machine
+    script = target.smoke_script
     return [
         Material(name=f"source {origin}", sha256=tree.sha256, uri=tree.origin * tree.pinned),
         *(Material(name=f"patch {name}", sha256=digest) for name, digest in tree.patches),
@@ -94,6 +95,7 @@ def _materials(target: Target, workspace: Workspace) -> list[Material]:
             for name, origin, sha256 in tree.resources
         ),
         *(_of_lock(path) for path in _locks(target)),
+        *([Material(name=f"smoke {script.name}", sha256=sha256_of_file(script))] if script else ()),
         *_packages(environment),
         *(
             Material(name=f"conda {name}", uri=url, version=version, sha256=sha256)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel.cuda.suppliers import component_of, is_cuda_library, is_from_driver
 from cuwheel.errors import SmokeError, StageOrderError
 from cuwheel.smoke.environment import prepare_environment
-from cuwheel.smoke.hide_cuda import supplier_among
-from cuwheel.smoke.loaded_libraries import cuda_releases, merge, print_loaded_libraries
+from cuwheel.smoke.loaded_libraries import merge, print_loaded_libraries
+from cuwheel.smoke.problems import (
+    SmokeProblem,
+    crashed,
+    find_failures,
+    foreign_libraries,
+    mixed_releases,
+    unloadable,
+)
 from cuwheel.system.files import naming_full_disk, remove_tree
 from cuwheel.workspace.records import RepairedWheel, SmokeResult
 
@@ -23,30 +29,7 @@ if TYPE_CHECKING:
     from cuwheel.workspace.workspace import Workspace
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Problem:
-    """One thing that is wrong: the fact, and what to do about it."""
-
-    fact: str
-    fix: str
-
-
 _SHOWN = 5  # hidden places that are named
-_CRASHED = (
-    "look at what the library runs when it is loaded: its constructors have to do without GPU"
-)
-
-# What the loader or Python says → what to do; the first that is found counts.
-_HINTS = {
-    "undefined symbol: cu": "declare the component that has this symbol in the recipe's `link`",
-    "undefined symbol: nv": "declare the component that has this symbol in the recipe's `link`",
-    "undefined symbol": "build against the framework and toolkit that the wheel will run with",
-    "GLIBC": "smoke on a system that is as new as the wheel's platform tag says",
-    "No module named": "correct `imports` in the recipe's smoke, or add what is missing to the "
-    "package's requirements",
-    "cannot open shared object": "declare the library's component in the recipe's `link`, so that "
-    "the wheel requires it and has an rpath to it",
-}
 
 
 def smoke(job: Job) -> SmokeResult:
@@ -102,27 +85,34 @@ def _find_wheel(target: Target, workspace: Workspace) -> RepairedWheel:
 
 def _try(
     room: SmokeEnvironment, target: Target, workspace: Workspace
-) -> tuple[list[SmokeAnswer], list[_Problem]]:
+) -> tuple[list[SmokeAnswer], list[SmokeProblem]]:
     """Do what the recipe says, then load each library that this left alone."""
     wanted = target.recipe.smoke
     libraries = [text.format_map(_values(target)) for text in wanted.libraries]
-    first = room.probe.ask(imports=wanted.imports, call=wanted.call, libraries=libraries)
-    answers, problems = [first], list(_failures(first, room, target))
+    first = room.probe.ask(
+        imports=wanted.imports, call=wanted.call, script=target.smoke_script, libraries=libraries
+    )
+    hidden = room.hidden or ()
+    answers, problems = [first], list(find_failures(first, hidden, target))
     for library in _left_alone(room, first):
         try:
             alone = room.probe.ask(libraries=[library])
             if alone.failure and not first.failure and _may_help(first, alone):
                 alone = _load_after_imports(library, alone, room, target, workspace)
         except SmokeError as error:
-            problems.append(
-                _Problem(fact=f"loading {library} ends the interpreter: {error.why}", fix=_CRASHED)
-            )
+            problems.append(crashed(library, error))
             continue
         answers.append(alone)
         if alone.failure and not (first.failure and _is_said(first, alone)):
-            problems += _unloadable(library, alone, room, workspace)
+            if is_from_driver(alone.lacking):
+                workspace.console.note(
+                    f"{library} needs {alone.lacking}, which NVIDIA's driver brings: it was not "
+                    "loaded, as this machine has none"
+                )
+            else:
+                problems.append(unloadable(library, alone, hidden))
     for answer in answers:
-        problems += [*_foreign(answer), *_mixed(answer)]
+        problems += [*foreign_libraries(answer), *mixed_releases(answer)]
     return answers, list(dict.fromkeys(problems))
 
 
@@ -175,76 +165,7 @@ def _is_said(first: SmokeAnswer, alone: SmokeAnswer) -> bool:
     return alone.lacking == first.lacking or not is_cuda_library(alone.lacking)
 
 
-def _unloadable(
-    library: str, answer: SmokeAnswer, room: SmokeEnvironment, workspace: Workspace
-) -> Iterator[_Problem]:
-    if is_from_driver(answer.lacking):
-        workspace.console.note(
-            f"{library} needs {answer.lacking}, which NVIDIA's driver brings: it was not loaded, "
-            "as this machine has none"
-        )
-    else:
-        yield _problem(f"{library} can't be loaded: {answer.last_words}", answer, room)
-
-
-def _failures(answer: SmokeAnswer, room: SmokeEnvironment, target: Target) -> Iterator[_Problem]:
-    wanted = target.recipe.smoke
-    if answer.failure:
-        yield _problem(f"Python says:\n    {answer.traceback}", answer, room)
-    elif wanted.expect and answer.value != wanted.expect:
-        yield _Problem(
-            fact=f"{wanted.call} gives {answer.value}, not {wanted.expect}",
-            fix="correct the package, or `smoke` in the recipe",
-        )
-
-
-def _problem(fact: str, answer: SmokeAnswer, room: SmokeEnvironment) -> _Problem:
-    """A failure; where a hidden file would have helped, it says which."""
-    if answer.lacking and (file := supplier_among(room.hidden or (), answer.lacking)):
-        fact += f" ({file} has it, but what users may not have is hidden here)"
-    return _Problem(fact=fact, fix=_hint(answer.last_words))
-
-
-def _hint(said: str) -> str:
-    soname = said.partition(": ")[2].partition(":")[0]
-    if is_from_driver(soname):
-        return "run this stage on a machine with NVIDIA's driver, which brings that library"
-    component = component_of(soname)
-    if component and "cannot open shared object" in said:
-        return f'declare "{component.name}" in the recipe\'s `link`'
-    return next(
-        (fix for sign, fix in _HINTS.items() if sign in said), "make the package importable"
-    )
-
-
-def _foreign(answer: SmokeAnswer) -> Iterator[_Problem]:
-    """Only the driver's own libraries may come from the machine."""
-    found = [load for load in answer.loads if load.is_foreign and not is_from_driver(load.soname)]
-    if found:
-        files = ", ".join(f"{load.soname} is {load.path}" for load in found)
-        yield _Problem(
-            fact=f"libraries came from outside site-packages: {files}",
-            fix="declare their components in the recipe's `link`, so that the wheel requires them "
-            "and finds them by its rpath; as it is, it only works where they lie about by chance",
-        )
-
-
-def _mixed(answer: SmokeAnswer) -> Iterator[_Problem]:
-    """Two CUDA runtimes in a process know nothing of each other's memory and streams."""
-    releases = cuda_releases(answer.loads)
-    if len(releases) > 1:
-        files = ", ".join(
-            f"{load.soname} ({load.supplier or load.place}, asked for by {load.asker or 'nobody'})"
-            for loads in releases.values()
-            for load in loads
-        )
-        yield _Problem(
-            fact=f"CUDA {' and '.join(releases)} are in one process: {files}",
-            fix="build for the CUDA release of the framework, or lock a framework of the wheel's",
-        )
-
-
-def _refuse(problems: list[_Problem], target: Target, workspace: Workspace) -> None:
+def _refuse(problems: list[SmokeProblem], target: Target, workspace: Workspace) -> None:
     """Raise one error for all problems.
 
     Raises:

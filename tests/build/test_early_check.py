@@ -19,7 +19,7 @@ from cuwheel.errors import (
     SourceError,
     UnsupportedArchError,
 )
-from cuwheel.model.recipe import GIB, Bundled, External, Framework, Link, Static
+from cuwheel.model.recipe import GIB, Bundled, External, Framework, Link, Smoke, Static
 from cuwheel.paths import ROOT
 from cuwheel.system import compilers, machine
 from cuwheel.system.pythons import find_python
@@ -73,6 +73,15 @@ def test_finds_stale_lock_before_anything_is_downloaded(workspace: Workspace) ->
     assert "its input has changed since it was written" in caught.value.why
     assert "its input is what recipes/tiny_skbuild.py declares" in caught.value.why
     assert caught.value.fix == "nox -s lock -- build:tiny-skbuild"
+
+
+def test_finds_smoke_test_that_is_missing(workspace: Workspace) -> None:
+    smoke = Smoke(imports=("tiny_skbuild",), script="tiny_skbiuld.py")
+
+    said = _refusal(locked_target(smoke=smoke), workspace)
+
+    assert "the smoke test tiny_skbiuld.py is missing" in said
+    assert "`smoke` in recipes/tiny_skbuild.py names it" in said
 
 
 def test_warns_of_library_that_the_lock_does_not_supply(workspace: Workspace) -> None:

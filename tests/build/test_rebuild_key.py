@@ -9,7 +9,7 @@ import pytest
 from cuwheel.build.rebuild_key import changes, digest_of, key_of
 from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.errors import InterpreterNotFoundError, SandboxError
-from cuwheel.model.recipe import Folder, Patch
+from cuwheel.model.recipe import Folder, Patch, Smoke
 from tests.support.factories import make_job, make_target, make_workspace
 
 if TYPE_CHECKING:
@@ -30,11 +30,17 @@ def workspace(tmp_path: Path) -> Workspace:
 @pytest.fixture
 def target(tmp_path: Path) -> Target:
     """A target with a lock, a patch and a source of its own."""
-    for name in ("envs/build/tiny_cuda.lock", "patches/tiny_cuda/0001-x.patch", "source/setup.py"):
+    for name in (
+        "envs/build/tiny_cuda.lock",
+        "patches/tiny_cuda/0001-x.patch",
+        "recipes/smoke/tiny_cuda.py",
+        "source/setup.py",
+    ):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("old")
+    smoke = Smoke(imports=("tiny_cuda",), script="tiny_cuda.py")
     source = tmp_path / "source"
-    return make_target(root=tmp_path, patches=_PATCHES, source_override=source)
+    return make_target(root=tmp_path, patches=_PATCHES, smoke=smoke, source_override=source)
 
 
 def other_recipe(target: Target) -> Target:
@@ -57,6 +63,11 @@ def other_lock(target: Target) -> Target:
 
 def other_patch(target: Target) -> Target:
     (target.patch_folder / "0001-x.patch").write_text("new")
+    return target
+
+
+def other_smoke_script(target: Target) -> Target:
+    (target.root / "recipes" / "smoke" / "tiny_cuda.py").write_text("new")
     return target
 
 
@@ -83,6 +94,7 @@ def test_is_the_same_twice(target: Target, workspace: Workspace) -> None:
         (other_provider, "lock toolchain"),
         (other_lock, "lock build"),
         (other_patch, "patch 0001-x.patch"),
+        (other_smoke_script, "smoke tiny_cuda.py"),
         (other_source, "source"),
         (recipes_own_source, "source"),
     ],

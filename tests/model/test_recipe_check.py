@@ -85,6 +85,11 @@ def test_passes_sound_recipe() -> None:
         ({"resources": (resource(to="x"), resource(to="x"))}, "two resources want one place"),
         ({"resources": (resource(to="x"), resource(to="x/y"))}, "two resources want one place"),
         ({"resources": (resource(sha256="abc"),)}, "resource tiny: source.sha256"),
+        (
+            {"smoke": Smoke(imports=("p",), call="p.f()\np.g()")},
+            "smoke.call is long: make it a script",
+        ),
+        ({"smoke": Smoke(imports=("p",), script="../p.py")}, "has to name a file in recipes/smoke"),
         ({"smoke": Smoke(imports=("p",), libraries=("{archs}.so",))}, "smoke.libraries"),
         ({"toolkits": ("12.8", "13.0"), "link": Link("cublaslt")}, 'did you mean "cublasLt"?'),
         ({"build": CMake(define={"CMAKE_CUDA_COMPILER": "x"})}, "compilers are the toolchain's"),

@@ -113,6 +113,22 @@ def test_patches_say_why(entry: CatalogueEntry) -> None:
         assert re.search(r"upstream", header, re.IGNORECASE), f"{patch.file}: upstream status"
 
 
+@every_recipe
+def test_smoke_test_is_there(entry: CatalogueEntry) -> None:
+    script = recipe_of(entry).smoke.script
+    path = entry.root / "recipes" / "smoke" / script
+
+    assert not script or compile(path.read_text(), path, "exec")
+
+
+@pytest.mark.parametrize("root", _PROJECTS, ids=lambda root: root.name)
+def test_every_smoke_test_is_of_a_recipe(root: Path) -> None:
+    found = {path.name for path in (root / "recipes" / "smoke").glob("*.py")}
+
+    declared = {recipe_of(entry).smoke.script for entry in _ENTRIES if entry.root == root}
+    assert found == declared - {""}
+
+
 @pytest.mark.parametrize("name", ["tiny_skbuild", "tiny_capi", "tiny_rdc"])
 def test_tiny_package_has_version_of_its_recipe(name: str) -> None:
     [entry] = [entry for entry in _ENTRIES if recipe_of(entry).folder == name]

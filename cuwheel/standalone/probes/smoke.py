@@ -1,8 +1,9 @@
 """Import modules in a clean interpreter and say which shared libraries got loaded, from where.
 
 Run by path with the interpreter of the environment to look at: `python -I smoke_probe.py QUESTION
-ANSWER`. QUESTION is JSON with `imports`, `call`, `libraries`, and `stub`, a library to load before
-all others; ANSWER is the file that gets the JSON answer, as the package may print what it likes.
+ANSWER`. QUESTION is JSON with `imports`, `call`, `script` (a file to run), `libraries`,
+and `stub`, a library to load before all others; ANSWER is the file that gets the JSON answer, as
+the package may print what it likes.
 Standard library only, Python 3.9 or newer.
 """
 
@@ -14,6 +15,7 @@ import importlib
 import importlib.machinery
 import json
 import os
+import runpy
 import sys
 import sysconfig
 import traceback
@@ -36,6 +38,8 @@ def answer_to(question: dict[str, object]) -> dict[str, object]:
             imported.append(name)
         if question["call"]:
             value = repr(eval(str(question["call"]), namespace))  # noqa: S307 - the recipe's own
+        if question["script"]:
+            runpy.run_path(str(question["script"]), run_name="__main__")
         for name in list(question["libraries"]):  # type: ignore[call-overload]
             # All symbols now: a missing one would show only when the code is used, on a GPU.
             ctypes.CDLL(os.path.join(_site(), name), mode=os.RTLD_NOW)  # noqa: PTH118
