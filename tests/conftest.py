@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,12 +21,70 @@ from cuwheel.workspace.workspace import Workspace
 from tests.support.channel import write_solved_lock, write_source
 from tests.support.engine import Engine
 from tests.support.factories import make_workspace
+from tests.support.leftovers import end_all_of, end_families, own_children
+from tests.support.requirements import required
 from tests.support.toolchain_channel import make_channel, toolchain_specs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from cuwheel.workspace.records import Toolchain
+
+_LONG = 1800  # seconds for a test with one of these marks; for others: pyproject.toml
+_MARKS_OF_LONG = ("e2e", "facts")
+_BEFORE = pytest.StashKey[frozenset[int]]()  # what ran when a test began
+_LEFT = pytest.StashKey[list[str]]()  # what had to be ended behind the tests
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Check `CUWHEEL_REQUIRE`; give the tests signals as a terminal's program has them.
+
+    `nohup` and a shell's `&` start programs that ignore these, and all that tests start would, too.
+    """
+    required(os.environ)
+    config.stash[_LEFT] = []
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(map(item.get_closest_marker, _MARKS_OF_LONG)):
+            item.add_marker(pytest.mark.timeout(_LONG))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    item.stash[_BEFORE] = own_children()  # what a fixture started ends with it
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """End what the test itself started, so that it's no other test's burden."""
+    try:
+        return (yield)
+    finally:
+        before = item.stash.get(_BEFORE, None)
+        if before is not None:
+            end_families(own_children() - before)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End what still works in the folders of the tests: a daemon, or a killed program's child."""
+    if hasattr(session.config, "workerinput"):
+        return  # the process that started this one does it
+    folder = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+    session.config.stash[_LEFT] = end_all_of(folder)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    for command in config.stash[_LEFT]:
+        terminalreporter.write_line(f"ended what a test left: {command}")
 
 
 @pytest.fixture(scope="session")

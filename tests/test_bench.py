@@ -19,10 +19,10 @@ from bench.report import (
     peaks_of_files,
     write_section,
 )
-from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.errors import UsageError
 from cuwheel.paths import ROOT
 from cuwheel.system.process import run
+from tests.support.requirements import require
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -234,8 +234,8 @@ def test_page_has_place_for_table(name: str) -> None:
 def test_watch_leaves_own_work_out(
     within: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if within and choose_sandbox() != "bubblewrap":
-        pytest.skip("this machine has no bubblewrap")
+    if within:
+        require("bwrap", "that work in a namespace counts as a measurement's own")
     stat = tmp_path / "stat"
     monkeypatch.setattr(records, "_STAT", stat)
     stat.write_text("cpu 0 0 0 0 0 0 0 0\n")
@@ -343,8 +343,7 @@ def test_measures_builds_of_tiny_package(tmp_path: Path, page: Path) -> None:
 
 @pytest.mark.e2e
 def test_measures_compiles_in_little_memory(tmp_path: Path, page: Path) -> None:
-    if os.geteuid():
-        pytest.skip("making a memory cgroup takes root")
+    require("cgroup", "the measurement of compiles in little memory")
     for number in range(3):
         (tmp_path / f"sort{number}.cu").write_text(SORT)
     given = ("--package", "tiny-capi", "--package-source", str(TINY), "--python", sys.executable)

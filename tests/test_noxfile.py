@@ -14,6 +14,7 @@ from cuwheel.model.catalogue import load_catalogue, target_names
 from cuwheel.model.nox_sessions import VERBS, sessions_of
 from cuwheel.paths import ROOT
 from cuwheel.system.process import Finished, run
+from tests.support.requirements import lack
 
 _PARTS = ("noxfile.py", "cuwheel", "recipes", "envs", "tests/project")
 _OF_NOXFILE = ("bench", "lint", "tests", "tests-e2e")
@@ -157,7 +158,7 @@ def test_names_nearest_session(pristine: Path) -> None:
 def test_old_python_gets_one_sentence(release: str) -> None:
     python = find_old_python(release)
     if python is None:
-        pytest.skip(f"this machine has no Python {release}")
+        lack("old-python", f"this machine has no Python {release}", "what nox says in it")
 
     done = run([python, ROOT / "noxfile.py"], env={"PATH": os.defpath}, check=False)
 

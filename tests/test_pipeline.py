@@ -8,8 +8,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 import zipfile
 from typing import TYPE_CHECKING, Any
@@ -21,8 +19,10 @@ from cuwheel.paths import ROOT
 from cuwheel.pipeline import STAGES
 from cuwheel.system.files import remove_tree, sha256_of_file
 from tests.support.engine import PACKAGES, Engine, finish
+from tests.support.requirements import require
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable
     from pathlib import Path
 
@@ -204,23 +204,13 @@ def test_ignores_toolkit_on_the_machine(engine: Engine, tmp_path: Path) -> None:
 
 def test_builds_offline_from_filled_cache(built: Callable[[str], Engine], engine: Engine) -> None:
     """In a network namespace of its own there is nothing to reach, loopback included."""
+    require("namespaces", "that a filled cache is enough for a build without a network")
     assert built("tiny-capi").wheels()
-    command = [sys.executable, "-m", "cuwheel", "build", "tiny-capi-130", "--offline"]
-    folders = ["--work", str(engine.work), "--dist", str(engine.dist)]
-    source = ["--source", str(PACKAGES / "tiny_capi")]
+    apart = dataclasses.replace(engine, within=("unshare", "--user", "--map-root-user", "--net"))
 
-    done = subprocess.run(
-        ["unshare", "--user", "--map-root-user", "--net", *command, *folders, *source],
-        env=engine.environment(),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = apart.build("tiny-capi", "--offline")
 
-    if "unshare:" in done.stderr:
-        pytest.skip("this system allows no network namespace")
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.output
     assert len(engine.wheels()) == 1
 
 
@@ -396,27 +386,20 @@ def test_two_targets_at_once_share_one_toolchain(
 
 def test_full_disk_is_named_and_leaves_nothing(engine: Engine, tmp_path: Path) -> None:
     """A tmpfs of 3 MiB takes the source and not the build; the recipe's own guess is made tiny."""
+    require("namespaces", "what a build says when its disk is full")
     project = tmp_path / "project"
     shutil.copytree(ROOT / "tests" / "project", project)
     recipe = project / "recipes" / "tiny_skbuild.py"
     recipe.write_text(recipe.read_text().replace("disk=256 * MIB", "disk=1 * MIB"))
     small = tmp_path / "small"
     small.mkdir()
-    script = (
-        f"mount -t tmpfs -o size=3m tmpfs {small} && exec {sys.executable} -m cuwheel build "
-        f"tiny-skbuild-130 --source {PACKAGES}/tiny_skbuild --work {small} --dist {engine.dist}"
-    )
-    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
-    environment = engine.environment(CUWHEEL_PROJECT=str(project))
+    script = f'mount -t tmpfs -o size=3m tmpfs {small} && exec "$@"'
+    unshare = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh")
+    full = dataclasses.replace(engine, within=unshare, work=small, project=project)
 
-    done = subprocess.run(
-        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = full.build("tiny-skbuild")
 
-    said = done.stdout + done.stderr
-    if "unshare:" in said or "mount:" in said:
-        pytest.skip("this system lets no test mount a tmpfs")
-    assert f"no space left on the disk of {small}" in said, said
+    assert f"no space left on the disk of {small}" in done.output
     assert engine.wheels() == []
 
 

@@ -26,12 +26,14 @@ from tests.recipes.test_jaxmg import STANDIN as JAXMG
 from tests.support.conda_user import User, make_user
 from tests.support.cuda_packages import TRIPLET
 from tests.support.engine import PACKAGES, Engine
+from tests.support.requirements import lack
 
 if TYPE_CHECKING:
     from cuwheel.binaries.elf import Elf
 
 pytestmark = pytest.mark.e2e
 
+_UNPROVED = "that a build with a conda toolchain takes no file of the machine's C library"
 OWN = "https://conda.anaconda.org/conda-forge"
 COMPILER = re.compile(r"(.+-)?(gcc|g\+\+|cc|c\+\+)(-[0-9.]+)?")
 
@@ -276,7 +278,7 @@ def _libraries(wheels: list[Path], folder: Path) -> list[Elf]:
 def skip_without_sysroot(home: Path) -> None:
     """Skip where the channel could make the sysroot of links only."""
     if (sysroot_of(home) / "usr").is_symlink():
-        pytest.skip("this machine has no dpkg that names the files of its C library")
+        lack("glibc-package", "no dpkg names the files of this machine's C library", _UNPROVED)
 
 
 def gcc_folder(home: Path) -> Path:
@@ -291,4 +293,6 @@ def header_of_machine(home: Path) -> str:
     headers = sysroot_of(home) / "usr" / "include"
     found = (path.name for path in sorted(Path("/usr/include").glob("*.h")))
     header = next((name for name in found if not (headers / name).exists()), "")
-    return header or pytest.skip("this machine has no header beside those of its C library")
+    if not header:
+        lack("glibc-package", "there are no headers but those of the C library", _UNPROVED)
+    return header

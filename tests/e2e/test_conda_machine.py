@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.errors import DownloadError, InterpreterNotFoundError
+from cuwheel.errors import DownloadError
 from cuwheel.fetch.mirrors import MIRRORS_VARIABLE
 from cuwheel.system.files import sha256_of_file
 from cuwheel.system.process import run
-from cuwheel.system.pythons import find_python, own_python
+from cuwheel.system.pythons import own_python
 from tests.support.conda_user import User, make_user
+from tests.support.pythons import python_in_usr
+from tests.support.requirements import lack
 from tests.support.server import Site, serving
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 HOSTILE = "ran-a-program-of-the-caller"
+_UNPROVED = "that a conda toolchain takes no Python of the system"
 LIMIT = 60  # seconds for a command that can't reach its channel to say so
 
 
@@ -44,12 +47,9 @@ def user(module_path: Path, conda_channel: Path, shared_cache: Path) -> User:
 @pytest.fixture(scope="module")
 def system_python() -> Interpreter:
     """A Python of the distribution that extensions can be compiled against."""
-    try:
-        found = find_python("/usr/bin/python3", os.environ)
-    except InterpreterNotFoundError:
-        pytest.skip("this machine has no /usr/bin/python3")
+    found = python_in_usr(_UNPROVED)
     if not found.is_of_system or not (found.include / "Python.h").is_file():
-        pytest.skip(f"{found.include} holds no Python.h of the system")
+        lack("system-python", f"{found.include} holds no Python.h of the system", _UNPROVED)
     return found
 
 
@@ -183,7 +183,7 @@ def test_channel_that_falls_silent_is_given_up(
 def make_environment(folder: Path, python: Interpreter) -> Path:
     """A Python in an environment that has the packages of this one, and their programs."""
     if python.release != own_python().release:
-        pytest.skip(f"the engine's packages are not for Python {python.release}")
+        lack("system-python", f"the tests run in Python {own_python().release}", _UNPROVED)
     run([python.path, "-m", "venv", "--without-pip", folder], env={"PATH": os.defpath})
     [packages] = folder.glob("lib/python*/site-packages")
     (packages / "these.pth").write_text("\n".join(site.getsitepackages()))

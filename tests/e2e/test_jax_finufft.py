@@ -11,11 +11,15 @@ import re
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.paths import ROOT
+from tests.support.requirements import require
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.e2e
 
@@ -25,10 +29,8 @@ FFTW = ("libfftw3", "libfftw3f", "libfftw3_omp", "libfftw3f_omp", "libgomp")
 @pytest.fixture(scope="module")
 def folder(module_path: Path, shared_cache: Path) -> Path:
     """Where the wheel was built; the work folder is kept."""
-    if sys.version_info < (3, 11):
-        pytest.skip("jax-finufft is for Python 3.11 and later")
-    if not Path("/usr/include/fftw3.h").exists():
-        pytest.skip("apt-get install libfftw3-dev")
+    require("python-3.11", "the build of jax-finufft from source")
+    require("fftw", "the build of jax-finufft from source")
     command = [sys.executable, "-m", "cuwheel", "build", "jax-finufft-130", "--arch", "90"]
     work, dist = str(module_path / "work"), str(module_path / "dist")
     folders = ["--work", work, "--dist", dist, "--keep-work"]

@@ -15,6 +15,7 @@ from bench.cgroup import limited
 from cuwheel.errors import UsageError
 from cuwheel.system.process import run, which
 from tests.support.gated import MIB, PYTHON, Gated, gate_folder
+from tests.support.requirements import lack
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def cgroup() -> Iterator[Cgroup]:
         try:
             made = stack.enter_context(limited(_PLENTY))
         except UsageError as error:
-            pytest.skip(f"{error.what}: {error.why}")
+            lack("cgroup", f"{error.what}: {error.why}", "the gate where memory runs out")
         yield made
 
 

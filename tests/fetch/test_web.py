@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +12,7 @@ from cuwheel.fetch.retry import Attempts
 from cuwheel.fetch.urls import redact_url
 from cuwheel.fetch.web import is_lasting, open_session
 from cuwheel.system import process
+from tests.support.requirements import require
 from tests.support.server import Site, serving
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate of nobody's authority for loopback, with its key, in one file."""
-    if not shutil.which("openssl"):
-        pytest.skip("no openssl to make a certificate with")
+    require("openssl", "which certificates a download takes")
     folder = tmp_path_factory.mktemp("tls")
     command = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key -out cert -days 2 -subj /CN=me"
     words = [*command.split(), "-addext", "subjectAltName=IP:127.0.0.1"]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import shutil
 import sys
@@ -13,7 +12,6 @@ from cuwheel.errors import InstallError, SmokeError, StageOrderError
 from cuwheel.model.recipe import External, Link, Smoke
 from cuwheel.pypi.uv import resolve
 from cuwheel.smoke import environment
-from cuwheel.smoke.hide_cuda import hiding
 from cuwheel.stages.smoke import smoke
 from cuwheel.system.files import sha256_of_file
 from cuwheel.workspace.records import Environment, RepairedWheel, Toolchain
@@ -25,6 +23,7 @@ from tests.support.factories import (
     make_workspace,
     write_wheel,
 )
+from tests.support.requirements import require
 
 if TYPE_CHECKING:
     from cuwheel.model.target import Target
@@ -408,12 +407,6 @@ def system_cuda(tmp_path: Path, cuda_home: Path, monkeypatch: pytest.MonkeyPatch
     return home
 
 
-def needs_hiding(folder: Path) -> None:
-    """Skip where the system refuses a mount namespace."""
-    if not hiding((), folder / "decoy"):
-        pytest.skip("this system refuses a mount namespace")
-
-
 def compile_needing(path: Path, soname: str) -> Path:
     """A library that needs another, which is nowhere but beside the linker."""
     source = path.with_suffix(".c")
@@ -424,11 +417,7 @@ def compile_needing(path: Path, soname: str) -> Path:
 
 def needs_no_driver() -> None:
     """Skip where NVIDIA's driver is: nothing stands in for it there."""
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return
-    pytest.skip("this machine has NVIDIA's driver")
+    require("driverless", "what the smoke test does where there is no driver")
 
 
 def save_toolchain(workspace: Workspace, home: Path) -> None:
@@ -462,7 +451,7 @@ def test_records_who_brought_a_library_and_who_asked_for_it(
 def test_hides_the_toolkit_that_the_caller_names(
     workspace: Workspace, tmp_path: Path, target: Target, system_cuda: Path
 ) -> None:
-    needs_hiding(tmp_path)
+    require("namespaces", "that the smoke test hides the machine's CUDA")
     library = compile_tiny(tmp_path, system_cuda, str(system_cuda / "lib64"))
     save_wheel(workspace, MODULE, library)
 
@@ -474,10 +463,8 @@ def test_hides_the_toolkit_that_the_caller_names(
     assert 'declare "cudart" in the recipe\'s `link`' in caught.value.fix
 
 
-def test_names_what_was_hidden(
-    workspace: Workspace, tmp_path: Path, target: Target, system_cuda: Path
-) -> None:
-    needs_hiding(tmp_path)
+def test_names_what_was_hidden(workspace: Workspace, target: Target, system_cuda: Path) -> None:
+    require("namespaces", "that the smoke test hides the machine's CUDA")
     save_wheel(workspace, "")
 
     passed = smoke(make_job(target, workspace))

@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from cuwheel.errors import CommandFailedError
 from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.files import file_lock, new_folder
 from cuwheel.system.process import run, which
+from tests.support.requirements import lack
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
 _NEEDED = ("apt-get", "dpkg-deb")
+_UNPROVED = "builds with a new ccache"
 
 
 def obtain_ccache(cache: Path) -> Path:
@@ -29,7 +29,7 @@ def obtain_ccache(cache: Path) -> Path:
     folder = cache / "test-ccache"
     missing = [name for name in _NEEDED if which(name, SYSTEM_PATH) is None]
     if missing or not _KEYRING.exists():
-        pytest.skip(f"ccache 4.13 comes from Debian here; missing: {missing or _KEYRING}")
+        lack("ccache", f"it comes from Debian here; missing: {missing or _KEYRING}", _UNPROVED)
     with file_lock(folder.with_suffix(".lock")):
         if not (folder / "ccache").exists():
             with new_folder(folder) as aside:
@@ -42,7 +42,7 @@ def _fetch(aside: Path, final: Path) -> None:
         for package in _download(aside / "apt"):
             run(["dpkg-deb", "-x", package, aside], env={"PATH": SYSTEM_PATH})
     except CommandFailedError as problem:
-        pytest.skip(f"Debian's packages can't be had: {' '.join(problem.tail)[:300]}")
+        lack("ccache", f"Debian's packages can't be had: {' '.join(problem.tail)[:300]}", _UNPROVED)
     libraries = final / _LIBRARIES
     loader = f"{libraries}/ld-linux-x86-64.so.2 --library-path {libraries}"
     (aside / "ccache").write_text(f'#!/bin/sh\nexec {loader} {final}/usr/bin/ccache "$@"\n')
@@ -56,7 +56,7 @@ def _own_mirror() -> str:
     ).output
     found = sorted(line for line in said.splitlines() if line.rstrip("/").endswith("/debian"))
     if not found:
-        pytest.skip("this machine's apt knows no archive of Debian")
+        lack("ccache", "this machine's apt knows no archive of Debian", _UNPROVED)
     return found[0]
 
 

@@ -29,7 +29,12 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """The engine with its folders; `variables` come on top of this process's environment."""
+    """The engine with its folders.
+
+    Attributes:
+        variables: come on top of this process's environment.
+        within: the beginning of a command that runs what follows: `unshare --net`.
+    """
 
     python: Path
     cache: Path
@@ -37,6 +42,7 @@ class Engine:
     dist: Path
     project: Path
     variables: dict[str, str] = field(default_factory=dict)
+    within: tuple[str, ...] = ()
 
     def build(self, name: str, *options: str, **variables: str) -> Outcome:
         """Build a tiny package to the end."""
@@ -53,7 +59,7 @@ class Engine:
         arguments = ["--work", str(self.work), "--dist", str(self.dist)]
         if "--source" not in options:
             arguments += ["--source", str(source)]
-        command = [str(self.python), "-m", "cuwheel", "build", f"{name}-130"]
+        command = [*self.within, str(self.python), "-m", "cuwheel", "build", f"{name}-130"]
         with subprocess.Popen(
             [*command, *arguments, *options],
             env=self.environment(**variables),

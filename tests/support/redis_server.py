@@ -8,10 +8,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-
-from cuwheel.system.compilers import SYSTEM_PATH
-from cuwheel.system.process import which
+from tests.support.requirements import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,14 +29,12 @@ def redis_server(
         port: where it listens; 0 for any.
         certificate: with its key in one file: it speaks TLS.
     """
-    program = which("redis-server", SYSTEM_PATH)
-    if program is None:
-        pytest.skip("redis-server isn't installed (Debian: redis-server)")
+    require("redis", "the compile cache behind a Redis server")
     if not port:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = int(probe.getsockname()[1])
-    words = [program, "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
+    words = ["redis-server", "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
     words += ["--unixsocket", "redis.sock"]
     if certificate:
         words += ["--port", "0", "--tls-port", str(port), "--tls-auth-clients", "no"]

@@ -18,6 +18,7 @@ from cuwheel.build.compile_cache.remote import RemoteCache, parse_remote_cache
 from cuwheel.system.process import run
 from tests.support.blob_server import Blobs, serve_blobs
 from tests.support.redis_server import redis_server
+from tests.support.requirements import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,8 +50,7 @@ class Certificate:
 @functools.cache
 def make_certificate() -> Certificate:
     """One for the whole run; skips the test where there is no openssl."""
-    if not shutil.which("openssl"):
-        pytest.skip("no openssl to make a certificate with")
+    require("openssl", "the compile cache behind a server that speaks TLS")
     folder = Path(tempfile.mkdtemp(prefix="cw-tls-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for command in (_AUTHORITY, _SERVER):

@@ -10,6 +10,7 @@ import pytest
 from cuwheel.build.launcher.toolkit_view import ViewPaths, fingerprint_of, launcher_settings
 from cuwheel.system.process import run
 from tests.support.launchers import make_bench
+from tests.support.requirements import require
 
 if TYPE_CHECKING:
     from cuwheel.workspace.records import Toolchain
@@ -39,8 +40,7 @@ def conda_bench(module_path: Path, conda_toolchain: Toolchain) -> Bench:
 @pytest.fixture(scope="module")
 def system_bench(module_path: Path) -> Bench:
     home = Path("/usr/local/cuda")
-    if not (home / "bin" / "nvcc").exists():
-        pytest.skip("there is no toolkit in /usr/local/cuda")
+    require("toolkit", "the view of a toolkit that NVIDIA's installer laid out")
     return make_bench(module_path / "system", home)
 
 

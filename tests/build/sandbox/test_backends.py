@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from cuwheel.build.sandbox import backends
 from cuwheel.build.sandbox.backends import KINDS, Mount, choose_sandbox, sandboxed
 from cuwheel.errors import SandboxError
 from cuwheel.paths import ROOT
 from cuwheel.system.process import Finished, run
+from tests.support.pythons import python_in_usr
+from tests.support.requirements import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PATH = {"PATH": "/usr/bin:/bin"}
+PARTS = {"bubblewrap": "bwrap", "unshare": "sandbox"}  # what a machine needs for each kind
 _CONNECT = """
 import socket, sys
 socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=5).close()
@@ -67,10 +69,8 @@ _NO_BUBBLEWRAP = "! test -e /usr/bin/bwrap || mount --bind /bin/false /usr/bin/b
 
 @pytest.fixture(params=["bubblewrap", "unshare"])
 def kind(request: pytest.FixtureRequest) -> str:
-    try:
-        return choose_sandbox(request.param)
-    except SandboxError as refusal:
-        pytest.skip(f"{refusal.what}: {refusal.why}")
+    require(PARTS[request.param], "that this sandbox keeps what the engine promises of it")
+    return choose_sandbox(request.param)
 
 
 @pytest.fixture
@@ -92,14 +92,14 @@ def shell(kind: str, script: str, *places: Mount) -> str:
 
 
 def test_has_no_network(kind: str, listener: int) -> None:
-    done = inside(kind, "/usr/bin/python3", "-c", _CONNECT, str(listener))
+    done = inside(kind, _python(), "-c", _CONNECT, str(listener))
 
     assert "Connection refused" in done.output
     assert done.status == 1
 
 
 def test_has_a_loopback_of_its_own(kind: str) -> None:
-    assert inside(kind, "/usr/bin/python3", "-c", _OWN_SERVER).status == 0
+    assert inside(kind, _python(), "-c", _OWN_SERVER).status == 0
 
 
 def test_holds_folders_under_their_names(kind: str, tmp_path: Path) -> None:
@@ -238,8 +238,6 @@ def test_ends_with_its_starter(kind: str, number: int) -> None:
 
 def test_works_for_an_ordinary_user(kind: str, tmp_path: Path) -> None:
     """As root there is no user namespace in it; an ordinary user needs one."""
-    if os.getuid() != 0:
-        pytest.skip("the other tests run as an ordinary user here")
     shown = tmp_path / "shown"
     shown.mkdir(mode=0o755)
     (shown / "file").write_text("text\n")
@@ -252,15 +250,17 @@ def test_works_for_an_ordinary_user(kind: str, tmp_path: Path) -> None:
     words = [
         {
             str(ROOT / "cuwheel/standalone/namespaces/enter.py"): str(script),
-            sys.executable: "/usr/bin/python3",
+            sys.executable: _python(),
         }.get(word, word)
         for word in sandboxed(kind, (place,), Path("/cuwheel/shown"))
     ]
-    ordinary = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    user = os.getuid() or 65534
+    becoming = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups")
+    ordinary = () if os.getuid() else becoming
 
     done = run([*ordinary, *words, "sh", "-c", "id -u; cat file"], env=_PATH, check=False)
 
-    assert (done.status, done.output) == (0, "65534\ntext\n")
+    assert (done.status, done.output) == (0, f"{user}\ntext\n")
 
 
 def test_takes_the_first_kind_that_works() -> None:
@@ -302,17 +302,21 @@ def test_takes_own_calls_where_bubblewrap_fails() -> None:
     assert "chosen unshare\n" in said
 
 
+def _python() -> str:
+    """A Python that is in a sandbox without any folder of people, and that everybody may run."""
+    return str(python_in_usr("what a program in a sandbox reaches").path)
+
+
 def _choose() -> tuple[str, Path, str, str]:
     return ("sh", ROOT, sys.executable, _CHOOSE)
 
 
 def in_namespace(script: str, *words: str | Path) -> str:
-    """Run a script as root of a user namespace; skip where that is refused."""
+    """Run a script as root of a user namespace."""
+    require("namespaces", "what is done where this machine's sandboxes are refused")
     unshare = ("unshare", "--user", "--map-root-user", "--mount", "--net", "--pid", "--fork")
     own_proc = "mount -t proc proc /proc || exit 77; "
     done = run([*unshare, "sh", "-c", own_proc + script, *words], env=_PATH, check=False)
-    if done.status == 77 or "unshare:" in done.output:
-        pytest.skip(f"this system refuses what the test needs: {done.output.strip()[-200:]}")
     assert done.status == 0, done.output
     return done.output
 
@@ -334,8 +338,7 @@ def processes_with(word: str, seconds: float = 5.0) -> list[int]:
 @pytest.mark.parametrize("kind", KINDS[:2])
 def test_starts_whatever_path_the_program_gets(kind: str) -> None:
     """A build's own PATH names folders of the sandbox; what starts it isn't among them."""
-    if refusal := backends._refusal(kind):
-        pytest.skip(refusal)
+    require(PARTS[kind], "that a sandbox starts under a build's own PATH")
 
     done = run(
         [*sandboxed(kind, (), Path("/usr")), "/bin/sh", "-c", "echo $PATH"],

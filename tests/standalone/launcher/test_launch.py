@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 import time
@@ -14,6 +13,7 @@ import pytest
 
 from cuwheel.standalone import event_log
 from tests.support.launchers import make_bench
+from tests.support.requirements import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,8 +171,7 @@ def test_refusal_is_told_and_ends_with_2(bench: Bench) -> None:
 
 
 def test_cmake_finds_native_code_impossible(bench: Bench, tmp_path: Path) -> None:
-    if not shutil.which("cmake"):
-        pytest.skip("cmake isn't installed")
+    require("cmake", "that CMake's own check finds native code impossible")
     (tmp_path / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.18)\nproject(flags CXX)\n"
         "include(CheckCXXCompilerFlag)\n"

@@ -14,6 +14,7 @@ import pytest
 
 from cuwheel.standalone.memory_gate import gate
 from tests.support.gated import MIB, PYTHON, Gated, gate_folder
+from tests.support.requirements import require
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -424,13 +425,11 @@ def test_survives_kills_in_the_middle(
 
 
 def test_shares_with_builds_in_other_process_namespaces(limited: Callable[[int], Gated]) -> None:
+    require("namespaces", "that builds in namespaces of their own share one budget")
     gated = limited(100)  # so each is too large to run beside another
     gated.teach("a", 80)
     gated.teach("b", 80)
     apart = ("unshare", "--user", "--map-current-user", "--pid", "--mount-proc", "--fork")
-    probe = subprocess.run([*apart, "true"], check=False, capture_output=True)
-    if probe.returncode:
-        pytest.skip(f"process namespaces are refused here: {probe.stderr.decode().strip()}")
     words = (gated.source("a"), "80", "50", "800")
     first = subprocess.Popen([*apart, *gated.command(gated.hog(), *words)], env=gated.environment())
     gated.wait_for_entries(1)

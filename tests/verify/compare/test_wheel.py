@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import struct
 import time
 import zipfile
@@ -13,6 +12,7 @@ from cuwheel.errors import UnsafeArchiveError
 from cuwheel.system import process
 from cuwheel.verify.compare.wheel import compare
 from tests.support.factories import compile_library, write_wheel
+from tests.support.requirements import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -336,8 +336,8 @@ def test_follows_calls_that_were_sorted_anew(tmp_path: Path) -> None:
     ],
 )
 def test_tells_call_of_another_function(tmp_path: Path, linker: str, fact: str) -> None:
-    if not process.which(f"ld.{linker}", os.defpath):
-        pytest.skip(f"this machine has no {linker}")
+    if linker == "gold":
+        require("gold", "how differences of code that gold linked are named")
     orders = ("-DFIRST=rand", "-DSECOND=getpid"), ("-DFIRST=getpid", "-DSECOND=rand")
     flags = (("-DNAME=f", f"-fuse-ld={linker}", *order) for order in orders)
 

@@ -1,0 +1,53 @@
+"""Processes that tests leave behind: found, ended and named."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_GRACE = 1.0  # seconds for one that is just ending
+
+
+def own_children() -> frozenset[int]:
+    """Process ids of what this process started and hasn't waited for: `children` in proc(5)."""
+    found = [path.read_text().split() for path in Path("/proc/self/task").glob("*/children")]
+    return frozenset(int(pid) for pids in found for pid in pids)
+
+
+def end_families(pids: Iterable[int]) -> list[str]:
+    """End processes with all that they started; gives the command lines of those that ran."""
+    return _end(process for pid in pids for process in _family(pid))
+
+
+def end_all_of(folder: Path) -> list[str]:
+    """End every process that names a folder in its command line or works in it; as above."""
+    return _end(one for one in psutil.process_iter() if _belongs_to(one, str(folder)))
+
+
+def _family(pid: int) -> Iterator[psutil.Process]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        first = psutil.Process(pid)
+        yield from (first, *first.children(recursive=True))
+
+
+def _belongs_to(process: psutil.Process, folder: str) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return f"{folder}/" in " ".join((*process.cmdline(), f"{process.cwd()}/"))
+    return False
+
+
+def _end(processes: Iterable[psutil.Process]) -> list[str]:
+    _, left = psutil.wait_procs(list(processes), timeout=_GRACE)
+    said = []
+    for process in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            said.append(" ".join(process.cmdline())[:200] or process.name())
+            process.kill()
+    psutil.wait_procs(left, timeout=_GRACE)
+    return said

@@ -1,0 +1,145 @@
+"""What tests need of a machine that not every machine has.
+
+A test asks for such a part by name. Where the part is missing the test is skipped, and the reason
+says what stays unproved; where the variable `CUWHEEL_REQUIRE` names the part, the test fails.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from bench.cgroup import limited
+from cuwheel.build.sandbox.backends import choose_sandbox
+from cuwheel.errors import CuwheelError
+from cuwheel.system.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+VARIABLE = "CUWHEEL_REQUIRE"  # names of parts, separated by commas
+
+# As the tests use them: root of a user namespace, with mounts, a network and processes of its own.
+_NAMESPACES = "unshare --user --map-root-user --mount --net --pid --fork --mount-proc"
+_MOUNTS = f"{_NAMESPACES} mount -t tmpfs none /mnt"
+_LIMIT = 1 << 30  # bytes; of a cgroup that nothing is run in
+
+
+def require(part: str, proves: str) -> None:
+    """Skip or fail this test where the machine lacks a part.
+
+    Args:
+        part: its name in `PARTS`.
+        proves: what is left unproved without it; the end of "unproved here: ".
+    """
+    if missing := _missing(part):
+        lack(part, missing, proves)
+
+
+def lack(part: str, missing: str, proves: str) -> NoReturn:
+    """Skip or fail this test, which found out by itself that a part is missing.
+
+    Args:
+        part: its name in `PARTS`.
+        missing: what is missing.
+        proves: as for `require`.
+    """
+    if part in required(os.environ):
+        pytest.fail(f"{VARIABLE} names {part}, but {missing}", pytrace=False)
+    pytest.skip(f"{missing}; unproved here: {proves}")  # noqa: TID251 - the only place
+
+
+def required(environ: Mapping[str, str]) -> frozenset[str]:
+    """The parts that have to be there.
+
+    Raises:
+        UsageError: the variable names what is no part.
+    """
+    asked = {word.strip() for word in environ.get(VARIABLE, "").split(",")} - {""}
+    if unknown := sorted(asked - PARTS.keys()):
+        raise pytest.UsageError(
+            f"{VARIABLE} names {', '.join(unknown)}; parts are {', '.join(PARTS)}"
+        )
+    return frozenset(asked)
+
+
+@functools.cache
+def _missing(part: str) -> str:
+    """What the machine lacks for a part; nothing where the part is there."""
+    return PARTS[part]()
+
+
+def _refusal(kind: str) -> str:
+    try:
+        choose_sandbox(kind)
+    except CuwheelError as refusal:
+        return f"{refusal.what}: {refusal.why}"
+    return ""
+
+
+def _refused_namespaces() -> str:
+    done = run(_MOUNTS.split(), env={"PATH": os.environ["PATH"]}, check=False)
+    return f"`{_MOUNTS}` fails: {done.output.strip()}" if done.status else ""
+
+
+def _refused_cgroup() -> str:
+    try:
+        with limited(_LIMIT):
+            return ""
+    except CuwheelError as refusal:
+        return f"{refusal.what}: {refusal.why}"
+
+
+def _program(name: str, package: str) -> Callable[[], str]:
+    return lambda: "" if shutil.which(name) else f"{name} isn't installed (Debian: {package})"
+
+
+def _file(path: str, missing: str) -> Callable[[], str]:
+    return lambda: "" if Path(path).exists() else missing
+
+
+def _driver() -> str:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return ""
+    return "this machine has NVIDIA's driver, and nothing can stand in for it"
+
+
+def _second_disk() -> str:
+    apart = Path("/dev/shm").stat().st_dev != Path.cwd().stat().st_dev
+    return "" if apart else "this machine has one disk"
+
+
+def _found_by_test() -> str:
+    raise AssertionError("a test that needs this part finds out by itself: call lack()")
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "sandbox": lambda: _refusal("unshare"),
+    "bwrap": lambda: _refusal("bubblewrap"),
+    "namespaces": _refused_namespaces,
+    "cgroup": _refused_cgroup,
+    "redis": _program("redis-server", "redis-server"),
+    "cmake": _program("cmake", "cmake"),
+    "gold": _program("ld.gold", "binutils"),
+    "openssl": _program("openssl", "openssl"),
+    "ccache": _found_by_test,
+    "disks": _second_disk,
+    "driverless": _driver,
+    "fftw": _file("/usr/include/fftw3.h", "FFTW isn't installed (Debian: libfftw3-dev)"),
+    "glibc-package": _found_by_test,
+    "old-python": _found_by_test,
+    "python-3.11": lambda: "" if sys.version_info >= (3, 11) else "this Python is 3.10",
+    "ranges": _found_by_test,
+    "system-python": _found_by_test,
+    "toolkit": _file("/usr/local/cuda/bin/nvcc", "there is no toolkit in /usr/local/cuda"),
+}
+"""Names of parts, each with what tells whether it is missing, and why."""
