@@ -22,4 +22,5 @@ def toolchain(job: Job) -> Toolchain:
         job.target.provider,
         job.workspace,
         offline=job.settings.offline,
+        reads_all=not job.settings.reuse,
     )

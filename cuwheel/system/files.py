@@ -75,16 +75,20 @@ def sha256_of_tree(folder: Path, *, skip: Callable[[Path], bool] = lambda _: Fal
     """
     names = [name for name in list_tree(folder) if not skip(name)]
     with ThreadPoolExecutor(_HASH_THREADS) as pool:
-        entries = pool.map(lambda name: _describe(folder, name), names)
-        return hashlib.sha256("\n".join(entries).encode()).hexdigest()
+        described = pool.map(lambda name: f"{describe_file(folder / name)} {name}", names)
+        return hashlib.sha256("\n".join(described).encode()).hexdigest()
 
 
-def _describe(folder: Path, name: Path) -> str:
-    path = folder / name
+def describe_file(path: Path) -> str:
+    """SHA-256 and execute bit of a file, `9f86… x`, or the target of a link, `link ../other`.
+
+    Raises:
+        OSError: it can't be read.
+    """
     if path.is_symlink():
-        return f"link {path.readlink()} {name}"
+        return f"link {path.readlink()}"
     executable = "x" if path.stat().st_mode & 0o100 else "-"
-    return f"{sha256_of_file(path)} {executable} {name}"
+    return f"{sha256_of_file(path)} {executable}"
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -38,7 +38,9 @@ _LAYOUT = 1  # raise it when what an older cuwheel installed must not be reused
 _MACHINE = "x86_64"  # of conda's linux-64
 
 
-def conda_toolchain(toolkit: Toolkit, workspace: Workspace, *, offline: bool = False) -> Toolchain:
+def conda_toolchain(
+    toolkit: Toolkit, workspace: Workspace, *, offline: bool = False, reads_all: bool = False
+) -> Toolchain:
     """Give the toolchain of `envs/cuda<tag>/conda-lock.yml`; install it where it isn't there.
 
     Raises:
@@ -61,7 +63,7 @@ def conda_toolchain(toolkit: Toolkit, workspace: Workspace, *, offline: bool = F
     folder = workspace.cache / "toolchains" / f"cuda{toolkit.tag}-conda-{key_of_lock(source)}"
     fill = partial(_install, source, workspace=workspace, final=folder, offline=offline)
     make = partial(_make, fill=fill, owner=owner, toolkit=toolkit)
-    stored = obtain(folder, make, console=workspace.console)
+    stored = obtain(folder, make, console=workspace.console, reads_all=reads_all)
     cc, cxx = compilers_of(folder)
     return Toolchain(
         home=folder,

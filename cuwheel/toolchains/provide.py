@@ -24,6 +24,7 @@ def provide_toolchain(
     workspace: Workspace,
     *,
     offline: bool = False,
+    reads_all: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> Toolchain:
     """Make sure that the toolchain is there, whole and of the right release.
@@ -33,6 +34,7 @@ def provide_toolchain(
         provider: `pypi`, `conda` or `system`.
         workspace: its cache holds the toolchain.
         offline: nothing may be downloaded.
+        reads_all: as for `store.obtain`.
         environ: where the `system` provider looks for `CUDA_HOME`; the others never look.
 
     Raises:
@@ -44,8 +46,8 @@ def provide_toolchain(
     if provider == "system":
         return _system_toolchain(toolkit, environ)
     if provider == "conda":
-        return conda_toolchain(toolkit, workspace, offline=offline)
-    return pypi_toolchain(toolkit, workspace, offline=offline)
+        return conda_toolchain(toolkit, workspace, offline=offline, reads_all=reads_all)
+    return pypi_toolchain(toolkit, workspace, offline=offline, reads_all=reads_all)
 
 
 def _system_toolchain(toolkit: Toolkit, environ: Mapping[str, str]) -> Toolchain:

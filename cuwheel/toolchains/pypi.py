@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 _LAYOUT = 2  # raise it when a toolchain made by an older cuwheel must not be reused
 
 
-def pypi_toolchain(toolkit: Toolkit, workspace: Workspace, *, offline: bool = False) -> Toolchain:
+def pypi_toolchain(
+    toolkit: Toolkit, workspace: Workspace, *, offline: bool = False, reads_all: bool = False
+) -> Toolchain:
     """Give the toolchain of `envs/cuda<tag>/pypi.lock`; make it where it isn't there.
 
     Raises:
@@ -48,7 +50,7 @@ def pypi_toolchain(toolkit: Toolkit, workspace: Workspace, *, offline: bool = Fa
     make = partial(
         _make, source=source, toolkit=toolkit, workspace=workspace, offline=offline, final=folder
     )
-    stored = obtain(folder, make, console=workspace.console)
+    stored = obtain(folder, make, console=workspace.console, reads_all=reads_all)
     return Toolchain(
         home=folder / toolkit.site_folder,
         version=pinned_version(source, "nvidia-cuda-nvcc") or toolkit.nvcc,

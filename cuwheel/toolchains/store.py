@@ -4,6 +4,7 @@ again.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,9 @@ from cuwheel.system.files import (
     new_folder,
     remove_leftovers,
     remove_tree,
-    sha256_of_tree,
     write_atomically,
 )
+from cuwheel.toolchains.tree_record import FileRecord, describe_tree, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,16 +44,24 @@ class Stored:
     facts: Mapping[str, Any]
 
 
-def obtain(folder: Path, make: Callable[[Path], Mapping[str, Any]], *, console: Console) -> Stored:
+def obtain(
+    folder: Path,
+    make: Callable[[Path], Mapping[str, Any]],
+    *,
+    console: Console,
+    reads_all: bool = False,
+) -> Stored:
     """Give a folder of the store; make it where it isn't there or isn't as it was made.
 
-    Every file is read and compared each time. Two processes that want the same folder make it once.
+    Two processes that want the same folder make it once.
 
     Args:
         folder: its name in the store, which has to hold a hash of everything that it's made from.
         make: fills the folder it is given, which gets its name afterwards, and says facts about it
             that JSON can hold.
         console: hears of waiting and of damage.
+        reads_all: compare the content of every file; otherwise only of those that the file system
+            says were touched (`tree_record`).
 
     Raises:
         DiskFullError: the disk of the store ran full.
@@ -64,7 +73,7 @@ def obtain(folder: Path, make: Callable[[Path], Mapping[str, Any]], *, console: 
 
     with file_lock(folder.with_name(f"{folder.name}.lock"), on_wait=tell):
         remove_leftovers(folder)
-        found = _read(folder)
+        found = _read(folder, reads_all=reads_all)
         if found is None:
             if folder.exists():
                 console.warn(f"{folder.name} was damaged and is made again")
@@ -73,28 +82,40 @@ def obtain(folder: Path, make: Callable[[Path], Mapping[str, Any]], *, console: 
     return found
 
 
-def _read(folder: Path) -> Stored | None:
+def _read(folder: Path, *, reads_all: bool) -> Stored | None:
     """What is there, when it is as it was made."""
     try:
         record = json.loads((folder / _RECORD).read_text())
-        tree = _digest(folder)
-    except (OSError, ValueError):
+        known = {
+            name: FileRecord(content=content, stamp=tuple(stamp))
+            for name, (content, *stamp) in record.get("files", {}).items()
+        }
+        stored = Stored(folder=folder, tree=record["tree"], facts=record["facts"])
+        files = describe_tree(folder, {} if reads_all else known, skip=_is_no_part)
+    except (OSError, ValueError, TypeError, AttributeError, KeyError):
         return None
-    if not isinstance(record, dict) or record.get("tree") != tree:
+    if digest_of(files) != stored.tree:
         return None
-    return Stored(folder=folder, tree=tree, facts=record.get("facts", {}))
+    if files != known:
+        _write_record(stored, files)  # what was read needn't be read again
+    return stored
 
 
 def _fill(folder: Path, make: Callable[[Path], Mapping[str, Any]]) -> Stored:
     with naming_full_disk(folder.parent), new_folder(folder) as aside:
         facts = make(aside)
-        tree = _digest(aside)
-        write_atomically(aside / _RECORD, json.dumps({"tree": tree, "facts": facts}, indent=2))
-    return Stored(folder=folder, tree=tree, facts=facts)
+        files = describe_tree(aside, {}, skip=_is_no_part)
+        made = Stored(folder=aside, tree=digest_of(files), facts=facts)
+        _write_record(made, files)
+    return dataclasses.replace(made, folder=folder)
 
 
-def _digest(folder: Path) -> str:
-    """Over all but the record, and but what a Python compiles when it is used."""
-    return sha256_of_tree(
-        folder, skip=lambda name: str(name) == _RECORD or "__pycache__" in name.parts
-    )
+def _write_record(stored: Stored, files: Mapping[str, FileRecord]) -> None:
+    listed = {name: (file.content, *file.stamp) for name, file in files.items()}
+    text = json.dumps({"tree": stored.tree, "facts": stored.facts, "files": listed})
+    write_atomically(stored.folder / _RECORD, text)
+
+
+def _is_no_part(name: str) -> bool:
+    """The record itself, and what a Python compiles when it is used."""
+    return name == _RECORD or "__pycache__" in name.split("/")

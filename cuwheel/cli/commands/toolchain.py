@@ -34,5 +34,7 @@ def run_toolchain(given: argparse.Namespace, console: Console) -> None:
     for toolkit in toolkits:
         provider = given.toolchain or toolkit.provider
         with console.stage("toolchain"):
-            made = provide_toolchain(toolkit, provider, workspace, offline=given.offline)
+            made = provide_toolchain(
+                toolkit, provider, workspace, offline=given.offline, reads_all=True
+            )
         print(made.home)  # noqa: T201 - data, for scripts
