@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cuwheel.workspace.workspace import Workspace
 
 
-def provide_toolchain(
+def provide_toolchain(  # noqa: PLR0913 - what, from where, and how careful
     toolkit: Toolkit,
     provider: str,
     workspace: Workspace,
