@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.build.launcher.events import read_events
+from cuwheel.build.launcher.events import EVENTS_LOG, read_events
 from cuwheel.build.launcher.toolkit_view import (
     ViewPaths,
     launcher_settings,
@@ -66,7 +66,7 @@ class LaunchedBench(Bench):
         settings = {
             **launcher_settings(inside, inside, maps=maps, flags=self.cache.nvcc_flags(_FLAGS)),
             "cache": self.cache.prefix(self.paths),
-            "events": str(self._log),
+            "events": str(self.events_log),
         }
         make_view(inside.view, self.home, inside, self.fingerprint)
         make_launcher(inside.launcher, inside, settings, inside.python, self.fingerprint)
@@ -78,11 +78,11 @@ class LaunchedBench(Bench):
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**super().environment, "CUWHEEL_EVENTS": str(self._log)}
+        return {**super().environment, "CUWHEEL_EVENTS": str(self.events_log)}
 
     @property
-    def _log(self) -> Path:
-        return self.paths.log_folder / "events.jsonl"
+    def events_log(self) -> Path:
+        return self.paths.log_folder / EVENTS_LOG
 
     @property
     def nvcc(self) -> str:
@@ -95,8 +95,8 @@ class LaunchedBench(Bench):
         codes = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in archs]
         return [self.nvcc, "-c", str(source), "-o", str(made), *codes, *options]
 
-    def compile_cuda(self, source: Path, *options: str) -> Finished:
-        return self.run(self.nvcc_words(source, *options))
+    def compile_cuda(self, source: Path, *options: str, archs: tuple[str, ...] = ARCHS) -> Finished:
+        return self.run(self.nvcc_words(source, *options, archs=archs))
 
     def write(self, name: str = "fill.cu", number: int = 1) -> Path:
         """A source file; `number` makes it another one."""
@@ -107,8 +107,8 @@ class LaunchedBench(Bench):
 
     def take_events(self) -> Events:
         """What was compiled since the last time."""
-        events = read_events(self._log)
-        self._log.unlink(missing_ok=True)
+        events = read_events(self.events_log)
+        self.events_log.unlink(missing_ok=True)
         return events
 
     def tools(self) -> list[str]:
