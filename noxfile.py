@@ -27,7 +27,7 @@ nox.options.default_venv_backend = "none"  # cuwheel.bootstrap makes hash-locked
 nox.options.sessions = ("tests", "lint")
 
 ENTRIES = load_catalogue(project_roots())
-BENCHMARKS = ("audit", "builds", "explain", "memory")
+BENCHMARKS = ("audit", "builds", "elf", "explain", "memory")
 GRACE = 20.0  # seconds to end a build's processes and remove what is half made
 
 
@@ -84,7 +84,7 @@ def tests_e2e(session: nox.Session) -> None:
 
 @nox.session(tags=["maintain"])
 def bench(session: nox.Session) -> None:
-    """Measure, side by side in one run: -- builds, -- memory, -- audit, -- explain."""
+    """Measure, side by side in one run: -- builds, memory, audit, elf, explain."""
     kind, *rest = session.posargs or ("",)
     if kind not in BENCHMARKS:
         session.error(f"say what to measure: nox -s bench -- {'|'.join(BENCHMARKS)}")

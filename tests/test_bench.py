@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
-from bench import builds, explain, memory, records
+from bench import builds, elf, explain, memory, records
+from bench.elf_readers import with_cuwheel
 from bench.records import Goal, Row, Turn, Watch, build_rows, read_record, write_record
 from bench.report import (
     best_by_hand,
@@ -23,9 +26,6 @@ from cuwheel.errors import UsageError
 from cuwheel.paths import ROOT
 from cuwheel.system.process import run
 from tests.support.requirements import require
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TINY = ROOT / "tests" / "packages" / "tiny_capi"
 BUILDS = {
@@ -354,3 +354,15 @@ def test_measures_compiles_in_little_memory(tmp_path: Path, page: Path) -> None:
     raw, gate = rows
     assert (raw["done"] < 3, raw["kills"] > 0) == (True, True)
     assert (gate["done"], len(gate["tools"]) > 3) == (3, True)
+
+
+def test_elf_readers_find_the_same_facts(tmp_path: Path) -> None:
+    """In a library with a Python module in it, read once by each."""
+    [library] = Path(psutil.__file__).parent.glob("_psutil_linux*.so")
+    record = tmp_path / "record.json"
+
+    elf.main(["--turns", "1", "--json", str(record), str(library)])
+
+    rows = json.loads(record.read_text())
+    assert [row["contender"] for row in rows] == list(elf.CONTENDERS)
+    assert with_cuwheel(library).python_modules == ("_psutil_linux",)
