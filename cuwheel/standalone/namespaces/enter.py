@@ -21,7 +21,7 @@ import signal
 import socket
 import struct
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 REFUSED = 125  # exit status, as `env` and `timeout` have it for a failure of their own
 _NAME = b"cuwheel"
@@ -192,15 +192,23 @@ def _first_process(spec: dict[str, Any], command: list[str]) -> int:
     if not started:
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
             signal.signal(number, signal.SIG_DFL)
-        try:
-            os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
-        except OSError as problem:
-            print(f"{command[0]}: {problem.strerror}", file=sys.stderr)
-            os._exit(127)
+        _execute(command)
     while True:
         ended, status = os.wait()
         if ended == started:
             return _exit_status(status)
+
+
+def _execute(command: list[str]) -> NoReturn:
+    """As execvp(3) does, by PATH; Python's own imports a module first, which may be out of sight.
+
+    Whatever runs after `pivot_root` has to be imported before: Python may lie outside of all that
+    the sandbox holds.
+    """
+    words = (ctypes.c_char_p * (len(command) + 1))(*map(os.fsencode, command), None)
+    _libc.execvp(words[0], words)
+    print(f"{command[0]}: {os.strerror(ctypes.get_errno())}", file=sys.stderr, flush=True)
+    os._exit(127)
 
 
 def _exit_status(status: int) -> int:
