@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cuwheel.workspace.records import Toolchain
 
 _LONG = 1800  # seconds for a test with one of these marks; for others: pyproject.toml
-_MARKS_OF_LONG = ("e2e", "facts")
+_MARKS_OF_LONG = ("e2e", "nightly")
 _BEFORE = pytest.StashKey[frozenset[int]]()  # what ran when a test began
 _LEFT = pytest.StashKey[list[str]]()  # what had to be ended behind the tests
 

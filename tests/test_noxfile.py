@@ -17,7 +17,7 @@ from cuwheel.system.process import Finished, run
 from tests.support.requirements import lack
 
 _PARTS = ("noxfile.py", "cuwheel", "recipes", "envs", "tests/project")
-_OF_NOXFILE = ("bench", "lint", "tests", "tests-e2e")
+_OF_NOXFILE = ("bench", "lint", "tests", "tests-e2e", "tests-nightly")
 _LIMIT = 0.6  # seconds of processor time, nox itself included; waiting for others is no fault
 
 # What the noxfile imports, in a Python without any package: `-S` leaves site-packages out.

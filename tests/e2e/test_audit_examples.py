@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from cuwheel.audit.verdict import AuditResult
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.nightly
 
 # Project, release, SHA-256 as far as it is shown, size in MB, CUDA, archs, driver, and how many
 # findings of each severity.

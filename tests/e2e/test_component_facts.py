@@ -22,7 +22,7 @@ from tests.support.component_facts import faults_of, unnamed_in, unrequired_by
 if TYPE_CHECKING:
     from cuwheel.pypi.indexes import IndexFile
 
-pytestmark = pytest.mark.facts
+pytestmark = pytest.mark.nightly
 
 # Distribution and its releases, oldest first: `nvidia-cublas 13.1.0.3, 13.10.0.20`.
 _READ = {

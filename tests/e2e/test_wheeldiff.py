@@ -20,8 +20,6 @@ from tests.support.factories import write_wheel
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.e2e
-
 # 59 MB each; eleven libraries of CUDA 11.8 to 13.0, packed with LZ4 and zstd, for nine archs.
 _RELEASES = ("bitsandbytes-0.49.0-py3", "bitsandbytes-0.49.1-py3")
 _KERNELS = """
@@ -37,6 +35,7 @@ _HOST = (
 )
 
 
+@pytest.mark.nightly
 def test_tells_why_two_releases_of_bitsandbytes_differ(tmp_path: Path) -> None:
     offered = find_wheels("bitsandbytes", indexes=configured_indexes(os.environ))
     for start in _RELEASES:
@@ -76,6 +75,7 @@ def _build(folder: Path, cuda_home: Path, year: int) -> Path:
     return write_wheel(folder / "dist", {"pkg/lib.so": library}, year=year)
 
 
+@pytest.mark.e2e
 def test_explains_all_of_two_careless_builds(cuda_home: Path, tmp_path: Path) -> None:
     folders = {2025: "first", 2026: "the/second/one"}
     wheels = [_build(tmp_path / name, cuda_home, year) for year, name in folders.items()]
@@ -89,6 +89,7 @@ def test_explains_all_of_two_careless_builds(cuda_home: Path, tmp_path: Path) ->
     }
 
 
+@pytest.mark.e2e
 def test_keeps_report_of_real_diffoscope(tmp_path: Path) -> None:
     folder = tmp_path / "bin"
     inherited = {
