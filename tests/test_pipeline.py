@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from cuwheel import pipeline
 from cuwheel.paths import ROOT
 from cuwheel.pipeline import STAGES
 from cuwheel.system.files import remove_tree, sha256_of_file
@@ -49,6 +50,13 @@ def test_names_wheel_by_target(name: str, expected: str, built: Callable[[str], 
     [wheel] = engine.wheels()
 
     assert re.fullmatch(expected, wheel.name)
+
+
+def test_every_stage_is_a_module_of_its_own() -> None:
+    modules = {path.stem for path in (ROOT / "cuwheel" / "stages").glob("*.py")} - {"__init__"}
+
+    assert set(STAGES) == modules
+    assert [pipeline._stage(name).__name__ for name in STAGES] == list(STAGES)
 
 
 def test_writes_provenance_of_the_wheel(built: Callable[[str], Engine]) -> None:
