@@ -11,6 +11,7 @@ import base64
 import errno
 import fcntl
 import hashlib
+import importlib.util
 import json
 import os
 import shutil
@@ -83,6 +84,12 @@ def _make(folder: Path, lock: Path, *, offline: bool) -> None:
         _wait_for(guard)
         if (folder / "complete").exists():
             return
+        if importlib.util.find_spec("virtualenv") is None:
+            raise InstallError(
+                "cuwheel's own environment can't be made",
+                why=f"{sys.executable} has no virtualenv, which nox brings along",
+                fix="start cuwheel through nox, or with the Python that nox is installed for",
+            )
         _say(f"making its own environment from envs/{lock.name} (once)")
         # A venv can't be renamed (its scripts hold its path), so it is made in place; what
         # counts as made is the marker, written last.

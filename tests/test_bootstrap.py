@@ -42,9 +42,12 @@ class Checkout:
     def write_lock(self, text: str) -> None:
         (self.folder / "envs" / "tiny.lock").write_text(text)
 
-    def start(self, *command: str, **variables: str) -> subprocess.Popen[str]:
+    def start(
+        self, *command: str, options: tuple[str, ...] = (), **variables: str
+    ) -> subprocess.Popen[str]:
+        """Start it; `options` are those of the Python that nox runs in."""
         return subprocess.Popen(
-            [sys.executable, "-m", "cuwheel.bootstrap", "tiny", *command],
+            [sys.executable, *options, "-m", "cuwheel.bootstrap", "tiny", *command],
             cwd=self.folder,
             env={
                 "PATH": os.defpath,
@@ -63,15 +66,17 @@ class Checkout:
     def start_installing(self) -> subprocess.Popen[str]:
         """Started, and so far that the first step has begun to write the environment."""
         started = self.start("-c", "pass")
-        retry_policy = time.monotonic() + 20
+        latest = time.monotonic() + 20
         while not list(self.cache.glob("engine/*/bin")):
-            assert time.monotonic() < retry_policy
+            assert time.monotonic() < latest
             time.sleep(0.005)
         return started
 
-    def run(self, *command: str, **variables: str) -> tuple[int, str]:
+    def run(
+        self, *command: str, options: tuple[str, ...] = (), **variables: str
+    ) -> tuple[int, str]:
         """Status and output."""
-        with self.start(*command, **variables) as started:
+        with self.start(*command, options=options, **variables) as started:
             output, _ = started.communicate()
         return started.returncode, output
 
@@ -174,6 +179,14 @@ def test_refuses_lock(fresh: Checkout, lock: str, word: str) -> None:
     assert "error: cuwheel's own environment can't be made" in output
     assert word in output
     assert not (fresh.environments[0] / "complete").exists()
+
+
+def test_names_python_without_virtualenv(fresh: Checkout) -> None:
+    status, output = fresh.run("-c", "pass", options=("-S",))  # as if nothing were installed
+
+    assert status == InstallError.exit_code
+    assert f"because  {sys.executable} has no virtualenv" in output
+    assert "through nox" in output
 
 
 def test_names_missing_lock(fresh: Checkout) -> None:
