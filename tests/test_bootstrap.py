@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import os
 import shutil
@@ -27,9 +28,13 @@ _WHERE = "import tiny_cuda; print(tiny_cuda.__file__)"
 
 @dataclass(frozen=True, kw_only=True)
 class Checkout:
-    """A copy of the package with a lock of its own, and a folder that stands for the index."""
+    """A copy of the package with a lock of its own, and a folder that stands for the index.
+
+    `options` are those of the Python that nox runs in.
+    """
 
     folder: Path
+    options: tuple[str, ...] = ()
 
     @property
     def cache(self) -> Path:
@@ -42,12 +47,9 @@ class Checkout:
     def write_lock(self, text: str) -> None:
         (self.folder / "envs" / "tiny.lock").write_text(text)
 
-    def start(
-        self, *command: str, options: tuple[str, ...] = (), **variables: str
-    ) -> subprocess.Popen[str]:
-        """Start it; `options` are those of the Python that nox runs in."""
+    def start(self, *command: str, **variables: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, *options, "-m", "cuwheel.bootstrap", "tiny", *command],
+            [sys.executable, *self.options, "-m", "cuwheel.bootstrap", "tiny", *command],
             cwd=self.folder,
             env={
                 "PATH": os.defpath,
@@ -72,11 +74,9 @@ class Checkout:
             time.sleep(0.005)
         return started
 
-    def run(
-        self, *command: str, options: tuple[str, ...] = (), **variables: str
-    ) -> tuple[int, str]:
+    def run(self, *command: str, **variables: str) -> tuple[int, str]:
         """Status and output."""
-        with self.start(*command, options=options, **variables) as started:
+        with self.start(*command, **variables) as started:
             output, _ = started.communicate()
         return started.returncode, output
 
@@ -182,7 +182,9 @@ def test_refuses_lock(fresh: Checkout, lock: str, word: str) -> None:
 
 
 def test_names_python_without_virtualenv(fresh: Checkout) -> None:
-    status, output = fresh.run("-c", "pass", options=("-S",))  # as if nothing were installed
+    bare = dataclasses.replace(fresh, options=("-S",))  # as if nothing were installed
+
+    status, output = bare.run("-c", "pass")
 
     assert status == InstallError.exit_code
     assert f"because  {sys.executable} has no virtualenv" in output
