@@ -1,4 +1,4 @@
-"""A wheel judged: every finding, and what the reader of a report wants to know beside them."""
+"""A wheel judged: every finding, and what a report states beside them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def judge(case: Case) -> AuditResult:
     majors = tuple(sorted(decided or named))
     return AuditResult(
         case=case,
-        findings=tuple(sorted(dict.fromkeys(findings), key=_rank)),
+        findings=tuple(
+            sorted(dict.fromkeys(findings), key=lambda one: SEVERITIES.index(one.severity))
+        ),
         supplies=chain.supplies,
         majors=majors,
         archs=sort_archs(arch for code in codes for arch in code.sass),
@@ -97,10 +99,6 @@ def unreadable(path: Path, why: str) -> AuditResult:
         ptx_archs=(),
         min_driver=(),
     )
-
-
-def _rank(finding: Finding) -> int:
-    return SEVERITIES.index(finding.severity)
 
 
 def audit_wheel(

@@ -60,7 +60,7 @@ def test_ends_with_error_of_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[
     said = capsys.readouterr().out
     assert caught.value.what == "1 of 1 wheel has 1 error"
     assert "error: executable stack" in said
-    assert "tiny_cuda/libtiny.so: it asks for one" in said
+    assert "tiny_cuda/libtiny.so: it requires one" in said
     assert "TROUBLESHOOTING.md#audit-executable-stack" in said
 
 
