@@ -45,7 +45,7 @@ PLACEHOLDERS = (
     "torch_archs",
     "version",
 )
-SMOKE_PLACEHOLDERS = ("toolkit", "toolkit_tag", "version")  # those in `Smoke.libraries`
+RELEASE_PLACEHOLDERS = ("cuda", "toolkit", "toolkit_tag")  # one of them in `LibraryPerCuda.file`
 SOURCE_PLACEHOLDERS = ("version",)  # those in `Recipe.source`
 CUDA_PLACEHOLDERS = ("cuda",)  # those in requirements, `Recipe.wheel_name` and `External`'s extras
 NEEDS = ("debian", "conda")  # where `Recipe.needs` may come from
@@ -254,9 +254,6 @@ class Smoke:
         script: a longer test, the name of a file in `recipes/smoke/`: it is run after that, in the
             same interpreter, where nothing is installed but the wheel and what it requires; it
             fails by raising, as `assert` does.
-        libraries: files of the wheel that are loaded after the imports, for packages that load
-            them only where a GPU is; paths below site-packages, in which `{toolkit}`,
-            `{toolkit_tag}` and `{version}` are filled in.
     """
 
     imports: tuple[str, ...]
@@ -264,7 +261,36 @@ class Smoke:
     call: str = ""
     expect: str = ""
     script: str = ""
-    libraries: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryPerCuda:
+    """The package holds a library for each CUDA release and loads one of them where a GPU is.
+
+    The smoke test loads it without a GPU; `nox -s diagnose` says from this which one an installed
+    package will load, and whether that is there.
+
+    Attributes:
+        file: the library of a release, a path below site-packages with one of `{toolkit_tag}`
+            (`130`), `{toolkit}` (`13.0`) and `{cuda}` (`13`): `pkg/libpkg_cuda{toolkit_tag}.so`.
+        framework: the one whose CUDA release decides.
+        variable: the environment variable that names another release, written as in the file's
+            name; empty: there is none.
+        without_gpu: name of the library that is loaded where no GPU is; empty: none is.
+        check: the module that `python -m` runs to find out on a GPU whether the library works;
+            empty: there is none.
+        success: what that says then.
+        explained: entry of the failure catalogue about a library that isn't there; empty: the
+            general one.
+    """
+
+    file: str
+    framework: Literal["torch", "jax", "cupy"]
+    variable: str = ""
+    without_gpu: str = ""
+    check: str = ""
+    success: str = ""
+    explained: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,6 +377,7 @@ class Recipe:
             cross to the framework (PyTorch); `static`: its libraries hold their own, which lets a
             wheel made by a new GCC run on old systems.
         smoke: how to see that the wheel works.
+        library_per_cuda: how the package chooses among its libraries, if it has several.
         memory_per_job: bytes that one compile takes at its peak, for the first build; after that
             the gate knows better.
         disk: bytes of work folder that a build takes.
@@ -379,6 +406,7 @@ class Recipe:
     link: Link
     libstdcxx: Literal["shared", "static"] = "shared"
     smoke: Smoke
+    library_per_cuda: LibraryPerCuda | None = None
     memory_per_job: int = 2 * GIB
     disk: int = 2 * GIB
     max_wheel_size: int = 100 * MIB

@@ -23,7 +23,7 @@ from cuwheel.errors import CuwheelError, RecipeError, suggest
 from cuwheel.model.recipe import (
     CUDA_PLACEHOLDERS,
     NEEDS,
-    SMOKE_PLACEHOLDERS,
+    RELEASE_PLACEHOLDERS,
     SOURCE_PLACEHOLDERS,
     Archive,
     External,
@@ -207,13 +207,32 @@ def _faults_of_texts(recipe: Recipe) -> Iterator[str]:
         yield f'smoke.script="{script}" has to name a file in recipes/smoke: "{recipe.folder}.py"'
     if len(call) > _LONGEST_CALL or "\n" in call:
         yield f"smoke.call is long: make it a script, recipes/smoke/{recipe.folder}.py"
-    for text in recipe.smoke.libraries:
-        yield from faults_of_text(f"smoke.libraries: {text}", text, SMOKE_PLACEHOLDERS)
+
+
+def _faults_of_libraries(recipe: Recipe) -> Iterator[str]:
+    declared = recipe.library_per_cuda
+    if declared is None:
+        return
+    owner = f"library_per_cuda.file={declared.file}"
+    faults = list(faults_of_text(owner, declared.file, RELEASE_PLACEHOLDERS))
+    yield from faults
+    found = re.findall(r"\{\w+\}", declared.file.rpartition("/")[2])
+    if not faults and len(found) != 1:
+        yield f"{owner}: the file's name has to hold the CUDA release once, like {{toolkit_tag}}"
+    if not _stays_inside(declared.file):
+        yield f"{owner} has to be a path below site-packages"
+    if bool(declared.check) != bool(declared.success):
+        yield "library_per_cuda: check and success go together: what is run, and what it says"
 
 
 def _faults_of_words(recipe: Recipe) -> Iterator[str]:
     """Fields that take one of a few words, or a number."""
-    for owner, declaration in (("", recipe), ("link: ", recipe.link.mode)):
+    owners: tuple[tuple[str, object], ...] = (
+        ("", recipe),
+        ("link: ", recipe.link.mode),
+        ("library_per_cuda: ", recipe.library_per_cuda),
+    )
+    for owner, declaration in owners:
         hints = typing.get_type_hints(type(declaration), localns={"Mapping": Mapping})
         for name, hint in hints.items():
             words, value = typing.get_args(hint), getattr(declaration, name)
@@ -258,6 +277,7 @@ _CHECKS: tuple[Callable[[Recipe], Iterable[str]], ...] = (
     _faults_of_requirements,
     _faults_of_python,
     _faults_of_texts,
+    _faults_of_libraries,
     _faults_of_words,
     _faults_of_wheel,
 )

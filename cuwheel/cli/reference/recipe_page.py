@@ -30,6 +30,7 @@ _DECLARATIONS = (
     recipe.Link,
     *_MODES,
     recipe.Smoke,
+    recipe.LibraryPerCuda,
 )
 
 
