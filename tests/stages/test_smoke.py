@@ -143,6 +143,26 @@ def test_refuses_cuda_from_outside(
     assert f"libcudart.so.13 is {found}" in caught.value.why
 
 
+@pytest.mark.parametrize("imported", ["libforeign", "libsound"])
+def test_refuses_cuda_from_outside_whichever_process_loads_it(
+    workspace: Workspace, tmp_path: Path, lock: str, cuda_home: Path, imported: str
+) -> None:
+    """What the import loads and what it leaves alone are looked at in two processes."""
+    rpaths = {"libforeign": str(cuda_home / "lib"), "libsound": "$ORIGIN/../nvidia/cu13/lib"}
+    libraries = []
+    for name, rpath in rpaths.items():
+        library = compile_tiny(tmp_path, cuda_home, rpath)
+        libraries.append(library.rename(library.with_stem(name)))
+    module = MODULE.replace("libtiny", imported)
+    save_wheel(workspace, module, *libraries, requires=("nvidia-cuda-runtime>=13.0,<14",))
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(make_job(target_of(tmp_path, lock), workspace))
+
+    found = (cuda_home / "lib" / "libcudart.so.13").resolve()
+    assert f"libcudart.so.13 is {found}" in caught.value.why
+
+
 def test_knows_cuda_under_another_file_name(
     workspace: Workspace, tmp_path: Path, target: Target
 ) -> None:
