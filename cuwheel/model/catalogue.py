@@ -76,7 +76,7 @@ def find_recipe(name: str, entries: Iterable[CatalogueEntry]) -> CatalogueEntry:
         raise RecipeError(
             f"{entry.name}: its module can't be loaded",
             why=entry.fault,
-            fix=f"correct recipes/{entry.name}.py",
+            fix=f"correct {entry.root}/recipes/{entry.name}.py",
         )
     return entry
 

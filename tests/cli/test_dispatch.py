@@ -110,11 +110,6 @@ def test_mirror_asks_for_its_folder() -> None:
     assert caught.value.fix == "nox -s mirror -- causal-conv1d-130 --to DIR"
 
 
-def test_verify_compares_one_target_with_what_is_published() -> None:
-    with pytest.raises(UsageError, match="--against compares one target"):
-        run_command("verify", ["jaxmg-128", "causal-conv1d-130", "--against", "x.whl"], Console())
-
-
 @pytest.mark.parametrize("name", sorted(LATER))
 def test_command_loads_only_what_it_needs(name: str) -> None:
     command = [sys.executable, "-c", _LOADED, name]
