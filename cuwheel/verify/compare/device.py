@@ -50,7 +50,7 @@ def open_device_file(stream: IO[bytes]) -> DeviceFile:
 
 def beside_fatbins(file: DeviceFile, start: int, end: int, most: int) -> bytes:
     """What of a part of a file is in no fat binary, and pads none; no more than `most` bytes."""
-    inside = [(one.place, one.padded_end) for one in file.fatbins if start <= one.place < end]
+    inside = [(one.offset, one.padded_end) for one in file.fatbins if start <= one.offset < end]
     pieces, place = [], start
     for begin, behind in (*inside, (end, end)):
         file.stream.seek(place)

@@ -140,7 +140,7 @@ def _device_file(stream: IO[bytes], sections: dict[str, ElfSection]) -> DeviceFi
     """A file's fat binaries, with the section that each lies in."""
     file = open_device_file(stream)
     names = (
-        next((name for name, section in sections.items() if section.holds(fatbin.place)), "")
+        next((name for name, section in sections.items() if section.holds(fatbin.offset)), "")
         for fatbin in file.fatbins
     )
     return file._replace(sections=tuple(names))
@@ -148,7 +148,7 @@ def _device_file(stream: IO[bytes], sections: dict[str, ElfSection]) -> DeviceFi
 
 def _holds_device_code(pair: _Pair, files: tuple[DeviceFile, DeviceFile]) -> bool:
     return any(
-        section.holds(fatbin.place)
+        section.holds(fatbin.offset)
         for section, file in zip((pair.a, pair.b), files, strict=True)
         for fatbin in file.fatbins
     )
