@@ -14,7 +14,7 @@ from cuwheel.audit.report import print_result, print_verdicts, result_as_data
 from cuwheel.audit.verdict import audit_wheel, unreadable
 from cuwheel.cuda.toolkits import TOOLKITS
 from cuwheel.errors import AuditError, AuditWarningError, UnsafeArchiveError, UsageError
-from cuwheel.model.recipe import MODES, mode_name
+from cuwheel.model.link import MODES, mode_name
 from cuwheel.model.target import Target
 from cuwheel.system.console import report_terminal
 from cuwheel.system.quantities import plural

@@ -17,7 +17,7 @@ from cuwheel.audit.scan import WheelScan, scan_wheel
 from cuwheel.audit.supply import Chain, Supply
 from cuwheel.binaries.archs import sort_archs
 from cuwheel.cuda.toolkits import oldest_driver
-from cuwheel.model.recipe import mode_name
+from cuwheel.model.link import mode_name
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -31,7 +31,7 @@ from cuwheel.locks.mirror_folder import (
     write_indexes,
     write_manifest,
 )
-from cuwheel.model.recipe import Folder, GitCommit
+from cuwheel.model.source import Folder, GitCommit
 from cuwheel.paths import ROOT, find_python_lock
 from cuwheel.pypi.indexes import configured_indexes
 from cuwheel.pypi.wheel_selection import LockedWheels, applies, choose_wheels
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.conda.records import CondaPackage
-    from cuwheel.model.recipe import Source
+    from cuwheel.model.source import Source
     from cuwheel.model.target import Target
     from cuwheel.pypi.indexes import IndexFile
     from cuwheel.workspace.workspace import Workspace

@@ -27,8 +27,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from cuwheel.model.source import Archive, Sdist
+from cuwheel.system.quantities import GIB, MIB
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cuwheel.model.link import Link
+    from cuwheel.model.source import Patch, Resource, Source
 
 PLACEHOLDERS = (
     "archs",
@@ -46,106 +52,8 @@ PLACEHOLDERS = (
     "version",
 )
 RELEASE_PLACEHOLDERS = ("cuda", "toolkit", "toolkit_tag")  # one of them in `LibraryPerCuda.file`
-SOURCE_PLACEHOLDERS = ("version",)  # those in `Recipe.source`
 CUDA_PLACEHOLDERS = ("cuda",)  # those in requirements, `Recipe.wheel_name` and `External`'s extras
 NEEDS = ("debian", "conda")  # where `Recipe.needs` may come from
-MIB = 1 << 20
-GIB = 1 << 30
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sdist:
-    """A source distribution from the package index that pip is configured for.
-
-    Attributes:
-        project: the project's name on the index.
-        sha256: of the `.tar.gz`, 64 hexadecimal digits.
-        version: the release, where it isn't the recipe's.
-        max_size: bytes; a larger download is refused.
-    """
-
-    project: str
-    sha256: str
-    version: str = "{version}"
-    max_size: int = 512 * MIB
-
-
-@dataclass(frozen=True, kw_only=True)
-class Archive:
-    """A source archive from upstream's own address.
-
-    Attributes:
-        url: http(s) or file, with `{version}`.
-        sha256: of the archive, 64 hexadecimal digits.
-        max_size: bytes; a larger download is refused.
-    """
-
-    url: str
-    sha256: str
-    max_size: int = 512 * MIB
-
-
-@dataclass(frozen=True, kw_only=True)
-class Folder:
-    """A source in the project folder itself, beside the recipes.
-
-    Attributes:
-        path: relative to the project folder, e.g. `samples/cutensornet`.
-    """
-
-    path: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class GitCommit:
-    """One commit of a git repository, fetched with the machine's `git`; submodules stay out.
-
-    Attributes:
-        repository: http(s) or file.
-        commit: its full id, 40 hexadecimal digits; what is fetched, cached or mirrored is checked
-            against it each time it is used.
-        sha256: of the tar that `git archive` makes of the commit, 64 hexadecimal digits; empty:
-            the id is enough.
-    """
-
-    repository: str
-    commit: str
-    sha256: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resource:
-    """Something beside the source that the package's build would otherwise download.
-
-    It is fetched and checked with the source; `{resources}/<to>` is where the build finds it.
-
-    Attributes:
-        name: what it is, for messages and the provenance.
-        source: where it comes from.
-        to: where it is put, relative to the folder of all resources.
-        why: the reason, one line.
-        unpack: True: `to` is a folder with what the archive holds, without its single top folder;
-            False: `to` is the file itself.
-    """
-
-    name: str
-    source: Archive | GitCommit
-    to: str
-    why: str
-    unpack: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class Patch:
-    """One file of `patches/<recipe>/`.
-
-    Attributes:
-        file: its name, `0001-<what-it-does>.patch`.
-        why: the reason, one line.
-    """
-
-    file: str
-    why: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,85 +67,6 @@ class Framework:
 
     name: str
     version: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class External:
-    """The libraries stay in NVIDIA's own wheels, and the wheel finds them there.
-
-    Attributes:
-        search: `runpath`: `DT_RUNPATH`, which `LD_LIBRARY_PATH` comes before; `rpath`: `DT_RPATH`,
-            which comes before that variable, and serves libraries loaded in turn that have no
-            `DT_RUNPATH` of their own (NVIDIA's have one).
-        extra: the extra that brings the NVIDIA wheels, `{cuda}` is the major release of CUDA
-            (`cuda{cuda}`, `cuda-pip`); empty: the wheel requires them itself.
-        local_extra: an extra that brings none, for those whose CUDA is on the machine; only with
-            `extra`.
-    """
-
-    search: Literal["runpath", "rpath"] = "runpath"
-    extra: str = ""
-    local_extra: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bundled:
-    """The libraries are copied into the wheel, by auditwheel.
-
-    Attributes:
-        max_wheel_size: bytes; takes the place of the recipe's.
-    """
-
-    max_wheel_size: int = 1 * GIB
-
-
-@dataclass(frozen=True, kw_only=True)
-class Static:
-    """The libraries are linked in, from the toolkit's `lib…_static.a`.
-
-    Attributes:
-        max_wheel_size: bytes; takes the place of the recipe's.
-    """
-
-    max_wheel_size: int = 1 * GIB
-
-
-Mode = External | Bundled | Static
-MODES: Mapping[str, type[Mode]] = {
-    "external": External,
-    "bundled": Bundled,
-    "static": Static,
-}
-
-
-def mode_name(mode: Mode) -> str:
-    """`external`, `bundled` or `static`, as `--link` names it."""
-    return next(name for name, kind in MODES.items() if isinstance(mode, kind))
-
-
-class Link:
-    """The shared libraries of CUDA and of frameworks that the wheel uses.
-
-    Args:
-        components: names from `cuwheel.components.COMPONENTS` (`cudart`, `cublas`, `torch`, …).
-        mode: where CUDA's libraries are when the wheel runs; a framework's stay in its own wheel.
-    """
-
-    def __init__(self, *components: str, mode: Mode = External()) -> None:
-        self.components = components
-        self.mode = mode
-
-    def __eq__(self, other: object) -> bool:
-        """Two are equal when they name the same components in the same order, in one mode."""
-        return isinstance(other, Link) and repr(self) == repr(other)
-
-    def __hash__(self) -> int:
-        """By its components."""
-        return hash(self.components)
-
-    def __repr__(self) -> str:
-        """As it is written in a recipe; part of the build's key, so it has to be stable."""
-        return f"Link({', '.join(map(repr, self.components))}, mode={self.mode!r})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,7 +164,6 @@ class CMake:
     install: bool = False
 
 
-Source = Sdist | Archive | GitCommit | Folder
 Build = TorchExtension | Setuptools | CMake
 
 

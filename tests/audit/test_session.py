@@ -12,7 +12,7 @@ from cuwheel.audit.session import AuditOptions, audit_session
 from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import AuditError, AuditWarningError, CuwheelError, UsageError
 from cuwheel.model.catalogue import CatalogueEntry
-from cuwheel.model.recipe import Link
+from cuwheel.model.link import Link
 from cuwheel.paths import ROOT
 from cuwheel.system import process
 from cuwheel.system.console import Console

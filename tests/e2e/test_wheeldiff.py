@@ -9,10 +9,10 @@ import pytest
 import uv
 
 from cuwheel.fetch.download import PinnedFile, download
-from cuwheel.model.recipe import GIB
 from cuwheel.pypi.indexes import configured_indexes, find_wheels
 from cuwheel.system import process
 from cuwheel.system.console import Console
+from cuwheel.system.quantities import GIB
 from cuwheel.verify.compare.diffoscope import keep_diffoscope
 from cuwheel.verify.compare.wheel import compare
 from tests.support.factories import write_wheel

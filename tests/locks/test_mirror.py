@@ -25,7 +25,8 @@ from cuwheel.errors import (
 )
 from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
 from cuwheel.locks.mirror import mirror
-from cuwheel.model.recipe import Archive, Folder, GitCommit, Resource, Smoke
+from cuwheel.model.recipe import Smoke
+from cuwheel.model.source import Archive, Folder, GitCommit, Resource
 from cuwheel.pypi.indexes import find_wheels
 from cuwheel.pypi.wheel_selection import is_fitting
 from cuwheel.sources.archives import unpack_archive

@@ -3,21 +3,10 @@ from __future__ import annotations
 import pytest
 
 from cuwheel.errors import RecipeError
-from cuwheel.model.recipe import (
-    Archive,
-    CMake,
-    External,
-    Folder,
-    Framework,
-    GitCommit,
-    LibraryPerCuda,
-    Link,
-    Resource,
-    Sdist,
-    Setuptools,
-    Smoke,
-)
+from cuwheel.model.link import External, Link
+from cuwheel.model.recipe import CMake, Framework, LibraryPerCuda, Setuptools, Smoke
 from cuwheel.model.recipe_check import check_recipe
+from cuwheel.model.source import Archive, Folder, GitCommit, Resource, Sdist
 from tests.support.factories import make_recipe
 
 

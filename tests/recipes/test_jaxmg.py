@@ -18,7 +18,7 @@ import pytest
 from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.locks.jobs import PypiLockSpec, lock_jobs
 from cuwheel.model.catalogue import find_recipe, load_catalogue
-from cuwheel.model.recipe import Archive, GitCommit
+from cuwheel.model.source import Archive, GitCommit
 from cuwheel.paths import ROOT
 from cuwheel.pypi.lock_file import render
 from cuwheel.system.files import sha256_of_file

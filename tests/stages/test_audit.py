@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.errors import AuditError
-from cuwheel.model.recipe import Link
+from cuwheel.model.link import Link
 from cuwheel.repair.tools import RepairTools
 from cuwheel.stages.audit import audit
 from cuwheel.stages.repair import repair

@@ -12,7 +12,8 @@ import pytest
 
 from cuwheel.binaries.elf import Elf, read_elf
 from cuwheel.errors import RepairError
-from cuwheel.model.recipe import Bundled, External, Framework, Link, Static
+from cuwheel.model.link import Bundled, External, Link, Static
+from cuwheel.model.recipe import Framework
 from cuwheel.stages.repair import repair
 from cuwheel.system import process
 from cuwheel.wheel.metadata import header

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.errors import InstallError, SmokeError, StageOrderError
-from cuwheel.model.recipe import External, LibraryPerCuda, Link, Smoke
+from cuwheel.model.link import External, Link
+from cuwheel.model.recipe import LibraryPerCuda, Smoke
 from cuwheel.pypi.uv import resolve
 from cuwheel.smoke import environment
 from cuwheel.stages.smoke import smoke

@@ -8,7 +8,7 @@ from cuwheel.diagnose.facts.gpus import Driver, Gpu
 from cuwheel.diagnose.facts.host import read_host
 from cuwheel.diagnose.rules.target_fit import Fit, fit_targets
 from cuwheel.model.catalogue import CatalogueEntry
-from cuwheel.model.recipe import GIB
+from cuwheel.system.quantities import GIB
 from tests.support.factories import make_recipe, make_workspace
 
 if TYPE_CHECKING:
