@@ -47,11 +47,11 @@ def test_tells_why_two_releases_of_bitsandbytes_differ(tmp_path: Path) -> None:
 
     comparison = compare(*sorted(tmp_path.iterdir()))
 
-    device = [one for one in comparison.differences if one.place.code]
+    device = [one for one in comparison.differences if one.location.code]
     assert {one.causes for one in device} == {("module-process",), ("names",)}
-    assert not [one for one in device if one.place.part == ".text"]
-    assert len({one.place.code for one in device}) == 11
-    changed = {one.place.member for one in comparison.unexplained}
+    assert not [one for one in device if one.location.part == ".text"]
+    assert len({one.location.code for one in device}) == 11
+    changed = {one.location.member for one in comparison.unexplained}
     sources = {"bitsandbytes/__init__.py", "bitsandbytes/nn/modules.py"}
     assert {name for name in changed if ".dist-info/" not in name} == sources
 
