@@ -22,6 +22,7 @@ from cuwheel.pipeline import STAGES
 from cuwheel.system.files import remove_tree, sha256_of_file
 from tests.support.engine import PACKAGES, Engine, finish
 from tests.support.requirements import require
+from tests.support.small_toolchain import copy_project
 
 if TYPE_CHECKING:
     import subprocess
@@ -42,7 +43,6 @@ def _seldom(value: str) -> Any:
     [
         ("tiny-skbuild", r"tiny_skbuild-1\.0\.0\+cu130-py3-none-manylinux_2_\d+_x86_64\.whl"),
         ("tiny-capi", r"tiny_capi-1\.0\.0\+cu130-cp3\d+-cp3\d+-manylinux_2_\d+_x86_64\.whl"),
-        ("tiny-rdc", r"tiny_rdc-1\.0\.0\+cu130-py3-none-manylinux_2_\d+_x86_64\.whl"),
     ],
 )
 def test_names_wheel_by_target(name: str, expected: str, built: Callable[[str], Engine]) -> None:
@@ -58,6 +58,18 @@ def test_every_stage_is_a_module_of_its_own() -> None:
 
     assert set(STAGES) == modules
     assert [pipeline._stage(name).__name__ for name in STAGES] == list(STAGES)
+
+
+@pytest.mark.usefixtures("whole_cuda_home")
+def test_builds_what_links_other_libraries(engine: Engine) -> None:
+    """tiny-rdc links cuBLAS, which only the whole toolchain has."""
+    whole = dataclasses.replace(engine, project=ROOT / "tests" / "project")
+
+    done = whole.build("tiny-rdc")
+
+    assert done.status == 0, done.output
+    [wheel] = whole.wheels()
+    assert re.fullmatch(r"tiny_rdc-1\.0\.0\+cu130-py3-none-manylinux_2_\d+_x86_64\.whl", wheel.name)
 
 
 def test_writes_provenance_of_the_wheel(built: Callable[[str], Engine]) -> None:
@@ -80,8 +92,8 @@ def test_provenance_names_smoke_test_of_recipe(built: Callable[[str], Engine]) -
     assert digests["smoke tiny_skbuild.py"] == sha256_of_file(script)
 
 
-def test_does_no_work_when_nothing_has_changed(built: Callable[[str], Engine]) -> None:
-    engine = built("tiny-skbuild")
+def test_does_no_work_when_nothing_has_changed(copied: Callable[[str], Engine]) -> None:
+    engine = copied("tiny-skbuild")
     before = {path: path.stat().st_mtime_ns for path in engine.dist.rglob("*")}
 
     done = engine.build("tiny-skbuild")
@@ -90,9 +102,9 @@ def test_does_no_work_when_nothing_has_changed(built: Callable[[str], Engine]) -
     assert {path: path.stat().st_mtime_ns for path in engine.dist.rglob("*")} == before
 
 
-def test_removes_what_killed_runs_left_in_dist(built: Callable[[str], Engine]) -> None:
+def test_removes_what_killed_runs_left_in_dist(copied: Callable[[str], Engine]) -> None:
     """Of targets that are perhaps never built again."""
-    engine = built("tiny-skbuild")
+    engine = copied("tiny-skbuild")
     folders = (engine.dist, engine.dist / ".cuwheel")
     for folder in folders:
         (folder / ".other-1.0-py3-none-any.whl.abc.cuwheel-part").touch()
@@ -176,8 +188,8 @@ def test_programs_of_callers_path_touch_no_wheel(engine: Engine, tmp_path: Path)
     assert done.status == 0, done.output
 
 
-def test_explains_what_has_changed(built: Callable[[str], Engine]) -> None:
-    engine = built("tiny-skbuild")
+def test_explains_what_has_changed(copied: Callable[[str], Engine]) -> None:
+    engine = copied("tiny-skbuild")
 
     done = engine.build("tiny-skbuild", "--explain-key", "--arch", "90")
 
@@ -360,8 +372,7 @@ def test_two_targets_at_once_share_one_toolchain(
 def test_full_disk_is_named_and_leaves_nothing(engine: Engine, tmp_path: Path) -> None:
     """A tmpfs of 3 MiB takes the source and not the build; the recipe's own guess is made tiny."""
     require("namespaces", "what a build says when its disk is full")
-    project = tmp_path / "project"
-    shutil.copytree(ROOT / "tests" / "project", project)
+    project = copy_project(tmp_path / "project")
     recipe = project / "recipes" / "tiny_skbuild.py"
     recipe.write_text(recipe.read_text().replace("disk=256 * MIB", "disk=1 * MIB"))
     small = tmp_path / "small"
