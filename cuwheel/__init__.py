@@ -3,18 +3,26 @@
 The names exported here are the declarations that a recipe is made of.
 """
 
-from cuwheel.model.link import Bundled, External, Link, Static
 from cuwheel.model.recipe import (
+    GIB,
+    MIB,
+    Archive,
+    Bundled,
     CMake,
+    External,
+    Folder,
     Framework,
-    LibraryPerCuda,
+    GitCommit,
+    Link,
+    Patch,
     Recipe,
+    Resource,
+    Sdist,
     Setuptools,
     Smoke,
+    Static,
     TorchExtension,
 )
-from cuwheel.model.source import Archive, Folder, GitCommit, Patch, Resource, Sdist
-from cuwheel.system.quantities import GIB, MIB
 from cuwheel.version import __version__
 
 __all__ = [
@@ -27,7 +35,6 @@ __all__ = [
     "Folder",
     "Framework",
     "GitCommit",
-    "LibraryPerCuda",
     "Link",
     "Patch",
     "Recipe",

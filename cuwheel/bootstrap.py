@@ -7,22 +7,18 @@ its lock and interpreter, so a changed lock makes a new one and an unchanged one
 
 from __future__ import annotations
 
-import base64
 import errno
 import fcntl
 import hashlib
-import importlib.util
-import json
 import os
 import shutil
 import subprocess
 import sys
-import urllib.request
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from cuwheel.errors import CuwheelError, InstallError, LockError, of_system_error
-from cuwheel.fetch.mirrors import MANIFEST, SIMPLE, Mirrors
+from cuwheel.fetch.mirror import configured_mirror
 from cuwheel.paths import ROOT, default_cache
 
 if TYPE_CHECKING:
@@ -32,7 +28,6 @@ if TYPE_CHECKING:
 
 _TAIL = 15  # lines of pip's output that a failure shows
 _BROKEN = "connection broken by "  # in pip's warnings
-_ANSWER = 10.0  # seconds that a mirror's server gets
 _INTERRUPTED = 130  # what shells use for a program ended by Ctrl-C
 
 
@@ -84,12 +79,6 @@ def _make(folder: Path, lock: Path, *, offline: bool) -> None:
         _wait_for(guard)
         if (folder / "complete").exists():
             return
-        if importlib.util.find_spec("virtualenv") is None:
-            raise InstallError(
-                "cuwheel's own environment can't be made",
-                why=f"{sys.executable} has no virtualenv, which nox brings along",
-                fix="start cuwheel through nox, or with the Python that nox is installed for",
-            )
         _say(f"making its own environment from envs/{lock.name} (once)")
         # A venv can't be renamed (its scripts hold its path), so it is made in place; what
         # counts as made is the marker, written last.
@@ -106,34 +95,14 @@ def _make(folder: Path, lock: Path, *, offline: bool) -> None:
 
 
 def _source(*, offline: bool) -> list[str]:
-    """Where pip takes wheels from: a full mirror, else what pip itself is configured for."""
-    mirrors = Mirrors.of(os.environ, offline=True)  # this module asks the servers itself
-    if mirrors.wheels:
-        return ["--no-index", "--find-links", mirrors.wheels]
-    if offline:
-        return ["--no-index"]
-    served = next((url for url in mirrors.addresses if _is_full(url)), None)
-    if served is None:
-        return []
+    """Where pip takes wheels from: the mirror, else what pip itself is configured for."""
+    mirror = configured_mirror(os.environ, offline=offline)
+    if mirror is None:
+        return ["--no-index"] if offline else []
+    place = urlsplit(mirror.address)
     # pip refuses plain http from other machines; the hashes say whether what comes is right.
-    trusted = ["--trusted-host", urlsplit(served).netloc.rpartition("@")[2]]
-    plain = trusted if urlsplit(served).scheme == "http" else []
-    return ["--index-url", f"{served}/{SIMPLE}/", *plain]
-
-
-def _is_full(mirror: str) -> bool:
-    """Whether a server's mirror holds wheels: it has a manifest then."""
-    parts = urlsplit(f"{mirror}/{MANIFEST}")
-    secret, _, host = parts.netloc.rpartition("@")
-    request = urllib.request.Request(urlunsplit(parts._replace(netloc=host)))  # noqa: S310 - http(s)
-    if secret:
-        token = base64.b64encode(unquote(secret).encode()).decode()
-        request.add_header("Authorization", f"Basic {token}")
-    try:
-        with urllib.request.urlopen(request, timeout=_ANSWER) as answer:  # noqa: S310 - http(s)
-            return "files" in json.load(answer)
-    except (OSError, ValueError, TypeError):
-        return False  # what it is then, pip or the engine will tell
+    trusted = ["--trusted-host", place.netloc.rpartition("@")[2]] if place.scheme == "http" else []
+    return ["--no-index", "--find-links", mirror.wheels, *trusted]
 
 
 def _wait_for(guard: TextIO) -> None:
@@ -170,7 +139,7 @@ def _failure(lines: list[str], status: int, folder: Path, *, offline: bool) -> C
         "cuwheel's own environment can't be made",
         why=why,
         fix="run once without --offline: that fills the cache; or name a folder that "
-        "`nox -s mirror` wrote, for this Python too, with CUWHEEL_CONDA_MIRROR"
+        "`nox -s mirror` wrote, for this Python too, with CUWHEEL_MIRROR"
         if offline
         else "see that the package index can be reached (pip's own configuration applies here), "
         f"then run the same command again; its last lines were{last}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import base64
 import fcntl
 import os
 import shutil
@@ -18,8 +18,8 @@ import pytest
 from cuwheel.errors import FileAccessError, InstallError, LockError, UsageError
 from cuwheel.paths import ROOT
 from cuwheel.system.files import sha256_of_file
-from cuwheel.wheel.index import write_index
 from tests.support.factories import write_wheel
+from tests.support.mirrored import mirror_wheels
 from tests.support.server import Site, serving
 
 _MAKING = "making its own environment from envs/tiny.lock (once)"
@@ -28,13 +28,9 @@ _WHERE = "import tiny_cuda; print(tiny_cuda.__file__)"
 
 @dataclass(frozen=True, kw_only=True)
 class Checkout:
-    """A copy of the package with a lock of its own, and a folder that stands for the index.
-
-    `options` are those of the Python that nox runs in.
-    """
+    """A copy of the package with a lock of its own, and a folder that stands for the index."""
 
     folder: Path
-    options: tuple[str, ...] = ()
 
     @property
     def cache(self) -> Path:
@@ -49,7 +45,7 @@ class Checkout:
 
     def start(self, *command: str, **variables: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, *self.options, "-m", "cuwheel.bootstrap", "tiny", *command],
+            [sys.executable, "-m", "cuwheel.bootstrap", "tiny", *command],
             cwd=self.folder,
             env={
                 "PATH": os.defpath,
@@ -68,9 +64,9 @@ class Checkout:
     def start_installing(self) -> subprocess.Popen[str]:
         """Started, and so far that the first step has begun to write the environment."""
         started = self.start("-c", "pass")
-        latest = time.monotonic() + 20
+        retry_policy = time.monotonic() + 20
         while not list(self.cache.glob("engine/*/bin")):
-            assert time.monotonic() < latest
+            assert time.monotonic() < retry_policy
             time.sleep(0.005)
         return started
 
@@ -181,16 +177,6 @@ def test_refuses_lock(fresh: Checkout, lock: str, word: str) -> None:
     assert not (fresh.environments[0] / "complete").exists()
 
 
-def test_names_python_without_virtualenv(fresh: Checkout) -> None:
-    bare = dataclasses.replace(fresh, options=("-S",))  # as if nothing were installed
-
-    status, output = bare.run("-c", "pass")
-
-    assert status == InstallError.exit_code
-    assert f"because  {sys.executable} has no virtualenv" in output
-    assert "through nox" in output
-
-
 def test_names_missing_lock(fresh: Checkout) -> None:
     (fresh.folder / "envs" / "tiny.lock").unlink()
 
@@ -232,11 +218,9 @@ def test_offline_asks_no_index(fresh: Checkout) -> None:
 
 
 def as_mirror(checkout: Checkout) -> Path:
-    """A full mirror with the wheel of the lock, which lies nowhere else."""
+    """A mirror with the wheel of the lock, which lies nowhere else."""
     folder = checkout.folder.parent / f"{checkout.folder.name}-mirror"
-    shutil.move(checkout.folder / "wheels", folder / "wheels")
-    write_index(folder / "wheels", folder / "simple")
-    (folder / "mirror.json").write_text('{"files": {"README.txt": {"sha256": ""}}}')
+    mirror_wheels(checkout.folder / "wheels", folder)
     return folder
 
 
@@ -247,7 +231,7 @@ def test_takes_wheels_from_mirror_offline(fresh: Checkout) -> None:
         *("-c", _WHERE, "--offline"),
         PIP_NO_INDEX="0",
         PIP_INDEX_URL="http://127.0.0.1:9/simple",
-        CUWHEEL_CONDA_MIRROR=folder.as_uri(),
+        CUWHEEL_MIRROR=folder.as_uri(),
     )
 
     assert status == 0, output
@@ -256,24 +240,25 @@ def test_takes_wheels_from_mirror_offline(fresh: Checkout) -> None:
 def test_takes_wheels_from_served_mirror(fresh: Checkout) -> None:
     folder = as_mirror(fresh)
     files = {f"/m/{path.relative_to(folder)}": path for path in folder.rglob("*")}
-    pages = {f"{name.removesuffix('index.html')}": path for name, path in files.items()}
-    site = Site(files={name: path.read_bytes() for name, path in pages.items() if path.is_file()})
+    site = Site(files={name: path.read_bytes() for name, path in files.items() if path.is_file()})
+
+    site.password = "Basic " + base64.b64encode(b"me:geheim").decode()
 
     with serving(site):
         status, output = fresh.run(
             *("-c", _WHERE),
             PIP_NO_INDEX="0",
             PIP_INDEX_URL="http://127.0.0.1:9/simple",
-            CUWHEEL_CONDA_MIRROR=site.url("/m", login="me:geheim@"),
+            CUWHEEL_MIRROR=site.url("/m", login="me:geheim@"),
         )
 
     assert status == 0, output
-    assert "/m/simple/tiny-cuda/" in [path for path, _ in site.asked]
+    assert "/m/wheels.html" in [path for path, _ in site.asked]
     assert "geheim" not in output
 
 
 def test_says_what_is_wrong_with_mirror(fresh: Checkout) -> None:
-    status, output = fresh.run("-c", "pass", CUWHEEL_CONDA_MIRROR="/srv/mirror")
+    status, output = fresh.run("-c", "pass", CUWHEEL_MIRROR="/srv/mirror")
 
     assert status == UsageError.exit_code
     assert "write file:///srv/mirror" in output

@@ -19,6 +19,7 @@ from cuwheel.conda.link_process import REFUSED, Unpackable, write_request
 from cuwheel.conda.solve import WAYS_OUT
 from cuwheel.errors import DownloadError, InstallError
 from cuwheel.fetch.download import PinnedFile
+from cuwheel.fetch.mirror import MIRROR_VARIABLE, configured_mirror
 from cuwheel.fetch.retry import RETRY_POLICY
 from cuwheel.fetch.store import cached_path, fetch_all
 from cuwheel.fetch.urls import redact_url
@@ -37,8 +38,8 @@ from cuwheel.system.process import run
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from cuwheel.conda.mirrors import Mirrors
     from cuwheel.conda.records import CondaPackage
-    from cuwheel.fetch.mirrors import Mirrors
     from cuwheel.fetch.retry import RetryPolicy
     from cuwheel.system.console import Console
 
@@ -90,7 +91,7 @@ def fetch_packages(  # noqa: PLR0913 - what, from where, to where, and how
         raise DownloadError(
             f"{title} can't be downloaded",
             why=f"from the conda channel {', '.join(channels)}: {problem.what}: {problem.why}",
-            fix=_ways_out(mirrors, offline=offline),
+            fix=_ways_out(offline=offline),
         ) from problem
 
 
@@ -105,12 +106,12 @@ def room_for(packages: Iterable[CondaPackage], cache: Path) -> int:
     return sum(package.size for package in missing) * _UNPACKED
 
 
-def _ways_out(mirrors: Mirrors, *, offline: bool) -> str:
-    if mirrors.is_local:
+def _ways_out(*, offline: bool) -> str:
+    if configured_mirror(os.environ, offline=offline):
         return (
-            "the folder in CUWHEEL_CONDA_MIRROR is not a mirror of that channel, or not of this "
-            "target: complete it where there is a network: "
-            "`nox -s mirror -- RECIPE-TOOLKIT --to DIR`, docs/how-to/offline.md"
+            f"the mirror in {MIRROR_VARIABLE} wasn't written for this target: complete it where "
+            "there is a network: `nox -s mirror -- RECIPE-TOOLKIT --to DIR`, "
+            "docs/how-to/offline.md"
         )
     return f"leave --offline out, or {WAYS_OUT}" if offline else WAYS_OUT
 

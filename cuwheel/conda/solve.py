@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 import rattler
 import rattler.exceptions
-import requests
 
 from cuwheel.conda.environment_file import PLATFORM
 from cuwheel.conda.records import CondaLock, CondaPackage
 from cuwheel.errors import DownloadError, LockError
 from cuwheel.fetch.retry import RETRY_POLICY, Attempts
 from cuwheel.fetch.urls import is_local, local_path, redact_url
-from cuwheel.fetch.web import open_session, refused, unreachable
+from cuwheel.fetch.web import is_there
 from cuwheel.system.files import sha256_of_file
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.conda.environment_file import CondaSource
-    from cuwheel.fetch.mirrors import Mirrors
+    from cuwheel.conda.mirrors import Mirrors
     from cuwheel.fetch.retry import RetryPolicy
 
 
@@ -119,28 +118,16 @@ def _address(channel: str, mirrors: Mirrors) -> str:
 def _see_that_it_answers(place: str, *, offline: bool, retry_policy: RetryPolicy) -> None:
     """Ask for an index once: rattler itself would go on trying for minutes."""
     url = f"{place}/noarch/repodata.json"
-    if is_local(place):
-        if not local_path(url).is_file():
-            raise DownloadError(
-                f"the channel {place} can't be read",
-                why=f"there is no file {local_path(url)}",
-                fix=_REFUSED,
-            )
-        return
-    if offline:
+    if offline and not is_local(place):
         raise DownloadError(
             f"the channel {redact_url(place)} can't be read", why="--offline is set", fix=_MIRROR
         )
-    try:
-        with (
-            open_session(Attempts(retry_policy)) as session,
-            session.head(url, allow_redirects=True) as answer,
-        ):
-            status, is_there = answer.status_code, answer.ok
-    except requests.RequestException as problem:
-        raise unreachable(url, problem, fix=_MIRROR) from problem
-    if not is_there:
-        raise refused(url, status, fix=_REFUSED)
+    if not is_there(url, Attempts(retry_policy), fix=_REFUSED):
+        raise DownloadError(
+            f"{redact_url(place)} is no channel that can be read",
+            why="there is no noarch/repodata.json",
+            fix=_REFUSED,
+        )
 
 
 async def _solve(

@@ -36,13 +36,14 @@ FIX = "give the source with `-- --source FILE`"
 
 @dataclass(frozen=True, kw_only=True)
 class PinnedFile:
-    """A file that is known by its hash.
+    """A file that is known by its hash, or proves itself to whoever uses it.
 
     Attributes:
         name: what the file is called in the cache.
         sha256: of its content, 64 hexadecimal digits; empty where only the MD5 is known.
         max_size: bytes; a larger download is refused.
-        md5: of its content, 32 hexadecimal digits; counts only without `sha256`.
+        md5: of its content, 32 hexadecimal digits; counts only without `sha256`. Without both
+            nothing is checked.
         size: bytes, for the progress bar; None where it isn't known.
         pinned_by: what names the hash, for messages.
         repin: what to do when the file is right and the hash is wrong, for messages.
@@ -119,6 +120,13 @@ class Download:
             self._remove_nothing()
 
     def _finish(self) -> None:
+        if self._wanted.digest:
+            self._receive_checked()
+        else:
+            self._receive_all()
+        self._partial.replace(self._path)
+
+    def _receive_checked(self) -> None:
         started_at = self._size()
         actual = self._hash() if started_at else ""
         if actual != self._wanted.digest:
@@ -134,7 +142,6 @@ class Download:
         if actual != self._wanted.digest:
             aside = set_aside(self._partial, self._path, actual)
             raise self._wrong_hash(actual, aside)
-        self._partial.replace(self._path)
 
     def _remove_nothing(self) -> None:
         """Leave no empty file and no empty folder behind."""

@@ -20,8 +20,8 @@ import requests
 from cuwheel.errors import CommandFailedError, DownloadError, HashMismatchError
 from cuwheel.fetch.download import PinnedFile, download
 from cuwheel.fetch.git_pack import WrongPackError, archive_pack, new_repository, run_git, words_of
-from cuwheel.fetch.mirrors import Mirrors
 from cuwheel.fetch.retry import RETRY_POLICY, Attempts
+from cuwheel.fetch.store import find_mirrored
 from cuwheel.fetch.urls import is_local, redact_url
 from cuwheel.fetch.web import open_session, unreachable
 from cuwheel.system.files import file_lock, naming_full_disk, remove_leftovers, sha256_of_file
@@ -171,19 +171,13 @@ def _is_sound(task: _Task) -> bool:
 
 
 def _take_mirrored(task: _Task) -> bool:
-    """Take the pack from a full mirror, where one has it; its hash there is one more check."""
-    path = task.path
-    found = Mirrors.of(os.environ, offline=task.offline).find(path.parent.name, path.name)
-    if found is None:
+    """Take the pack from the mirror, where it has one that is the commit."""
+    path, policy = task.path, task.retry_policy
+    url = find_mirrored(path, Attempts(policy), offline=task.offline)
+    if url is None:
         return False
-    file = PinnedFile(
-        name=path.name,
-        sha256=found.sha256,
-        max_size=_MAX_SIZE,
-        pinned_by="the mirror",
-        repin="write the mirror again with `nox -s mirror`",
-    )
-    download(file, path, found.url, console=task.console, retry_policy=task.retry_policy)
+    file = PinnedFile(name=path.name, sha256="", max_size=_MAX_SIZE)  # git proves it
+    download(file, path, url, console=task.console, retry_policy=policy)
     return _is_sound(task)
 
 

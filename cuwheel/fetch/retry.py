@@ -49,6 +49,12 @@ class Attempts:
         """Seconds until all is over."""
         return self._last_news + self.retry_policy.limit - monotonic()
 
+    @property
+    def timeout(self) -> tuple[float, float]:
+        """Seconds of the next attempt: to connect to one address, and for each read."""
+        left = max(0.1, self.left)
+        return min(self.retry_policy.connect, left), min(self.retry_policy.answer, left)
+
     def progressed(self) -> None:
         """Start counting anew: something new has come."""
         self._failed = 0

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import DownloadError
 from cuwheel.fetch.download import FIX, Download, PinnedFile, Task, set_aside
-from cuwheel.fetch.mirrors import Mirrors
-from cuwheel.fetch.retry import RETRY_POLICY
+from cuwheel.fetch.mirror import MIRROR_VARIABLE, configured_mirror
+from cuwheel.fetch.retry import RETRY_POLICY, Attempts
 from cuwheel.fetch.urls import is_local
+from cuwheel.fetch.web import is_there
 from cuwheel.system.files import file_lock, hash_of_file, naming_full_disk
 from cuwheel.system.parallel import Stop, StoppedError, run_all
 
@@ -81,7 +82,8 @@ def fetch(  # noqa: PLR0913 - what, from where, to where, and how
 
     with naming_full_disk(path.parent), _held(guard, tell, stop):
         if not _is_whole(path, wanted, console):
-            url = _address(path, find_url, offline=offline, fix=fix)
+            attempts = Attempts(retry_policy, stop)
+            url = _address(path, find_url, attempts, offline=offline, fix=fix)
             task = Task(wanted=wanted, path=path, url=url, console=console, stop=stop, fix=fix)
             Download(task, retry_policy).finish()
     return path
@@ -150,15 +152,37 @@ def _held(guard: Path, tell: Callable[[], None], stop: Stop) -> Iterator[None]:
         yield
 
 
-def _address(path: Path, find_url: Callable[[], str], *, offline: bool, fix: str) -> str:
+def find_mirrored(path: Path, attempts: Attempts, *, offline: bool) -> str | None:
+    """The address of a download in the mirror; None where there is none, or it doesn't hold it.
+
+    Args:
+        path: its place in the cache.
+        attempts: at asking the mirror's server.
+        offline: use no network.
+
+    Raises:
+        DownloadError: the server doesn't answer.
+        UsageError: what should name the mirror names none.
+    """
+    mirror = configured_mirror(os.environ, offline=offline)
+    if mirror is None:
+        return None
+    url = mirror.url_of(path.parent.name, path.name)
+    return url if is_there(url, attempts, fix=f"see that {MIRROR_VARIABLE} is right") else None
+
+
+def _address(
+    path: Path, find_url: Callable[[], str], attempts: Attempts, *, offline: bool, fix: str
+) -> str:
     """Where the file is: in a mirror, or where `find_url` says; offline only on this machine.
 
     Raises:
         DownloadError: it isn't known, or would need a network that mustn't be used.
     """
-    mirrored = Mirrors.of(os.environ, offline=offline).find(path.parent.name, path.name)
-    if mirrored or not offline:
-        return mirrored.url if mirrored else find_url()
+    if mirrored := find_mirrored(path, attempts, offline=offline):
+        return mirrored
+    if not offline:
+        return find_url()
     with contextlib.suppress(DownloadError):
         url = find_url()
         if is_local(url):

@@ -14,15 +14,13 @@ import truststore
 import urllib3
 
 from cuwheel.errors import DownloadError
-from cuwheel.fetch.retry import RETRY_POLICY, Attempts
 from cuwheel.fetch.urls import is_local, local_path, redact_url
 from cuwheel.system.parallel import run_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cuwheel.fetch.retry import RetryPolicy
-    from cuwheel.system.parallel import Stop
+    from cuwheel.fetch.retry import Attempts
 
 _BUSY = (429, 500, 502, 503, 504)  # answers that another attempt may change (RFC 9110, RFC 6585)
 _RETRY_AFTER = urllib3.Retry(retry_after_max=30)  # seconds that a server's Retry-After is obeyed
@@ -51,8 +49,7 @@ class _Adapter(requests.adapters.HTTPAdapter):
     def send(
         self, request: requests.PreparedRequest, *args: Any, **kwargs: Any
     ) -> requests.Response:
-        policy = self._attempts.retry_policy
-        kwargs["timeout"] = (policy.connect, policy.answer)
+        del kwargs["timeout"]
         ask = partial(super().send, request, *args, **kwargs)
         while True:
             try:
@@ -66,12 +63,15 @@ class _Adapter(requests.adapters.HTTPAdapter):
                     return answer
                 answer.close()
 
-    def _ask_in_time(self, ask: Callable[[], requests.Response]) -> requests.Response:
+    def _ask_in_time(self, ask: Callable[..., requests.Response]) -> requests.Response:
         """Bound all of it: the time-outs count anew for each address, and the lookup has none."""
+        attempts = self._attempts
         try:
-            return run_within(self._attempts.left, ask, self._attempts.stop)
-        except TimeoutError as problem:
-            raise requests.Timeout(problem) from None
+            ask = partial(ask, timeout=attempts.timeout)
+            return run_within(attempts.left, ask, attempts.stop)
+        except TimeoutError:
+            words = f"no answer within {attempts.retry_policy.limit:.0f} seconds"
+            raise requests.Timeout(TimeoutError(words)) from None
 
     def build_connection_pool_key_attributes(self, *args: Any, **kwargs: Any) -> Any:
         host, tls = super().build_connection_pool_key_attributes(*args, **kwargs)
@@ -83,47 +83,26 @@ class _Adapter(requests.adapters.HTTPAdapter):
             conn.ca_certs = None
 
 
-def read_small(url: str, *, fix: str, retry_policy: RetryPolicy = RETRY_POLICY) -> bytes | None:
-    """What stands at an address; None where the server says that nothing does, or not for us.
-
-    Args:
-        url: http or https.
-        fix: what to do when the server doesn't answer, for the message.
-        retry_policy: how long to go on trying.
-
-    Raises:
-        DownloadError: the server doesn't answer, or not to the end.
-    """
-
-    def read() -> bytes | None:
-        with open_session(attempts) as session, session.get(url) as answer:
-            return answer.content if answer.ok else None
-
-    attempts = Attempts(retry_policy)
-    try:
-        return run_within(retry_policy.limit, read, attempts.stop)
-    except (requests.RequestException, TimeoutError) as problem:
-        raise unreachable(url, problem, fix=fix) from problem
-
-
-def ask_size(url: str, stop: Stop) -> int | None:
-    """Bytes of what stands at an address; None where the server doesn't say.
+def is_there(url: str, attempts: Attempts, *, fix: str) -> bool:
+    """Whether something stands at an address.
 
     Args:
         url: http, https or file.
-        stop: ends it early.
+        attempts: at asking a server.
+        fix: what to do when it can't be asked, for the message.
+
+    Raises:
+        DownloadError: a server doesn't answer, or refuses to.
     """
     if is_local(url):
-        return local_path(url).stat().st_size if local_path(url).is_file() else None
+        return local_path(url).is_file()
     try:
-        with (
-            open_session(Attempts(RETRY_POLICY, stop)) as session,
-            session.head(url, allow_redirects=True) as answer,
-        ):
-            length = answer.headers.get("Content-Length", "") if answer.ok else ""
-    except requests.RequestException:
-        return None  # the download itself will say what is wrong
-    return int(length) if length.isdigit() else None
+        with open_session(attempts) as session, session.head(url, allow_redirects=True) as answer:
+            if answer.ok or answer.status_code == http.HTTPStatus.NOT_FOUND:
+                return answer.ok
+            raise refused(url, answer.status_code, fix=fix)
+    except requests.RequestException as problem:
+        raise unreachable(url, problem, fix=fix) from problem
 
 
 def is_lasting(problem: BaseException) -> bool:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from cuwheel.conda.environment_file import read_source
 from cuwheel.conda.install import fetch_packages
 from cuwheel.conda.lock_file import faults_of_conda_lock, read_conda_lock
+from cuwheel.conda.mirrors import Mirrors
 from cuwheel.conda.solve import solve
 from cuwheel.conda.write import write_conda_lock
 from cuwheel.errors import CuwheelError, HashMismatchError, LockError
-from cuwheel.fetch.mirrors import Mirrors
 from cuwheel.locks.conda_lock_environment import conda_lock_python
 from cuwheel.locks.jobs import COOLDOWN, CondaLockSpec
 from cuwheel.pypi.lock_file import faults_of_lock, read_pins, render

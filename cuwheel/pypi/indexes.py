@@ -6,6 +6,7 @@ import configparser
 import os
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
@@ -16,10 +17,10 @@ import tomli
 from packaging.utils import canonicalize_version
 
 from cuwheel.errors import DownloadError, HashMismatchError
-from cuwheel.fetch.mirrors import Mirrors
 from cuwheel.fetch.retry import RETRY_POLICY, Attempts
 from cuwheel.fetch.urls import is_local, local_path, redact_url
 from cuwheel.fetch.web import open_session, unreachable
+from cuwheel.system.parallel import run_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -168,6 +169,8 @@ def _try_page(index: str, project: str, attempts: Attempts) -> pypi_simple.Proje
         return f"answered {problem.response.status_code}"
     except requests.RequestException as problem:
         return unreachable(index, problem, fix="").why
+    except TimeoutError:
+        return f"sent no whole page within {attempts.retry_policy.limit:.0f} seconds"
     except (pypi_simple.UnsupportedContentTypeError, pypi_simple.UnsupportedRepoVersionError):
         return "is not a simple index (PEP 503 or 691)"
 
@@ -186,7 +189,9 @@ def _choose(index: str, page: pypi_simple.ProjectPage, version: str, sha256: str
 def _read_page(index: str, project: str, attempts: Attempts) -> pypi_simple.ProjectPage:
     with pypi_simple.PyPISimple(index, session=open_session(attempts)) as client:
         if not is_local(index):
-            return client.get_project_page(project)
+            # A session's own time-outs don't end what comes slowly.
+            ask = partial(client.get_project_page, project)
+            return run_within(attempts.left, ask, attempts.stop)
         url = f"{client.get_project_url(project)}index.html"
         if not local_path(url).is_file():
             raise pypi_simple.NoSuchProjectError(project, url)
@@ -216,8 +221,6 @@ def configured_indexes(
 ) -> tuple[str, ...]:
     """The indexes to ask, the main one first; PyPI where nothing is configured.
 
-    That of a full mirror comes before all of them.
-
     Args:
         environ: uv's and pip's variables; they win over the files, as with pip and uv.
         files: configuration files of uv (`*.toml`) and pip, most specific first; by default where
@@ -225,8 +228,7 @@ def configured_indexes(
         offline: give those alone that take no network.
 
     Raises:
-        DownloadError: a configuration file can't be understood, or a mirror's server doesn't
-            answer.
+        DownloadError: a configuration file can't be understood.
     """
     chosen = _config_files(environ) if files is None else files
     configs = [_read_config(path) for path in chosen if path.is_file()]
@@ -236,8 +238,7 @@ def configured_indexes(
     more += [url for _, urls in configs for url in urls]
     first = next(filter(None, main), pypi_simple.PYPI_SIMPLE_ENDPOINT)
     words = [first, *(word for text in more for word in text.split())]
-    mirrored = Mirrors.of(environ, offline=offline).index
-    every = dict.fromkeys([*filter(None, [mirrored]), *map(_without_name, words)])
+    every = dict.fromkeys(map(_without_name, words))
     return tuple(url for url in every if is_local(url) or not offline)
 
 

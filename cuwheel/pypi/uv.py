@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import CuwheelError, InstallError
-from cuwheel.fetch.mirrors import Mirrors
+from cuwheel.fetch.mirror import configured_mirror
 from cuwheel.system.files import disk_full, says_disk_full
 from cuwheel.system.process import run, which
 
@@ -93,7 +93,7 @@ _FIXES = (
     ),
     _Fix(
         says=r"not found in the provided package locations|indexes were not|--find-links",
-        do="the mirror that CUWHEEL_CONDA_MIRROR names doesn't hold it: on a machine with network, "
+        do="the mirror that CUWHEEL_MIRROR names doesn't hold it: on a machine with network, "
         "`nox -s mirror -- TARGET --to` the same folder adds what a target needs (with --python "
         "for each Python)",
     ),
@@ -251,14 +251,9 @@ def _pip_install(python: Path, *, offline: bool) -> tuple[str | Path, ...]:
 
 
 def _mirror(*, offline: bool) -> tuple[str, ...]:
-    """Take what a full mirror has from there, whatever indexes are configured."""
-    wheels = Mirrors.of(os.environ, offline=offline).wheels
-    if wheels is None:
-        return ()
-    if os.path.isabs(wheels):  # noqa: PTH117 - it may be an address
-        return ("--no-index", "--find-links", wheels)
-    # As the first one too: what a uv.toml adds comes before the default.
-    return ("--default-index", wheels, "--index", wheels)
+    """Take everything from the mirror, where there is one, whatever indexes are configured."""
+    mirror = configured_mirror(os.environ, offline=offline)
+    return ("--no-index", "--find-links", mirror.wheels) if mirror else ()
 
 
 def _offline(*, offline: bool) -> tuple[str, ...]:

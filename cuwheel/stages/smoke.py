@@ -88,8 +88,7 @@ def _try(
 ) -> tuple[list[SmokeAnswer], list[SmokeProblem]]:
     """Do what the recipe says, then load each library that this left alone."""
     wanted = target.recipe.smoke
-    chosen = target.recipe.library_per_cuda
-    libraries = [chosen.file.format_map(_values(target))] if chosen else []
+    libraries = [text.format_map(_values(target)) for text in wanted.libraries]
     first = room.probe.ask(
         imports=wanted.imports, call=wanted.call, script=target.smoke_script, libraries=libraries
     )
@@ -118,12 +117,11 @@ def _try(
 
 
 def _values(target: Target) -> dict[str, str]:
-    """What `recipe.RELEASE_PLACEHOLDERS` stand for."""
-    toolkit = target.toolkit
+    """What `recipe.SMOKE_PLACEHOLDERS` stand for."""
     return {
-        "cuda": str(toolkit.major),
-        "toolkit": toolkit.release,
-        "toolkit_tag": toolkit.tag,
+        "toolkit": target.toolkit.release,
+        "toolkit_tag": target.toolkit.tag,
+        "version": target.recipe.version,
     }
 
 

@@ -75,7 +75,7 @@ def run_within(seconds: float, task: Callable[[], Result], stop: Stop) -> Result
         stop.check()
         left = deadline - time.monotonic()
         if left <= 0:
-            raise TimeoutError(f"no answer within {seconds:.0f} seconds")
+            raise TimeoutError
         wait([work], timeout=min(_LOOK, left))
     return work.result()
 

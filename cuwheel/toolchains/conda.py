@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from cuwheel.conda.environment_file import PLATFORM
 from cuwheel.conda.install import install_packages
 from cuwheel.conda.lock_file import has_changed_input, read_conda_lock, stated_content
+from cuwheel.conda.mirrors import Mirrors
 from cuwheel.conda.records import NOT_FETCHED
 from cuwheel.errors import LockError, ToolchainError
-from cuwheel.fetch.mirrors import Mirrors
 from cuwheel.paths import find_python_lock, project_roots
 from cuwheel.system.files import sha256_of_file
 from cuwheel.toolchains.conda_layout import (

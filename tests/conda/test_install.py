@@ -15,9 +15,9 @@ import pytest
 
 from cuwheel.conda.environment_file import read_source
 from cuwheel.conda.install import fetch_packages, install_packages
+from cuwheel.conda.mirrors import MIRRORS_VARIABLE, Mirrors
 from cuwheel.conda.solve import solve
 from cuwheel.errors import DownloadError, HashMismatchError, InstallError
-from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
 from cuwheel.fetch.retry import RetryPolicy
 from cuwheel.paths import ROOT
 from cuwheel.system import process
@@ -388,7 +388,7 @@ def test_runs_clean_after_being_killed(
     installed = list((workspace.cache / "store" / "prefix" / "many").iterdir())
     assert len(installed) == MANY
     assert all(path.stat().st_size for path in installed)
-    assert not [path for path in (workspace.cache / "conda").glob(".*") if path.is_dir()]
+    assert not list((workspace.cache / "conda").glob(".*/"))
     wait_for(lambda: not any(helper.is_running() for helper in helpers))
 
 

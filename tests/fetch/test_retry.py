@@ -57,6 +57,15 @@ def test_asks_again_after_a_connection_fell_silent(clock: Clock) -> None:
     assert give_up(Attempts(stop=clock), clock, takes=RETRY_POLICY.answer) == 2
 
 
+def test_no_attempt_waits_longer_than_is_left(clock: Clock) -> None:
+    attempts = Attempts(stop=clock)
+    assert attempts.timeout == (RETRY_POLICY.connect, RETRY_POLICY.answer)
+
+    clock.now += RETRY_POLICY.limit - 3
+
+    assert attempts.timeout == (3.0, 3.0)
+
+
 def test_counts_anew_after_progress(clock: Clock) -> None:
     attempts = Attempts(stop=clock)
     give_up(attempts, clock, takes=0.0)

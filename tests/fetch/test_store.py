@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import dataclasses
 import hashlib
 import io
-import json
 import os
 import signal
 import socket
@@ -23,13 +23,14 @@ import rich.console
 
 from cuwheel.errors import DiskFullError, DownloadError, HashMismatchError, OversizedDownloadError
 from cuwheel.fetch.download import PinnedFile
+from cuwheel.fetch.mirror import MIRROR_VARIABLE
 from cuwheel.fetch.retry import RetryPolicy
 from cuwheel.fetch.store import cached_path, fetch, fetch_all
 from cuwheel.paths import ROOT
 from cuwheel.system.console import Console
 from tests.support.factories import heard, make_workspace
 from tests.support.requirements import require
-from tests.support.server import Site, serving
+from tests.support.server import Site, serving, slow_server
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -371,28 +372,20 @@ def test_gives_up_on_silent_server(scheme: str, silent: SilentServer, workspace:
     assert time.monotonic() - started < 10 * SHORT.limit
 
 
-def test_gives_up_on_slow_server(workspace: Workspace) -> None:
+@pytest.mark.parametrize(
+    ("pause", "why"),
+    [(0.05, "less than 16384 bytes in 2 seconds"), (60, "timed out")],
+    ids=["trickles", "stalls"],
+)
+def test_gives_up_on_slow_server(pause: float, why: str, workspace: Workspace) -> None:
     """A byte now and then keeps every time-out of a single read from ending it."""
+    started = time.monotonic()
 
-    def trickle(listening: socket.socket) -> None:
-        connected, _ = listening.accept()
-        with connected, contextlib.suppress(OSError):
-            connected.recv(4096)
-            connected.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n")
-            while True:
-                connected.sendall(b"x")
-                time.sleep(0.05)
+    with slow_server(pause) as address, pytest.raises(DownloadError) as caught:
+        download(workspace, f"{address}/tiny.tar.gz", retry_policy=SHORT)
 
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=trickle, args=(listening,), daemon=True).start()
-        with pytest.raises(DownloadError) as caught:
-            download(
-                workspace,
-                f"http://127.0.0.1:{listening.getsockname()[1]}/tiny.tar.gz",
-                retry_policy=SHORT,
-            )
-
-    assert "less than 16384 bytes in 2 seconds" in caught.value.why
+    assert time.monotonic() - started < 10 * SHORT.limit
+    assert why in caught.value.why
     assert "goes on after" in caught.value.fix
 
 
@@ -509,17 +502,25 @@ def test_ends_soon_at_interrupt(silent: SilentServer, tmp_path: Path) -> None:
     assert output.rstrip().endswith("KeyboardInterrupt")
 
 
+PATH = f"/downloads/{SHA256}/tiny-1.0.tar.gz"
+
+
 @pytest.fixture
 def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A full mirror that holds the file."""
-    path = tmp_path / "mirror" / "downloads" / SHA256 / "tiny-1.0.tar.gz"
+    """A mirror on this machine that holds the file."""
+    path = tmp_path / "mirror" / PATH.lstrip("/")
     path.parent.mkdir(parents=True)
     path.write_bytes(CONTENT)
-    name = str(path.relative_to(tmp_path / "mirror"))
-    held = {"files": {name: {"sha256": SHA256, "size": len(CONTENT)}}}
-    (tmp_path / "mirror" / "mirror.json").write_text(json.dumps(held))
-    monkeypatch.setenv("CUWHEEL_CONDA_MIRROR", (tmp_path / "mirror").as_uri())
-    return tmp_path / "mirror"
+    monkeypatch.setenv(MIRROR_VARIABLE, (tmp_path / "mirror").as_uri())
+    return path
+
+
+@pytest.fixture
+def served(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """A mirror on a server that asks for a password."""
+    site.password = "Basic " + base64.b64encode(b"me:geheim").decode()
+    monkeypatch.setenv(MIRROR_VARIABLE, site.url("/m", login="me:geheim@"))
+    return site
 
 
 @pytest.mark.usefixtures("mirror")
@@ -530,8 +531,59 @@ def test_takes_file_from_mirror(offline: bool, workspace: Workspace) -> None:  #
     assert path.read_bytes() == CONTENT
 
 
+def test_takes_file_from_served_mirror(served: Site, workspace: Workspace) -> None:
+    served.files[f"/m{PATH}"] = CONTENT
+
+    path = download(workspace, "http://unused.invalid/")
+
+    assert path.read_bytes() == CONTENT
+
+
+def test_goes_elsewhere_for_what_served_mirror_lacks(
+    served: Site, workspace: Workspace, tmp_path: Path
+) -> None:
+    (tmp_path / "tiny.tar.gz").write_bytes(CONTENT)
+
+    path = download(workspace, (tmp_path / "tiny.tar.gz").as_uri())
+
+    assert path.read_bytes() == CONTENT
+    assert served.asked == [(f"/m{PATH}", "")]
+
+
+def test_asks_no_served_mirror_offline(served: Site, workspace: Workspace) -> None:
+    with pytest.raises(DownloadError, match="is not in the cache"):
+        download(workspace, "http://unused.invalid/", offline=True)
+
+    assert served.asked == []
+
+
+@pytest.mark.parametrize("login", ["", "me:wrong@"])
+def test_says_that_served_mirror_refuses(
+    login: str, served: Site, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MIRROR_VARIABLE, served.url("/m", login))
+
+    with pytest.raises(DownloadError, match="can't be downloaded") as caught:
+        download(workspace, "http://unused.invalid/")
+
+    assert "401 Unauthorized" in caught.value.why
+    assert MIRROR_VARIABLE in caught.value.fix
+    assert "wrong" not in str(caught.value)
+
+
+def test_names_mirror_that_does_not_answer(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MIRROR_VARIABLE, "http://127.0.0.1:9/gone")
+
+    with pytest.raises(DownloadError) as caught:
+        download(workspace, "http://unused.invalid/")
+
+    assert MIRROR_VARIABLE in caught.value.fix
+
+
 def test_refuses_wrong_file_of_mirror(mirror: Path, workspace: Workspace) -> None:
-    next(mirror.rglob("tiny*")).write_bytes(b"something else")
+    mirror.write_bytes(b"something else")
 
     with pytest.raises(HashMismatchError):
         download(workspace, "http://unused.invalid/")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import os
+import re
 import shutil
 import tarfile
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pytest
 
+from cuwheel.conda.mirrors import MIRRORS_VARIABLE
 from cuwheel.conda.records import CondaLock, CondaPackage
 from cuwheel.errors import (
     DownloadError,
@@ -23,11 +25,10 @@ from cuwheel.errors import (
     SourceError,
     UsageError,
 )
-from cuwheel.fetch.mirrors import MIRRORS_VARIABLE, Mirrors
+from cuwheel.fetch.mirror import MIRROR_VARIABLE
 from cuwheel.locks.mirror import mirror
-from cuwheel.model.recipe import Smoke
-from cuwheel.model.source import Archive, Folder, GitCommit, Resource
-from cuwheel.pypi.indexes import find_wheels
+from cuwheel.locks.mirror_folder import read_targets
+from cuwheel.model.recipe import Archive, Folder, GitCommit, Resource, Smoke
 from cuwheel.pypi.wheel_selection import is_fitting
 from cuwheel.sources.archives import unpack_archive
 from cuwheel.sources.pinned import fetch_pinned, open_pinned
@@ -43,6 +44,7 @@ from tests.support.factories import (
     make_workspace,
     write_wheel,
 )
+from tests.support.server import Site, serving
 
 if TYPE_CHECKING:
     from cuwheel.locks.mirror import MirrorSummary
@@ -72,9 +74,9 @@ class Project:
         with path.open("a") as stream:
             stream.write(f"{name}==1.0{markers}{hashes}\n")
 
-    def wheel(self, name: str, tag: str = ANY, *, requires: tuple[str, ...] = ()) -> Path:
+    def wheel(self, name: str, tag: str = ANY) -> Path:
         files = {f"{name}.py": os.urandom(100)}
-        return write_wheel(self.index, files, name=name, version="1.0", tag=tag, requires=requires)
+        return write_wheel(self.index, files, name=name, version="1.0", tag=tag)
 
     def target(self, **changes: object) -> Target:
         own = {
@@ -89,8 +91,8 @@ class Project:
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     made = Project(root=tmp_path / "project", index=tmp_path / "index")
     made.add("engine.lock", made.wheel("engine"))
-    made.add("dev.lock", made.wheel("nox", requires=("colorlog", "tool; extra == 'all'")))
-    made.add("dev.lock", made.wheel("colorlog"))
+    made.add("nox.lock", made.wheel("nox"))
+    made.add("nox.lock", made.wheel("colorlog"))
     made.add("dev.lock", made.wheel("tool"))
     made.add("build/tiny_cuda.lock", made.wheel("setuptools"))
     made.add("smoke/tiny_cuda.lock", made.wheel("numpy"))
@@ -99,6 +101,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
         archive.add(__file__, "tiny-1.2.3/setup.py")
     (made.root / "noxfile.py").write_text("# the project itself\n")
     monkeypatch.setattr("cuwheel.locks.mirror.ROOT", made.root)
+    monkeypatch.setattr("cuwheel.locks.mirror_folder.ROOT", made.root)
     monkeypatch.setenv("CUWHEEL_PROJECT", str(made.root))
     monkeypatch.setenv("UV_DEFAULT_INDEX", (made.index / "simple").as_uri())
     return made
@@ -115,13 +118,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def wheels(folder: Path) -> set[str]:
-    return {path.name.split("-")[0] for path in (folder / "wheels").glob("*.whl")}
+    return {path.name.split("-")[0] for path in folder.glob("downloads/*/*.whl")}
 
 
-def manifest(folder: Path) -> dict[str, dict[str, dict[str, object]]]:
-    content: dict[str, dict[str, dict[str, object]]]
-    content = json.loads((folder / "mirror.json").read_text())
-    return content
+def whole_downloads(folder: Path) -> set[str]:
+    """Names of the files that are what their folder says."""
+    files = [path for path in folder.glob("downloads/[!.]*/*") if path.is_file()]
+    return {path.name for path in files if sha256_of_file(path) == path.parent.name}
 
 
 def make(
@@ -144,24 +147,22 @@ def test_holds_wheels_of_every_lock_and_nox(
     assert wheels(folder) == {"engine", "nox", "colorlog", "setuptools", "numpy", "nvcc"}
 
 
-def test_indexes_its_wheels(project: Project, folder: Path, workspace: Workspace) -> None:
-    make(project, folder, workspace)
+def test_links_its_wheels(project: Project, folder: Path, workspace: Workspace) -> None:
+    project.add("build/tiny_cuda.lock", project.wheel("local", "py3-none-linux_x86_64"))
 
-    [found] = find_wheels("nvcc", indexes=[(folder / "simple").as_uri()])
+    made = make(project, folder, workspace)
 
-    assert found.sha256 == sha256_of_file(next(folder.glob("wheels/nvcc*.whl")))
-    assert Path(found.url.removeprefix("file://")).resolve().is_file()
+    links = re.findall(r'href="(.+)#sha256=(.+)"', (made.folder / "wheels.html").read_text())
+    paths = {folder / unquote(href): digest for href, digest in links}
+    assert paths == {path: path.parent.name for path in folder.glob("downloads/*/*.whl")}
+    assert len(paths) == 7
 
 
 def test_holds_source_under_its_hash(project: Project, folder: Path, workspace: Workspace) -> None:
     make(project, folder, workspace)
 
-    found = Mirrors.of({MIRRORS_VARIABLE: folder.as_uri()}).find(
-        sha256_of_file(project.source), "tiny.tar.gz"
-    )
-
-    assert found
-    assert Path(found.url.removeprefix("file://")).read_bytes() == project.source.read_bytes()
+    found = folder / "downloads" / sha256_of_file(project.source) / "tiny.tar.gz"
+    assert found.read_bytes() == project.source.read_bytes()
 
 
 def test_holds_resources(project: Project, folder: Path, workspace: Workspace) -> None:
@@ -249,18 +250,14 @@ def test_refuses_file_as_source_that_is_in_the_project(
         make(project, folder, workspace, local, source=project.source)
 
 
-def test_manifest_names_every_file(project: Project, folder: Path, workspace: Workspace) -> None:
+def test_every_download_is_what_its_folder_says(
+    project: Project, folder: Path, workspace: Workspace
+) -> None:
     made = make(project, folder, workspace)
 
-    files = manifest(folder)["files"]
-    stated = {path: facts["sha256"] for path, facts in files.items()}
-    found = {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in folder.rglob("*")
-        if path.is_file() and not path.name.startswith(".") and path.name != "mirror.json"
-    }
-    assert stated == found
-    assert made.size == sum(path.stat().st_size for path in map(folder.joinpath, found))
+    files = list(folder.glob("downloads/[!.]*/*"))
+    assert whole_downloads(folder) == {path.name for path in files}
+    assert (made.files, made.size) == (len(files), sum(path.stat().st_size for path in files))
 
 
 def test_second_target_joins_the_first(
@@ -272,7 +269,8 @@ def test_second_target_joins_the_first(
 
     make(project, folder, workspace, project.target(name="other"))
 
-    assert set(manifest(folder)["targets"]) == {"tiny-cuda-130", "other-130"}
+    assert set(read_targets(folder)) == {"tiny-cuda-130", "other-130"}
+    assert "build-other-130 -- --offline" in (folder / "README.txt").read_text()
     assert {"meson", "setuptools"} <= wheels(folder)
 
 
@@ -283,7 +281,7 @@ def test_second_python_joins_the_first(
 
     make(project, folder, workspace, project.target(python="3.12"))
 
-    assert manifest(folder)["targets"]["tiny-cuda-130"]["pythons"] == ["3.11", "3.12"]
+    assert read_targets(folder)["tiny-cuda-130"].pythons == ("3.11", "3.12")
 
 
 def test_takes_wheels_of_each_python_that_is_asked_for(
@@ -299,7 +297,7 @@ def test_takes_wheels_of_each_python_that_is_asked_for(
         *(project.target(python=release) for release in ("3.11", "3.12")),
     )
 
-    names = sorted(path.name for path in folder.glob("wheels/numpy_core*.whl"))
+    names = sorted(path.name for path in folder.glob("downloads/*/numpy_core*.whl"))
     assert [name.split("-")[2] for name in names] == ["cp311", "cp312"]
 
 
@@ -381,7 +379,7 @@ def channel(project: Project, tmp_path: Path) -> Path:
     return folder
 
 
-def test_conda_packages_form_a_channel(
+def test_holds_packages_of_conda_toolchain_and_python(
     project: Project,
     channel: Path,
     folder: Path,
@@ -389,39 +387,31 @@ def test_conda_packages_form_a_channel(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(MIRRORS_VARIABLE, channel.as_uri())
+    target = project.target(toolkit="12.2", toolkits=("12.2",), provider="conda")
 
-    make(
-        project,
-        folder,
-        workspace,
-        project.target(toolkit="12.2", toolkits=("12.2",), provider="conda"),
-    )
+    make(project, folder, workspace, target)
 
-    for subdir, name in (("linux-64", "toy-1.0-test_0"), ("noarch", "toy-data-1.0-test_0")):
-        index = json.loads((folder / subdir / "repodata.json").read_text())
-        assert index["packages.conda"][f"{name}.conda"]["sha256"] == sha256_of_file(
-            channel / subdir / f"{name}.conda"
-        )
+    assert {path.name for path in channel.glob("*/*.conda")} <= whole_downloads(folder)
     assert "nvcc" not in wheels(folder)
 
 
-def test_mirror_can_be_made_of_a_mirror(
+def test_takes_what_another_mirror_holds(
     project: Project,
     folder: Path,
     workspace: Workspace,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    first = make(project, folder, workspace)
+    make(project, folder, workspace)
     target = project.target()
-    shutil.rmtree(project.index)
     project.source.unlink()
-    shutil.rmtree(workspace.cache)
-    monkeypatch.setenv(MIRRORS_VARIABLE, folder.as_uri())
+    for wheel in project.index.glob("*.whl"):
+        wheel.unlink()
+    monkeypatch.setenv(MIRROR_VARIABLE, folder.as_uri())
 
     second = mirror([target], tmp_path / "second", workspace)
 
-    assert wheels(second.folder) == wheels(first.folder)
+    assert whole_downloads(second.folder) == whole_downloads(folder)
 
 
 def test_goes_on_after_failure(project: Project, folder: Path, workspace: Workspace) -> None:
@@ -437,7 +427,7 @@ def test_goes_on_after_failure(project: Project, folder: Path, workspace: Worksp
     assert "numpy" in wheels(folder)
 
 
-def test_leaves_no_manifest_when_it_fails(
+def test_is_no_mirror_yet_when_it_fails(
     project: Project, folder: Path, workspace: Workspace
 ) -> None:
     write_index(project.index)
@@ -446,14 +436,13 @@ def test_leaves_no_manifest_when_it_fails(
     with pytest.raises(DownloadError, match=r"numpy.*can't be downloaded"):
         mirror([project.target()], folder, workspace)
 
-    assert not (folder / "mirror.json").exists()
+    assert [path.name for path in folder.iterdir()] == ["downloads"]
 
 
-def test_mends_damaged_file(project: Project, folder: Path, workspace: Workspace) -> None:
+def test_replaces_damaged_file(project: Project, folder: Path, workspace: Workspace) -> None:
     make(project, folder, workspace)
-    [wheel] = folder.glob("wheels/nvcc*.whl")
+    [wheel] = folder.glob("downloads/*/nvcc*.whl")
     whole = wheel.read_bytes()
-    wheel.unlink()
     wheel.write_bytes(whole[:-1] + b"x")
 
     make(project, folder, workspace)
@@ -461,12 +450,46 @@ def test_mends_damaged_file(project: Project, folder: Path, workspace: Workspace
     assert wheel.read_bytes() == whole
 
 
-def test_shares_disk_space_with_cache(project: Project, folder: Path, workspace: Workspace) -> None:
-    make(project, folder, workspace)
+@pytest.fixture
+def kept(project: Project, workspace: Workspace) -> Path:
+    """A wheel that the cache holds, and that the index no longer has."""
+    [wheel] = project.index.glob("nvcc*.whl")
+    write_index(project.index)
+    path = workspace.cache / "downloads" / sha256_of_file(wheel) / wheel.name
+    path.parent.mkdir(parents=True)
+    return wheel.rename(path)
 
-    [wheel] = folder.glob("wheels/nvcc*.whl")
 
-    assert wheel.stat().st_nlink == 2
+def test_shares_disk_space_with_cache(
+    project: Project, folder: Path, workspace: Workspace, kept: Path
+) -> None:
+    mirror([project.target()], folder, workspace)
+
+    [wheel] = folder.glob("downloads/*/nvcc*.whl")
+    assert wheel.samefile(kept)
+
+
+def test_copies_out_of_cache_on_another_disk(
+    project: Project, workspace: Workspace, kept: Path
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        mirror([project.target()], Path(name), workspace)
+
+        [wheel] = Path(name).glob("downloads/*/nvcc*.whl")
+        assert wheel.read_bytes() == kept.read_bytes()
+        assert wheel.stat().st_dev != kept.stat().st_dev
+
+
+def test_downloads_what_is_damaged_in_cache(
+    project: Project, folder: Path, workspace: Workspace, kept: Path
+) -> None:
+    whole = kept.read_bytes()
+    (project.index / kept.name).write_bytes(whole)
+    kept.write_bytes(b"damaged")
+
+    mirror([project.target()], folder, workspace)
+
+    assert (folder / "downloads" / kept.parent.name / kept.name).read_bytes() == whole
 
 
 def test_takes_source_that_cannot_be_downloaded(
@@ -509,7 +532,7 @@ def mirrored(
 ) -> Path:
     """The commit's pack in a mirror that is in use."""
     make(project, folder, workspace, project.target(source=toy))
-    monkeypatch.setenv(MIRRORS_VARIABLE, folder.as_uri())
+    monkeypatch.setenv(MIRROR_VARIABLE, folder.as_uri())
     return folder / "downloads" / f"git-{toy.commit}" / f"toy-{toy.commit}.pack"
 
 
@@ -519,19 +542,8 @@ def elsewhere(tmp_path: Path) -> Workspace:
     return make_workspace(tmp_path / "elsewhere")
 
 
-def swap(folder: Path, pack: Path, content: bytes) -> None:
-    """Put something in a pack's place in a mirror, and its hash into the manifest."""
-    pack.unlink()
-    pack.write_bytes(content)
-    changed = manifest(folder)
-    changed["files"][str(pack.relative_to(folder))]["sha256"] = sha256_of_file(pack)
-    (folder / "mirror.json").write_text(json.dumps(changed))
-
-
-def test_holds_pack_of_commit(mirrored: Path, folder: Path) -> None:
-    name = str(mirrored.relative_to(folder))
-
-    assert manifest(folder)["files"][name]["sha256"] == sha256_of_file(mirrored)
+def test_holds_pack_of_commit(mirrored: Path, workspace: Workspace, toy: GitCommit) -> None:
+    assert mirrored.read_bytes() == fetch_pinned(toy, workspace, "").read_bytes()
 
 
 @pytest.mark.usefixtures("mirrored")
@@ -544,11 +556,28 @@ def test_commit_comes_from_mirror_offline(
     assert (tree / "setup.py").read_text() == "# the toy\n"
 
 
+def test_commit_comes_from_served_mirror(
+    mirrored: Path,
+    folder: Path,
+    toy: GitCommit,
+    elsewhere: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pack = mirrored.read_bytes()
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+    with serving(Site(files={f"/m/{mirrored.relative_to(folder)}": pack})) as site:
+        monkeypatch.setenv(MIRROR_VARIABLE, site.url("/m"))
+        got = fetch_pinned(out_of_reach(toy), elsewhere, "")
+
+    assert got.read_bytes() == pack
+
+
 def test_refuses_pack_of_another_commit_in_mirror(
-    mirrored: Path, folder: Path, toy: GitCommit, elsewhere: Workspace, tmp_path: Path
+    mirrored: Path, toy: GitCommit, elsewhere: Workspace, tmp_path: Path
 ) -> None:
     other = fetch_pinned(commit_setup(tmp_path / "toy", "# other\n"), elsewhere, "", offline=True)
-    swap(folder, mirrored, other.read_bytes())
+    mirrored.write_bytes(other.read_bytes())
 
     with pytest.raises(DownloadError, match="is not in the cache"):
         fetch_pinned(out_of_reach(toy), elsewhere, "", offline=True)
@@ -557,24 +586,14 @@ def test_refuses_pack_of_another_commit_in_mirror(
 
 
 def test_takes_commit_from_repository_when_mirror_is_wrong(
-    mirrored: Path, folder: Path, toy: GitCommit, elsewhere: Workspace
+    mirrored: Path, toy: GitCommit, elsewhere: Workspace
 ) -> None:
     good = mirrored.read_bytes()
-    swap(folder, mirrored, b"garbage")
+    mirrored.write_bytes(b"garbage")
 
     got = fetch_pinned(toy, elsewhere, "", offline=True)
 
     assert got.read_bytes() == good
-
-
-def test_refuses_pack_that_is_not_in_the_manifest(
-    mirrored: Path, toy: GitCommit, elsewhere: Workspace
-) -> None:
-    mirrored.unlink()
-    mirrored.write_bytes(b"garbage")
-
-    with pytest.raises(HashMismatchError, match="the mirror pins"):
-        fetch_pinned(toy, elsewhere, "", offline=True)
 
 
 def test_refuses_file_as_source_that_is_a_commit(

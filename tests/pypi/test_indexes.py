@@ -10,8 +10,8 @@ import pytest
 
 from cuwheel.errors import DownloadError, HashMismatchError
 from cuwheel.fetch.retry import RetryPolicy
-from cuwheel.pypi.indexes import configured_indexes, find_sdist
-from tests.support.server import Site, serving
+from cuwheel.pypi.indexes import configured_indexes, find_sdist, find_wheels
+from tests.support.server import Site, serving, slow_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,6 +155,15 @@ def test_reads_configuration_of_uv(tmp_path: Path) -> None:
     indexes = configured_indexes({}, [tmp_path / "uv.toml"])
 
     assert indexes == ("https://a.invalid/", "https://b.invalid/")
+
+
+def test_gives_up_on_slow_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+    with slow_server(0.05) as address, pytest.raises(DownloadError) as caught:
+        find_wheels("tiny-cuda", indexes=[address], retry_policy=RetryPolicy(limit=1.0))
+
+    assert "sent no whole page within 1 seconds" in caught.value.why
 
 
 def test_finds_configuration_of_user(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from cuwheel.system import process
 from cuwheel.system.files import sha256_of_file
 from cuwheel.wheel.index import write_index
 from tests.support.factories import make_workspace, write_wheel
+from tests.support.mirrored import mirror_wheels
 from tests.support.requirements import require
 
 if TYPE_CHECKING:
@@ -270,15 +271,14 @@ def test_says_that_this_python_is_too_old(workspace: Workspace, python: Path, di
 
 @pytest.fixture
 def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A full mirror with one wheel, `toy`, while the configured index is out of reach."""
+    """A mirror with one wheel, `toy`, while the configured index is out of reach."""
     folder = tmp_path / "mirror"
-    add_wheel(folder / "wheels", "toy")
-    write_index(folder / "wheels", folder / "simple")
-    (folder / "mirror.json").write_text('{"files": {"README.txt": {"sha256": ""}}}')
+    add_wheel(tmp_path / "wheels", "toy")
+    mirror_wheels(tmp_path / "wheels", folder)
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("UV_INDEX", "http://127.0.0.1:9/more")
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
-    monkeypatch.setenv("CUWHEEL_CONDA_MIRROR", folder.as_uri())
+    monkeypatch.setenv("CUWHEEL_MIRROR", folder.as_uri())
     return folder
 
 
@@ -289,7 +289,7 @@ def test_installs_from_mirror(
     python: Path,
     mirror: Path,
 ) -> None:
-    put(workspace, python, pin(*mirror.glob("wheels/*.whl")), offline=offline)
+    put(workspace, python, pin(*mirror.glob("downloads/*/*.whl")), offline=offline)
 
     assert installed(python) == {"toy"}
 
@@ -300,8 +300,8 @@ def test_installs_from_served_mirror(
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(mirror))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("CUWHEEL_CONDA_MIRROR", f"http://127.0.0.1:{server.server_port}")
-        put(workspace, python, pin(*mirror.glob("wheels/*.whl")))
+        monkeypatch.setenv("CUWHEEL_MIRROR", f"http://127.0.0.1:{server.server_port}")
+        put(workspace, python, pin(*mirror.glob("downloads/*/*.whl")))
         server.shutdown()
 
     assert installed(python) == {"toy"}

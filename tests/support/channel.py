@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from cuwheel.conda.mirrors import Mirrors
     from cuwheel.conda.records import CondaLock
-    from cuwheel.fetch.mirrors import Mirrors
 
 # conda-build's own: 255 characters, so that a binary's path can be replaced by a shorter one.
 PREFIX = "/opt/conda-build/_h_env" + "_placehold" * 23 + "_p"

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from cuwheel.fetch.mirrors import MIRRORS_VARIABLE
+from cuwheel.conda.mirrors import MIRRORS_VARIABLE
 from cuwheel.paths import ROOT
 from cuwheel.system.pythons import own_python
 from tests.support.channel import write_source

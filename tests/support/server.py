@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import socket
 import ssl
 import threading
 import time
@@ -78,6 +79,29 @@ def serving(site: Site, *, certificate: Path | None = None) -> Iterator[Site]:
             site.ended.set()
             server.shutdown()
             thread.join()
+
+
+@contextlib.contextmanager
+def slow_server(pause: float) -> Iterator[str]:
+    """The address of a server whose answers begin at once, and go on by a byte each pause."""
+
+    def talk(connected: socket.socket) -> None:
+        with connected, contextlib.suppress(OSError):
+            connected.recv(4096)
+            connected.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n")
+            while True:
+                connected.sendall(b"x")
+                time.sleep(pause)
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connected, _ = listening.accept()
+                threading.Thread(target=talk, args=(connected,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

@@ -10,7 +10,7 @@ from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.target_choice import choose_target, named_targets, release_of
 from cuwheel.cli.target_options import PROVIDER_HELP, add_targets
 from cuwheel.errors import InterpreterNotFoundError, UsageError
-from cuwheel.fetch.mirrors import MIRRORS_VARIABLE
+from cuwheel.fetch.mirror import MIRROR_VARIABLE
 from cuwheel.locks.mirror import mirror
 from cuwheel.locks.mirror_folder import README
 from cuwheel.paths import given_path
@@ -65,10 +65,10 @@ def run_mirror(given: argparse.Namespace, console: Console) -> None:
     with console.stage("mirror"):
         made = mirror(targets, given_path(given.to), bare_workspace(console), source=source)
     console.note(f"{made.folder} holds {made.files} files, {made.size / (1 << 30):.2f} GiB,")
-    console.note(f"everything for {', '.join(made.commands)}; its {README} tells more. To build:")
-    console.note(f"  export {MIRRORS_VARIABLE}={made.folder.as_uri()}")
+    console.note(f"everything for {', '.join(made.targets)}; its {README} tells more. To build:")
+    console.note(f"  export {MIRROR_VARIABLE}={made.folder.as_uri()}")
     for name in dict.fromkeys(one.name for one in targets):
-        console.note(f"  {made.commands[name]}")
+        console.note(f"  {made.targets[name].command}")
 
 
 def _release(asked: str) -> str:

@@ -81,39 +81,37 @@ def _read(wheel: Wheel, descriptor: int) -> _Read:
 def _differences(a: _Read, b: _Read) -> Iterator[Difference]:
     common = [name for name in a.contents if name in b.contents]
     other = {name for name in common if a.contents[name] != b.contents[name]}
-    found = [*_only_in_one(a, b)]
+    told = [*_only_in_one(a, b)]
     for name in common:
         if name in other:
-            found += _compare_members(a, b, name)
-    found += compare_archives(a.archive, b.archive, [name for name in common if name not in other])
-    yield from found
-    if not found:
+            told += _compare_members(a, b, name)
+    told += compare_archives(a.archive, b.archive, [name for name in common if name not in other])
+    yield from told
+    if not told:
         fact = "only what readers of archives pass over differs: local headers, gaps, doubles"
-        yield Difference(location=Location(), fact=fact)
+        yield Difference(place=Location(), fact=fact)
 
 
 def _only_in_one(a: _Read, b: _Read) -> Iterator[Difference]:
     for which, one, other in (("first", a, b), ("second", b, a)):
         for name in one.contents:
             if name not in other.contents:
-                yield Difference(
-                    location=Location(member=name), fact=f"only the {which} wheel has it"
-                )
+                yield Difference(place=Location(member=name), fact=f"only the {which} wheel has it")
 
 
 def _compare_members(a: _Read, b: _Read, name: str) -> Iterator[Difference]:
-    location = Location(member=name)
+    place = Location(member=name)
     if name == f"{a.wheel.dist_info}/RECORD":
-        yield _compare_records(a, b, location)
+        yield _compare_records(a, b, place)
         return
     one, other = _member(a, name), _member(b, name)
     with one.open() as stream_a, other.open() as stream_b:
         if is_elf(stream_a) and is_elf(stream_b):
-            yield from compare_elf_files(stream_a, stream_b, location)
+            yield from compare_elf_files(stream_a, stream_b, place)
         elif name == f"{a.wheel.dist_info}/WHEEL":
-            yield from map(_with_generator, _compare_others(stream_a, stream_b, location))
+            yield from map(_with_generator, _compare_others(stream_a, stream_b, place))
         else:
-            yield from _compare_others(stream_a, stream_b, location)
+            yield from _compare_others(stream_a, stream_b, place)
 
 
 def _member(read: _Read, name: str) -> SeekableMember:
@@ -124,66 +122,56 @@ def _member(read: _Read, name: str) -> SeekableMember:
     return member
 
 
-def _compare_records(a: _Read, b: _Read, location: Location) -> Difference:
+def _compare_records(a: _Read, b: _Read, place: Location) -> Difference:
     """RECORD lists hashes: where only rows of members that differ do, it merely follows."""
     try:
         rows = [set(record_rows(one.wheel.read_text("RECORD"))) for one in (a, b)]
     except RecordFormatError as problem:
-        return Difference(
-            location=location, fact=f"it differs, and can't be read as rows: {problem}"
-        )
+        return Difference(place=place, fact=f"it differs, and can't be read as rows: {problem}")
     names = {name for name, _, _ in rows[0] ^ rows[1]}
     same = {name for name in names if a.contents.get(name) == b.contents.get(name)}
     if not names:
-        return Difference(
-            location=location, fact="the same rows, in another order or ended otherwise"
-        )
+        return Difference(place=place, fact="the same rows, in another order or ended otherwise")
     if same:
-        return Difference(
-            location=location, fact=f"another row of {min(same)}, which doesn't differ"
-        )
+        return Difference(place=place, fact=f"another row of {min(same)}, which doesn't differ")
     fact = f"{plural(len(names), 'row')} of members that differ"
-    return Difference(location=location, fact=fact, causes=("record",))
+    return Difference(place=place, fact=fact, causes=("record",))
 
 
-def _compare_others(a: IO[bytes], b: IO[bytes], location: Location) -> Iterator[Difference]:
+def _compare_others(a: IO[bytes], b: IO[bytes], place: Location) -> Iterator[Difference]:
     """Members that aren't ELF: fat binaries, static libraries, PTX, texts, data."""
     files = open_device_file(a), open_device_file(b)
-    found = tuple(compare_device_code(*files, location))
-    yield from found
+    told = tuple(compare_device_code(*files, place))
+    yield from told
     rest_a, rest_b = (
         beside_fatbins(one, 0, one.stream.seek(0, io.SEEK_END), _LARGEST + 1) for one in files
     )
     if max(len(rest_a), len(rest_b)) > _LARGEST:
-        yield Difference(
-            location=location, fact="its content differs, and is too large to compare in detail"
-        )
-    elif location.member.endswith(".ptx"):
-        yield from compare_element_code("PTX", "", rest_a, rest_b, location)
+        yield Difference(place=place, fact="its content differs, and is too large to look into")
+    elif place.member.endswith(".ptx"):
+        yield from compare_element_code("PTX", "", rest_a, rest_b, place)
     elif rest_a != rest_b:
-        yield from _compare_bytes(rest_a, rest_b, location)
-    elif not found:
-        yield Difference(
-            location=location, fact="only headers or padding of its fat binaries differ"
-        )
+        yield from _compare_bytes(rest_a, rest_b, place)
+    elif not told:
+        yield Difference(place=place, fact="only headers or padding of its fat binaries differ")
 
 
-def _compare_bytes(a: bytes, b: bytes, location: Location) -> Iterator[Difference]:
+def _compare_bytes(a: bytes, b: bytes, place: Location) -> Iterator[Difference]:
     """Line by line where both are texts, else text by text."""
     lines_a, lines_b = _lines(a), _lines(b)
     if lines_a and lines_b:
         pairs = differing_pairs(lines_a, lines_b)
-        yield from pair_differences(pairs, location, "line")
+        yield from pair_differences(pairs, place, "line")
         if not pairs:
             yield Difference(
-                location=location, fact="the same lines, in another order or ended otherwise"
+                place=place, fact="the same lines, in another order or ended otherwise"
             )
         return
     change = change_of_data(a, b)
-    yield from pair_differences(change.pairs, location, "text")
+    yield from pair_differences(change.pairs, place, "text")
     if not change.is_all:
         fact = f"{count_differing(a, b):,} of {plural(max(len(a), len(b)), 'byte')} differ"
-        yield Difference(location=location, fact=fact)
+        yield Difference(place=place, fact=fact)
 
 
 def _lines(content: bytes) -> list[str]:
