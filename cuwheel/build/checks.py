@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from cuwheel.conda.install import room_for
+from cuwheel.conda.install import needed_disk
 from cuwheel.conda.lock_file import read_conda_lock
 from cuwheel.cuda.toolkits import TOOLKITS
 from cuwheel.errors import CommandFailedError, CuwheelError
@@ -205,7 +205,7 @@ def _size_of_toolchain(target: Target, cache: Path) -> int:
     if target.provider == "system" or lock is None:
         return 0
     try:
-        return room_for(read_conda_lock(lock).packages, cache)
+        return needed_disk(read_conda_lock(lock).packages, cache)
     except CuwheelError:
         return 0  # the stage that installs from the lock says what is wrong with it
 

@@ -20,7 +20,7 @@ from cuwheel.conda.records import Rendered, RenderRequest
 
 
 def main(path: Path) -> None:
-    """Do what a request asks for, and write the answer where it says."""
+    """Do what a request contains, and write the answer where it says."""
     request = RenderRequest(**json.loads(path.read_text()))
     try:
         digest = _digest(Path(request.source), request.platform) if request.source else ""

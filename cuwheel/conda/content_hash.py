@@ -31,7 +31,7 @@ def content_hash(
 
     Args:
         channels: as the source names them.
-        dependencies: what it asks for.
+        dependencies: what it requires.
         system: version of each virtual package, with a build string behind a space where it has
             one.
         platform: `linux-64`.
@@ -40,7 +40,10 @@ def content_hash(
         64 hexadecimal digits.
     """
     content = {
-        "channels": [_json({"url": url, "used_env_vars": []}) for url in channels],
+        "channels": [
+            json.dumps({"url": url, "used_env_vars": []}, separators=(",", ":"), ensure_ascii=False)
+            for url in channels
+        ],
         "specs": [_spec(one) for one in sorted(dependencies, key=lambda one: one.name)],
         "virtual_package_hash": {
             "noarch": {"info": {"subdir": "noarch"}, "packages": {}},
@@ -53,19 +56,15 @@ def content_hash(
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _json(content: object) -> str:
-    return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
-
-
-def _spec(wanted: CondaDependency) -> dict[str, Any]:
+def _spec(dependency: CondaDependency) -> dict[str, Any]:
     return {
-        "name": wanted.name,
+        "name": dependency.name,
         "manager": "conda",
         "category": "main",
         "extras": [],
-        "version": wanted.version,
-        "build": wanted.build or None,
-        "conda_channel": wanted.channel or None,
+        "version": dependency.version,
+        "build": dependency.build or None,
+        "conda_channel": dependency.channel or None,
         "hash": None,
     }
 

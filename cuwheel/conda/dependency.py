@@ -20,7 +20,7 @@ _OPERATOR = re.compile(r"[<>=~*|,]")
 
 @dataclass(frozen=True, kw_only=True)
 class CondaDependency:
-    """A package that an environment is asked to hold.
+    """A package that an environment requires.
 
     Attributes:
         name: of the package, in lower case.
@@ -37,7 +37,7 @@ class CondaDependency:
 
     @property
     def match_spec(self) -> str:
-        """What asks rattler for it; an exact version takes an operator there."""
+        """The spec that rattler gets for it; an exact version takes an operator there."""
         is_exact = self.version and not _OPERATOR.search(self.version)
         version = f"=={self.version}" if is_exact else self.version or "*" * bool(self.build)
         channel = f"{self.channel}::" if self.channel else ""

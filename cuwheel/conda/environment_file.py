@@ -1,4 +1,4 @@
-"""What a conda environment is asked to hold: `environment.yml` and `virtual-packages.yml`.
+"""What a conda environment requires: `environment.yml` and `virtual-packages.yml`.
 
 Both formats are conda-lock's own, for one platform and for packages of conda channels only.
 """
@@ -43,7 +43,7 @@ def name_of_lock(folder: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class CondaSource:
-    """What is asked for.
+    """What is required.
 
     Attributes:
         path: the `environment.yml`.
@@ -79,12 +79,12 @@ def read_source(path: Path) -> CondaSource:
                 else "it says which system the lock is for; this machine must not matter",
                 fix=f"write {needed}; envs/cuda122 shows one",
             )
-    asked, described = _load(path), _load(virtual)
+    declared, described = _load(path), _load(virtual)
     faults: list[str] = []
-    channels = _channels(asked, faults)
-    dependencies = _dependencies(asked, faults)
+    channels = _channels(declared, faults)
+    dependencies = _dependencies(declared, faults)
     system = _system(described, faults)
-    faults += _other_faults(asked, path.read_text())
+    faults += _other_faults(declared, path.read_text())
     if faults:
         raise _not_understood(path, "\n".join(faults))
     return CondaSource(
@@ -117,12 +117,12 @@ def _not_understood(path: Path, why: str) -> LockError:
         f"{path.parent.name}/{path.name} can't be understood",
         why=why,
         fix="write it as envs/cuda122 shows: `channels`, `platforms: [linux-64]` and "
-        "`dependencies`, each as `name ==version`; docs/how-to/toolchains.md tells more",
+        "`dependencies`, each as `name ==version`; docs/how-to/toolchains.md has more",
     )
 
 
-def _channels(asked: dict[Any, Any], faults: list[str]) -> tuple[str, ...]:
-    given = asked.get("channels")
+def _channels(declared: dict[Any, Any], faults: list[str]) -> tuple[str, ...]:
+    given = declared.get("channels")
     if not isinstance(given, list) or not given or not all(isinstance(one, str) for one in given):
         faults.append("`channels` is no list of names")
         return ()
@@ -134,8 +134,8 @@ def _channels(asked: dict[Any, Any], faults: list[str]) -> tuple[str, ...]:
     return tuple(one for one in given if one != "nodefaults")
 
 
-def _dependencies(asked: dict[Any, Any], faults: list[str]) -> list[CondaDependency]:
-    given = asked.get("dependencies")
+def _dependencies(declared: dict[Any, Any], faults: list[str]) -> list[CondaDependency]:
+    given = declared.get("dependencies")
     if not isinstance(given, list) or not given:
         faults.append("`dependencies` is no list of packages")
         return []
@@ -172,10 +172,10 @@ def _is_virtual(name: object, version: object) -> bool:
     return is_text and str(name).startswith("__") and bool(str(version).strip())
 
 
-def _other_faults(asked: dict[Any, Any], text: str) -> list[str]:
-    unknown = [str(key) for key in asked if key not in _KEYS]
+def _other_faults(declared: dict[Any, Any], text: str) -> list[str]:
+    unknown = [str(key) for key in declared if key not in _KEYS]
     faults = [f"`{key}` is no key of it; {suggest(key, _KEYS)}" for key in unknown]
-    platforms = asked.get("platforms", [PLATFORM])
+    platforms = declared.get("platforms", [PLATFORM])
     if not isinstance(platforms, list) or PLATFORM not in platforms:
         faults.append(f"`platforms` doesn't name {PLATFORM}")
     chosen = [line.strip() for line in text.splitlines() if _SELECTOR.match(line)]

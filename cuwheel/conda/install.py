@@ -72,10 +72,10 @@ def fetch_packages(  # noqa: PLR0913 - what, from where, to where, and how
     Raises:
         DownloadError: one can't be had.
         HashMismatchError: what came for one isn't the file that the lock names.
-        DiskFullError: there is no room.
+        DiskFullError: the disk is full.
     """
     wanted = [pinned_file(package) for package in packages]
-    check_free_disk(cache, room_for(packages, cache))
+    check_free_disk(cache, needed_disk(packages, cache))
     addresses = [partial(mirrors.url_for, package.url) for package in packages]
     try:
         return fetch_all(
@@ -95,7 +95,7 @@ def fetch_packages(  # noqa: PLR0913 - what, from where, to where, and how
         ) from problem
 
 
-def room_for(packages: Iterable[CondaPackage], cache: Path) -> int:
+def needed_disk(packages: Iterable[CondaPackage], cache: Path) -> int:
     """Bytes that downloading and unpacking packages adds to the cache; 0 for those it has.
 
     Args:
@@ -135,7 +135,7 @@ def install_packages(  # noqa: PLR0913 - what, from where, to where, and how
     Args:
         packages: of a lock.
         aside: the empty folder to fill.
-        final: the name that it will get: packages hold their own place in some files.
+        final: the name that it will get: packages hold their own path in some files.
         mirrors: where the channels' files come from.
         cache: cuwheel's cache; holds downloads, and the packages unpacked.
         console: shows progress.
@@ -147,7 +147,7 @@ def install_packages(  # noqa: PLR0913 - what, from where, to where, and how
         DownloadError: a package can't be had.
         HashMismatchError: what came for one isn't the file that the lock names.
         InstallError: they can't be unpacked, or their files aren't what they say, twice.
-        DiskFullError: there is no room.
+        DiskFullError: the disk is full.
     """
     files = fetch_packages(
         packages,
@@ -168,7 +168,7 @@ def install_packages(  # noqa: PLR0913 - what, from where, to where, and how
         if fault:
             # What damaged the packages that are kept unpacked damaged all that is linked to them.
             console.warn(f"unpacked packages in the cache are damaged ({fault}); unpacking anew")
-            _forget(packages, cache)
+            _remove_unpacked(packages, cache)
             empty(aside)
             fault = _link(unpackable, aside, final, cache, console)
     if fault:
@@ -218,7 +218,7 @@ def _link(
     """Fill a folder; gives back in words what went wrong, nothing when all is as it should be.
 
     Raises:
-        DiskFullError: there is no room.
+        DiskFullError: the disk is full.
         InstallError: the program that does it didn't start, or was ended.
     """
     _remove_leftovers(cache / "conda")
@@ -231,7 +231,7 @@ def _link(
         try:
             done = run(
                 [sys.executable, "-s", "-m", "cuwheel.conda.link_process", request],
-                env={**_passed(), "PYTHONPATH": str(ROOT)},
+                env={**_inherited_environment(), "PYTHONPATH": str(ROOT)},
                 log=log,
                 check=False,
             )
@@ -253,7 +253,7 @@ def _link(
     return f"{len(wrong)} files differ, {', '.join(wrong[:3])}" if wrong else ""
 
 
-def _passed() -> dict[str, str]:
+def _inherited_environment() -> dict[str, str]:
     return {name: os.environ[name] for name in ("HOME", "PATH", "TMPDIR") if name in os.environ}
 
 
@@ -264,7 +264,7 @@ def _remove_leftovers(folder: Path) -> None:
             remove_tree(path)
 
 
-def _forget(packages: Iterable[CondaPackage], cache: Path) -> None:
+def _remove_unpacked(packages: Iterable[CondaPackage], cache: Path) -> None:
     for package in packages:
         name = package.file_name.removesuffix(".conda").removesuffix(".tar.bz2")
         for path in (cache / "conda" / name, cache / "conda" / f"{name}.lock"):
@@ -275,8 +275,12 @@ def _damaged(prefix: Path) -> list[str]:
     """Files that differ from what their packages say they are once they are installed."""
     stated = list(_stated(prefix))
     with ThreadPoolExecutor() as pool:
-        actual = pool.map(lambda one: _digest(prefix / one[0]), stated)
-        return [name for (name, wanted), is_ in zip(stated, actual, strict=True) if is_ != wanted]
+        actual = pool.map(
+            lambda path: sha256_of_file(path) if path.is_file() else "missing",
+            [prefix / name for name, _ in stated],
+        )
+        pairs = zip(stated, actual, strict=True)
+        return [name for (name, expected), digest in pairs if digest != expected]
 
 
 def _stated(prefix: Path) -> Iterator[tuple[str, str]]:
@@ -285,7 +289,3 @@ def _stated(prefix: Path) -> Iterator[tuple[str, str]]:
             wanted = entry.get("sha256_in_prefix") or entry.get("sha256")
             if wanted and entry["path_type"] == "hardlink":
                 yield entry["_path"], wanted
-
-
-def _digest(path: Path) -> str:
-    return sha256_of_file(path) if path.is_file() else "missing"

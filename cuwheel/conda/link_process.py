@@ -29,7 +29,7 @@ class Unpackable:
         subdir: `linux-64` or `noarch`.
         file_name: as the channel calls it.
         channel: the channel's address.
-        sha256: of the file; rattler tells by it whether it has unpacked this very file.
+        sha256: of the file; rattler checks by it whether it has unpacked this very file.
         url: `file://` address of the file.
     """
 
@@ -52,7 +52,7 @@ def write_request(
         path: the file.
         packages: what to install.
         aside: the empty folder to fill.
-        final: the name that it will get; packages hold their own place in some files.
+        final: the name that it will get; packages hold their own path in some files.
         cache: where rattler keeps packages unpacked.
     """
     request = {
@@ -65,23 +65,23 @@ def write_request(
 
 
 def main(request: Path) -> int:
-    """Do what a request asks for; no script of a package is run.
+    """Do what a request contains; no script of a package is run.
 
     Returns:
         0, or `REFUSED` with rattler's words on standard output.
     """
-    asked = json.loads(request.read_text())
-    records = [_record(Unpackable(**package)) for package in asked["packages"]]
+    content = json.loads(request.read_text())
+    records = [_record(Unpackable(**package)) for package in content["packages"]]
     try:
         asyncio.run(
             rattler.install(
                 records,
-                asked["aside"],
-                cache_dir=Path(asked["cache"]),
+                content["aside"],
+                cache_dir=Path(content["cache"]),
                 installed_packages=[],
                 execute_link_scripts=False,
                 show_progress=False,
-                alternative_target_prefix=asked["final"],
+                alternative_target_prefix=content["final"],
             )
         )
     except Exception as problem:  # noqa: BLE001 - rattler raises classes of its own, and plain ones

@@ -1,4 +1,4 @@
-"""What a conda lock holds, and what the program that renders one is asked: records."""
+"""What a conda lock holds, and the request to the program that renders one: records."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class CondaLock:
         digest: conda-lock's content hash of the source that it was solved from.
         index: where the records came from.
         wanted: SHA-256 over what the source's files say.
-        files: whether the files themselves have been seen: `NOT_FETCHED`, or when they were.
+        files: whether the files themselves have been fetched: `NOT_FETCHED`, or when they were.
     """
 
     packages: tuple[CondaPackage, ...]
@@ -85,7 +85,7 @@ class CondaLock:
 
 @dataclass(frozen=True, kw_only=True)
 class RenderRequest:
-    """What `conda_lock_process` is asked for.
+    """A request to `conda_lock_process`.
 
     Attributes:
         document: a lock, in v1 of conda-lock's format.

@@ -61,7 +61,7 @@ def solve(  # noqa: PLR0913 - what, from where, and how
     Nothing of this machine counts: neither its glibc nor its GPU.
 
     Args:
-        source: what is asked for.
+        source: what is required.
         mirrors: where the channels are read from; the lock names the channels themselves.
         cache: cuwheel's cache, keeps the channels' indexes.
         cooldown: days that a package has to have been there to be considered.
@@ -116,7 +116,7 @@ def _address(channel: str, mirrors: Mirrors) -> str:
 
 
 def _see_that_it_answers(place: str, *, offline: bool, retry_policy: RetryPolicy) -> None:
-    """Ask for an index once: rattler itself would go on trying for minutes."""
+    """Request an index once: rattler itself would go on trying for minutes."""
     url = f"{place}/noarch/repodata.json"
     if offline and not is_local(place):
         raise DownloadError(
@@ -183,14 +183,10 @@ def _describe_index(channels: Iterable[str], places: list[str], note: str) -> st
         f"{subdir}/repodata.json sha256:{sha256_of_file(index)}"
         for place in places
         for subdir in map(str, _SUBDIRS)
-        if (index := _local(place, subdir)) and index.is_file()
+        if is_local(place) and (index := local_path(place) / subdir / "repodata.json").is_file()
     ]
     read = f", read from {'; '.join(digests)}" if digests else ""
     return f"{owners}{read}{f' ({note})' if note else ''}"
-
-
-def _local(place: str, subdir: str) -> Path | None:
-    return local_path(place) / subdir / "repodata.json" if is_local(place) else None
 
 
 def _plain(text: str) -> str:

@@ -35,7 +35,7 @@ def write_conda_lock(
     Raises:
         LockError: conda-lock doesn't take the lock or its source, or reads the source otherwise.
         InstallError: the program didn't do its work.
-        DiskFullError: there is no room.
+        DiskFullError: the disk is full.
         OSError: the file can't be written.
     """
     rendered = _render(lock, python, source)

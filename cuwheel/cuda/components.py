@@ -33,21 +33,21 @@ class Component:
             `{cufft}` and the like the toolkit's release of that library, `{linked}` the release of
             the supplying wheel itself, `{framework}` the framework's; all as `major.minor`.
         site_folder: where that wheel puts them, below site-packages.
-        first_release: `{linked}` where nothing tells it: the oldest release with these names that
+        first_release: `{linked}` where nothing states it: the oldest release with these names that
             has a wheel, for releases 0.x the one that was read.
         conda: the conda-forge package that supplies them; empty where there is none.
-        needs: sonames of other components that these libraries ask for themselves (`DT_NEEDED`).
+        needs: sonames of other components that these libraries need themselves (`DT_NEEDED`).
         opens: sonames that they load by name while they run (`dlopen`); nothing in the file says
             so, so they can't be copied into a wheel.
         may_open: the same for what ordinary use goes without: code made at run time, several
             machines.
-        lost: of the last three, what the library's own rpath doesn't reach where wheels put it, so
-            that somebody else has to load it first; with the releases of this row's wheel of which
-            that is known, a version specifier.
+        lost: of the last three, what the library's own rpath doesn't lead to where wheels put it,
+            so that somebody else has to load it first; with the releases of this row's wheel of
+            which that is known, a version specifier.
         brings: distributions that the supplying wheel requires on Linux, with extras resolved; only
             those that every release of it does which was read.
         static: names of the toolkit's archives that hold the same code, without `lib` and `.a`, in
-            the order in which a linker wants them; empty where there is none.
+            the order in which a linker needs them; empty where there is none.
         source: where the row was read: file of NVIDIA's wheel, or document.
     """
 
@@ -168,13 +168,8 @@ def requirement_for(
             which is no part of the toolkit was linked against.
     """
     parts = dict(toolkit.libraries)
-    installed = _minor_of((releases or {}).get(component.distribution, ""))
-    linked = parts.get(component.name) or installed or component.first_release
+    installed = (releases or {}).get(component.distribution, "").split(".")
+    linked = parts.get(component.name) or ".".join(installed[:2]) or component.first_release
     return component.requirement.format(
         release=toolkit.release, framework=framework_release, linked=linked, **parts
     )
-
-
-def _minor_of(version: str) -> str:
-    """`2.14` of `2.14.0`, empty of an empty one."""
-    return ".".join(version.split(".")[:2])

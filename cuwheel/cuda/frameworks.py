@@ -167,9 +167,9 @@ _RULES = (
 )
 
 # Who loads what when imported, as patterns of sonames. A library that is loaded serves everybody
-# who asks for its soname, whatever their rpath.
+# who needs its soname, whatever their rpath.
 #
-# torch: `_preload_cuda_deps` in torch/__init__.py of 2.11.0, and seen in /proc/self/maps after
+# torch: `_preload_cuda_deps` in torch/__init__.py of 2.11.0, and found in /proc/self/maps after
 # `import torch` on a machine without a GPU. jax's plugins load theirs when a backend starts, not
 # when jax is imported (`initialize` in jax_plugins/xla_cuda13/__init__.py, 0.12.0.1); cupy loads
 # cuTENSOR alone (`cupy/__init__.py`, 14.2.0); tensorflow wasn't read.
@@ -198,7 +198,7 @@ _LOADED = {
     ),
 }
 
-# A wheel's markers are judged for this machine; NVIDIA's requirements don't ask for the Python.
+# A wheel's markers are judged for this machine; NVIDIA's requirements don't depend on the Python.
 _LINUX = {
     "implementation_name": "cpython",
     "os_name": "posix",
@@ -239,7 +239,7 @@ def preloads(distribution: str, soname: str = "") -> bool:
 
     Args:
         distribution: the framework, normalized.
-        soname: asks whether this one is among them.
+        soname: whether this one is among them.
     """
     loaded = _LOADED.get(distribution, ())
     return any(fnmatchcase(soname, pattern) for pattern in loaded) if soname else bool(loaded)
@@ -274,17 +274,17 @@ def has_common_release(rule: str, asked: SpecifierSet) -> bool:
 def _reached_by(requirement: Requirement) -> Iterator[str]:
     """The known distributions that a requirement brings, itself among them."""
     queue = [requirement]
-    seen: set[str] = set()
+    visited: set[str] = set()
     for asked in queue:
         name = canonicalize_name(asked.name)
         if name in _KNOWN or _CUDA_SUFFIX.search(name):
-            if name not in seen:
+            if name not in visited:
                 yield name
-            queue += [wanted for wanted in _wanted_by(asked) if str(wanted) not in seen]
-        seen |= {name, str(asked)}
+            queue += [required for required in _required_by(asked) if str(required) not in visited]
+        visited |= {name, str(asked)}
 
 
-def _wanted_by(asked: Requirement) -> Iterator[Requirement]:
+def _required_by(asked: Requirement) -> Iterator[Requirement]:
     name = canonicalize_name(asked.name)
     extras = {"", *map(canonicalize_name, asked.extras)}
     for rule in _RULES:

@@ -1,6 +1,6 @@
 """The wheels of NVIDIA's libraries on the package index: the data of the component table.
 
-A row tells of a wheel for CUDA 12 and of its like for CUDA 13, as they differ in names and numbers
+A row describes a wheel for CUDA 12 and its like for CUDA 13, as they differ in names and numbers
 only: `(a|b)` stands for `a` under CUDA 12 and for `b` under CUDA 13, and a name that comes out
 empty isn't there. `cuwheel.components` makes the table of this.
 
@@ -66,7 +66,7 @@ class NvidiaWheel:
 _CUDA = ">={release},<(13|14)"
 _ONE_MINOR = "=={linked}.*"
 
-# Archives in the order in which a linker wants them, from CMake 4.4's module FindCUDAToolkit, and
+# Archives in the order in which a linker needs them, from CMake 4.4's module FindCUDAToolkit, and
 # for cuSOLVER from its documentation, section "Static Link". NVIDIA's wheels hold those of cudart
 # and nvptxcompiler (and culibos) alone, and for CUDA 13 only; a whole toolkit holds them all.
 _CUBLAS_LT = ("cublasLt_static", "culibos")
@@ -230,7 +230,7 @@ TOOLKIT_WHEELS = (
         libraries=(
             # The builtins bear the minor release: libnvrtc-builtins.so.13.0. They are opened at the
             # first compilation, which fails where something else hasn't loaded them: CUDA 13.0's
-            # libnvrtc has no rpath (13.0.88, seen with LD_DEBUG=libs).
+            # libnvrtc has no rpath (13.0.88, found with LD_DEBUG=libs).
             NvidiaLibrary(
                 name="nvrtc",
                 sonames=("libnvrtc.so.(12|13)",),

@@ -1,4 +1,4 @@
-"""Who supplies a library, and which rpath reaches it: facts that repairing and auditing share."""
+"""Who supplies a library, and which rpath leads to it: facts that repairing and auditing share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cuwheel.cuda.components import COMPONENTS, Component, fits
 
 # They come with the driver and have to fit it, so no wheel may hold them: what the Linux driver
 # 580.159.04 has installed on a machine with an H200, and what libnvidia-container looks for of
-# older ones (its `nvc_info.c`). The driver's README, chapter "Installed Components", tells of each.
+# older ones (its `nvc_info.c`). The driver's README, chapter "Installed Components", lists each.
 _DRIVER_LIBRARY = re.compile(
     r"lib(cuda|cudadebugger|nvcuvid|nvoptix|vdpau_nvidia|(EGL|GLX|GLESv1_CM|GLESv2)_nvidia"
     r"|nvidia-(allocator|cfg|compiler|eglcore|encode|fatbinaryloader|fbc|glcore|glsi|glvkspirv"
@@ -22,7 +22,7 @@ _DRIVER_LIBRARY = re.compile(
 # Libraries of CUDA and of the NVIDIA packages around it, under their own name or under the one
 # that auditwheel gives (`libcudart-1a2b3c4d.so.13.0.96`), or the scripts of PyTorch's wheels
 # (`libcudart.3eda8113.so.13` in torchvision 0.29.2). Names from the wheels that
-# `cuwheel.nvidiawheels` tells of.
+# `cuwheel.cuda.nvidia_wheels` describes.
 _CUDA_LIBRARY = re.compile(
     r"lib(cuda|cudart|cublas|cublasLt|cublas[mM]p|nvblas|cudnn\w*|cudss\w*|cufft|cufftw|cufftMp"
     r"|cufile\w*|cupauliprop|cupti|curand|cusolver|cusolverMg|cusolverMp|cusparse|cusparseLt"
@@ -108,7 +108,7 @@ def resolve_entry(library: PurePosixPath, entry: str) -> PurePosixPath | None:
     """The folder below site-packages that an rpath entry of a library leads to.
 
     Returns:
-        None where it is absolute, depends on anything but the library's place, or leads out of
+        None where it is absolute, depends on anything but the library's path, or leads out of
         site-packages.
     """
     if not _ORIGIN.match(entry):
@@ -126,6 +126,6 @@ _CUDA_SONAME = re.compile(
 
 
 def cuda_major_of(soname: str) -> str:
-    """The major release of CUDA that a library's name tells, `13`; empty where it tells none."""
+    """The major release of CUDA that a library's name states, `13`; empty where it states none."""
     match = _CUDA_SONAME.fullmatch(name_before_graft(soname))
     return match[1] if match else ""

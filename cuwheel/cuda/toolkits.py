@@ -18,7 +18,7 @@ class Toolkit:
         max_gcc: the newest major version of GCC that nvcc takes; from its own
             `include/crt/host_config.h` (`__GNUC__ > …` → `#error unsupported GNU version`).
         archs: compute capabilities that it compiles for; from `nvcc --list-gpu-arch`, where there
-            is no nvcc to ask from `ptxas --help`.
+            is no nvcc to query from `ptxas --help`.
         min_driver: the oldest Linux driver that runs it; from NVIDIA's CUDA release notes,
             table "CUDA Toolkit and Minimum Required Driver Version for CUDA Minor Version
             Compatibility".

@@ -27,7 +27,7 @@ def conda_lock_python(workspace: Workspace, *, offline: bool = False) -> Path:
     Raises:
         LockError: its lock is missing.
         InstallError: its packages can't be had.
-        DiskFullError: there is no room.
+        DiskFullError: the disk is full.
     """
     lock = ROOT / "envs" / "lock.lock"
     if not lock.is_file():

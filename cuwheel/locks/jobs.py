@@ -12,11 +12,11 @@ from cuwheel.paths import ROOT, find_lock, project_roots
 from cuwheel.pypi.lock_file import as_input, faults_of_lock, read_input
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
     from cuwheel.model.catalogue import CatalogueEntry
-    from cuwheel.model.recipe import Framework, Recipe
+    from cuwheel.model.recipe import Framework
     from cuwheel.model.target import Target
 
 
@@ -184,8 +184,8 @@ def _all_jobs(entries: tuple[CatalogueEntry, ...]) -> list[PypiLockSpec | CondaL
     ]
     jobs += _conda_jobs(project_roots())
     for entry in entries:
-        if entry.recipe:
-            jobs += _jobs_of_recipe(entry, entry.recipe)
+        if entry.recipe:  # its build lock and smoke lock, or those for single majors of CUDA
+            jobs += [_job_of(declared, entry.root) for declared in locks_of(entry.recipe)]
     return jobs
 
 
@@ -198,12 +198,6 @@ def _conda_jobs(roots: tuple[Path, ...]) -> list[CondaLockSpec]:
             job = CondaLockSpec(name=name, source=source, lock=source.with_name("conda-lock.yml"))
             found.setdefault(name, job)
     return list(found.values())
-
-
-def _jobs_of_recipe(entry: CatalogueEntry, recipe: Recipe) -> Iterator[PypiLockSpec]:
-    """Its build lock and smoke lock, or those for single major releases of CUDA."""
-    for declared in locks_of(recipe):
-        yield _job_of(declared, entry.root)
 
 
 def _job_of(declared: RecipeLock, root: Path) -> PypiLockSpec:

@@ -33,17 +33,17 @@ class PlacedLibrary:
 
     Attributes:
         name: relative to the wheel's root.
-        place: where it will be below site-packages; None when it goes elsewhere.
+        path: where it will be below site-packages; None when it goes elsewhere.
         elf: what it says.
     """
 
     name: str
-    place: PurePosixPath | None
+    path: PurePosixPath | None
     elf: Elf
 
     @property
     def names(self) -> set[str]:
-        """What others may ask for it by: its file name and its soname."""
+        """The names by which others may need it: its file name and its soname."""
         return {PurePosixPath(self.name).name, self.elf.soname} - {""}
 
 
@@ -144,8 +144,8 @@ def _iter_libraries(content: Path) -> Iterator[PlacedLibrary]:
             except ElfFormatError as problem:
                 raise RepairError(f"{name} in the built wheel is damaged: {problem}") from problem
         if elf.is_host_code:
-            place = installed_path(name.as_posix())
-            yield PlacedLibrary(name=name.as_posix(), place=place, elf=elf)
+            path = installed_path(name.as_posix())
+            yield PlacedLibrary(name=name.as_posix(), path=path, elf=elf)
 
 
 def _needs(
@@ -159,9 +159,9 @@ def _needs(
 def _faults_of_mode(
     target: Target, library: PlacedLibrary, soname: str, component: Component
 ) -> list[str]:
-    """Why a library can't have what it needs in the way that the mode asks for."""
+    """Why a library can't have what it needs in the way that the mode requires."""
     is_cuda = component.cuda is not None
-    if library.place is None and (not is_cuda or isinstance(target.mode, External)):
+    if library.path is None and (not is_cuda or isinstance(target.mode, External)):
         return [f"{library.name} needs {soname}, and from its folder no rpath reaches it"]
     if is_cuda and isinstance(target.mode, Static):
         return [f"{library.name} needs {soname}, which was to be linked in: its build ignores that"]
@@ -213,19 +213,19 @@ def _declare(target: Target, missing: set[str]) -> str:
 def _iter_entries(
     library: PlacedLibrary, libraries: tuple[PlacedLibrary, ...], links: Links
 ) -> Iterator[str]:
-    place = library.place
-    if place is None:
+    path = library.path
+    if path is None:
         return
     for soname in library.elf.needed:
         for other in libraries:
-            if other.place and soname in other.names:
-                yield relative_entry(place, other.place.parent)
+            if other.path and soname in other.names:
+                yield relative_entry(path, other.path.parent)
     external = [links.external[soname] for soname in library.elf.needed if soname in links.external]
     for component in external:
-        yield relative_entry(place, PurePosixPath(component.site_folder))
+        yield relative_entry(path, PurePosixPath(component.site_folder))
     # What upstream wrote stays where it leads somewhere: it may serve a dlopen.
-    folders = {other.place.parent for other in libraries if other.place}
+    folders = {other.path.parent for other in libraries if other.path}
     folders |= {PurePosixPath(component.site_folder) for component in links.external.values()}
     for entry in library.elf.search_path:
-        if (folder := resolve_entry(place, entry)) in folders and folder is not None:
-            yield relative_entry(place, folder)
+        if (folder := resolve_entry(path, entry)) in folders and folder is not None:
+            yield relative_entry(path, folder)

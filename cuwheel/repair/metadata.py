@@ -59,7 +59,7 @@ def rewrite_metadata(target: Target, content: Path, links: Links) -> tuple[str, 
 
 
 def add_sbom(target: Target, workspace: Workspace, content: Path, requires: Iterable[str]) -> None:
-    """Put a bill of materials where PEP 770 wants it.
+    """Put a bill of materials where PEP 770 requires it.
 
     Args:
         target: what was built.
@@ -155,9 +155,11 @@ def _part(path: Path, component: Component | None, target: Target) -> SbomCompon
     digest = sha256_of_file(path)
     if component is None:
         return SbomComponent(name=path.name, purl_type="generic", sha256=digest)
+    locks = [lock for lock in (toolchain_lock(target), target.lock) if lock]
+    pinned = (pinned_version(lock, component.distribution) for lock in locks)
     return SbomComponent(
         name=path.name,
-        version=_release_of(component, target),
+        version=next((version for version in pinned if version), ""),
         purl_type="generic",
         sha256=digest,
         license=_NVIDIAS_TERMS,
@@ -173,10 +175,3 @@ def _component_of_copy(file: str, cuda: int) -> Component | None:
             return component
         name = name.rpartition(".")[0]
     return None
-
-
-def _release_of(component: Component, target: Target) -> str:
-    """The release that the locks pin; empty where none does."""
-    locks = [lock for lock in (toolchain_lock(target), target.lock) if lock]
-    found = (pinned_version(lock, component.distribution) for lock in locks)
-    return next((version for version in found if version), "")

@@ -37,7 +37,7 @@ _METADATA = ".metadata"  # PEP 658: a wheel's name with this suffix
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
-    """A wheel as the index tells of it: SHA-256 of the file, its METADATA, `Requires-Python`."""
+    """A wheel as the index lists it: SHA-256 of the file, its METADATA, `Requires-Python`."""
 
     path: Path
     sha256: str

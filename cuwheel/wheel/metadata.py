@@ -142,7 +142,7 @@ def set_tags(folder: Path, tags: Iterable[str]) -> None:
 
 
 def file_name(folder: Path) -> str:
-    """The file name that an unpacked wheel's `.dist-info` and tags ask for."""
+    """The file name that an unpacked wheel's `.dist-info` and tags require."""
     dist_info = dist_info_of(folder)
     text = (dist_info / "WHEEL").read_text("utf-8")
     tags = [tag.split("-") for tag in header(text, "tag")]
@@ -185,7 +185,8 @@ def _edit_header(path: Path, name: str, edit: Callable[[list[str]], list[str]]) 
     end = "\r\n" if blocks and blocks[0].endswith(b"\r\n") else "\n"
     if blocks and not blocks[-1].endswith(b"\n"):
         blocks[-1] += end.encode()
-    ours = [index for index, block in enumerate(blocks) if _is_header(block, name)]
+    names = [block.partition(b":")[0].strip().lower() for block in blocks]
+    ours = [index for index, one in enumerate(names) if one == name.lower().encode()]
     values = edit([blocks[index].decode().partition(":")[2].strip() for index in ours])
     lines = [f"{name}: {value}{end}".encode() for value in values]
     # The nth value takes the place of the nth line; the rest follows the last of them.
@@ -195,10 +196,6 @@ def _edit_header(path: Path, name: str, edit: Callable[[list[str]], list[str]]) 
     last = ours[-1] if ours else len(blocks) - 1
     blocks[last + 1 : last + 1] = lines[len(ours) :]
     path.write_bytes(b"".join(blocks) + rest)
-
-
-def _is_header(block: bytes, name: str) -> bool:
-    return block.partition(b":")[0].strip().lower() == name.lower().encode()
 
 
 def _split_headers(content: bytes) -> tuple[list[bytes], bytes]:

@@ -52,7 +52,7 @@ class BuildRecord:
     Attributes:
         wheel: file name.
         sha256: of the wheel.
-        parameters: what was asked for, by name: recipe, version, toolkit, python, framework,
+        parameters: what was requested, by name: recipe, version, toolkit, python, framework,
             archs, provider, source; empty ones are left out.
         environment: variables of the build.
         jobs: how many compiles ran at once.

@@ -24,7 +24,7 @@ class RecordFormatError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """What reading a member told: its SHA-256 as RECORD writes it, its size in bytes."""
+    """What is known of a member once it was read: SHA-256 as RECORD writes it, size in bytes."""
 
     digest: str
     size: int
@@ -80,7 +80,7 @@ def record_faults(
     Args:
         text: of the RECORD; empty where there is none.
         dist_info: the name of the folder that it is in.
-        contents: each member's name, with what reading it told.
+        contents: each member's name, with its hash and size as read.
     """
     own = f"{dist_info}/RECORD"
     try:

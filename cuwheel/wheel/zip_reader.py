@@ -104,7 +104,8 @@ class SeekableMember:
 
     def _unpack(self, point: _Point) -> Iterator[tuple[int, bytes]]:
         place = point.unpacked
-        for piece, packed, state in self._outflow(point):
+        pieces = self._copy(point) if point.state is None else self._inflate(point)
+        for piece, packed, state in pieces:
             place += len(piece)
             if place > self.size:
                 raise zipfile.BadZipFile(f"{self.name!r} is longer than its entry says")
@@ -112,9 +113,6 @@ class SeekableMember:
                 kept = state.copy() if state else None
                 self._points.append(_Point(unpacked=place, packed=packed, state=kept))
             yield place - len(piece), piece
-
-    def _outflow(self, point: _Point) -> Iterator[tuple[bytes, int, Any]]:
-        return self._copy(point) if point.state is None else self._inflate(point)
 
     def _copy(self, point: _Point) -> Iterator[tuple[bytes, int, Any]]:
         packed = point.packed

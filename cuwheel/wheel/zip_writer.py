@@ -44,10 +44,10 @@ _ZIP64_FIELD = 1  # 4.5.3
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
-    """What is known of a member; sizes and place in bytes.
+    """What is known of a member; sizes and offset in bytes.
 
     Attributes:
-        is_large: its header in front has room for 64-bit sizes.
+        is_large: its header in front has fields for 64-bit sizes.
     """
 
     name: bytes
@@ -55,7 +55,7 @@ class _Entry:
     mode: int
     is_large: bool
     size: int
-    place: int
+    offset: int
     checksum: int = 0
     packed: int = 0
 
@@ -91,14 +91,14 @@ class ZipWriter:
             mode=mode,
             is_large=size >= _LIMIT - _LIMIT // _GROWTH,
             size=size,
-            place=self._stream.tell(),
+            offset=self._stream.tell(),
         )
         self._stream.write(self._local_header(blank))
         entry = self._pack(blank, pieces)
         if entry.size != size:
             raise OSError(f"{name} had {size} bytes and now has {entry.size}")
         end = self._stream.tell()
-        self._stream.seek(entry.place)
+        self._stream.seek(entry.offset)
         self._stream.write(self._local_header(entry))
         self._stream.seek(end)
         self._entries.append(entry)
@@ -109,11 +109,11 @@ class ZipWriter:
         Raises:
             OSError: it can't be written.
         """
-        place = self._stream.tell()
+        offset = self._stream.tell()
         for entry in self._entries:
             self._stream.write(self._central_header(entry))
         end = self._stream.tell()
-        self._stream.write(_end_records(len(self._entries), place, end))
+        self._stream.write(_end_records(len(self._entries), offset, end))
 
     def _pack(self, entry: _Entry, pieces: Iterable[bytes]) -> _Entry:
         """Write the content; gives the entry with what is known then."""
@@ -137,14 +137,14 @@ class ZipWriter:
         return _LOCAL.pack(b"PK\3\4", *fields) + entry.name + extra
 
     def _central_header(self, entry: _Entry) -> bytes:
-        large = [value for value in (entry.size, entry.packed, entry.place) if value >= _LIMIT]
+        large = [value for value in (entry.size, entry.packed, entry.offset) if value >= _LIMIT]
         sizes = (_short(entry.packed), _short(entry.size))
         extra = _zip64_field(*large) if large else b""
         needed = _ZIP64 if large or entry.is_large else _PLAIN
         start = (_UNIX << 8 | needed, needed, entry.flags, _DEFLATED, *self._when, entry.checksum)
         # No comment, first disk, not a text as far as anybody knows.
         rest = (len(entry.name), len(extra), 0, 0, 0, (stat.S_IFREG | entry.mode) << 16)
-        packed = _CENTRAL.pack(b"PK\1\2", *start, *sizes, *rest, _short(entry.place))
+        packed = _CENTRAL.pack(b"PK\1\2", *start, *sizes, *rest, _short(entry.offset))
         return packed + entry.name + extra
 
 
@@ -156,14 +156,14 @@ def _zip64_field(*values: int) -> bytes:
     return struct.pack(f"<2H{len(values)}Q", _ZIP64_FIELD, 8 * len(values), *values)
 
 
-def _end_records(count: int, place: int, end: int) -> bytes:
-    """What comes behind a directory of so many entries, between these places."""
-    size, records = end - place, b""
-    if count >= _COUNT_LIMIT or max(size, place) >= _LIMIT:
+def _end_records(count: int, offset: int, end: int) -> bytes:
+    """What comes behind a directory of so many entries, between these offsets."""
+    size, records = end - offset, b""
+    if count >= _COUNT_LIMIT or max(size, offset) >= _LIMIT:
         rest = _END64.size - 12  # what follows the field with this number
-        made = (_UNIX << 8 | _ZIP64, _ZIP64, 0, 0, count, count, size, place)
+        made = (_UNIX << 8 | _ZIP64, _ZIP64, 0, 0, count, count, size, offset)
         records = _END64.pack(b"PK\6\6", rest, *made) + _LOCATOR64.pack(b"PK\6\7", 0, end, 1)
-    shown = (min(count, _COUNT_LIMIT), _short(size), _short(place))
+    shown = (min(count, _COUNT_LIMIT), _short(size), _short(offset))
     return records + _END.pack(b"PK\5\6", 0, 0, shown[0], *shown, 0)
 
 
