@@ -26,7 +26,7 @@ from cuwheel.model.recipe import Archive, Folder, GitCommit, Sdist
 from cuwheel.paths import ROOT, find_python_lock
 from cuwheel.pypi.indexes import configured_indexes
 from cuwheel.pypi.wheel_selection import LockedWheels, choose_wheels
-from cuwheel.sources.pinned import Declared, fetch_pinned, folder_of, place_of
+from cuwheel.sources.pinned import Declared, fetch_pinned, folder_of, path_of
 from cuwheel.system.files import check_free_disk, file_lock, naming_full_disk, sha256_of_file
 from cuwheel.system.pythons import own_python
 
@@ -94,8 +94,8 @@ def mirror(
         missing = [file for file, _ in files if not cached_path(folder, file).is_file()]
         check_free_disk(folder, sum(file.size or 0 for file in missing))
         for declared, way_out in sources.items():
-            kept = given.get(declared) or place_of(declared, workspace.cache)
-            _take(kept, place_of(declared, folder))
+            kept = given.get(declared) or path_of(declared, workspace.cache)
+            _take(kept, path_of(declared, folder))
             fetch_pinned(declared, dataclasses.replace(workspace, cache=folder), way_out)
         tasks = [(wanted, partial(str, url)) for wanted, url in files]
         fetch_all(tasks, cache=folder, console=workspace.console, title="the mirror", fix=_FIX)
@@ -159,7 +159,7 @@ def _checked(targets: Sequence[Target], given: Path, cache: Path) -> Sdist | Arc
             fix="leave out --source",
         )
     if isinstance(declared, GitCommit):
-        final = place_of(declared, cache)
+        final = path_of(declared, cache)
         raise UsageError(
             f"--source {given} can't be the source of a recipe that pins a git commit",
             why="nothing in an archive proves which commit it is; git's pack of it does",

@@ -83,7 +83,7 @@ class _Member:
 
 
 def unpack_archive(archive: Path, final: Path, *, max_unpacked: int = _MAX_UNPACKED) -> Unpacked:
-    """Unpack a `.tar.gz`, `.tar.bz2`, `.tar.xz` or `.zip`, told apart by their content.
+    """Unpack a `.tar.gz`, `.tar.bz2`, `.tar.xz` or `.zip`, recognised by content.
 
     All members are checked before the first is written.
 
@@ -177,18 +177,14 @@ def _read_zip(info: zipfile.ZipInfo) -> _Member:
     kind = "folder" if info.is_dir() else "file"
     if stat.S_IFMT(mode) not in {0, stat.S_IFREG, stat.S_IFDIR}:
         kind = "special file"  # symlinks too: zipfile would write their target as text
+    # A zip names no time zone, and 0 for month and day when it has no time.
+    year, month, day, *clock = info.date_time
     return _Member(
         name=info.orig_filename,
         kind="encrypted file" if info.flag_bits & 1 else kind,
         size=info.file_size,
-        time=_time_of(info),
+        time=calendar.timegm((year, max(month, 1), max(day, 1), *clock, 0, 0, 0)),
     )
-
-
-def _time_of(info: zipfile.ZipInfo) -> int:
-    """A zip names no zone, and 0 for month and day when it has no time."""
-    year, month, day, *clock = info.date_time
-    return calendar.timegm((year, max(month, 1), max(day, 1), *clock, 0, 0, 0))
 
 
 def _newest(members: Iterable[_Member]) -> int:
@@ -206,7 +202,7 @@ def _checked(archive: Path, members: Iterable[_Member], limit: int) -> list[_Mem
             raise UnsafeArchiveError(
                 f"{archive.name} is too large to unpack",
                 why=f"at {member.name} it has {show_size(size)} in {len(known)} members",
-                fix="no source is that large: look at what was downloaded",
+                fix="no source is that large: inspect what was downloaded",
             )
     faults = [f"{member.name}: {fault}" for member, fault in _faults(known)]
     if faults:
@@ -222,14 +218,14 @@ def _checked(archive: Path, members: Iterable[_Member], limit: int) -> list[_Mem
 def _faults(members: list[_Member]) -> Iterator[tuple[_Member, str]]:
     links = {PurePosixPath(member.name) for member in members if member.kind == "symlink"}
     files = {PurePosixPath(member.name) for member in members if member.kind == "file"}
-    seen: set[PurePosixPath] = set()
+    earlier: set[PurePosixPath] = set()
     for member in members:
         path = PurePosixPath(member.name)
         if fault := _fault_of_path(path) or _fault_of_kind(member, files):
             yield member, fault
-        elif not links.isdisjoint(path.parents) or (path in links and path in seen):
+        elif not links.isdisjoint(path.parents) or (path in links and path in earlier):
             yield member, "would be written through a link"
-        seen.add(path)
+        earlier.add(path)
 
 
 def _fault_of_path(path: PurePosixPath) -> str:

@@ -1,4 +1,4 @@
-"""Apply a unified diff exactly: every line at its place, or not at all.
+"""Apply a unified diff exactly: every line where the patch says, or not at all.
 
 unidiff reads the patch; where its lines go is decided here. Text is handled as Latin-1, which maps
 each byte to one character and back, so that a file in any encoding survives.
@@ -189,13 +189,13 @@ def _apply(file: PatchedFile, before: bytes) -> tuple[bytes, list[str]]:
     misfits = []
     done = 0
     for number, hunk in enumerate(file, 1):
-        expected, wanted = _lines(hunk, without="+"), _lines(hunk, without="-")
+        expected, replacement = _lines(hunk, without="+"), _lines(hunk, without="-")
         start = hunk.source_start - 1 if expected else hunk.source_start
         end = start + len(expected)
         if not done <= start <= len(old) or old[start:end] != expected:
             misfits.append(f"{_called(hunk, number, file.path)}: {_misfit(hunk, old, done)}")
             continue
-        new += old[done:start] + wanted
+        new += old[done:start] + replacement
         done = end
     new += old[done:]
     if not misfits and any(not line.endswith("\n") for line in new[:-1]):
@@ -217,14 +217,14 @@ def _lines(hunk: Hunk, *, without: str) -> list[str]:
 
 
 def _misfit(hunk: Hunk, old: list[str], done: int) -> str:
-    """Why a hunk doesn't fit, as near to the cause as can be told."""
-    expected, wanted = _lines(hunk, without="+"), _lines(hunk, without="-")
+    """Why a hunk doesn't fit, as near to the cause as is known."""
+    expected, replacement = _lines(hunk, without="+"), _lines(hunk, without="-")
     start = max(hunk.source_start - 1, 0)
     has_new_lines = any(line.is_added for line in hunk)
-    place = hunk.target_start - 1
-    if wanted and wanted != expected:
-        is_there = old[max(place, 0) : place + len(wanted)] == wanted
-        if is_there or (has_new_lines and _find(wanted, old) is not None):
+    position = hunk.target_start - 1
+    if replacement and replacement != expected:
+        is_there = old[max(position, 0) : position + len(replacement)] == replacement
+        if is_there or (has_new_lines and _find(replacement, old) is not None):
             return "upstream already has this change"
     if expected and start < done:
         return "it overlaps the hunk before it"
@@ -243,8 +243,8 @@ def _misfit(hunk: Hunk, old: list[str], done: int) -> str:
 def _find(lines: list[str], text: list[str]) -> int | None:
     """Where a run of lines stands in a text."""
     count = len(lines)
-    places = (at for at in range(len(text) - count + 1) if text[at : at + count] == lines)
-    return next(places, None)
+    positions = (at for at in range(len(text) - count + 1) if text[at : at + count] == lines)
+    return next(positions, None)
 
 
 def _called(hunk: Hunk, number: int, name: str) -> str:

@@ -90,8 +90,8 @@ def fetch_pinned(
     if isinstance(declared, GitCommit):
         return _fetch_commit(_commit(declared), workspace, way_out, offline=offline)
     return fetch(
-        _wanted(declared),
-        lambda: _find(declared, offline=offline),
+        _as_pinned_file(declared),
+        lambda: _find_url(declared, offline=offline),
         cache=workspace.cache,
         console=workspace.console,
         offline=offline,
@@ -99,11 +99,11 @@ def fetch_pinned(
     )
 
 
-def place_of(declared: Declared, cache: Path) -> Path:
+def path_of(declared: Declared, cache: Path) -> Path:
     """Where `fetch_pinned` has it, or will have it."""
     if isinstance(declared, GitCommit):
         return path_of_commit(_commit(declared), cache)
-    return cached_path(cache, _wanted(declared))
+    return cached_path(cache, _as_pinned_file(declared))
 
 
 def folder_of(declared: Folder, root: Path) -> Path:
@@ -171,7 +171,7 @@ def _commit(declared: GitCommit) -> Commit:
     return Commit(repository=declared.repository, id=declared.commit, sha256=declared.sha256)
 
 
-def _wanted(declared: Sdist | Archive) -> PinnedFile:
+def _as_pinned_file(declared: Sdist | Archive) -> PinnedFile:
     if isinstance(declared, Sdist):
         stem = canonicalize_name(declared.project).replace("-", "_")
         name = f"{stem}-{declared.version}.tar.gz"
@@ -186,7 +186,7 @@ def _origin(declared: Sdist | Archive) -> str:
     return redact_url(declared.url)
 
 
-def _find(declared: Sdist | Archive, *, offline: bool) -> str:
+def _find_url(declared: Sdist | Archive, *, offline: bool) -> str:
     if isinstance(declared, Archive):
         return declared.url
     indexes = configured_indexes(os.environ, offline=offline)

@@ -90,14 +90,14 @@ def _checked_sources(tree: Path, without: Collection[Path]) -> list[Path]:
         raise SourceError(
             f"{tree} can't be copied",
             why="; ".join(faults[:_SHOWN]) + more,
-            fix="remove them, or put a copy of the file in the link's place",
+            fix="remove them, or replace the link with a copy of the file",
         )
     return names
 
 
 def _commit_time(folder: Path) -> int:
     """When the last commit that touched the folder was made; 0 without git, or with changes."""
-    # Asking must not write: `git status` would refresh the index.
+    # Reading must not write: `git status` would refresh the index.
     env = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
     env |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
     git = ("git", "-C", folder)

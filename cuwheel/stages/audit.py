@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def audit(job: Job) -> Audit:
     """Hold the repaired wheel to the target's contract.
 
-    What is only worth a warning is told and doesn't stop the wheel.
+    Findings that are warnings are printed and don't stop the wheel.
 
     Raises:
         AuditError: it breaks it; every breach is listed.

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _STEP = re.compile(r"\[(\d+)/(\d+)\]")  # ninja's default status, `[3/47] Building …`
 _MIB = 1 << 20
 _FOLDERS = ("tree", "built", "home", "tmp", "toolbox", "cuda", "launcher", "events", "cache")
-_CRAMPED = 4 * _MIB  # bytes; a build that fails with less left on its disk failed for that
+_NEARLY_FULL = 4 * _MIB  # bytes; a build that fails with less left on its disk failed for that
 
 
 def build(job: Job) -> BuiltWheel:
@@ -72,8 +72,8 @@ def build(job: Job) -> BuiltWheel:
         finished = _run_all(target, workspace, inputs, _Run(path_map, choice, launcher, stated))
     log = workspace.log("build")
     events = read_events(inputs.events_log)
-    _tell_faults(workspace, inputs, choice, has_compiled=bool(events.compiles))
-    _tell_dropped(workspace, events)
+    _warn_of_cache_failure(workspace, inputs, choice, has_compiled=bool(events.compiles))
+    _note_dropped_options(workspace, events)
     neutral = {name: path_map.neutral(value) for name, value in stated.items()}
     return BuiltWheel(
         path=_only_wheel(workspace.folder("built"), target, log),
@@ -89,7 +89,7 @@ def build(job: Job) -> BuiltWheel:
     )
 
 
-def _tell_faults(
+def _warn_of_cache_failure(
     workspace: Workspace, inputs: BuildInputs, choice: CacheChoice, *, has_compiled: bool
 ) -> None:
     """One warning for a cache that fails; for a remote one its relay has its own."""
@@ -108,7 +108,7 @@ def _tell_faults(
         )
 
 
-def _tell_dropped(workspace: Workspace, events: Events) -> None:
+def _note_dropped_options(workspace: Workspace, events: Events) -> None:
     if dropped := sorted({option for one in events.compiles for option in one.dropped}):
         workspace.console.note(
             f"the package asks nvcc for {' and '.join(dropped)}, which was left out: it writes "
@@ -222,7 +222,7 @@ def _commands(
 
 def _was_disk_full(work: Path, log: Path) -> bool:
     """Whether a full disk made the build fail; nvcc, for one, doesn't say so."""
-    if machine.free_disk(work) < _CRAMPED:
+    if machine.free_disk(work) < _NEARLY_FULL:
         return True
     if not log.is_file():  # nothing could be started
         return False
@@ -292,7 +292,7 @@ def _only_wheel(out: Path, target: Target, log: Path) -> Path:
         log=log,
         tail=[wheel.name for wheel in wheels],
         why="cuwheel publishes one wheel for each target",
-        fix="look into the log; the package's build may have stopped early",
+        fix="read the log; the package's build may have stopped early",
     )
 
 

@@ -50,10 +50,10 @@ def environment(job: Job) -> Environment:
     folder = workspace.cache / "environments" / f"{short}-{key[:16]}"
     python = folder / "bin" / "python"
 
-    def tell() -> None:
+    def note_waiting() -> None:
         workspace.console.note("another cuwheel is making this environment; waiting for it")
 
-    with file_lock(folder.with_name(f"{folder.name}.lock"), on_wait=tell):
+    with file_lock(folder.with_name(f"{folder.name}.lock"), on_wait=note_waiting):
         if not _is_complete(folder):
             remove_tree(folder)
             with naming_full_disk(folder.parent):
@@ -94,8 +94,8 @@ def _check_framework_imports(python: Path, target: Target) -> None:
     """
     if target.framework is None:
         return
-    asked = f"import {target.framework.name}"
-    answer = run([python, "-I", "-W", "ignore", "-c", asked], env={}, check=False)
+    code = f"import {target.framework.name}"
+    answer = run([python, "-I", "-W", "ignore", "-c", code], env={}, check=False)
     if answer.status:
         words = answer.output.strip().splitlines() or [f"status {answer.status}"]
         raise InstallError(

@@ -50,7 +50,10 @@ def index(job: Job) -> IndexedWheel:
     # One at a time: else the wheel of one build could get the statement of another.
     with naming_full_disk(workspace.dist), file_lock(workspace.dist / ".publish.lock"):
         if repaired.path != wheel:
-            _tell_of_rebuild(workspace, wheel, repaired)
+            if wheel.is_file() and sha256_of_file(wheel) != repaired.sha256:
+                workspace.console.note(
+                    f"{wheel.name} in {wheel.parent} had other content and is replaced"
+                )
             remove_parts(wheel.parent, wheel.name)
             with repaired.path.open("rb") as source, new_file(wheel) as written:
                 shutil.copyfileobj(source, written)
@@ -105,8 +108,3 @@ def _warn_of_other_mode(target: Target, workspace: Workspace, wheel: Path) -> No
                 f"{workspace.dist} also holds {other.name}: without the whole version "
                 f"({project}=={version}) pip takes {max(version, release)}; --dist keeps them apart"
             )
-
-
-def _tell_of_rebuild(workspace: Workspace, wheel: Path, repaired: RepairedWheel) -> None:
-    if wheel.is_file() and sha256_of_file(wheel) != repaired.sha256:
-        workspace.console.note(f"{wheel.name} in {wheel.parent} had other content and is replaced")

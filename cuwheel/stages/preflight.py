@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 def preflight(job: Job) -> Preflight:
     """Check what the earlier stages left against the target, and choose the host compiler.
 
-    It can run at any time: what isn't there yet isn't checked. What the machine itself lacks was
-    found before, by the early check.
+    It can run at any time: what isn't there yet isn't checked. What is missing on the machine
+    itself was found before, by the early check.
 
     Raises:
         PreflightError: with every problem found, each with its cause and fix.
@@ -74,7 +74,7 @@ def _check_archs(job: Job) -> list[Problem]:
     if not workspace.has("toolchain"):
         return []
     nvcc = workspace.load("toolchain", Toolchain).home / "bin" / "nvcc"
-    # It writes a temporary file, only to tell what it knows.
+    # It writes a temporary file, only to list what it knows.
     env = {"PATH": os.defpath, "TMPDIR": str(workspace.folder("tmp"))}
     said = run([nvcc, "--list-gpu-arch"], env=env).output
     unknown = [arch for arch in job.target.archs if f"compute_{arch}" not in said.split()]
@@ -116,14 +116,14 @@ def _check_build_requirements(job: Job) -> list[Problem]:
         return []
     env = workspace.load("environment", Environment)
     system = read_build_system(workspace.load(stage, SourceTree).path)
-    lacking = unmet_requirements([*system.requires, "build"], env.site_packages)
-    if not lacking:
+    unmet = unmet_requirements([*system.requires, "build"], env.site_packages)
+    if not unmet:
         return _check_backend_imports(env, system)
     return [
         Problem(
             what="build requirements are missing from the lock",
-            why=f"pyproject.toml asks for {', '.join(lacking)}",
-            fix=target.locked_build.way_to_add(*lacking),
+            why=f"pyproject.toml asks for {', '.join(unmet)}",
+            fix=target.locked_build.way_to_add(*unmet),
         )
     ]
 

@@ -94,7 +94,10 @@ def _materials(target: Target, workspace: Workspace) -> list[Material]:
             Material(name=f"resource {name}", sha256=sha256, uri=origin)
             for name, origin, sha256 in tree.resources
         ),
-        *(_of_lock(path) for path in _locks(target)),
+        *(
+            Material(name=f"lock {path.parent.name}/{path.name}", sha256=sha256_of_file(path))
+            for path in _locks(target)
+        ),
         *([Material(name=f"smoke {script.name}", sha256=sha256_of_file(script))] if script else ()),
         *_packages(environment),
         *(
@@ -118,10 +121,6 @@ def _locks(target: Target) -> list[Path]:
     used = [*dict.fromkeys((target.lock, target.smoke_lock)), ROOT / "envs" / "engine.lock"]
     toolchain = toolchain_lock(target)
     return [*used, toolchain] if toolchain else used
-
-
-def _of_lock(path: Path) -> Material:
-    return Material(name=f"lock {path.parent.name}/{path.name}", sha256=sha256_of_file(path))
 
 
 def _packages(environment: Environment) -> list[Material]:

@@ -67,7 +67,7 @@ def repair(job: Job) -> RepairedWheel:
         path = workspace.folder("repaired") / file_name(final)
         pack(final, path, epoch=epoch)
     remove_tree(scratch)
-    _tell_of_terms(workspace, links)
+    _note_nvidia_libraries(workspace, links)
     return RepairedWheel(
         path=path,
         sha256=sha256_of_file(path),
@@ -95,7 +95,7 @@ def _warn_of_unused(target: Target, workspace: Workspace, links: Links) -> None:
         )
 
 
-def _tell_of_terms(workspace: Workspace, links: Links) -> None:
+def _note_nvidia_libraries(workspace: Workspace, links: Links) -> None:
     if links.bundled:
         workspace.console.note(
             "the wheel holds libraries of NVIDIA's: whom it may be given to, their terms say"

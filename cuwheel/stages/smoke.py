@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cuwheel.workspace.workspace import Workspace
 
 
-_SHOWN = 5  # hidden places that are named
+_SHOWN = 5  # hidden paths that are named
 
 
 def smoke(job: Job) -> SmokeResult:
@@ -53,19 +53,19 @@ def smoke(job: Job) -> SmokeResult:
     remove_tree(folder)
     workspace.log("smoke").unlink(missing_ok=True)
     with naming_full_disk(folder):
-        room = prepare_environment(folder, wheel, job)
-        answers, problems = _try(room, target, workspace)
-    _refuse(problems, target, workspace)
+        environment = prepare_environment(folder, wheel, job)
+        answers, problems = _run_probes(environment, target, workspace)
+    _raise_problems(problems, target, workspace)
     loads = merge(answer.loads for answer in answers)
     passed = SmokeResult(
         sha256=wheel.sha256,
         imported=answers[0].imported,
         libraries=tuple((load.soname, load.place) for load in loads if not load.is_foreign),
         loaded=tuple((load.soname, load.place, load.supplier, load.asker) for load in loads),
-        hidden=None if room.hidden is None else tuple(map(str, room.hidden)),
+        hidden=None if environment.hidden is None else tuple(map(str, environment.hidden)),
         has_driver_stub=any(answer.has_driver_stub for answer in answers),
     )
-    _tell(passed, wheel, target, workspace)
+    _report(passed, wheel, target, workspace)
     remove_tree(folder)
     return passed
 
@@ -83,27 +83,30 @@ def _find_wheel(target: Target, workspace: Workspace) -> RepairedWheel:
     return wheel
 
 
-def _try(
-    room: SmokeEnvironment, target: Target, workspace: Workspace
+def _run_probes(
+    environment: SmokeEnvironment, target: Target, workspace: Workspace
 ) -> tuple[list[SmokeAnswer], list[SmokeProblem]]:
-    """Do what the recipe says, then load each library that this left alone."""
-    wanted = target.recipe.smoke
-    libraries = [text.format_map(_values(target)) for text in wanted.libraries]
-    first = room.probe.ask(
-        imports=wanted.imports, call=wanted.call, script=target.smoke_script, libraries=libraries
+    """Do what the recipe says, then load each library that this did not load."""
+    declared = target.recipe.smoke
+    libraries = [text.format_map(_values(target)) for text in declared.libraries]
+    first = environment.probe.ask(
+        imports=declared.imports,
+        call=declared.call,
+        script=target.smoke_script,
+        libraries=libraries,
     )
-    hidden = room.hidden or ()
+    hidden = environment.hidden or ()
     answers, problems = [first], list(find_failures(first, hidden, target))
-    for library in _left_alone(room, first):
+    for library in _unloaded_libraries(environment, first):
         try:
-            alone = room.probe.ask(libraries=[library])
-            if alone.failure and not first.failure and _may_help(first, alone):
-                alone = _load_after_imports(library, alone, room, target, workspace)
+            alone = environment.probe.ask(libraries=[library])
+            if alone.failure and not first.failure and _may_load_after_imports(first, alone):
+                alone = _load_after_imports(library, alone, environment, target, workspace)
         except SmokeError as error:
             problems.append(crashed(library, error))
             continue
         answers.append(alone)
-        if alone.failure and not (first.failure and _is_said(first, alone)):
+        if alone.failure and not (first.failure and _has_same_cause(first, alone)):
             if is_from_driver(alone.lacking):
                 workspace.console.note(
                     f"{library} needs {alone.lacking}, which NVIDIA's driver brings: it was not "
@@ -125,19 +128,19 @@ def _values(target: Target) -> dict[str, str]:
     }
 
 
-def _left_alone(room: SmokeEnvironment, answer: SmokeAnswer) -> Iterator[str]:
+def _unloaded_libraries(environment: SmokeEnvironment, answer: SmokeAnswer) -> Iterator[str]:
     """Libraries of the wheel that nothing loaded, without extension modules of other Pythons."""
     own = tuple(suffix for suffix in answer.suffixes if suffix != ".so")
-    for name in room.libraries:
+    for name in environment.libraries:
         is_others = ".cpython-" in name and not name.endswith(own)
-        if not is_others and (room.probe.site / name).resolve() not in answer.files:
+        if not is_others and (environment.probe.site / name).resolve() not in answer.files:
             yield name
 
 
-def _may_help(first: SmokeAnswer, alone: SmokeAnswer) -> bool:
+def _may_load_after_imports(first: SmokeAnswer, alone: SmokeAnswer) -> bool:
     """Whether a library that can't be loaded alone might load after the imports.
 
-    It may have an undefined symbol that they bring, or lack a library that they have loaded. A
+    It may have an undefined symbol that they bring, or need a library that they have loaded. A
     framework may have to be imported on purpose.
     """
     component = component_of(alone.lacking)
@@ -146,12 +149,16 @@ def _may_help(first: SmokeAnswer, alone: SmokeAnswer) -> bool:
 
 
 def _load_after_imports(
-    library: str, alone: SmokeAnswer, room: SmokeEnvironment, target: Target, workspace: Workspace
+    library: str,
+    alone: SmokeAnswer,
+    environment: SmokeEnvironment,
+    target: Target,
+    workspace: Workspace,
 ) -> SmokeAnswer:
     """Load a library as users do: some are made to find theirs among what imports have loaded."""
     framework = (target.framework.name,) if target.framework else ()
     imports = tuple(dict.fromkeys((*framework, *target.recipe.smoke.imports)))
-    answer = room.probe.ask(imports=imports, libraries=[library])
+    answer = environment.probe.ask(imports=imports, libraries=[library])
     if not answer.failure:
         workspace.console.note(
             f"{library} loads only after `import {', '.join(imports)}`: alone it says "
@@ -160,12 +167,12 @@ def _load_after_imports(
     return answer
 
 
-def _is_said(first: SmokeAnswer, alone: SmokeAnswer) -> bool:
+def _has_same_cause(first: SmokeAnswer, alone: SmokeAnswer) -> bool:
     """Whether failed imports say, or may be the reason for, what a library alone then says too."""
     return alone.lacking == first.lacking or not is_cuda_library(alone.lacking)
 
 
-def _refuse(problems: list[SmokeProblem], target: Target, workspace: Workspace) -> None:
+def _raise_problems(problems: list[SmokeProblem], target: Target, workspace: Workspace) -> None:
     """Raise one error for all problems.
 
     Raises:
@@ -180,8 +187,10 @@ def _refuse(problems: list[SmokeProblem], target: Target, workspace: Workspace) 
         )
 
 
-def _tell(passed: SmokeResult, wheel: RepairedWheel, target: Target, workspace: Workspace) -> None:
-    """Say who supplied what, how sure that is, and what these imports never asked for."""
+def _report(
+    passed: SmokeResult, wheel: RepairedWheel, target: Target, workspace: Workspace
+) -> None:
+    """Say who supplied what, how sure that is, and what these imports did not load."""
     note = workspace.console.note
     if passed.loaded:
         print_loaded_libraries(passed.loaded, workspace.console)

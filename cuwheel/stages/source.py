@@ -64,7 +64,7 @@ def source(job: Job) -> SourceTree:
             )
         _check_package(tree)
         settle(workspace.work / _FOLDER, tree.epoch)
-        resources = tuple(_place(resource, job) for resource in target.recipe.resources)
+        resources = tuple(_fetch_resource(resource, job) for resource in target.recipe.resources)
         if resources:
             settle(workspace.work / _RESOURCES, tree.epoch)
     return dataclasses.replace(tree, resources=resources)
@@ -81,17 +81,17 @@ def _declared(job: Job) -> SourceTree:
         return _unpacked(got.path, workspace, origin=got.origin, sha256=got.sha256, pinned=True)
 
 
-def _place(resource: Resource, job: Job) -> tuple[str, str, str]:
-    """Put one resource where the recipe wants it; gives back name, origin and SHA-256."""
+def _fetch_resource(resource: Resource, job: Job) -> tuple[str, str, str]:
+    """Put one resource at the path that the recipe gives; returns name, origin and SHA-256."""
     way_out = f"get it on another machine and copy it there: it is the resource {resource.name}"
-    place, offline = job.workspace.work / _RESOURCES / resource.to, job.settings.offline
-    place.parent.mkdir(parents=True, exist_ok=True)
+    path, offline = job.workspace.work / _RESOURCES / resource.to, job.settings.offline
+    path.parent.mkdir(parents=True, exist_ok=True)
     with open_pinned(resource.source, job.workspace, way_out, offline=offline) as got:
         if not resource.unpack:
-            shutil.copyfile(got.path, place)
+            shutil.copyfile(got.path, path)
         else:
-            aside = place.with_name(f".{place.name}.unpacked")
-            unpack_archive(got.path, aside).top.rename(place)
+            aside = path.with_name(f".{path.name}.unpacked")
+            unpack_archive(got.path, aside).top.rename(path)
             remove_tree(aside)
     return resource.name, got.origin, got.sha256
 

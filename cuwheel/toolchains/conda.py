@@ -105,10 +105,10 @@ def conda_python(release: str, workspace: Workspace, *, offline: bool = False) -
 
 
 def _find_source(toolkit: Toolkit) -> Path:
-    """The lock of the first project folder that asks for such a toolchain.
+    """The lock of the first project folder that declares such a toolchain.
 
     Raises:
-        LockError: it has no lock, or none asks.
+        LockError: it has no lock, or none declares one.
     """
     relock = f"nox -s lock -- toolchain:{toolkit.tag}:conda"
     for root in project_roots():

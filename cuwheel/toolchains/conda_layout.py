@@ -1,4 +1,4 @@
-"""A CUDA home in a conda prefix: what conda-forge's layout lacks to be one, and its own GCC.
+"""A CUDA home in a conda prefix: what conda-forge's layout misses of one, and its own GCC.
 
 conda-forge keeps CUDA's headers and libraries in `targets/x86_64-linux` and its compilers under
 names with a triplet; builds look for `include`, `lib64` and plain names. Layout: the recipes of

@@ -1,4 +1,4 @@
-"""A CUDA home on disk: what NVIDIA's wheels lack to be one, and whether it is of one release."""
+"""A CUDA home on disk: what NVIDIA's wheels miss of one, and whether it is of one release."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ exec "$home/bin/nvlink-real" "$@"
 
 
 def find_system_home(release: str, environ: Mapping[str, str]) -> tuple[Path | None, list[Path]]:
-    """The toolkit on the machine, and the folders that were looked at.
+    """The toolkit on the machine, and the folders that were searched.
 
     Args:
         release: `13.0`.
         environ: `CUDA_HOME`, else `CUDA_PATH`, names the folder; nothing else is tried then.
     """
     named = environ.get("CUDA_HOME") or environ.get("CUDA_PATH")
-    places = [named] if named else [f"/usr/local/cuda-{release}", "/usr/local/cuda"]
-    homes = [Path(place) for place in places]
+    paths = [named] if named else [f"/usr/local/cuda-{release}", "/usr/local/cuda"]
+    homes = [Path(path) for path in paths]
     return next((home for home in homes if (home / "bin" / "nvcc").exists()), None), homes
 
 
@@ -67,7 +67,7 @@ def identify_home(home: Path) -> str:
     """SHA-256 over all in a CUDA home that decides on what it compiles, but for the headers.
 
     Args:
-        home: the CUDA home; what it lacks makes a difference too.
+        home: the CUDA home; a missing file makes a difference too.
     """
     files = [home / name for name in _COMPILING]
     digests = [sha256_of_file(file) if file.is_file() else "missing" for file in files]
@@ -90,7 +90,7 @@ def complete(home: Path) -> None:
 
 
 def quieten_nvlink(home: Path) -> None:
-    """Put a script in the place of `nvlink` that keeps the toolkit's path out of what it links."""
+    """Replace `nvlink` with a script that keeps the toolkit's path out of what it links."""
     nvlink = home / "bin" / "nvlink"
     if nvlink.exists():
         nvlink.rename(home / "bin" / "nvlink-real")
@@ -126,7 +126,7 @@ def check_one_release(folder: Path, version: str, owner: str) -> None:
     raise ToolchainError(
         f"{owner} is not of one CUDA release",
         why=f"all of its compiler has to be {version}, but it holds {listed}",
-        fix="ask for the extras nvcc, crt and nvvm of one cuda-toolkit together in pypi.in, then "
+        fix="name the extras nvcc, crt and nvvm of one cuda-toolkit together in pypi.in, then "
         "write the lock again: `nox -s lock -- toolchain:…`",
     )
 

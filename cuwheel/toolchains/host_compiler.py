@@ -37,7 +37,7 @@ def check_host_compiler(job: Job) -> list[Problem]:
     Where the toolchain brings one, there is nothing to check: it isn't there without a GCC that its
     nvcc takes (`conda_layout.check_own_compiler`).
     """
-    return [] if _brings_compiler(job) else _check_machines(job)
+    return [] if _brings_compiler(job) else _check_system_compilers(job)
 
 
 def host_compiler(job: Job) -> HostCompiler | None:
@@ -46,7 +46,11 @@ def host_compiler(job: Job) -> HostCompiler | None:
     It is for a machine that `check_host_compiler` found nothing wrong with.
     """
     if _brings_compiler(job):
-        return _own_compiler(job.workspace) if job.workspace.has("toolchain") else None
+        if not job.workspace.has("toolchain"):
+            return None
+        made = job.workspace.load("toolchain", Toolchain)
+        found = read_compiler(made.cxx) if made.cxx else None
+        return dataclasses.replace(found, cc=made.cc) if found and made.cc else found
     newest = _newest_gcc(job)
     return next(compiler for compiler in job.machine.compilers if compiler.major <= newest)
 
@@ -73,13 +77,7 @@ def _brings_compiler(job: Job) -> bool:
     return workspace.has("toolchain") and workspace.load("toolchain", Toolchain).cxx is not None
 
 
-def _own_compiler(workspace: Workspace) -> HostCompiler | None:
-    made = workspace.load("toolchain", Toolchain)
-    found = read_compiler(made.cxx) if made.cxx else None
-    return dataclasses.replace(found, cc=made.cc) if found and made.cc else found
-
-
-def _check_machines(job: Job) -> list[Problem]:
+def _check_system_compilers(job: Job) -> list[Problem]:
     newest, found = _newest_gcc(job), job.machine.compilers
     if any(compiler.major <= newest for compiler in found):
         return []

@@ -1,4 +1,4 @@
-"""A CUDA home of one release, from whichever provider was asked for."""
+"""A CUDA home of one release, from the provider that was chosen."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def provide_toolchain(  # noqa: PLR0913 - what, from where, and how careful
         workspace: its cache holds the toolchain.
         offline: nothing may be downloaded.
         reads_all: as for `store.obtain`.
-        environ: where the `system` provider looks for `CUDA_HOME`; the others never look.
+        environ: where the `system` provider reads `CUDA_HOME`; the others never do.
 
     Raises:
         ToolchainError: the provider can't give this release.

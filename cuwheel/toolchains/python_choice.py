@@ -23,7 +23,7 @@ def choose_python(
     may_install: bool = False,
     offline: bool = False,
 ) -> Interpreter:
-    """What was asked for where the machine has one that will do, else one from a conda lock.
+    """The requested one where the machine has one that will do, else one from a conda lock.
 
     Args:
         asked: a release, a version, a path, or nothing for the Python that runs nox.
@@ -34,7 +34,7 @@ def choose_python(
 
     Raises:
         InterpreterNotFoundError: the machine has none, and no lock's can be installed.
-        DownloadError: one that has to take the system's place can't be had.
+        DownloadError: one that has to replace the system's can't be had.
     """
     try:
         found = find_python(asked, os.environ) if asked else own_python()
@@ -42,7 +42,7 @@ def choose_python(
         is_release = re.fullmatch(r"\d+\.\d+", asked)  # what a lock stands for
         if not (is_release and may_install):
             raise
-        return _instead_of(missing, asked, workspace, offline=offline)
+        return _install_missing(missing, asked, workspace, offline=offline)
     if needs_own_headers and found.is_of_system and may_install:
         workspace.console.note(
             f"the headers of {found.path} don't go with this toolchain: taking another"
@@ -51,7 +51,7 @@ def choose_python(
     return found
 
 
-def _instead_of(
+def _install_missing(
     missing: InterpreterNotFoundError, release: str, workspace: Workspace, *, offline: bool
 ) -> Interpreter:
     try:

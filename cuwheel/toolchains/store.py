@@ -53,13 +53,13 @@ def obtain(
 ) -> Stored:
     """Give a folder of the store; make it where it isn't there or isn't as it was made.
 
-    Two processes that want the same folder make it once.
+    Two processes that need the same folder make it once.
 
     Args:
         folder: its name in the store, which has to hold a hash of everything that it's made from.
         make: fills the folder it is given, which gets its name afterwards, and says facts about it
             that JSON can hold.
-        console: hears of waiting and of damage.
+        console: reports waiting and damage.
         reads_all: compare the content of every file; otherwise only of those that the file system
             says were touched (`tree_record`).
 
@@ -68,10 +68,10 @@ def obtain(
         CuwheelError: whatever `make` raises; nothing is left then.
     """
 
-    def tell() -> None:
+    def note_waiting() -> None:
         console.note(f"another cuwheel is making {folder.name}; waiting for it")
 
-    with file_lock(folder.with_name(f"{folder.name}.lock"), on_wait=tell):
+    with file_lock(folder.with_name(f"{folder.name}.lock"), on_wait=note_waiting):
         remove_leftovers(folder)
         found = _read(folder, reads_all=reads_all)
         if found is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from cuwheel.system.compilers import SYSTEM_PATH
 
 # Compilers, binutils and CUDA's programs, under plain names, with a version behind or a triplet in
-# front of them. A build that asks for one by such a name has to get the toolchain's, or none.
+# front of them. A build that calls one by such a name has to get the toolchain's, or none.
 _COMPILERS = re.compile(
     r"(.+-)?(gcc|g\+\+|cpp|cc|c\+\+|c89|c99|gccgo|gfortran|tcc|ccache|sccache|distcc"
     r"|clang|clang\+\+|clang-c[lp]p?|flang|icc|icpc|icx|icpx|dpcpp|hipcc|nvc|nvc\+\+"
@@ -23,13 +23,13 @@ def make_toolbox(folder: Path) -> Path:
     """Fill an empty folder with links to the system's programs, its compilers left out.
 
     Args:
-        folder: to go on `PATH` in the place of `/usr/bin` and `/bin`.
+        folder: to go on `PATH` instead of `/usr/bin` and `/bin`.
 
     Returns:
         The folder.
     """
-    for place in SYSTEM_PATH.split(os.pathsep):
-        for program in sorted(Path(place).iterdir()):
+    for path in SYSTEM_PATH.split(os.pathsep):
+        for program in sorted(Path(path).iterdir()):
             link = folder / program.name
             if not _COMPILERS.fullmatch(program.name) and not link.is_symlink():
                 link.symlink_to(program)

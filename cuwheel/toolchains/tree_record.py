@@ -46,7 +46,7 @@ class FileRecord:
 
     Attributes:
         content: SHA-256 and execute bit, or the link's target: `files.describe_file`.
-        stamp: what lstat said before it was read; empty where that can't tell a change.
+        stamp: what lstat said before it was read; empty where that can't show a change.
     """
 
     content: str
@@ -61,7 +61,7 @@ def describe_tree(
     Args:
         folder: the tree.
         known: what an earlier call gave; by path below the folder.
-        skip: given such a path, tells that it doesn't count.
+        skip: given such a path, returns whether it is left out.
 
     Raises:
         OSError: something can't be read.
@@ -94,6 +94,12 @@ def _walk(folder: Path, start: str) -> Iterator[tuple[str, tuple[int, ...]]]:
             if entry.is_dir(follow_symlinks=False):
                 yield from _walk(folder, f"{start}{entry.name}/")
                 continue
-            told = entry.stat(follow_symlinks=False)
-            stamp = (told.st_mode, told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns)
+            status = entry.stat(follow_symlinks=False)
+            stamp = (
+                status.st_mode,
+                status.st_ino,
+                status.st_size,
+                status.st_mtime_ns,
+                status.st_ctime_ns,
+            )
             yield f"{start}{entry.name}", stamp
