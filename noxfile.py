@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 
 if sys.version_info < (3, 10):  # noqa: UP036 - nox runs on older ones
     sys.exit(
@@ -28,6 +29,9 @@ nox.options.sessions = ("tests", "lint")
 
 ENTRIES = load_catalogue(project_roots())
 BENCHMARKS = ("audit", "builds", "elf", "explain", "memory")
+FAST = ("-n", "2")
+# A file's tests share what they build; the first files take longest.
+LONG = (*FAST, "--dist", "loadfile", "--no-loadscope-reorder")
 GRACE = 20.0  # seconds to end a build's processes and remove what is half made
 
 
@@ -73,13 +77,22 @@ for made in sessions_of(ENTRIES):
 @nox.session(tags=["test"])
 def tests(session: nox.Session) -> None:
     """Run the tests that take minutes at most."""
-    run(session, "dev", "-m", "pytest", "-n", "2", *session.posargs)
+    run(session, "dev", "-m", "pytest", *FAST, *session.posargs)
 
 
 @nox.session(name="tests-e2e", tags=["test"])
 def tests_e2e(session: nox.Session) -> None:
-    """Run the long tests: real packages from source to index."""
-    run(session, "dev", "-m", "pytest", "-m", "e2e", *session.posargs)
+    """Run the long tests: whole builds, kills, machines without a network."""
+    run(session, "dev", "-m", "pytest", *LONG, "-m", "e2e", *session.posargs)
+
+
+@nox.session(name="tests-nightly", tags=["test"])
+def tests_nightly(session: nox.Session) -> None:
+    """Run what a release needs: upstream's sources, others' wheels, an empty cache."""
+    run(session, "dev", "-m", "pytest", *LONG, "-m", "nightly", *session.posargs)
+    if not session.posargs:
+        with tempfile.TemporaryDirectory() as cache:
+            run(session, "dev", "-m", "pytest", *FAST, CUWHEEL_CACHE=cache)
 
 
 @nox.session(tags=["maintain"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bench.contenders import prepare
 from cuwheel.errors import UsageError
-from cuwheel.model.recipe import Sdist
+from cuwheel.model.source import Sdist
 from cuwheel.sources.archives import unpack_archive
 from cuwheel.sources.pinned import fetch_pinned
 from cuwheel.system.compilers import SYSTEM_PATH

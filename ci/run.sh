@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
-# What CI runs, from a clean clone on a bare Debian: lint, the long tests, and at the end the
-# README's own `pip install nox && nox -s tests`. CUWHEEL_CACHE may name a cache that is kept
-# between runs; CUWHEEL_SKIP_E2E=1 leaves the long tests out.
+# What CI runs, from a clean clone on a bare Debian: lint, the README's `nox -s tests`, the long
+# tests. A step that fails doesn't keep the next from running, and shows in the exit status; the
+# last lines are pytest's own counts. CUWHEEL_CACHE may name a cache that is kept between runs;
+# CUWHEEL_SKIP_E2E=1 leaves the long tests out; CUWHEEL_REQUIRE names what the machine must have.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# What a Debian container has for root: tests/support/requirements.py.
+export CUWHEEL_REQUIRE=${CUWHEEL_REQUIRE-sandbox,bwrap,namespaces,cgroup,redis,cmake,gold,openssl}
+
 find_python() {
     local name
-    for name in ${PYTHON:-python3 python3.13 python3.12 python3.11 python3.10}; do
+    for name in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11 python3.10}; do
         # A name on PATH doesn't have to run: pyenv's shims can be empty.
         if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
             echo "$name"
@@ -22,20 +26,15 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Pyth
 }
 
 install_what_is_missing() {
-    local python missing=()
+    local python program missing=()
     python=$(find_python)
     [ -n "$python" ] || missing+=(python3 python3-venv python3-dev)
     [ -z "$python" ] || "$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
     [ -z "$python" ] || has_headers "$python" || missing+=(python3-dev)
-    command -v g++ >/dev/null || missing+=(g++)
-    command -v strip >/dev/null || missing+=(binutils)
-    # For end-to-end tests, which are skipped where these can't be had: jax-finufft's, the remote
-    # compile cache's, the sandbox's.
-    if [ "${CUWHEEL_SKIP_E2E:-}" != 1 ] && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
-        [ -e /usr/include/fftw3.h ] || missing+=(libfftw3-dev)
-        command -v redis-server >/dev/null || missing+=(redis-server)
-        command -v bwrap >/dev/null || missing+=(bubblewrap)
-    fi
+    for program in g++:g++ strip:binutils git:git cmake:cmake openssl:openssl \
+        redis-server:redis-server bwrap:bubblewrap; do
+        command -v "${program%%:*}" >/dev/null || missing+=("${program#*:}")
+    done
     [ ${#missing[@]} -gt 0 ] || return 0
     if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
         echo "ci: install these first: ${missing[*]}" >&2
@@ -45,24 +44,25 @@ install_what_is_missing() {
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 }
 
-say_free_disk() {
+# Each step gets an empty folder for temporary files: what a failed one leaves is no other's burden.
+prepare() {
+    rm -rf "$TMPDIR"
+    mkdir "$TMPDIR"
     df -h --output=avail,target "$folder" "$cache" |
         awk 'NR > 1 && !seen[$0]++ { print "ci: " $1 " free on the disk of " $2 }'
 }
 
-# Each part gets an empty folder for temporary files: what a failed one leaves is no other's burden.
-prepare() {
-    rm -rf "$TMPDIR"
-    mkdir "$TMPDIR"
-    say_free_disk
+failed=()
+step() {
+    local session=$1 started=$SECONDS
+    prepare
+    nox -s "$session" 2>&1 | tee "$folder/$session.log" || failed+=("$session")
+    echo "ci: $((SECONDS - started)) s: nox -s $session"
 }
 
-status=0
-step() {
-    local started=$SECONDS
-    prepare
-    "$@" || { status=1; echo "ci: FAILED: $*"; }
-    echo "ci: $((SECONDS - started)) s: $*"
+# The last line that pytest wrote about a session: how many passed, failed, were skipped.
+count_of() {
+    grep -E '^=+ .* in [0-9.]+s( \(.*\))? =+$' "$folder/$1.log" | tail -n 1
 }
 
 install_what_is_missing
@@ -75,9 +75,15 @@ PATH="$folder/venv/bin:$PATH"
 pip install --quiet nox
 export TMPDIR="$folder/tmp"
 
-step nox -s lint
-[ "${CUWHEEL_SKIP_E2E:-}" = 1 ] || step nox -s tests-e2e
-# Last, so that pytest's own count ends the log.
-prepare
-nox -s tests || status=1
-exit "$status"
+step lint
+step tests
+[ "${CUWHEEL_SKIP_E2E:-}" = 1 ] || step tests-e2e
+
+for session in "${failed[@]}"; do echo "ci: FAILED: nox -s $session"; done
+if [ "${CUWHEEL_SKIP_E2E:-}" != 1 ]; then
+    echo "ci: nox -s tests-e2e:"
+    count_of tests-e2e || echo "ci: pytest never counted"
+fi
+echo "ci: nox -s tests, after $SECONDS s of all:"
+count_of tests || echo "ci: pytest never counted"
+[ ${#failed[@]} -eq 0 ]

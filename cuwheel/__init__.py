@@ -3,26 +3,18 @@
 The names exported here are the declarations that a recipe is made of.
 """
 
+from cuwheel.model.link import Bundled, External, Link, Static
 from cuwheel.model.recipe import (
-    GIB,
-    MIB,
-    Archive,
-    Bundled,
     CMake,
-    External,
-    Folder,
     Framework,
-    GitCommit,
-    Link,
-    Patch,
+    LibraryPerCuda,
     Recipe,
-    Resource,
-    Sdist,
     Setuptools,
     Smoke,
-    Static,
     TorchExtension,
 )
+from cuwheel.model.source import Archive, Folder, GitCommit, Patch, Resource, Sdist
+from cuwheel.system.quantities import GIB, MIB
 from cuwheel.version import __version__
 
 __all__ = [
@@ -35,6 +27,7 @@ __all__ = [
     "Folder",
     "Framework",
     "GitCommit",
+    "LibraryPerCuda",
     "Link",
     "Patch",
     "Recipe",

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import CommandFailedError, CuwheelError, UsageError, of_system_error
-from cuwheel.explain.session import explained
 from cuwheel.model.catalogue import missing_roots
 from cuwheel.paths import default_cache, project_roots
 from cuwheel.system.console import Console
@@ -67,6 +66,8 @@ def main(arguments: Sequence[str]) -> int:
 def _explain(error: CuwheelError, console: Console) -> None:
     """Say what the log of a failed program says."""
     if isinstance(error, CommandFailedError) and error.log:
+        from cuwheel.explain.session import explained  # noqa: PLC0415 - only where it failed
+
         with contextlib.suppress(OSError):  # the log went with the disk: the error says enough
             text = explained(error.log, error.known)
             console.terminal.print(f"\n{text}", markup=False, style=None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -79,6 +80,12 @@ def _make(folder: Path, lock: Path, *, offline: bool) -> None:
         _wait_for(guard)
         if (folder / "complete").exists():
             return
+        if importlib.util.find_spec("virtualenv") is None:
+            raise InstallError(
+                "cuwheel's own environment can't be made",
+                why=f"{sys.executable} has no virtualenv, which nox brings along",
+                fix="start cuwheel through nox, or with the Python that nox is installed for",
+            )
         _say(f"making its own environment from envs/{lock.name} (once)")
         # A venv can't be renamed (its scripts hold its path), so it is made in place; what
         # counts as made is the marker, written last.

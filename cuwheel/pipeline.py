@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.build.early_check import check_early
 from cuwheel.build.rebuild_key import changes, digest_of, key_of
 from cuwheel.build.summary import Summary
-from cuwheel.stages.audit import audit
-from cuwheel.stages.build import build
-from cuwheel.stages.environment import environment
-from cuwheel.stages.index import index
-from cuwheel.stages.patch import patch
-from cuwheel.stages.preflight import preflight
-from cuwheel.stages.provenance import provenance
-from cuwheel.stages.repair import repair
-from cuwheel.stages.smoke import smoke
-from cuwheel.stages.source import source
-from cuwheel.stages.toolchain import toolchain
 from cuwheel.system.files import (
     file_lock,
     naming_full_disk,
@@ -32,7 +21,7 @@ from cuwheel.workspace.records import Audit, BuiltWheel, IndexedWheel, RepairedW
 from cuwheel.workspace.serialization import from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     from cuwheel.workspace.job import Job
@@ -40,19 +29,19 @@ if TYPE_CHECKING:
 
 
 # The source comes first: it is small, and the likeliest to be out of reach or not as pinned.
-STAGES: Mapping[str, Callable[[Job], Any]] = {
-    "source": source,
-    "patch": patch,
-    "toolchain": toolchain,
-    "environment": environment,
-    "preflight": preflight,
-    "build": build,
-    "repair": repair,
-    "audit": audit,
-    "smoke": smoke,
-    "provenance": provenance,
-    "index": index,
-}
+STAGES = (
+    "source",
+    "patch",
+    "toolchain",
+    "environment",
+    "preflight",
+    "build",
+    "repair",
+    "audit",
+    "smoke",
+    "provenance",
+    "index",
+)
 
 # Cheap, and about shared folders or the machine: they run each time. What the others made is kept
 # when a run of the same key was interrupted.
@@ -94,6 +83,8 @@ def make(job: Job, *, keep_work: bool) -> Summary:
             workspace.console.note(f"building, because {reason}")
         with naming_full_disk(workspace.work):
             _prepare_work(job, key)
+            from cuwheel.build.early_check import check_early  # noqa: PLC0415 - as `_stage` does
+
             check_early(job)
             for name in STAGES:
                 _run_stage(name, job)
@@ -119,7 +110,7 @@ def make_stage(name: str, job: Job) -> Any:
         mark = workspace.work / "key"
         if _is_unfinished(workspace) and mark.read_text() != digest_of(key_of(job)):
             mark.unlink()  # what this leaves is of another target than the interrupted run's
-        record = STAGES[name](job)
+        record = _stage(name)(job)
         workspace.save(name, record)
     return record
 
@@ -175,13 +166,19 @@ def _reasons(record: dict[str, Any], key: dict[str, str], job: Job) -> tuple[str
     return () if job.settings.reuse else ("--no-cache was given",)
 
 
+def _stage(name: str) -> Callable[[Job], Any]:
+    """A stage, imported when it runs: a build with nothing to do needs none of them."""
+    found: Callable[[Job], Any] = getattr(import_module(f"cuwheel.stages.{name}"), name)
+    return found
+
+
 def _run_stage(name: str, job: Job) -> None:
     workspace = job.workspace
     if name not in _EACH_TIME and workspace.has(name):
         workspace.console.note(f"{name}: kept from the interrupted run before")
         return
     with workspace.console.stage(name):
-        workspace.save(name, STAGES[name](job))
+        workspace.save(name, _stage(name)(job))
 
 
 def _prepare_work(job: Job, key: dict[str, str]) -> None:

@@ -1,6 +1,6 @@
 """bitsandbytes: 8-bit optimizers and k-bit quantization for PyTorch."""
 
-from cuwheel import GIB, MIB, Archive, CMake, Link, Recipe, Smoke
+from cuwheel import GIB, MIB, Archive, CMake, LibraryPerCuda, Link, Recipe, Smoke
 
 RECIPE = Recipe(
     name="bitsandbytes",
@@ -41,11 +41,17 @@ RECIPE = Recipe(
     # nvJitLink: CMake links what cuSPARSE itself needs, and not every linker leaves it out again.
     link=Link("cudart", "cublas", "cublasLt", "cusparse", "nvJitLink"),
     libstdcxx="static",  # its interface is plain C
-    # Without a GPU the import doesn't touch the library.
-    smoke=Smoke(
-        imports=("bitsandbytes",),
-        requires=("numpy", "packaging", "torch==2.11.0"),
-        libraries=("bitsandbytes/libbitsandbytes_cuda{toolkit_tag}.so",),
+    smoke=Smoke(imports=("bitsandbytes",), requires=("numpy", "packaging", "torch==2.11.0")),
+    # `get_cuda_bnb_library_path` and `get_native_library` in its cextension.py. Without a GPU the
+    # import touches no library.
+    library_per_cuda=LibraryPerCuda(
+        file="bitsandbytes/libbitsandbytes_cuda{toolkit_tag}.so",
+        framework="torch",
+        variable="BNB_CUDA_VERSION",
+        without_gpu="libbitsandbytes_cpu.so",
+        check="bitsandbytes",
+        success="SUCCESS!",
+        explained="bnb-native-lib-missing",
     ),
     memory_per_job=4 * GIB,
     max_wheel_size=60 * MIB,

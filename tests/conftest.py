@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import shutil
 import signal
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,25 +13,26 @@ import pytest
 from cuwheel.conda.mirrors import MIRRORS_VARIABLE, Mirrors
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.locks.conda_lock_environment import conda_lock_python
-from cuwheel.paths import ROOT, default_cache
-from cuwheel.system.console import Console
-from cuwheel.system.files import remove_tree
+from cuwheel.paths import default_cache
+from cuwheel.system.files import file_lock, remove_tree
 from cuwheel.toolchains.provide import provide_toolchain
-from cuwheel.workspace.workspace import Workspace
 from tests.support.channel import write_solved_lock, write_source
-from tests.support.engine import Engine
+from tests.support.engine import Engine, make_engine
 from tests.support.factories import make_workspace
 from tests.support.leftovers import end_all_of, end_families, own_children
 from tests.support.requirements import required
+from tests.support.small_toolchain import copy_project
 from tests.support.toolchain_channel import make_channel, toolchain_specs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
+    from pathlib import Path
 
     from cuwheel.workspace.records import Toolchain
+    from cuwheel.workspace.workspace import Workspace
 
 _LONG = 1800  # seconds for a test with one of these marks; for others: pyproject.toml
-_MARKS_OF_LONG = ("e2e", "facts")
+_MARKS_OF_LONG = ("e2e", "nightly")
 _BEFORE = pytest.StashKey[frozenset[int]]()  # what ran when a test began
 _LEFT = pytest.StashKey[list[str]]()  # what had to be ended behind the tests
 
@@ -48,8 +49,12 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs 2 GB of CUDA as long; give what is long more time."""
     for item in items:
+        if "whole_cuda_home" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.e2e)
         if any(map(item.get_closest_marker, _MARKS_OF_LONG)):
             item.add_marker(pytest.mark.timeout(_LONG))
 
@@ -94,11 +99,33 @@ def shared_cache() -> Path:
 
 
 @pytest.fixture(scope="session")
-def cuda_home(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("toolchain")
-    workspace = Workspace(
-        cache=shared_cache, work=folder / "work", dist=folder / "dist", console=Console()
-    )
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of this run of the tests share."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def project(run_folder: Path) -> Path:
+    """The project folder of the tiny packages, with the small toolchain."""
+    folder = run_folder / "project"
+    with file_lock(run_folder / "project.lock"):
+        return folder if folder.exists() else copy_project(folder)
+
+
+@pytest.fixture(scope="session")
+def cuda_home(project: Path, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiler and the runtime of CUDA 13.0."""
+    workspace = make_workspace(tmp_path_factory.mktemp("toolchain"), cache=shared_cache)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUWHEEL_PROJECT", str(project))
+        return provide_toolchain(toolkit_by_release("13.0"), "pypi", workspace).home
+
+
+@pytest.fixture(scope="session")
+def whole_cuda_home(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All of CUDA 13.0 that recipes link: 2 GB, so what uses it gets the mark `e2e`."""
+    workspace = make_workspace(tmp_path_factory.mktemp("whole"), cache=shared_cache)
     return provide_toolchain(toolkit_by_release("13.0"), "pypi", workspace).home
 
 
@@ -106,9 +133,18 @@ def cuda_home(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 def conda_channel(
     shared_cache: Path, cuda_home: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """A folder that is a conda channel with a CUDA 13.0 toolchain; the cache keeps it."""
+    """A folder that is a conda channel with the small toolchain; the cache keeps it."""
     workspace = make_workspace(tmp_path_factory.mktemp("channel"), cache=shared_cache)
     return make_channel(workspace, cuda_home)
+
+
+@pytest.fixture(scope="session")
+def whole_conda_channel(
+    shared_cache: Path, whole_cuda_home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The same with all libraries that packages of the tests link."""
+    workspace = make_workspace(tmp_path_factory.mktemp("whole-channel"), cache=shared_cache)
+    return make_channel(workspace, whole_cuda_home)
 
 
 @pytest.fixture(scope="session")
@@ -167,37 +203,37 @@ def lean_workspace(tmp_path: Path, shared_cache: Path) -> Workspace:
 
 
 @pytest.fixture
-def engine(tmp_path: Path, shared_cache: Path) -> Engine:
+def engine(tmp_path: Path, project: Path, shared_cache: Path) -> Engine:
     """The engine as nox starts it, with work and dist folders of this test."""
-    return Engine(
-        python=Path(sys.executable),
-        cache=shared_cache,
-        work=tmp_path / "work",
-        dist=tmp_path / "dist",
-        project=ROOT / "tests" / "project",
-    )
+    return make_engine(tmp_path, project, shared_cache)
 
 
 @pytest.fixture(scope="session")
-def built(
-    tmp_path_factory: pytest.TempPathFactory, shared_cache: Path, cuda_home: Path
-) -> Callable[[str], Engine]:
-    """Give an engine that has built the tiny package of this name, once for all tests."""
-    assert cuda_home.is_dir()
-    engines: dict[str, Engine] = {}
+def built(run_folder: Path, project: Path, shared_cache: Path) -> Callable[[str], Engine]:
+    """Give an engine that has built the tiny package of this name, once for all processes.
+
+    Its folders are for reading; who runs it again takes `copied`.
+    """
 
     def build(name: str) -> Engine:
-        if name not in engines:
-            folder = tmp_path_factory.mktemp(name)
-            engines[name] = Engine(
-                python=Path(sys.executable),
-                cache=shared_cache,
-                work=folder / "work",
-                dist=folder / "dist",
-                project=ROOT / "tests" / "project",
-            )
-            done = engines[name].build(name, "--keep-work")
-            assert done.status == 0, done.output
-        return engines[name]
+        folder = run_folder / name
+        engine = make_engine(folder, project, shared_cache)
+        with file_lock(run_folder / f"{name}.lock"):
+            if not (folder / "built").exists():
+                done = engine.build(name, "--keep-work")
+                assert done.status == 0, done.output
+                (folder / "built").touch()
+        return engine
 
     return build
+
+
+@pytest.fixture
+def copied(built: Callable[[str], Engine], tmp_path: Path) -> Callable[[str], Engine]:
+    """Give an engine with what `built` left in `dist`, for this test alone."""
+
+    def copy(name: str) -> Engine:
+        dist = shutil.copytree(built(name).dist, tmp_path / "dist", symlinks=True)
+        return dataclasses.replace(built(name), work=tmp_path / "work", dist=dist)
+
+    return copy

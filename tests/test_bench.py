@@ -328,7 +328,7 @@ def test_measures_how_fast_a_log_is_read(tmp_path: Path) -> None:
     assert table.row_count == len(explain.CONTENDERS)
 
 
-@pytest.mark.e2e
+@pytest.mark.nightly
 def test_measures_builds_of_tiny_package(tmp_path: Path, page: Path) -> None:
     given = ("--package", "tiny-capi", "--source", str(TINY), "--python", sys.executable)
 
@@ -341,7 +341,7 @@ def test_measures_builds_of_tiny_package(tmp_path: Path, page: Path) -> None:
     assert "compile cache empty" in page.read_text()
 
 
-@pytest.mark.e2e
+@pytest.mark.nightly
 def test_measures_compiles_in_little_memory(tmp_path: Path, page: Path) -> None:
     require("cgroup", "the measurement of compiles in little memory")
     for number in range(3):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import fcntl
 import os
 import shutil
@@ -28,9 +29,13 @@ _WHERE = "import tiny_cuda; print(tiny_cuda.__file__)"
 
 @dataclass(frozen=True, kw_only=True)
 class Checkout:
-    """A copy of the package with a lock of its own, and a folder that stands for the index."""
+    """A copy of the package with a lock of its own, and a folder that stands for the index.
+
+    `options` are those of the Python that nox runs in.
+    """
 
     folder: Path
+    options: tuple[str, ...] = ()
 
     @property
     def cache(self) -> Path:
@@ -45,7 +50,7 @@ class Checkout:
 
     def start(self, *command: str, **variables: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "cuwheel.bootstrap", "tiny", *command],
+            [sys.executable, *self.options, "-m", "cuwheel.bootstrap", "tiny", *command],
             cwd=self.folder,
             env={
                 "PATH": os.defpath,
@@ -64,9 +69,9 @@ class Checkout:
     def start_installing(self) -> subprocess.Popen[str]:
         """Started, and so far that the first step has begun to write the environment."""
         started = self.start("-c", "pass")
-        retry_policy = time.monotonic() + 20
+        latest = time.monotonic() + 20
         while not list(self.cache.glob("engine/*/bin")):
-            assert time.monotonic() < retry_policy
+            assert time.monotonic() < latest
             time.sleep(0.005)
         return started
 
@@ -175,6 +180,16 @@ def test_refuses_lock(fresh: Checkout, lock: str, word: str) -> None:
     assert "error: cuwheel's own environment can't be made" in output
     assert word in output
     assert not (fresh.environments[0] / "complete").exists()
+
+
+def test_names_python_without_virtualenv(fresh: Checkout) -> None:
+    bare = dataclasses.replace(fresh, options=("-S",))  # as if nothing were installed
+
+    status, output = bare.run("-c", "pass")
+
+    assert status == InstallError.exit_code
+    assert f"because  {sys.executable} has no virtualenv" in output
+    assert "through nox" in output
 
 
 def test_names_missing_lock(fresh: Checkout) -> None:

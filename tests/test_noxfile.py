@@ -17,7 +17,7 @@ from cuwheel.system.process import Finished, run
 from tests.support.requirements import lack
 
 _PARTS = ("noxfile.py", "cuwheel", "recipes", "envs", "tests/project")
-_OF_NOXFILE = ("bench", "lint", "tests", "tests-e2e")
+_OF_NOXFILE = ("bench", "lint", "tests", "tests-e2e", "tests-nightly")
 _LIMIT = 0.6  # seconds of processor time, nox itself included; waiting for others is no fault
 
 # What the noxfile imports, in a Python without any package: `-S` leaves site-packages out.
@@ -30,7 +30,9 @@ from cuwheel.paths import project_roots
 entries = load_catalogue(project_roots())
 assert not [path for path in sys.path if "site-packages" in path]
 rooms = {name.split(".")[1] for name in sys.modules if name.startswith("cuwheel.")}
-assert rooms == {"cuda", "errors", "model", "paths", "version"}, rooms
+assert rooms == {"cuda", "errors", "model", "paths", "system", "version"}, rooms
+system = [name for name in sys.modules if name.startswith("cuwheel.system.")]
+assert system == ["cuwheel.system.quantities"], system
 print([entry.fault for entry in entries if entry.fault], sessions_of(entries)[0].name)
 """
 

@@ -130,11 +130,11 @@ class Case:
 
     @cached_property
     def files(self) -> dict[str, tuple[PurePosixPath, ...]]:
-        """Folders below site-packages of each of them, by file name, as the loader looks."""
+        """Folders below site-packages of each of them, by file name, as the loader searches."""
         found: dict[str, tuple[PurePosixPath, ...]] = {}
         for library, _ in self.host_libraries:
-            if place := installed_path(library.name):
-                found[place.name] = (*found.get(place.name, ()), place.parent)
+            if path := installed_path(library.name):
+                found[path.name] = (*found.get(path.name, ()), path.parent)
         return found
 
     @cached_property
@@ -142,9 +142,9 @@ class Case:
         """The same, by soname too: under that one a library is found once it was loaded."""
         found = dict(self.files)
         for library, elf in self.host_libraries:
-            place = installed_path(library.name)
-            if place and elf.soname and elf.soname != place.name:
-                found[elf.soname] = (*found.get(elf.soname, ()), place.parent)
+            path = installed_path(library.name)
+            if path and elf.soname and elf.soname != path.name:
+                found[elf.soname] = (*found.get(elf.soname, ()), path.parent)
         return found
 
     @cached_property
@@ -179,8 +179,8 @@ class Case:
         A contract is about one major, and takes nothing of another.
         """
         found = components_of(soname)
-        wanted = frozenset({self.contract.cuda}) if self.contract else majors
-        fitting = tuple(one for one in found if one.cuda is None or one.cuda in wanted)
+        accepted = frozenset({self.contract.cuda}) if self.contract else majors
+        fitting = tuple(one for one in found if one.cuda is None or one.cuda in accepted)
         return fitting if self.contract else fitting or found
 
 

@@ -1,6 +1,6 @@
 """Functions of NVIDIA's driver by the CUDA release that brought them.
 
-A library that asks `libcuda.so.1` for a function can't be loaded where the driver is older than
+A library that needs a function of `libcuda.so.1` can't be loaded where the driver is older than
 that. The names are those that `cuda.h` of a release declares and the one before doesn't; read from
 nvidia-cuda-runtime-cu12 12.0.146 to 12.9.79 and nvidia-cuda-runtime 13.0.96 to 13.5.37. Variants
 for per-thread streams (`_ptsz`, `_ptds`) came with their plain form.
@@ -93,7 +93,7 @@ def release_of_function(name: str) -> str | None:
     """The CUDA release whose driver first had a function; None for 12.0 and earlier, or unknown.
 
     Args:
-        name: as a library asks for it, `cuMemcpyBatchAsync_ptsz`.
+        name: as a library names it, `cuMemcpyBatchAsync_ptsz`.
     """
     for variant in _VARIANTS:
         name = name.removesuffix(variant)

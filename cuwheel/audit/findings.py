@@ -85,12 +85,12 @@ RULES = (
         name="size",
         summary="The wheel is larger than its recipe allows.",
         text="Most often a library was copied in that should have stayed outside, or device code "
-        "for more GPUs than asked for. Raise `max_wheel_size` if it is meant.",
+        "for more GPUs than the recipe names. Raise `max_wheel_size` if that is intended.",
     ),
     Rule(
         name="build path",
         summary="A file holds a path of the machine that built it.",
-        text="Paths in `__FILE__`, debug information or an rpath tell about the build machine, and "
+        text="Paths in `__FILE__`, debug information or an rpath reveal the build machine, and "
         "make two builds of one source differ. Map them (`-ffile-prefix-map`), strip, or patch "
         "what writes them.",
     ),
@@ -102,7 +102,7 @@ RULES = (
     ),
     Rule(
         name="executable stack",
-        summary="A library asks for a stack that can run code.",
+        summary="A library requires an executable stack.",
         text="glibc 2.41 and later refuse to load it at run time (`cannot enable executable "
         "stack`). One object without a `.note.GNU-stack` section is enough, most often from "
         "assembler: add `-Wl,-z,noexecstack` or `-Wa,--noexecstack`.",
@@ -117,7 +117,7 @@ RULES = (
         name="relro",
         summary="A library's relocated data stays writable.",
         text="`-Wl,-z,relro` is the default of most linkers and costs nothing; without it an "
-        "overflow can change where calls go. Look for `-z norelro` in the flags.",
+        "overflow can change where calls go. Search for `-z norelro` in the flags.",
     ),
     Rule(
         name="rpath",
@@ -134,13 +134,13 @@ RULES = (
         text="Three causes. Nobody supplies it: it is neither in the wheel, nor on every system "
         "that the tag promises, nor in a known wheel. The wheel that supplies it isn't required: "
         "declare its component in `link`, or add it to `Requires-Dist`. Nothing leads to it: no "
-        "rpath entry reaches its folder, so it is found only if something loaded it before. Where "
+        "rpath entry leads to its folder, so it is found only if something loaded it before. Where "
         "a wheel of others can't be loaded at all without the library that is an error, where a "
         "part of it can't a warning.",
     ),
     Rule(
         name="unused requirement",
-        summary="The wheel requires NVIDIA's libraries that nothing in it asks for.",
+        summary="The wheel requires NVIDIA's libraries that nothing in it needs.",
         text="They cost every user hundreds of MB. Take the component out of `link`; if the "
         "package loads the library by name while it runs (`dlopen`), keep it.",
     ),
@@ -154,7 +154,7 @@ RULES = (
         name="grafted library",
         summary="A library of CUDA, or of a framework, is copied into the wheel.",
         text="A copy makes the wheel larger by its size, and puts a second one into the process "
-        "beside the framework's own. If that is meant, the recipe says `mode=Bundled()`. Repair "
+        "beside the framework's own. If that is intended, the recipe says `mode=Bundled()`. Repair "
         "tools rename what they copy: a library that opens others by name (NVRTC, cuDNN) doesn't "
         "find them then, so leave it out (`--exclude`) and require its wheel. The driver's own "
         "libraries must never be in a wheel: they have to fit the kernel module.",
@@ -171,15 +171,15 @@ RULES = (
         name="archs",
         summary="The device code isn't for the GPUs that the recipe names.",
         text="Missing machine code means that the GPU compiles PTX at first use or fails with `no "
-        "kernel image is available`; more of it makes the wheel larger. Look at what the "
+        "kernel image is available`; more of it makes the wheel larger. Check what the "
         "package's build does with `CMAKE_CUDA_ARCHITECTURES` or `TORCH_CUDA_ARCH_LIST`.",
     ),
     Rule(
         name="driver",
         summary="The wheel can't be loaded with the oldest driver of its CUDA release.",
         text="A wheel for CUDA 12 is taken to run on driver 525.60.13, one for CUDA 13 on "
-        "580.65.06 (minor version compatibility). A library that links `libcuda.so.1` and asks it "
-        "for a newer function doesn't load there. Get such functions with "
+        "580.65.06 (minor version compatibility). A library that links `libcuda.so.1` and needs "
+        "a newer function of it doesn't load there. Get such functions with "
         "`cudaGetDriverEntryPoint`, or say that a newer driver is needed.",
     ),
 )

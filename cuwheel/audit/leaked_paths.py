@@ -46,7 +46,7 @@ class LeakRules:
 
     Three kinds: `private`, below a folder that the caller named; `home`, a source below somebody's
     home or a temporary folder; `workspace`, a source where a build service puts everybody's, which
-    tells nothing of anyone.
+    identifies nobody.
 
     Args:
         private_paths: absolute folders of the build machine; no file may hold their names.
@@ -66,7 +66,7 @@ class LeakFinder:
 
     Args:
         rules: what to look for.
-        is_library: look for sources too; text may speak of anybody's.
+        is_library: look for sources too; text may name anybody's.
     """
 
     def __init__(self, rules: LeakRules, *, is_library: bool) -> None:
@@ -80,21 +80,21 @@ class LeakFinder:
         return tuple(self._found.values())
 
     def search(self, window: Window) -> None:
-        """Look at the next part of the file."""
+        """Search the next part of the file."""
         if self._pattern is None:
             return
         # What begins before `end` may go on behind it.
         for match in self._pattern.finditer(window.data, window.begin):
             if match.start() >= window.end:
                 break
-            self._look(window.data, match.start(), match[0])
+            self._check(window.data, match.start(), match[0])
 
-    def _look(self, data: bytes, place: int, folder: bytes) -> None:
+    def _check(self, data: bytes, offset: int, folder: bytes) -> None:
         if folder in self._private:
-            text = _PRINTABLE.match(data, place)
+            text = _PRINTABLE.match(data, offset)
             self._note("private", folder, text[0] if text else b"")
-        elif not _IN_NAME.match(data, place - 1):
-            source = _SOURCE.match(data, place)
+        elif not _IN_NAME.match(data, offset - 1):
+            source = _SOURCE.match(data, offset)
             kind = _kind_of(source[0]) if source else None
             if source and kind:
                 self._note(kind, folder, source[0])
@@ -112,6 +112,6 @@ def _kind_of(source: bytes) -> LeakKind | None:
 
 
 def _outermost(paths: tuple[str, ...]) -> list[str]:
-    """Those that lie in no other of them, so that a leak is told once."""
+    """Folders that lie in no other of them, so that a leak is reported once."""
     own = {path.rstrip("/") for path in paths} - {""}
     return sorted(path for path in own if not any(path.startswith(f"{top}/") for top in own))

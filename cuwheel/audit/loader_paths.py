@@ -38,9 +38,9 @@ class LoaderGraph:
             soname: what it needs.
             folders: below site-packages.
         """
-        wanted = frozenset(map(str, folders))
+        searched = frozenset(map(str, folders))
         inherits = library.elf is not None and not library.elf.runpath
-        return _leads(library, wanted) or self._is_served(library, soname, wanted, inherits, ())
+        return _leads(library, searched) or self._is_served(library, soname, searched, inherits, ())
 
     def is_vital(self, sonames: Iterable[str]) -> bool:
         """Whether nothing in the wheel can be loaded where these libraries are missing."""
@@ -51,15 +51,15 @@ class LoaderGraph:
         self,
         library: ScannedLibrary,
         soname: str,
-        wanted: frozenset[str],
+        searched: frozenset[str],
         inherits: bool,  # noqa: FBT001 - private
-        seen: tuple[ScannedLibrary, ...],
+        visited: tuple[ScannedLibrary, ...],
     ) -> bool:
         """Whether all that need a library bring the other along, or hand a way to it down."""
-        parents = [one for one in self._parents(library) if one not in seen]
+        parents = [one for one in self._parents(library) if one not in visited]
         return bool(parents) and all(
-            (_leads(parent, wanted) and _helps(parent, soname, inherits))
-            or self._is_served(parent, soname, wanted, inherits, (*seen, library))
+            (_leads(parent, searched) and _passes_on(parent, soname, inherits))
+            or self._is_served(parent, soname, searched, inherits, (*visited, library))
             for parent in parents
         )
 
@@ -100,15 +100,15 @@ def _names(library: ScannedLibrary) -> frozenset[str]:
     return frozenset({PurePosixPath(library.name).name, soname} - {""})
 
 
-def _helps(parent: ScannedLibrary, soname: str, inherits: bool) -> bool:  # noqa: FBT001 - private
-    """Whether what a library finds is found by what it loads too."""
+def _passes_on(parent: ScannedLibrary, soname: str, inherits: bool) -> bool:  # noqa: FBT001 - private
+    """Whether a library's rpath or its own need makes another available to what it loads."""
     hands_down = parent.elf is not None and not parent.elf.runpath
     return soname in _needed(parent) or (inherits and hands_down)
 
 
-def _leads(library: ScannedLibrary, wanted: frozenset[str]) -> bool:
-    place = installed_path(library.name)
-    if place is None or library.elf is None:
+def _leads(library: ScannedLibrary, searched: frozenset[str]) -> bool:
+    path = installed_path(library.name)
+    if path is None or library.elf is None:
         return False
-    ways = {str(resolve_entry(place, entry)) for entry in library.elf.search_path}
-    return not ways.isdisjoint(wanted)
+    ways = {str(resolve_entry(path, entry)) for entry in library.elf.search_path}
+    return not ways.isdisjoint(searched)

@@ -34,7 +34,7 @@ def policies(machine: str) -> tuple[Policy, ...]:
     return tuple(sorted(manylinux, key=lambda one: -one.priority))
 
 
-def lacks(policy: Policy, symbol: str) -> bool:
+def is_missing(symbol: str, policy: Policy) -> bool:
     """Whether its systems don't have a version, `GLIBC_2.34`; of others' nothing is known."""
     family, _, version = symbol.partition("_")
     known = policy.symbol_versions.get(family)
@@ -43,6 +43,8 @@ def lacks(policy: Policy, symbol: str) -> bool:
 
 def first_with(symbols: Iterable[str], machine: str) -> str:
     """The tag of the oldest systems that have all of these versions; empty where none has."""
-    wanted = tuple(symbols)
-    fitting = (one for one in policies(machine) if not any(lacks(one, name) for name in wanted))
+    needed = tuple(symbols)
+    fitting = (
+        one for one in policies(machine) if not any(is_missing(name, one) for name in needed)
+    )
     return next((one.name for one in fitting), "")

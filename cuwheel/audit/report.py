@@ -37,7 +37,7 @@ def print_result(result: AuditResult, terminal: rich.console.Console) -> None:
     """Print a wheel's facts, who supplies what, and the findings, the worst first."""
     scan = result.case.scan
     terminal.rule(f"[bold]{rich.markup.escape(scan.file_name)}[/]", align="left")
-    if scan.dist_info:  # else it can't be read, and there is nothing to tell
+    if scan.dist_info:  # else it can't be read, and there is nothing to print
         terminal.print(_facts(result))
     if table := _supply_table(result.supplies):
         terminal.print()
@@ -146,7 +146,7 @@ def _device_files(scan: WheelScan) -> str:
 
 
 def _supply_table(supplies: Iterable[Supply]) -> rich.table.Table | None:
-    """What comes from other wheels; the findings tell of what nobody supplies."""
+    """What comes from other wheels; the findings name what nobody supplies."""
     rows: dict[str, list[Supply]] = {}
     for supply in supplies:
         if supply.supplier not in ("", "system", "wheel"):
@@ -174,7 +174,7 @@ def _print_findings(findings: Iterable[Finding], terminal: rich.console.Console)
         terminal.print(rich.text.Text(f"{severity}: {rule}", style=_STYLES[severity]))
         kinds = _kinds(facts)
         for kind in kinds[: _SHOWN[severity]]:
-            _print_line(f"{_place(facts[kind[0]])}: {kind[0]}{_others(kind)}", terminal)
+            _print_line(_kind_text(kind, facts[kind[0]]), terminal)
         if left := sum(map(len, kinds[_SHOWN[severity] :])):
             _print_line(
                 f"and {plural(left, severity)} more like these: -- --json has all", terminal
@@ -191,14 +191,11 @@ def _kinds(facts: Iterable[str]) -> list[list[str]]:
     return list(kinds.values())
 
 
-def _others(kind: list[str]) -> str:
-    rest = len(kind) - 1
-    return f" (and {rest} more that differ in numbers only: -- --json has all)" if rest else ""
-
-
-def _place(findings: list[Finding]) -> str:
-    rest = len(findings) - 1
-    return f"{findings[0].file} and {rest} more" if rest else findings[0].file
+def _kind_text(kind: list[str], findings: list[Finding]) -> str:
+    files, facts = len(findings) - 1, len(kind) - 1
+    text = f"{findings[0].file}{f' and {files} more' if files else ''}: {kind[0]}"
+    note = f" (and {facts} more that differ in numbers only: -- --json has all)"
+    return text + note if facts else text
 
 
 def _print_line(text: str, terminal: rich.console.Console) -> None:

@@ -1,4 +1,4 @@
-"""Under which terms a wheel gets a component: required, by an extra, loaded before by another."""
+"""When a wheel gets a component: required, by an extra, loaded before by another."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class SupplierConditions:
     case: Case
 
     @cached_property
-    def reach(self) -> LoaderGraph:
-        """Which of its libraries find which."""
+    def loader_graph(self) -> LoaderGraph:
+        """Which of its libraries the loader finds from which."""
         return LoaderGraph(case=self.case)
 
     @cached_property
@@ -67,9 +67,10 @@ class SupplierConditions:
         name, contract = canonicalize_name(component.distribution), self.case.contract
         if name in self.case.required:
             return "", None
-        if contract and name in self._in_extra(contract.extra):
-            return f"with the extra {contract.extra}", None
         if contract:
+            marker = f'extra == "{contract.extra}"'
+            if any(name == project_of(text) for text in self.case.requires if marker in text):
+                return f"with the extra {contract.extra}", None
             return "", "error"
         found = [one for one in self.case.brought if canonicalize_name(one.distribution) == name]
         if name in self.case.assumed or not found:
@@ -104,19 +105,19 @@ class SupplierConditions:
             or _FINDER in self.case.required
         )
 
-    def asked_of(self, component: Component) -> list[SpecifierSet]:
-        """What the wheel's requirements say of a component's releases; of any where they don't.
+    def required_releases(self, component: Component) -> list[SpecifierSet]:
+        """The releases of a component that the wheel requires; any where it names none.
 
-        The parts of a toolkit bear its release; cuda-toolkit brings those of its own.
+        The parts of a toolkit have its release; cuda-toolkit brings those of its own.
         """
         names = {component.distribution}
         if "{release}" in component.requirement:
             names.add("cuda-toolkit")
-        asked = [text for text in self.case.requires if project_of(text) in names]
-        return [Requirement(text).specifier for text in asked] or [SpecifierSet()]
+        lines = [text for text in self.case.requires if project_of(text) in names]
+        return [Requirement(text).specifier for text in lines] or [SpecifierSet()]
 
     def namesake(self, soname: str) -> str:
-        """The requirement that bears a library's name: `librmm-cu13` for `librmm.so`."""
+        """The requirement that has a library's name: `librmm-cu13` for `librmm.so`."""
         words = _words(soname.partition(".so")[0])
         for name in dict.fromkeys(map(project_of, self.case.requires)):
             own = _words(_CUDA_SUFFIX.sub("", name))
@@ -146,12 +147,7 @@ class SupplierConditions:
             for one in self.case.needed
             if any(other.distribution == component.distribution for other in components_of(one))
         }
-        return "error" if self.reach.is_vital({soname, *missing}) else "warning"
-
-    def _in_extra(self, extra: str) -> frozenset[str]:
-        """Projects that an extra brings in by itself."""
-        wanted = f'extra == "{extra}"'
-        return frozenset(project_of(text) for text in self.case.requires if wanted in text)
+        return "error" if self.loader_graph.is_vital({soname, *missing}) else "warning"
 
 
 def _words(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Everything the audit wants to know of a wheel, from one reading of it in bounded memory.
+"""Everything the audit needs to know of a wheel, from one reading of it in bounded memory.
 
 One thread unpacks, one searches and hashes what was unpacked, a third hashes the wheel itself: zlib
 and hashlib let go of Python's lock. Nothing is written: an ELF file's tables are read by unpacking
@@ -50,12 +50,12 @@ _Batch = list[tuple["SeekableMember", bytes]]
 
 @dataclass(frozen=True, kw_only=True)
 class DevicePart:
-    """Device code in one place of a wheel.
+    """Device code in one section of one member.
 
     Attributes:
         name: of the member.
         section: of the ELF file that it lies in; empty for a bare cubin, a file that isn't ELF and
-            a place outside of all sections.
+            code outside of all sections.
         code: its archs.
     """
 
@@ -175,7 +175,7 @@ def scan_wheel(
 
 @dataclass(frozen=True, kw_only=True)
 class _Learnt:
-    """What reading a member told."""
+    """What is known of a member once it has been read."""
 
     name: str
     content: Content
@@ -245,7 +245,8 @@ class _Reading:
         """All that there is to know, after the last piece."""
         self._search(self._windows.finish())
         name = self._member.name
-        library, parts = self._read_library() if self._is_elf() else (None, self._other_parts())
+        is_elf = self._start.startswith(MAGIC)
+        library, parts = self._read_library() if is_elf else (None, self._other_parts())
         return _Learnt(
             name=name,
             content=self._hash.content(),
@@ -264,9 +265,6 @@ class _Reading:
             self._leaks = LeakFinder(self._rules, is_library=is_library)
         self._leaks.search(window)
         self._fatbins.search(window)
-
-    def _is_elf(self) -> bool:
-        return self._start.startswith(MAGIC)
 
     def _other_parts(self) -> Iterator[DevicePart]:
         """Device code in a file that isn't ELF."""

@@ -14,7 +14,7 @@ from cuwheel.audit.report import print_result, print_verdicts, result_as_data
 from cuwheel.audit.verdict import audit_wheel, unreadable
 from cuwheel.cuda.toolkits import TOOLKITS
 from cuwheel.errors import AuditError, AuditWarningError, UnsafeArchiveError, UsageError
-from cuwheel.model.recipe import MODES, mode_name
+from cuwheel.model.link import MODES, mode_name
 from cuwheel.model.target import Target
 from cuwheel.system.console import report_terminal
 from cuwheel.system.quantities import plural
@@ -55,7 +55,7 @@ def audit_session(
     paths: Sequence[Path],
     entries: tuple[CatalogueEntry, ...],
     console: Console,
-    asked: AuditOptions,
+    options: AuditOptions,
 ) -> None:
     """Audit wheels and print what was found.
 
@@ -63,7 +63,7 @@ def audit_session(
         paths: wheels, or folders of wheels.
         entries: the catalogue; a wheel with the name and version of a recipe is held to that.
         console: for the progress; what was found goes to standard output.
-        asked: how.
+        options: how.
 
     Raises:
         AuditError: a wheel has errors.
@@ -73,17 +73,17 @@ def audit_session(
     wheels = _wheels(paths)
     made, terminal = [], report_terminal()
     for wheel in wheels:
-        target = None if asked.ignores_recipes else _target_of(wheel, entries, asked.archs)
+        target = None if options.ignores_recipes else _target_of(wheel, entries, options.archs)
         with console.live(f"reading {wheel.name}"):
-            found = _audit(wheel, target, asked.excludes)
+            found = _audit(wheel, target, options.excludes)
         made.append(found)
-        if not asked.as_json:
+        if not options.as_json:
             print_result(found, terminal)
-    if asked.as_json:
+    if options.as_json:
         terminal.out(json.dumps([result_as_data(one) for one in made], indent=2), highlight=False)
     elif len(made) > 1:
         print_verdicts(made, terminal)
-    _end(made, asked.fails_on)
+    _end(made, options.fails_on)
 
 
 def _wheels(paths: Iterable[Path]) -> list[Path]:
@@ -101,7 +101,7 @@ def _wheels(paths: Iterable[Path]) -> list[Path]:
         raise UsageError(
             "what was named is no wheel and no folder with wheels",
             why="\n".join(problems),
-            fix="name .whl files or a folder, as seen from where nox was started",
+            fix="name .whl files or a folder, relative to where nox was started",
         )
     return wheels
 

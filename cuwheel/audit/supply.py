@@ -67,7 +67,7 @@ class Supply:
 
 
 class _Need(NamedTuple):
-    """A component's library that is asked for, and what the wheel itself needs that leads to it."""
+    """A component's library that is needed, and what the wheel itself needs that leads to it."""
 
     soname: str
     component: Component
@@ -86,7 +86,7 @@ class Chain:
     case: Case
 
     @cached_property
-    def terms(self) -> SupplierConditions:
+    def conditions(self) -> SupplierConditions:
         """What brings and loads what."""
         return SupplierConditions(case=self.case)
 
@@ -108,7 +108,7 @@ class Chain:
             return Supply(library=library.name, soname=soname, supplier="system")
         if is_from_driver(soname):
             return Supply(library=library.name, soname=soname, supplier="driver")
-        if component := self.terms.component(library.name, soname):
+        if component := self.conditions.component(library.name, soname):
             return self._from_component(library, soname, component)
         if soname in case.own:
             return self._from_wheel(library, soname)
@@ -120,7 +120,9 @@ class Chain:
             fact="{} is in the wheel and no rpath entry leads to it",
             facts="{} are in the wheel and no rpath entry leads to them",
         )
-        is_found = self.terms.reach.finds(library, soname, self.case.files.get(soname, ()))
+        is_found = self.conditions.loader_graph.finds(
+            library, soname, self.case.files.get(soname, ())
+        )
         return Supply(
             library=library.name,
             soname=soname,
@@ -134,12 +136,12 @@ class Chain:
         if contract and component.name not in contract.links:
             rest = f'from "{component.name}", which the recipe doesn\'t declare'
             faults.append(_fault("error", "comes", "come", rest))
-        condition, severity = self.terms.condition(component, soname)
+        condition, severity = self.conditions.condition(component, soname)
         if severity:
             rest = f"from {component.distribution}, which isn't in Requires-Dist"
             faults.append(_fault(severity, "comes", "come", rest))
-        if not self.terms.reach.finds(library, soname, (component.site_folder,)):
-            loader = self.terms.loader_of(soname, component)
+        if not self.conditions.loader_graph.finds(library, soname, (component.site_folder,)):
+            loader = self.conditions.loader_of(soname, component)
             condition = ", ".join(part for part in (condition, loader) if part)
             rest = f"in {component.site_folder} and no rpath entry leads there"
             if not loader or contract:
@@ -154,7 +156,7 @@ class Chain:
 
     def _from_nowhere(self, library: ScannedLibrary, soname: str) -> Supply:
         loaders = sorted({one.by for one in self.case.brought if preloads(one.by, soname)})
-        namesake = self.terms.namesake(soname)
+        namesake = self.conditions.namesake(soname)
         supplier, condition, fault = "", "", None
         if is_other_accelerator(soname):
             supplier = "another accelerator's software"
@@ -168,7 +170,7 @@ class Chain:
             supplier, condition = namesake, "going by its name"
             rest = f"to come from {namesake}, of whose wheel nothing is known here"
             fault = _fault("note", "seems", "seem", rest)
-        elif others := self.terms.namesakes(library):
+        elif others := self.conditions.namesakes(library):
             rest = f"in the wheel; what {others[0]} requires isn't known here"
             fault = _fault("note", "isn't", "aren't", rest)
         else:
@@ -183,10 +185,12 @@ class Chain:
 
     def _missing(self, soname: str) -> Fault:
         is_cuda = is_cuda_library(soname)
-        severity: Severity = "error" if self.terms.reach.is_vital((soname,)) else "warning"
+        severity: Severity = (
+            "error" if self.conditions.loader_graph.is_vital((soname,)) else "warning"
+        )
         if self.case.contract:
             severity = "error"
-        elif self.terms.has_alternatives:
+        elif self.conditions.has_alternatives:
             severity = "note" if is_cuda else "warning"
         if is_cuda:
             rest = "that no component supplies"
@@ -197,36 +201,39 @@ class Chain:
     def _transitive(self) -> Iterator[Supply]:
         """What NVIDIA's own libraries need, until nothing new is found."""
         queue = [
-            _Need(soname, component, self.terms.majors_of(library.name), soname)
+            _Need(soname, component, self.conditions.majors_of(library.name), soname)
             for library, elf in self.case.host_libraries
             for soname in elf.needed
             if soname not in self.case.files
-            and (component := self.terms.component(library.name, soname)) is not None
+            and (component := self.conditions.component(library.name, soname)) is not None
         ]
-        seen: set[tuple[str, str]] = set()
-        for asked in queue:
-            soname, component, majors, origin = asked
+        done: set[tuple[str, str]] = set()
+        for need in queue:
+            soname, component, majors, origin = need
             for needed in component.needs:
                 key = (component.distribution, needed)
-                if key in seen or component.cuda is None:
+                if key in done or component.cuda is None:
                     continue
-                seen.add(key)
+                done.add(key)
                 own = majors or frozenset({component.cuda})
                 found = self.case.candidates(needed, own)
                 if found:
                     queue.append(_Need(needed, found[0], own, origin))
-                yield self._transitive_supply(asked, needed, found)
-            if (soname, "") not in seen:
-                seen.add((soname, ""))
+                yield self._transitive_supply(need, needed, found)
+            if (soname, "") not in done:
+                done.add((soname, ""))
                 yield from self._lost(soname, component)
 
     def _lost(self, soname: str, component: Component) -> Iterator[Supply]:
-        """What some releases of NVIDIA's library don't reach by their own rpath."""
+        """What the rpath of some releases of NVIDIA's own library doesn't lead to."""
         for pattern, releases in component.lost:
-            is_asked_for = pattern in (*component.needs, *component.opens)
-            if not is_asked_for or self.terms.is_loaded(pattern):
+            is_needed = pattern in (*component.needs, *component.opens)
+            if not is_needed or self.conditions.is_loaded(pattern):
                 continue
-            if any(has_common_release(releases, one) for one in self.terms.asked_of(component)):
+            if any(
+                has_common_release(releases, one)
+                for one in self.conditions.required_releases(component)
+            ):
                 rest = (
                     f"not reached by the rpath of {component.distribution}{releases}: something "
                     "has to load it first"
@@ -238,9 +245,9 @@ class Chain:
                     faults=(_fault("warning", "is", "are", rest),),
                 )
 
-    def _transitive_supply(self, asked: _Need, needed: str, found: tuple[Component, ...]) -> Supply:
-        component = asked.component
-        label = f"{asked.soname} of {component.distribution}"
+    def _transitive_supply(self, need: _Need, needed: str, found: tuple[Component, ...]) -> Supply:
+        component = need.component
+        label = f"{need.soname} of {component.distribution}"
         if not found:
             return Supply(library=label, soname=needed, supplier="unknown")
         supplier = found[0]
@@ -249,9 +256,9 @@ class Chain:
         if name not in {
             canonicalize_name(component.distribution),
             *map(canonicalize_name, component.brings),
-            *self.terms.installed(),
+            *self.conditions.installed(),
         }:
-            condition, severity = self.terms.condition(supplier, asked.origin)
+            condition, severity = self.conditions.condition(supplier, need.origin)
         rest = (
             f"from {supplier.distribution}, which neither {component.distribution} nor this wheel "
             "requires"
@@ -265,4 +272,4 @@ class Chain:
         )
 
     def _severity(self, otherwise: Severity) -> Severity:
-        return self.case.severity("note" if self.terms.has_alternatives else otherwise)
+        return self.case.severity("note" if self.conditions.has_alternatives else otherwise)

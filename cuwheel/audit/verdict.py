@@ -1,4 +1,4 @@
-"""A wheel judged: every finding, and what the reader of a report wants to know beside them."""
+"""A wheel judged: every finding, and what a report states beside them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cuwheel.audit.scan import WheelScan, scan_wheel
 from cuwheel.audit.supply import Chain, Supply
 from cuwheel.binaries.archs import sort_archs
 from cuwheel.cuda.toolkits import oldest_driver
-from cuwheel.model.recipe import mode_name
+from cuwheel.model.link import mode_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +64,9 @@ def judge(case: Case) -> AuditResult:
     majors = tuple(sorted(decided or named))
     return AuditResult(
         case=case,
-        findings=tuple(sorted(dict.fromkeys(findings), key=_rank)),
+        findings=tuple(
+            sorted(dict.fromkeys(findings), key=lambda one: SEVERITIES.index(one.severity))
+        ),
         supplies=chain.supplies,
         majors=majors,
         archs=sort_archs(arch for code in codes for arch in code.sass),
@@ -97,10 +99,6 @@ def unreadable(path: Path, why: str) -> AuditResult:
         ptx_archs=(),
         min_driver=(),
     )
-
-
-def _rank(finding: Finding) -> int:
-    return SEVERITIES.index(finding.severity)
 
 
 def audit_wheel(

@@ -21,14 +21,14 @@ def runs_on(code: DeviceCode, capability: str) -> str:
         code: archs, `90`, `90a`.
         capability: of the GPU, `90`.
     """
-    if any(_takes(arch, capability) for arch in code.sass):
+    if any(_is_sass_for(arch, capability) for arch in code.sass):
         return "SASS"
     plain = [arch for arch in code.ptx if arch.isdigit()]
     exact = [arch for arch in code.ptx if arch.rstrip("af") == capability]
     return "PTX" if exact or any(int(arch) <= int(capability) for arch in plain) else ""
 
 
-def _takes(arch: str, capability: str) -> bool:
+def _is_sass_for(arch: str, capability: str) -> bool:
     number = arch.rstrip("af")
     if arch.endswith("a"):
         return number == capability

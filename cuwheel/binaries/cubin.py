@@ -84,19 +84,16 @@ def read_cubin(content: bytes) -> Cubin:
     named = [(names.get(section.name, ""), section) for section in image.sections[1:]]
     kernels = {name.removeprefix(_CODE) for name, _ in named if name.startswith(_CODE)}
     parts = tuple(
-        CubinPart(
-            name,
-            _content(image, section),
-            _kernel_of(name, kernels),
-        )
+        CubinPart(name, _content(image, section), _kernel_of(name, kernels))
         for name, section in named
     )
     texts = {part.name: part.content for part in parts}
+    symbols = texts.get(".strtab", b"").decode("utf-8", "replace").split("\0")
     return Cubin(
         parts=parts,
         kernels=tuple(sorted(kernels)),
         notes=_tool_notes(texts.get(_TOOL_NOTE, b"")),
-        symbols=tuple(sorted(_symbols(texts.get(".strtab", b"")))),
+        symbols=tuple(sorted(text for text in symbols if text and not text.startswith("."))),
     )
 
 
@@ -113,21 +110,19 @@ def _kernel_of(section: str, kernels: set[str]) -> str:
     return name if name in kernels else ""
 
 
-def _symbols(table: bytes) -> list[str]:
-    texts = [text.decode("utf-8", "replace") for text in table.split(b"\0")]
-    return [text for text in texts if text and not text.startswith(".")]
-
-
 def _tool_notes(section: bytes) -> tuple[ToolNote, ...]:
-    notes, place = [], 0
-    while place + _NOTE.size <= len(section):
-        name_size, size, _ = _NOTE.unpack_from(section, place)
-        start = place + _NOTE.size + _rounded(name_size)
-        place = start + _rounded(size)
+    notes, offset = [], 0
+    while offset + _NOTE.size <= len(section):
+        name_size, size, _ = _NOTE.unpack_from(section, offset)
+        start = offset + _NOTE.size + _rounded(name_size)
+        offset = start + _rounded(size)
         content = section[start : start + size]
         if len(content) > _TOOL.size:
             texts = content[_TOOL.size :]
-            found = [_text_at(texts, begin) for begin in _TOOL.unpack_from(content)[2:]]
+            found = [
+                texts[begin:].partition(b"\0")[0].decode("utf-8", "replace").strip()
+                for begin in _TOOL.unpack_from(content)[2:]
+            ]
             notes.append(
                 ToolNote(tool=found[0], release=found[1], build=found[2], options=found[3])
             )
@@ -136,10 +131,6 @@ def _tool_notes(section: bytes) -> tuple[ToolNote, ...]:
 
 def _rounded(size: int) -> int:
     return (size + 3) // 4 * 4
-
-
-def _text_at(texts: bytes, place: int) -> str:
-    return texts[place:].partition(b"\0")[0].decode("utf-8", "replace").strip()
 
 
 class CodeChange(NamedTuple):
@@ -163,13 +154,15 @@ def change_of_code(a: bytes, b: bytes) -> CodeChange:
     before, after = len(a) // INSTRUCTION, len(b) // INSTRUCTION
     if before != after:
         return CodeChange(before, after, 0, 0)
-    places = range(0, len(a), INSTRUCTION)
-    pairs = [(a[at : at + INSTRUCTION], b[at : at + INSTRUCTION]) for at in places]
+    offsets = range(0, len(a), INSTRUCTION)
+    pairs = [(a[at : at + INSTRUCTION], b[at : at + INSTRUCTION]) for at in offsets]
     changed = [(one, other) for one, other in pairs if one != other]
-    return CodeChange(before, after, len(changed), sum(_is_number(*pair) for pair in changed))
+    return CodeChange(
+        before, after, len(changed), sum(_differs_in_number(*pair) for pair in changed)
+    )
 
 
-def _is_number(a: bytes, b: bytes) -> bool:
+def _differs_in_number(a: bytes, b: bytes) -> bool:
     if (a[:4], a[8:]) != (b[:4], b[8:]):
         return False
     word = int.from_bytes(a[:4], "little")

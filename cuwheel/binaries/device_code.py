@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cuwheel.binaries.fatbin import Fatbin
 
 
-# The names are there; what they are isn't said in the way that mypy asks for.
+# The names are there, but not with the types that mypy needs.
 
 
 Kind = Literal["PTX", "SASS", "LTO", "other"]
@@ -44,7 +44,7 @@ _TEXT = struct.Struct("<II")  # where a text is, counted from the element, and i
 _KINDS: dict[int, Kind] = {1: "PTX", 2: "SASS", 8: "LTO"}
 _LZ4 = 1 << 13
 _ZSTD = 1 << 15
-_LONGEST = 1 << 30  # bytes of one element; what says to be longer is damaged
+_LONGEST = 1 << 30  # bytes of one element; a longer one is damaged
 _CHUNK = 1 << 20  # bytes
 
 
@@ -60,7 +60,7 @@ class Element(NamedTuple):
         kind: PTX, machine code, or code for a link at run time.
         arch: `90`, `90a`.
         packing: how it is compressed.
-        place: where the packed code begins in the file, bytes.
+        offset: where the packed code begins in the file, bytes.
         size: of it, bytes.
         unpacked_size: bytes.
         source: the source's name, which fatbinary notes for `-lineinfo` and `-G`.
@@ -72,7 +72,7 @@ class Element(NamedTuple):
     kind: Kind
     arch: str
     packing: Packing
-    place: int
+    offset: int
     size: int
     unpacked_size: int
     source: str
@@ -99,13 +99,13 @@ def find_fatbins(stream: IO[bytes]) -> tuple[Fatbin, ...]:
 def elements_of(stream: IO[bytes], fatbins: tuple[Fatbin, ...]) -> Iterator[Element]:
     """The elements of some fat binaries of a file, in its order; their code is only hashed."""
     for number, fatbin in enumerate(fatbins, 1):
-        stream.seek(fatbin.place + _CONTAINER - 8)
-        place = fatbin.place + _CONTAINER
-        end = place + int.from_bytes(stream.read(8), "little")
-        while place < end:
-            element, size = _read_element(stream, number, place)
+        stream.seek(fatbin.offset + _CONTAINER - 8)
+        offset = fatbin.offset + _CONTAINER
+        end = offset + int.from_bytes(stream.read(8), "little")
+        while offset < end:
+            element, size = _read_element(stream, number, offset)
             yield element
-            place += size
+            offset += size
 
 
 def code_of_element(stream: IO[bytes], element: Element) -> bytes:
@@ -114,7 +114,7 @@ def code_of_element(stream: IO[bytes], element: Element) -> bytes:
     Raises:
         DeviceCodeError: it is damaged.
     """
-    stream.seek(element.place)
+    stream.seek(element.offset)
     packed = stream.read(element.size)
     try:
         code = _unpack(packed, element)
@@ -129,23 +129,23 @@ def _unpack(packed: bytes, element: Element) -> bytes:
     if element.packing == "none":
         return packed
     if element.unpacked_size > _LONGEST:
-        raise DeviceCodeError(f"{element.name} says to be {element.unpacked_size} bytes long")
+        raise DeviceCodeError(f"{element.name} claims to be {element.unpacked_size} bytes long")
     if element.packing == "LZ4":
         return bytes(_unpack_lz4(packed, uncompressed_size=element.unpacked_size))
     with zstandard.ZstdDecompressor().stream_reader(packed) as reader:
         return reader.read(element.unpacked_size)
 
 
-def _read_element(stream: IO[bytes], fatbin: int, place: int) -> tuple[Element, int]:
+def _read_element(stream: IO[bytes], fatbin: int, offset: int) -> tuple[Element, int]:
     """An element, and its size with its header."""
-    stream.seek(place)
+    stream.seek(offset)
     start = stream.read(_ELEMENT.size)
     # A header may be shorter than this, as far as `FatbinFinder` is concerned.
     (header,) = _HEADER_SIZE.unpack_from(start)
     fields = _ELEMENT.unpack(start[:header].ljust(_ELEMENT.size, b"\0"))
     kind, _, header, padded, size, options, _, _, arch, name, name_size, flags, _, unpacked = fields
     extra = stream.read(max(0, header - _ELEMENT.size))
-    stream.seek(place + header)
+    stream.seek(offset + header)
     packing: Packing = "zstd" if flags & _ZSTD else "LZ4" if flags & _LZ4 else "none"
     size = size if packing != "none" else padded
     element = Element(
@@ -153,7 +153,7 @@ def _read_element(stream: IO[bytes], fatbin: int, place: int) -> tuple[Element, 
         kind=_KINDS.get(kind, "other"),
         arch=f"{arch}{arch_suffix(flags)}",
         packing=packing,
-        place=place + header,
+        offset=offset + header,
         size=size,
         unpacked_size=unpacked if packing != "none" else size,
         source=_part(extra, name, name_size).rstrip(b"\0").decode("utf-8", "replace"),
@@ -163,14 +163,14 @@ def _read_element(stream: IO[bytes], fatbin: int, place: int) -> tuple[Element, 
     return element, header + padded
 
 
-def _part(extra: bytes, place: int, size: int) -> bytes:
+def _part(extra: bytes, offset: int, size: int) -> bytes:
     """Bytes of the part of a header that follows the fixed one."""
-    start = place - _ELEMENT.size
+    start = offset - _ELEMENT.size
     return extra[start : start + size] if start >= 0 else b""
 
 
-def _options(extra: bytes, place: int) -> bytes:
-    where = _part(extra, place, _TEXT.size)
+def _options(extra: bytes, offset: int) -> bytes:
+    where = _part(extra, offset, _TEXT.size)
     return _part(extra, *_TEXT.unpack(where)) if len(where) == _TEXT.size else b""
 
 

@@ -1,4 +1,4 @@
-"""What the dynamic loader and the auditor want to know of an ELF file."""
+"""What the dynamic loader and the auditor need to know of an ELF file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Relro = Literal["full", "partial", "none"]
 
 _LINKED_KINDS = (2, 3)  # ET_EXEC, ET_DYN
 _CUDA_MACHINE = "EM_CUDA"
-# As the ELF registry has them; others are told by their number.
+# As the ELF registry has them; others are named by their number.
 _MACHINES = {
     3: "EM_386",
     21: "EM_PPC64",
@@ -45,11 +45,11 @@ _FLAGS, _FLAGS_1 = 30, 0x6FFFFFFB
 _VERSIONS, _VERSIONS_COUNT = 0x6FFFFFFE, 0x6FFFFFFF
 _FLAG_TEXT_RELOCATIONS, _FLAG_BIND_NOW, _FLAG_1_NOW = 4, 8, 1
 
-_MODULE_START = b"PyInit_"  # PEP 489: the one symbol that an import looks up
+_MODULE_START = b"PyInit_"  # PEP 489: the one symbol that an import looks for
 _LOADERS = (b"dlopen", b"dlmopen")
 _DRIVER_FUNCTION = re.compile(rb"(?<=\0)cu[A-Z]\w*(?=\0)")
 _DRIVER = "libcuda.so.1"
-_LONGEST = 4096  # bytes of a symbol's name that are looked at
+_LONGEST = 4096  # bytes of a symbol's name that are read
 _CHUNK = 1 << 20  # bytes
 _ENTRY_SIZE = 16  # bytes, of an entry of either list of versions
 
@@ -78,15 +78,15 @@ class Elf:
         rpath: entries of `DT_RPATH`.
         runpath: entries of `DT_RUNPATH`; the loader ignores `DT_RPATH` where there is one.
         versions: library and symbol version that it needs, e.g. `("libc.so.6", "GLIBC_2.34")`.
-        sections: every section that has a place in the file.
-        has_executable_stack: it asks for a stack that can run code, or says nothing of the stack,
+        sections: every section that has bytes in the file.
+        has_executable_stack: it requires one, or doesn't state which stack it needs,
             which glibc takes for the same (`DEFAULT_STACK_PERMS`).
         has_text_relocations: the loader has to write into its code.
         relro: what the loader makes read-only after it has bound the symbols: all of its tables
             (`full`), all but those for calls (`partial`), nothing.
         python_modules: names under which Python can import it, from its `PyInit_` symbols.
         uses_dlopen: it calls `dlopen` or `dlmopen`, so it may need more than `needed` says.
-        driver_functions: what it asks of the CUDA driver, `cuMemAlloc_v2`; looked for where it
+        driver_functions: of the CUDA driver that it needs, `cuMemAlloc_v2`; searched where it
             needs `libcuda.so.1`.
     """
 
@@ -110,7 +110,7 @@ class Elf:
 
     @property
     def search_path(self) -> tuple[str, ...]:
-        """The entries that the loader really looks at."""
+        """The entries that the loader really searches."""
         return self.runpath or self.rpath
 
     @property
@@ -140,7 +140,7 @@ def read_elf(stream: IO[bytes]) -> Elf:
     """Read an ELF file from a seekable stream, without loading it into memory.
 
     Everything that the loader uses is read as the loader reads it, from the program headers, so
-    that a file without section headers tells the same.
+    that a file without section headers gives the same.
 
     Raises:
         ElfFormatError: it isn't ELF, or is damaged.
@@ -159,7 +159,7 @@ def _read(image: ElfImage) -> Elf:
     strings = image.offset_of(tags[_STRINGS][0]) if tags[_STRINGS] else 0
 
     def texts(tag: int) -> tuple[str, ...]:
-        return tuple(image.name(strings + place) for place in tags[tag])
+        return tuple(image.name(strings + offset) for offset in tags[tag])
 
     needed = texts(_NEEDED)
     symbols = _symbol_facts(image, tags, strings, needs_driver=_DRIVER in needed)
@@ -210,24 +210,24 @@ def _versions(
     """Two chained lists: libraries, and for each the versions that are needed of it."""
     if not tags[_VERSIONS]:
         return
-    place = image.offset_of(tags[_VERSIONS][0])
+    offset = image.offset_of(tags[_VERSIONS][0])
     for _ in range(_first(tags, _VERSIONS_COUNT)):
-        _, count, library, first, step = image.unpack("HHIII", place)
+        _, count, library, first, step = image.unpack("HHIII", offset)
         name = image.name(strings + library)
-        for version in _chained_versions(image, place + first, count):
+        for version in _chained_versions(image, offset + first, count):
             yield name, image.name(strings + version)
         if step < _ENTRY_SIZE:
             return
-        place += step
+        offset += step
 
 
-def _chained_versions(image: ElfImage, place: int, count: int) -> Iterator[int]:
+def _chained_versions(image: ElfImage, offset: int, count: int) -> Iterator[int]:
     for _ in range(count):
-        _, _, _, version, step = image.unpack("IHHII", place)
+        _, _, _, version, step = image.unpack("IHHII", offset)
         yield version
         if step < _ENTRY_SIZE:
             return
-        place += step
+        offset += step
 
 
 def _sections(image: ElfImage) -> Iterator[Section]:
@@ -240,7 +240,7 @@ def _sections(image: ElfImage) -> Iterator[Section]:
 
 
 class _SymbolFacts(NamedTuple):
-    """Python modules that a file defines, and what it asks of the loader and of the driver."""
+    """Python modules that a file defines, and what it needs of the loader and of the driver."""
 
     modules: tuple[str, ...] = ()
     uses_dlopen: bool = False
@@ -258,9 +258,9 @@ class _Names(NamedTuple):
 def _symbol_facts(
     image: ElfImage, tags: defaultdict[int, list[int]], strings: int, *, needs_driver: bool
 ) -> _SymbolFacts:
-    """What the symbols tell.
+    """What the symbols state.
 
-    Few of a million names are of interest, so those are looked for in the table of names, and the
+    Few of a million names are of interest, so those are searched in the table of names, and the
     symbols are only compared by where their names lie.
     """
     if not (tags[_SYMBOLS] and tags[_STRINGS]):
@@ -285,25 +285,25 @@ def _names_of_interest(image: ElfImage, start: int, size: int, *, needs_driver: 
     modules: dict[int, str] = {}
     driver: dict[int, str] = {}
     loaders: set[int] = set()
-    for place in range(0, size, _CHUNK):
-        text = image.read(start + place, min(_CHUNK + _LONGEST, size - place))
-        for found in _places(text, _MODULE_START):
+    for offset in range(0, size, _CHUNK):
+        text = image.read(start + offset, min(_CHUNK + _LONGEST, size - offset))
+        for found in _offsets(text, _MODULE_START):
             name = text[found + len(_MODULE_START) : text.find(b"\0", found)]
-            modules[place + found] = name.decode("utf-8", "replace")
+            modules[offset + found] = name.decode("utf-8", "replace")
         for loader in _LOADERS:
             # A linker lets a name be the end of another one.
-            loaders.update(place + found for found in _places(text, loader + b"\0"))
+            loaders.update(offset + found for found in _offsets(text, loader + b"\0"))
         if needs_driver:
             for function in _DRIVER_FUNCTION.finditer(text):
-                driver[place + function.start()] = function[0].decode()
+                driver[offset + function.start()] = function[0].decode()
     return _Names(modules, driver, loaders)
 
 
-def _places(text: bytes, part: bytes) -> Iterator[int]:
-    place = text.find(part)
-    while place >= 0:
-        yield place
-        place = text.find(part, place + 1)
+def _offsets(text: bytes, part: bytes) -> Iterator[int]:
+    offset = text.find(part)
+    while offset >= 0:
+        yield offset
+        offset = text.find(part, offset + 1)
 
 
 def symbols_size(image: ElfImage, table: int, strings: int) -> int:

@@ -1,7 +1,7 @@
 """The tables of an ELF file: 32 or 64 bits, either byte order, with or without section headers.
 
 Field by field from the System V ABI (gabi, chapters "Object Files" and "Program Loading and
-Dynamic Linking"). Only what is asked for is read, and never more than the file holds, so a damaged
+Dynamic Linking"). Only what is requested is read, and never more than the file holds, so a damaged
 file costs no more memory than a sound one.
 """
 
@@ -18,7 +18,7 @@ MAGIC = b"\x7fELF"
 _IDENT = 16  # bytes before the fields that depend on the class
 _LOAD = 1  # PT_LOAD
 _DYNAMIC = 2  # PT_DYNAMIC
-_NO_BITS = 8  # SHT_NOBITS: it has no place in the file
+_NO_BITS = 8  # SHT_NOBITS: it has no bytes in the file
 _NAME_MAX = 4096  # bytes
 _TABLE_MAX = 1 << 26  # bytes, of headers and dynamic tags; 64 MiB are a million sections
 _TAGS_MAX = 1 << 20  # bytes
@@ -65,7 +65,7 @@ class SectionHeader(NamedTuple):
 
     @property
     def is_in_file(self) -> bool:
-        """Whether it has a place in the file."""
+        """Whether it has bytes in the file."""
         return self.kind not in (0, _NO_BITS)
 
 
@@ -96,39 +96,39 @@ class ElfImage:
         self.sections = self._sections()
         self.segments = self._segments()
 
-    def read(self, place: int, size: int) -> bytes:
+    def read(self, offset: int, size: int) -> bytes:
         """Bytes of the file.
 
         Raises:
             ElfFormatError: the file is too short.
         """
-        if place + size > self._size:
-            raise ElfFormatError(f"it ends before byte {place + size}")
-        self._stream.seek(place)
+        if offset + size > self._size:
+            raise ElfFormatError(f"it ends before byte {offset + size}")
+        self._stream.seek(offset)
         return self._stream.read(size)
 
-    def unpack(self, form: str, place: int) -> tuple[int, ...]:
-        """Integers at a place, in the file's byte order."""
+    def unpack(self, form: str, offset: int) -> tuple[int, ...]:
+        """Integers at an offset, in the file's byte order."""
         record = struct.Struct(self._order + form)
-        return record.unpack(self.read(place, record.size))
+        return record.unpack(self.read(offset, record.size))
 
-    def records(self, form: str, place: int, size: int) -> Iterator[tuple[int, ...]]:
+    def records(self, form: str, offset: int, size: int) -> Iterator[tuple[int, ...]]:
         """Records that lie behind one another in `size` bytes; a rest is left out."""
         record = struct.Struct(self._order + form)
         step = _CHUNK // record.size * record.size
-        end = place + size // record.size * record.size
-        for start in range(place, end, step):
+        end = offset + size // record.size * record.size
+        for start in range(offset, end, step):
             yield from record.iter_unpack(self.read(start, min(step, end - start)))
 
-    def name(self, place: int) -> str:
-        """The text at a place, up to its zero.
+    def name(self, offset: int) -> str:
+        """The text at an offset, up to its zero.
 
         Raises:
-            ElfFormatError: the place is behind the file's end.
+            ElfFormatError: the offset is behind the file's end.
         """
-        if place >= self._size:
-            raise ElfFormatError(f"it ends before byte {place}")
-        text = self.read(place, min(_NAME_MAX, self._size - place))
+        if offset >= self._size:
+            raise ElfFormatError(f"it ends before byte {offset}")
+        text = self.read(offset, min(_NAME_MAX, self._size - offset))
         return text.partition(b"\0")[0].decode("utf-8", "replace")
 
     def offset_of(self, address: int) -> int:
@@ -164,9 +164,9 @@ class ElfImage:
                         return
                     yield tag, value
 
-    def symbols(self, place: int, size: int) -> Iterator[tuple[int, ...]]:
+    def symbols(self, offset: int, size: int) -> Iterator[tuple[int, ...]]:
         """Of each symbol of a table: where its name lies in the names, and its section or 0."""
-        return self.records("I2xH16x" if self.is_wide else "I10xH", place, size)
+        return self.records("I2xH16x" if self.is_wide else "I10xH", offset, size)
 
     def section_names(self) -> dict[int, str]:
         """Each section's name, by where it lies in their table of names."""
@@ -177,37 +177,37 @@ class ElfImage:
             return {}
         table = self.sections[index]
         text = self.read(table.offset, _bounded(table.size))
-        places = {section.name for section in self.sections}
+        offsets = {section.name for section in self.sections}
         return {
-            place: text[place : text.find(b"\0", place)].decode("utf-8", "replace")
-            for place in places
+            offset: text[offset : text.find(b"\0", offset)].decode("utf-8", "replace")
+            for offset in offsets
         }
 
     def _sections(self) -> tuple[SectionHeader, ...]:
-        place, count, step = (self._fields[name] for name in ("shoff", "shnum", "shentsize"))
+        offset, count, step = (self._fields[name] for name in ("shoff", "shnum", "shentsize"))
         form = "IIQQQQII" if self.is_wide else "8I"
-        if not place:
+        if not offset:
             return ()
-        first = SectionHeader(*self.unpack(form, place))
-        rows = self._rows(form, place, count or first.size, step)
+        first = SectionHeader(*self.unpack(form, offset))
+        rows = self._rows(form, offset, count or first.size, step)
         return tuple(SectionHeader(*row) for row in rows)
 
     def _segments(self) -> tuple[Segment, ...]:
-        place, count, step = (self._fields[name] for name in ("phoff", "phnum", "phentsize"))
+        offset, count, step = (self._fields[name] for name in ("phoff", "phnum", "phentsize"))
         if count == _IN_SECTION and self.sections:
             count = self.sections[0].info
         if not self.is_wide:  # the same fields, in another order
-            rows = self._rows("7I", place, count, step)
+            rows = self._rows("7I", offset, count, step)
             return tuple(Segment(row[0], row[6], row[1], row[2], row[4]) for row in rows)
-        rows = self._rows("IIQQQQ", place, count, step)
+        rows = self._rows("IIQQQQ", offset, count, step)
         return tuple(Segment(row[0], row[1], row[2], row[3], row[5]) for row in rows)
 
-    def _rows(self, form: str, place: int, count: int, step: int) -> list[tuple[int, ...]]:
+    def _rows(self, form: str, offset: int, count: int, step: int) -> list[tuple[int, ...]]:
         """The rows of a table whose rows may be longer than what is known of them."""
         record = struct.Struct(self._order + form)
         if count and step < record.size:
             raise ElfFormatError(f"a header of {step} bytes is too short")
-        data = self.read(place, _bounded(count * step)) if count else b""
+        data = self.read(offset, _bounded(count * step)) if count else b""
         return [record.unpack_from(data, row * step) for row in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""Symbols of shared libraries, looked up as the loader does: a library of 1 GB costs a few pages.
+"""Symbols of shared libraries, found as the loader finds them: a library of 1 GB costs a few pages.
 
 The hash table: `DT_GNU_HASH`, as glibc reads it (elf/dl-lookup.c, `do_lookup_x`); the older one and
 the symbols' fields: System V ABI, "Hash Table" and "Symbol Table".
@@ -27,7 +27,7 @@ _LONGEST = 4096  # bytes of a name
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicLinks:
-    """What a library asks the loader for: fields as in `cuwheel.elf.Elf`."""
+    """What a library needs of the loader: fields as in `cuwheel.binaries.elf.Elf`."""
 
     soname: str
     needed: tuple[str, ...]
@@ -55,7 +55,7 @@ class Symbols:
         self._tags: dict[int, list[int]] = {}
         for tag, value in self._image.tags():
             self._tags.setdefault(tag, []).append(value)
-        self._strings = self._place(_STRINGS)
+        self._strings = self._offset_of(_STRINGS)
 
     @property
     def links(self) -> DynamicLinks:
@@ -80,46 +80,46 @@ class Symbols:
 
     def lacking(self, names: Iterable[str]) -> set[str]:
         """Those of some names that it doesn't define."""
-        wanted = set(names)
-        if not wanted or not self._place(_SYMBOLS):
-            return wanted
+        missing = set(names)
+        if not missing or not self._offset_of(_SYMBOLS):
+            return missing
         if _GNU_HASH in self._tags:
-            table = _HashTable(self._image, self._place(_GNU_HASH))
-            return {name for name in wanted if not self._is_in(table, name)}
+            table = _HashTable(self._image, self._offset_of(_GNU_HASH))
+            return {name for name in missing if not self._is_in(table, name)}
         for name, kind, section in self._all():
             if section and kind >> 4 in (_GLOBAL, _WEAK):
-                wanted.discard(self._image.name(self._strings + name))
-        return wanted
+                missing.discard(self._image.name(self._strings + name))
+        return missing
 
     def mentions(self, starts: Iterable[str]) -> set[str]:
         """Those of some beginnings with which a name in its table of names begins."""
-        wanted = {start.encode() for start in starts}
+        searched = {start.encode() for start in starts}
         found: set[bytes] = set()
         size = self._tags.get(_STRINGS_SIZE, [0])[0]
-        for place in range(0, size, _CHUNK):
-            piece = self._image.read(self._strings + place, min(_CHUNK + _LONGEST, size - place))
-            found.update(start for start in wanted - found if b"\0" + start in piece)
+        for offset in range(0, size, _CHUNK):
+            piece = self._image.read(self._strings + offset, min(_CHUNK + _LONGEST, size - offset))
+            found.update(start for start in searched - found if b"\0" + start in piece)
         return {start.decode() for start in found}
 
     def _is_in(self, table: _HashTable, name: str) -> bool:
-        start = self._place(_SYMBOLS)
+        start = self._offset_of(_SYMBOLS)
         for index in table.candidates(name):
-            place = start + index * _SYMBOL.size
-            at, _, _, section, _, _ = self._image.unpack("IBBHQQ", place)
+            offset = start + index * _SYMBOL.size
+            at, _, _, section, _, _ = self._image.unpack("IBBHQQ", offset)
             if section and self._image.name(self._strings + at) == name:
                 return True
         return False
 
     def _all(self) -> Iterator[tuple[int, int, int]]:
         """Of each symbol: where its name is, its kind, its section."""
-        start = self._place(_SYMBOLS)
+        start = self._offset_of(_SYMBOLS)
         if not start:
             return
         size = symbols_size(self._image, start, self._strings)
         for name, kind, _, section, _, _ in self._image.records("IBBHQQ", start, size):
             yield name, kind, section
 
-    def _place(self, tag: int) -> int:
+    def _offset_of(self, tag: int) -> int:
         return self._image.offset_of(self._tags[tag][0]) if tag in self._tags else 0
 
     def _texts(self, tag: int) -> tuple[str, ...]:
@@ -131,15 +131,15 @@ class _HashTable:
 
     Args:
         image: the library.
-        place: where the table begins in the file.
+        offset: where the table begins in the file.
     """
 
-    def __init__(self, image: ElfImage, place: int) -> None:
+    def __init__(self, image: ElfImage, offset: int) -> None:
         self._image = image
-        self._buckets, self._offset, self._bloom, self._shift = image.unpack("4I", place)
-        self._filter = place + 16
-        self._bucket_place = self._filter + 8 * self._bloom
-        self._chains = self._bucket_place + 4 * self._buckets
+        self._buckets, self._offset, self._bloom, self._shift = image.unpack("4I", offset)
+        self._filter = offset + 16
+        self._bucket_start = self._filter + 8 * self._bloom
+        self._chains = self._bucket_start + 4 * self._buckets
         if not (self._buckets and self._bloom):
             raise ElfFormatError("its hash table is empty")
 
@@ -150,7 +150,7 @@ class _HashTable:
         bits = 1 << value % 64 | 1 << (value >> self._shift) % 64
         if word & bits != bits:
             return
-        (index,) = self._image.unpack("I", self._bucket_place + 4 * (value % self._buckets))
+        (index,) = self._image.unpack("I", self._bucket_start + 4 * (value % self._buckets))
         if index < self._offset:
             return
         while True:

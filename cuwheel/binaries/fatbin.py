@@ -49,12 +49,12 @@ class Fatbin(NamedTuple):
     """A fat binary in a file.
 
     Attributes:
-        place: where it begins in the file, bytes.
+        offset: where it begins in the file, bytes.
         padded_end: where the zeros behind it end, bytes: linkers align with them.
         elements: kind and arch of each.
     """
 
-    place: int
+    offset: int
     padded_end: int
     elements: frozenset[tuple[int, str]]
 
@@ -69,8 +69,8 @@ class FatbinFinder:
     def __init__(self, size: int) -> None:
         self._size = size
         self._found: list[Fatbin] = []
-        self._place = 0  # of what is looked at next; may lie far ahead
-        self._open: tuple[int, int] | None = None  # the container that it is in: place, end
+        self._offset = 0  # of what is read next; may lie far ahead
+        self._open: tuple[int, int] | None = None  # the container that it is in: offset, end
         self._elements: set[tuple[int, str]] = set()
         # Thousands of fat binaries hold the same few kinds: equal sets are kept once.
         self._kept: dict[frozenset[tuple[int, str]], frozenset[tuple[int, str]]] = {}
@@ -82,10 +82,10 @@ class FatbinFinder:
         return tuple(self._found)
 
     def search(self, window: Window) -> None:
-        """Look at the next part of the file."""
-        end = window.place + window.end
-        self._place = max(self._place, window.place + window.begin)
-        while self._place < end:
+        """Search the next part of the file."""
+        end = window.offset + window.end
+        self._offset = max(self._offset, window.offset + window.begin)
+        while self._offset < end:
             if self._open:
                 self._read_element(window, self._open[1])
             elif self._is_padding:
@@ -95,46 +95,46 @@ class FatbinFinder:
 
     def _find(self, window: Window) -> None:
         """Go to the next container, or to the window's end."""
-        at = window.data.find(_START, self._place - window.place, window.end + len(_START) - 1)
-        self._place = window.place + (at if at >= 0 else window.end)
+        at = window.data.find(_START, self._offset - window.offset, window.end + len(_START) - 1)
+        self._offset = window.offset + (at if at >= 0 else window.end)
         if at < 0:
             return
         header = window.data[at : at + _CONTAINER.size]
         size = _CONTAINER.unpack(header)[0] if len(header) == _CONTAINER.size else self._size
-        begin = self._place + _CONTAINER.size
+        begin = self._offset + _CONTAINER.size
         if begin + size > self._size:  # code that writes fat binaries holds the same eight bytes
-            self._place += 1
+            self._offset += 1
             return
-        self._open, self._elements = (self._place, begin + size), set()
-        self._place = begin
+        self._open, self._elements = (self._offset, begin + size), set()
+        self._offset = begin
         self._close_at_end()
 
     def _read_element(self, window: Window, end: int) -> None:
-        at = self._place - window.place
+        at = self._offset - window.offset
         fields = window.data[at : at + _ELEMENT.size]
         if len(fields) < _ELEMENT.size:
             fields = bytes(_ELEMENT.size)
         kind, _, header, size, arch, flags = _ELEMENT.unpack(fields)
-        if header < _ELEMENT.size or self._place + header + size > end:
+        if header < _ELEMENT.size or self._offset + header + size > end:
             self._open = None  # no fat binary, or a damaged one
-            self._place += 1
+            self._offset += 1
             return
         self._elements.add((kind, f"{arch}{arch_suffix(flags)}"))
-        self._place += header + size
+        self._offset += header + size
         self._close_at_end()
 
     def _close_at_end(self) -> None:
-        """Note the container, if all of it was seen; a link of only PTX adds an empty one."""
-        if self._open and self._place == self._open[1]:
+        """Note the container, if all of it was read; a link of only PTX adds an empty one."""
+        if self._open and self._offset == self._open[1]:
             elements = frozenset(self._elements)
             kept = self._kept.setdefault(elements, elements)
             self._found.append(Fatbin(*self._open, kept))
             self._open, self._is_padding = None, True
 
     def _skip_padding(self, window: Window) -> None:
-        used = _NOT_ZERO.search(window.data, self._place - window.place, window.end)
-        self._place = window.place + (used.start() if used else window.end)
-        self._found[-1] = self._found[-1]._replace(padded_end=self._place)
+        used = _NOT_ZERO.search(window.data, self._offset - window.offset, window.end)
+        self._offset = window.offset + (used.start() if used else window.end)
+        self._found[-1] = self._found[-1]._replace(padded_end=self._offset)
         self._is_padding = not used
 
 
@@ -145,40 +145,40 @@ def hop_fatbins(stream: IO[bytes], section: Section) -> tuple[Fatbin, ...]:
         FatbinFormatError: it holds something else.
     """
     found = []
-    place, end = section.offset, section.offset + section.size
-    while place < end:
-        header = _read_at(stream, place, _CONTAINER.size)
+    offset, end = section.offset, section.offset + section.size
+    while offset < end:
+        header = _read_at(stream, offset, _CONTAINER.size)
         if header.startswith(_START) and len(header) == _CONTAINER.size:
-            begin = place + _CONTAINER.size
+            begin = offset + _CONTAINER.size
             behind = begin + _CONTAINER.unpack(header)[0]
             elements = _hop_elements(stream, begin, min(behind, end))
-            found.append(Fatbin(place, behind, elements))
-            place = behind
+            found.append(Fatbin(offset, behind, elements))
+            offset = behind
         elif any(header):
             raise FatbinFormatError(
-                f"no fat binary at byte {place - section.offset} of {section.name}"
+                f"no fat binary at byte {offset - section.offset} of {section.name}"
             )
         else:
-            place += _ALIGNMENT
+            offset += _ALIGNMENT
     return tuple(found)
 
 
-def _hop_elements(stream: IO[bytes], place: int, end: int) -> frozenset[tuple[int, str]]:
+def _hop_elements(stream: IO[bytes], offset: int, end: int) -> frozenset[tuple[int, str]]:
     elements = set()
-    while place < end:
-        fields = _read_at(stream, place, _ELEMENT.size)
+    while offset < end:
+        fields = _read_at(stream, offset, _ELEMENT.size)
         if len(fields) < _ELEMENT.size:
             raise FatbinFormatError("the file ends within a fat binary")
         kind, _, header, size, arch, flags = _ELEMENT.unpack(fields)
         if header < _ELEMENT.size:
             raise FatbinFormatError("an element of a fat binary has no sound header")
         elements.add((kind, f"{arch}{arch_suffix(flags)}"))
-        place += header + size
+        offset += header + size
     return frozenset(elements)
 
 
-def _read_at(stream: IO[bytes], place: int, size: int) -> bytes:
-    stream.seek(place)
+def _read_at(stream: IO[bytes], offset: int, size: int) -> bytes:
+    stream.seek(offset)
     return stream.read(size)
 
 
@@ -199,16 +199,16 @@ def fatbins_of(section: Section, fatbins: Iterable[Fatbin]) -> tuple[Fatbin, ...
         FatbinFormatError: it is a section for device code, and holds something else.
     """
     end = section.offset + section.size
-    own = tuple(fatbin for fatbin in fatbins if section.offset <= fatbin.place < end)
+    own = tuple(fatbin for fatbin in fatbins if section.offset <= fatbin.offset < end)
     if section.name in (LOADED_SECTION, RELOCATABLE_SECTION):
-        place = section.offset
+        offset = section.offset
         for fatbin in own:
-            if fatbin.place != place:
+            if fatbin.offset != offset:
                 break
-            place = fatbin.padded_end
-        if place < end:
+            offset = fatbin.padded_end
+        if offset < end:
             raise FatbinFormatError(
-                f"no fat binary at byte {place - section.offset} of {section.name}"
+                f"no fat binary at byte {offset - section.offset} of {section.name}"
             )
     return own
 

@@ -1,4 +1,4 @@
-"""A long stream cut into windows, so that whatever is looked for lies in one of them whole."""
+"""A long stream cut into windows, so that what is searched for lies whole in one of them."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-REACH = 4096  # bytes that can be seen behind a beginning; no path of Linux is longer (PATH_MAX)
-_SMALL = 2 * REACH
+LOOKAHEAD = 4096  # bytes after the start of a match; no path of Linux is longer (PATH_MAX)
+_SMALL = 2 * LOOKAHEAD
 
 
 class Window(NamedTuple):
     """A part of a stream.
 
     What begins at `data[begin]` up to, and without, `data[end]` belongs to this window and to no
-    other. One byte before it and `REACH` bytes behind it are there as well, unless the stream ends.
+    other. One byte before it and `LOOKAHEAD` bytes behind it are there as well, unless the stream
+    ends.
 
     Attributes:
         data: the bytes.
-        place: where `data` begins in the stream, bytes; -1 in the first, which has a zero before.
+        offset: where `data` begins in the stream, bytes; -1 in the first, which has a zero before.
         begin: in `data`.
         end: in `data`.
     """
 
     data: bytes
-    place: int
+    offset: int
     begin: int
     end: int
 
@@ -35,24 +36,24 @@ class Windows:
 
     def __init__(self) -> None:
         self._tail = b"\0"  # its first byte belonged to a window before
-        self._place = -1
+        self._offset = -1
 
     def feed(self, piece: bytes) -> Iterator[Window]:
         """Take the next piece; what begins near its end comes with the piece after it."""
         if len(piece) <= _SMALL:
             self._tail += piece
             if len(self._tail) > _SMALL:
-                yield self._keep(self._tail, self._place)
+                yield self._keep(self._tail, self._offset)
             return
-        seam, middle = self._tail + piece[: REACH + 1], self._place + len(self._tail)
-        yield Window(seam, self._place, 1, len(self._tail) + 1)
+        seam, middle = self._tail + piece[: LOOKAHEAD + 1], self._offset + len(self._tail)
+        yield Window(seam, self._offset, 1, len(self._tail) + 1)
         yield self._keep(piece, middle)
 
     def finish(self) -> Window:
         """What is left when the stream has ended."""
-        return Window(self._tail, self._place, 1, len(self._tail))
+        return Window(self._tail, self._offset, 1, len(self._tail))
 
-    def _keep(self, data: bytes, place: int) -> Window:
-        end = len(data) - REACH
-        self._tail, self._place = data[end - 1 :], place + end - 1
-        return Window(data, place, 1, end)
+    def _keep(self, data: bytes, offset: int) -> Window:
+        end = len(data) - LOOKAHEAD
+        self._tail, self._offset = data[end - 1 :], offset + end - 1
+        return Window(data, offset, 1, end)

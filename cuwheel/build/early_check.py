@@ -18,7 +18,7 @@ from cuwheel.cuda.components import component_by_name
 from cuwheel.cuda.toolkits import check_archs
 from cuwheel.errors import CuwheelError, SourceError
 from cuwheel.locks.jobs import check_target_lock
-from cuwheel.model.recipe import External
+from cuwheel.model.link import External
 from cuwheel.pypi.lock_file import pinned_version
 from cuwheel.toolchains.host_compiler import check_host_compiler
 from cuwheel.workspace.problems import Problem, problem_of, raise_problems

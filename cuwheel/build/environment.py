@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from cuwheel.build.launcher.events import EVENTS_LOG
 from cuwheel.build.link_flags import cuda_components, include_flags, link_flags
-from cuwheel.model.recipe import CMake, Setuptools, Static, TorchExtension
+from cuwheel.model.link import Static
+from cuwheel.model.recipe import CMake, Setuptools, TorchExtension
 from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.toolchains.conda_layout import sysroot_of
 

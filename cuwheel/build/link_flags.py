@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cuda.components import component_by_name
-from cuwheel.model.recipe import Static
+from cuwheel.model.link import Static
 from cuwheel.workspace.problems import Problem
 from cuwheel.workspace.records import Environment, Toolchain
 

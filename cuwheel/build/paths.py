@@ -9,7 +9,7 @@ from cuwheel.build.sandbox.backends import Mount, is_of_system
 from cuwheel.build.sandbox.path_map import TOP, BuildPath, PathMap
 
 if TYPE_CHECKING:
-    from cuwheel.build.compile_cache.backends import CachePaths
+    from cuwheel.build.compile_cache.folders import CachePaths
     from cuwheel.build.environment import BuildInputs
     from cuwheel.model.target import Target
     from cuwheel.workspace.records import Environment

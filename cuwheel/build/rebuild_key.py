@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cuwheel.conda.lock_file import stated_content
 from cuwheel.errors import CommandFailedError
 from cuwheel.locks.jobs import toolchain_lock
-from cuwheel.model.recipe import Folder, GitCommit
+from cuwheel.model.source import Folder, GitCommit
 from cuwheel.paths import ROOT
 from cuwheel.sources.tree import identify
 from cuwheel.system.files import sha256_of_file, sha256_of_tree

@@ -1,5 +1,5 @@
 """The commands behind the nox sessions.
 
-Called by `__main__`. Face: `commands.COMMANDS`. In it: `options/` (argparse) and `reference/`
-(the pages that are generated from the code).
+Called by `__main__`. Face: `dispatch.run_command`. In it: `commands/` (the sessions' options, and
+what they do) and `reference/` (the pages that are generated from the code).
 """

@@ -79,5 +79,7 @@ def refuse_none(session: str, kind: str, names: Sequence[str], known: Sequence[s
         raise UsageError(
             f"nox -s {session} -- takes a {kind}, and none is named",
             why=f"there are {', '.join(known)}" if known else f"there is no {kind} here",
-            fix=f"nox -s {session} -- {known[0]}" if known else "add a recipe",
+            fix=f"name one of them, as in `nox -s {session} -- {known[0]}`"
+            if known
+            else "add a recipe: CONTRIBUTING.md shows how",
         )

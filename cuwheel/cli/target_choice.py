@@ -14,7 +14,8 @@ from cuwheel.cli.parser import refuse_none
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import InterpreterNotFoundError, UsageError
 from cuwheel.model.catalogue import find_target, load_catalogue, target_names
-from cuwheel.model.recipe import MODES, Framework, mode_name
+from cuwheel.model.link import MODES, mode_name
+from cuwheel.model.recipe import Framework
 from cuwheel.model.recipe_check import check_recipe
 from cuwheel.model.target import Target
 from cuwheel.paths import given_path, project_roots
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
     from cuwheel.cuda.toolkits import Toolkit
     from cuwheel.model.catalogue import CatalogueEntry
-    from cuwheel.model.recipe import Mode, Recipe
+    from cuwheel.model.link import Mode
+    from cuwheel.model.recipe import Recipe
     from cuwheel.system.pythons import Interpreter
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.model.recipe import MODES
+from cuwheel.model.link import MODES
 
 if TYPE_CHECKING:
     from cuwheel.cli.parser import Parser

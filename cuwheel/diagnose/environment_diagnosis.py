@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from cuwheel.diagnose import bitsandbytes
-from cuwheel.diagnose.bitsandbytes import choose_library, judge_bnb
+from cuwheel.diagnose.facts.chosen_library import choose_library
 from cuwheel.diagnose.facts.deadline import TimedCall
 from cuwheel.diagnose.facts.environment import (
     FACTS_TIME_LIMIT,
@@ -23,6 +22,7 @@ from cuwheel.diagnose.facts.environment import (
 )
 from cuwheel.diagnose.facts.gpu_packages import may_be_gpu_package, needs_gpu, read_package
 from cuwheel.diagnose.facts.loader import Loader, read_loader_cache
+from cuwheel.diagnose.rules.chosen_library import LibraryJudge
 from cuwheel.diagnose.rules.environment import judge_frameworks, judge_nvidia_wheels
 from cuwheel.diagnose.rules.packages import PackageJudge
 from cuwheel.diagnose.rules.requirements import find_unmet_requirements
@@ -30,15 +30,16 @@ from cuwheel.diagnose.verdict import broken, not_asked, warns
 from cuwheel.wheel.metadata import project_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from cuwheel.diagnose.bitsandbytes import BnbChoice
+    from cuwheel.diagnose.facts.chosen_library import ChosenLibrary
     from cuwheel.diagnose.facts.environment import Distribution
     from cuwheel.diagnose.facts.gpu_packages import InstalledPackage
     from cuwheel.diagnose.facts.gpus import Driver
     from cuwheel.diagnose.facts.host import HostFacts
     from cuwheel.diagnose.facts.python_choice import ChosenPython
     from cuwheel.diagnose.verdict import Verdict
+    from cuwheel.model.recipe import LibraryPerCuda, Recipe
 
 
 _SLACK = 5.0  # seconds that a question gets beyond what its programs get
@@ -53,23 +54,29 @@ class EnvironmentDiagnosis:
         chosen: the interpreter.
         packages: projects that the person names; none: all with GPU code.
         environ: of the caller.
+        choosing: recipes of packages that choose among libraries, by project.
 
-    `environment`, `frameworks`, `packages`, `bnb` and `verdicts` hold what was found, once
-    `judge` has returned.
+    `environment`, `frameworks`, `packages`, `chosen_libraries` and `verdicts` hold what was found,
+    once `judge` has returned.
     """
 
     def __init__(
-        self, chosen: ChosenPython, packages: tuple[str, ...], environ: Mapping[str, str]
+        self,
+        chosen: ChosenPython,
+        packages: tuple[str, ...],
+        environ: Mapping[str, str],
+        choosing: Mapping[str, Recipe],
     ) -> None:
         self._named = packages
         self._environ = environ
+        self._choosing = choosing
         self._imports: dict[str, TimedCall[FrameworkFacts | None]] = {}
-        self._bnb_run: TimedCall[ModuleRun | None] | None = None
+        self._checks: dict[str, TimedCall[ModuleRun | None]] = {}
         self._cache = TimedCall(_CACHE_TIME_LIMIT, read_loader_cache)
         self.environment: PythonEnvironment | None = None
         self.frameworks: tuple[FrameworkFacts, ...] = ()
         self.packages: tuple[InstalledPackage, ...] = ()
-        self.bnb: BnbChoice | None = None
+        self.chosen_libraries: dict[str, ChosenLibrary] = {}
         self.verdicts: list[Verdict] = []
         self._start(chosen)
 
@@ -123,11 +130,8 @@ class EnvironmentDiagnosis:
         if environment is None:
             return
         self.verdicts += _judge_metadata(environment)
-        if driver.gpus and self._wants(bitsandbytes.PROJECT):
-            self._bnb_run = TimedCall[ModuleRun | None](
-                IMPORT_TIME_LIMIT + _SLACK,
-                lambda: ask_module(bitsandbytes.PROJECT, environment, self._environ),
-            )
+        if driver.gpus:
+            self._start_checks(environment)
         told = {name: question.answer(None) for name, question in self._imports.items()}
         self.frameworks = tuple(one for one, _ in told.values() if one)
         self.verdicts += [not_asked(name, fault) for name, (_, fault) in told.items() if fault]
@@ -141,7 +145,8 @@ class EnvironmentDiagnosis:
             frameworks=self.frameworks,
             known=known,
         )
-        self._judge_bnb(driver)
+        for project, recipe, declared in self._wanted_choices():
+            self._judge_choice(project, recipe, declared, environment, driver)
         question = TimedCall(_PACKAGE_TIME_LIMIT, lambda: self._read_packages(environment, loader))
         self.packages, fault = question.answer(())
         self.verdicts += [not_asked("the packages", fault)] if fault else []
@@ -151,7 +156,7 @@ class EnvironmentDiagnosis:
             around=around,
             loader=loader,
             disagreements=disagreements,
-            hints={bitsandbytes.PROJECT: self.bnb.hint} if self.bnb else {},
+            hints={name: choice.hint for name, choice in self.chosen_libraries.items()},
         )
         self.verdicts += [verdict for one in self.packages for verdict in judge.judge(one)]
 
@@ -160,32 +165,55 @@ class EnvironmentDiagnosis:
             return False
         return not self._named or project in {canonicalize_name(name) for name in self._named}
 
-    def _judge_bnb(self, driver: Driver) -> None:
-        environment = self.environment
-        if environment is None or not self._wants(bitsandbytes.PROJECT):
-            return
-        distribution = environment.distributions[bitsandbytes.PROJECT]
-        torch = self.framework("torch")
-        self.bnb = choose_library(distribution, torch, self._environ)
-        done, fault = self._bnb_run.answer(None) if self._bnb_run else (None, "")
-        self.verdicts += [not_asked(f"python -m {bitsandbytes.PROJECT}", fault)] if fault else []
-        self.verdicts += judge_bnb(self.bnb, done, driver, torch)
+    def _wanted_choices(self) -> Iterator[tuple[str, Recipe, LibraryPerCuda]]:
+        """Installed packages that choose among libraries, each with what says how."""
+        for project, recipe in self._choosing.items():
+            if recipe.library_per_cuda and self._wants(project):
+                yield project, recipe, recipe.library_per_cuda
+
+    def _start_checks(self, environment: PythonEnvironment) -> None:
+        for project, _, declared in self._wanted_choices():
+            if declared.check:
+                self._checks[project] = TimedCall[ModuleRun | None](
+                    IMPORT_TIME_LIMIT + _SLACK,
+                    partial(ask_module, declared.check, environment, self._environ),
+                )
+
+    def _judge_choice(
+        self,
+        project: str,
+        recipe: Recipe,
+        declared: LibraryPerCuda,
+        environment: PythonEnvironment,
+        driver: Driver,
+    ) -> None:
+        framework = self.framework(declared.framework)
+        distribution = environment.distributions[project]
+        choice = choose_library(declared, distribution, framework, self._environ)
+        self.chosen_libraries[project] = choice
+        check = self._checks.get(project)
+        done, fault = check.answer(None) if check else (None, "")
+        self.verdicts += [not_asked(f"python -m {declared.check}", fault)] if fault else []
+        judge = LibraryJudge(
+            project=project,
+            recipe=recipe,
+            declared=declared,
+            choice=choice,
+            driver=driver,
+            framework=framework,
+        )
+        self.verdicts += judge.judge(done)
 
     def _read_packages(
         self, environment: PythonEnvironment, loader: Loader
     ) -> tuple[InstalledPackage, ...]:
         torch = self.framework("torch")
-        only = (self.bnb.library,) if self.bnb else ()
+        major, choices = torch.major if torch else "", self.chosen_libraries
+        only = {name: (choice.library,) for name, choice in choices.items()}
         return tuple(
-            read_package(
-                one,
-                environment,
-                loader,
-                major=torch.major if torch else "",
-                only=only if one.name == bitsandbytes.PROJECT else (),
-            )
+            read_package(one, environment, loader, major=major, only=only.get(one.name, ()))
             for one in self._chosen_packages(environment)
-            if one.name != bitsandbytes.PROJECT or not self.bnb or self.bnb.is_held
+            if one.name not in choices or choices[one.name].is_held
         )
 
     def _chosen_packages(self, environment: PythonEnvironment) -> Sequence[Distribution]:

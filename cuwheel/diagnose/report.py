@@ -18,10 +18,10 @@ from cuwheel.diagnose.verdict import LEVELS, exit_code_of, worst_level
 from cuwheel.system.quantities import show_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from cuwheel.diagnose.bitsandbytes import BnbChoice
+    from cuwheel.diagnose.facts.chosen_library import ChosenLibrary
     from cuwheel.diagnose.facts.environment import FrameworkFacts, PythonEnvironment
     from cuwheel.diagnose.facts.gpu_packages import InstalledPackage
     from cuwheel.diagnose.facts.gpus import Driver, Gpu
@@ -52,7 +52,7 @@ class Report:
         around, driver, installations: the machine.
         settings: variables that decide something, with their values.
         chosen: the interpreter, and what led to it.
-        environment, frameworks, packages, bnb: what it has.
+        environment, frameworks, packages, chosen_libraries: what it has; the last by project.
         fits: targets, where they were asked for.
         verdicts: the good first.
     """
@@ -65,7 +65,7 @@ class Report:
     environment: PythonEnvironment | None
     frameworks: tuple[FrameworkFacts, ...]
     packages: tuple[InstalledPackage, ...]
-    bnb: BnbChoice | None
+    chosen_libraries: Mapping[str, ChosenLibrary]
     fits: tuple[Fit, ...]
     verdicts: tuple[Verdict, ...]
 
@@ -103,7 +103,9 @@ def _data(report: Report, fails_on: FailsOn) -> dict[str, Any]:
             else {},
         },
         "packages": [_package_data(one) for one in report.packages],
-        "bitsandbytes": _record(report.bnb),
+        "chosen_libraries": {
+            name: _record(choice) for name, choice in report.chosen_libraries.items()
+        },
         "targets": [{**_record(one), "fits": not (one.runs or one.builds)} for one in report.fits],
         "verdicts": [{**_record(one), "more": one.more} for one in report.verdicts],
     }
@@ -276,7 +278,8 @@ def _package_facts(report: Report) -> Iterator[tuple[str, str]]:
         held = describe_code(code) if code else "no device code"
         suppliers = sorted({supplier for supplier in one.suppliers.values() if supplier})
         others = f"; {one.others} other libraries" if one.others else ""
-        library = f"{report.bnb.library}, " if report.bnb and one.name == "bitsandbytes" else ""
+        choice = report.chosen_libraries.get(one.name)
+        library = f"{choice.library}, " if choice else ""
         parts = (f"{one.version}, {library}{held}", ", ".join(suppliers))
         yield one.name, f"{'; from '.join(part for part in parts if part)}{others}"
     if left := report.packages[_SHOWN:]:

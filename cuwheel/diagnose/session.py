@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cuwheel.diagnose.environment_diagnosis import EnvironmentDiagnosis
+from cuwheel.diagnose.facts.chosen_library import choosing_packages
 from cuwheel.diagnose.facts.deadline import TimedCall
 from cuwheel.diagnose.facts.gpus import Driver, find_driver
 from cuwheel.diagnose.facts.host import HostFacts, read_host
@@ -21,11 +22,12 @@ from cuwheel.paths import ROOT
 from cuwheel.system.console import report_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from cuwheel.diagnose.rules.target_fit import Fit
     from cuwheel.diagnose.verdict import FailsOn
+    from cuwheel.model.recipe import Recipe
     from cuwheel.system.console import Console
 
     FitTargets = Callable[[Driver, HostFacts | None, str], tuple[Fit, ...]]
@@ -56,13 +58,17 @@ class DiagnoseOptions:
 
 
 def diagnose_session(
-    asked: DiagnoseOptions, console: Console, fit: FitTargets | None = None
+    asked: DiagnoseOptions,
+    console: Console,
+    recipes: Iterable[Recipe],
+    fit: FitTargets | None = None,
 ) -> int:
     """Ask everything, print a report.
 
     Args:
         asked: what.
         console: for what is said meanwhile; the report goes to standard output.
+        recipes: what is known of packages that choose among libraries.
         fit: says which targets fit; None: nobody wants to know.
 
     Returns:
@@ -70,7 +76,7 @@ def diagnose_session(
     """
     environ = callers_environment(os.environ)
     with console.live("asking machine and environment"):
-        report = diagnose(asked, environ, fit)
+        report = diagnose(asked, environ, recipes, fit)
     terminal = report_terminal()
     if asked.as_json:
         terminal.out(report_as_text(report, asked.fails_on), highlight=False)
@@ -89,20 +95,25 @@ def callers_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def diagnose(
-    asked: DiagnoseOptions, environ: Mapping[str, str], fit: FitTargets | None = None
+    asked: DiagnoseOptions,
+    environ: Mapping[str, str],
+    recipes: Iterable[Recipe],
+    fit: FitTargets | None = None,
 ) -> Report:
     """Ask everything at once, wait for each answer no longer than it may take, then judge.
 
     Args:
         asked: what.
         environ: of the caller.
-        fit: as for `diagnose_session`.
+        recipes: as for `diagnose_session`.
+        fit: likewise.
     """
     machine = TimedCall[HostFacts | None](_MACHINE_TIME_LIMIT, lambda: read_host(ROOT))
     gpus = TimedCall(_MACHINE_TIME_LIMIT, lambda: find_driver(environ))
     programs = TimedCall(_MACHINE_TIME_LIMIT, lambda: find_installations(environ))
     chosen = find_environment(asked.python, environ, asked.start)
-    inner = EnvironmentDiagnosis(chosen, asked.packages, environ)
+    choosing = choosing_packages(recipes)
+    inner = EnvironmentDiagnosis(chosen, asked.packages, environ, choosing)
     around, around_fault = machine.answer(None)
     driver, driver_fault = gpus.answer(Driver())
     installations, programs_fault = programs.answer(Installations())
@@ -129,12 +140,12 @@ def diagnose(
         around=around,
         driver=driver,
         installations=installations,
-        settings=_settings(environ),
+        settings=_settings(environ, choosing.values()),
         chosen=chosen,
         environment=inner.environment,
         frameworks=inner.frameworks,
         packages=inner.packages,
-        bnb=inner.bnb,
+        chosen_libraries=inner.chosen_libraries,
         fits=fits,
         verdicts=tuple(
             sorted((*verdicts, *inner.verdicts), key=lambda one: LEVELS.index(one.level))
@@ -146,9 +157,14 @@ def diagnose(
 _SETTINGS = (
     *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CUDACXX"),
     *("CUDAHOSTCXX", "NVCC_CCBIN", "CXX", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"),
-    *("PYTHONHOME", "TORCH_CUDA_ARCH_LIST", "CUDA_MODULE_LOADING", "BNB_CUDA_VERSION"),
+    *("PYTHONHOME", "TORCH_CUDA_ARCH_LIST", "CUDA_MODULE_LOADING"),
 )
 
 
-def _settings(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, environ[name]) for name in _SETTINGS if name in environ)
+def _settings(
+    environ: Mapping[str, str], choosing: Iterable[Recipe]
+) -> tuple[tuple[str, str], ...]:
+    """With the variables that make a package load another library."""
+    own = (one.library_per_cuda.variable for one in choosing if one.library_per_cuda)
+    names = dict.fromkeys((*_SETTINGS, *own))
+    return tuple((name, environ[name]) for name in names if name in environ)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NewType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +20,6 @@ FAILS_ON: tuple[FailsOn, ...] = typing.get_args(FailsOn)
 
 # Entries of the catalogue of failures: what breaks here is what people meet elsewhere.
 Known = Literal[
-    "bnb-native-lib-missing",
     "built-without-cuda",
     "cuda-math-lib-not-found",
     "cudnn-version-mismatch",
@@ -57,12 +56,15 @@ Own = Literal[
     "diagnose-damaged-installation",
     "diagnose-import-failed",
     "diagnose-mixed-cuda",
+    "diagnose-no-library",
     "diagnose-not-asked",
     "diagnose-not-installed",
     "diagnose-versions",
 ]
 KNOWN: tuple[Known, ...] = typing.get_args(Known)
-Anchor = Known | Own
+# What a recipe names: an entry of the catalogue of failures about its own package.
+DeclaredEntry = NewType("DeclaredEntry", str)
+Anchor = Known | Own | DeclaredEntry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +94,14 @@ OWN_ENTRIES: dict[Own, VerdictKind] = {
         " needs a CUDA runtime of its own; memory and streams of one mean nothing to the "
         "other, and libraries that come in one release only are missing for one of them. "
         "Install both for the same release: that of the framework.",
+    ),
+    "diagnose-no-library": VerdictKind(
+        title="No library for this CUDA",
+        text="A package holds one library for each CUDA release and loads the one for the release "
+        "that its framework was built with, unless a variable names another. That library isn't "
+        "there, or another one gets loaded. The line says which, and what the package holds: unset "
+        "the variable, install a release of the package that has the library, or a framework for a "
+        "CUDA release that it has one for.",
     ),
     "diagnose-not-asked": VerdictKind(
         title="Not asked",

@@ -22,7 +22,7 @@ from cuwheel.fetch.store import cached_path, fetch_all
 from cuwheel.fetch.urls import redact_url
 from cuwheel.locks.jobs import toolchain_lock
 from cuwheel.locks.mirror_folder import ServedTarget, complete_mirror, read_targets
-from cuwheel.model.recipe import Archive, Folder, GitCommit, Sdist
+from cuwheel.model.source import Archive, Folder, GitCommit, Sdist
 from cuwheel.paths import ROOT, find_python_lock
 from cuwheel.pypi.indexes import configured_indexes
 from cuwheel.pypi.wheel_selection import LockedWheels, choose_wheels

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import cuwheel
 from cuwheel.errors import RecipeError, UsageError, suggest
-from cuwheel.model import recipe as declarations
-from cuwheel.model.recipe import Build, Link, Mode, Recipe, Smoke, Source
+from cuwheel.model.link import Link, Mode
+from cuwheel.model.recipe import Build, Recipe, Smoke
+from cuwheel.model.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,7 +78,7 @@ def find_recipe(name: str, entries: Iterable[CatalogueEntry]) -> CatalogueEntry:
         raise RecipeError(
             f"{entry.name}: its module can't be loaded",
             why=entry.fault,
-            fix=f"correct recipes/{entry.name}.py",
+            fix=f"correct {entry.root}/recipes/{entry.name}.py",
         )
     return entry
 
@@ -141,7 +143,7 @@ _UNKNOWN_FIELD = re.compile(r"(\w+)\.__init__\(\) got an unexpected keyword argu
 def _meant(problem: BaseException) -> str:
     """The nearest field, where a declaration was given one that it hasn't."""
     found = _UNKNOWN_FIELD.match(str(problem)) if isinstance(problem, TypeError) else None
-    declaration = getattr(declarations, found[1], None) if found else None
+    declaration = getattr(cuwheel, found[1], None) if found else None
     if found is None or declaration is None:
         return ""
     known = inspect.signature(declaration).parameters

@@ -27,8 +27,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from cuwheel.model.source import Archive, Sdist
+from cuwheel.system.quantities import GIB, MIB
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cuwheel.model.link import Link
+    from cuwheel.model.source import Patch, Resource, Source
 
 PLACEHOLDERS = (
     "archs",
@@ -45,107 +51,9 @@ PLACEHOLDERS = (
     "torch_archs",
     "version",
 )
-SMOKE_PLACEHOLDERS = ("toolkit", "toolkit_tag", "version")  # those in `Smoke.libraries`
-SOURCE_PLACEHOLDERS = ("version",)  # those in `Recipe.source`
+RELEASE_PLACEHOLDERS = ("cuda", "toolkit", "toolkit_tag")  # one of them in `LibraryPerCuda.file`
 CUDA_PLACEHOLDERS = ("cuda",)  # those in requirements, `Recipe.wheel_name` and `External`'s extras
 NEEDS = ("debian", "conda")  # where `Recipe.needs` may come from
-MIB = 1 << 20
-GIB = 1 << 30
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sdist:
-    """A source distribution from the package index that pip is configured for.
-
-    Attributes:
-        project: the project's name on the index.
-        sha256: of the `.tar.gz`, 64 hexadecimal digits.
-        version: the release, where it isn't the recipe's.
-        max_size: bytes; a larger download is refused.
-    """
-
-    project: str
-    sha256: str
-    version: str = "{version}"
-    max_size: int = 512 * MIB
-
-
-@dataclass(frozen=True, kw_only=True)
-class Archive:
-    """A source archive from upstream's own address.
-
-    Attributes:
-        url: http(s) or file, with `{version}`.
-        sha256: of the archive, 64 hexadecimal digits.
-        max_size: bytes; a larger download is refused.
-    """
-
-    url: str
-    sha256: str
-    max_size: int = 512 * MIB
-
-
-@dataclass(frozen=True, kw_only=True)
-class Folder:
-    """A source in the project folder itself, beside the recipes.
-
-    Attributes:
-        path: relative to the project folder, e.g. `samples/cutensornet`.
-    """
-
-    path: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class GitCommit:
-    """One commit of a git repository, fetched with the machine's `git`; submodules stay out.
-
-    Attributes:
-        repository: http(s) or file.
-        commit: its full id, 40 hexadecimal digits; what is fetched, cached or mirrored is checked
-            against it each time it is used.
-        sha256: of the tar that `git archive` makes of the commit, 64 hexadecimal digits; empty:
-            the id is enough.
-    """
-
-    repository: str
-    commit: str
-    sha256: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resource:
-    """Something beside the source that the package's build would otherwise download.
-
-    It is fetched and checked with the source; `{resources}/<to>` is where the build finds it.
-
-    Attributes:
-        name: what it is, for messages and the provenance.
-        source: where it comes from.
-        to: where it is put, relative to the folder of all resources.
-        why: the reason, one line.
-        unpack: True: `to` is a folder with what the archive holds, without its single top folder;
-            False: `to` is the file itself.
-    """
-
-    name: str
-    source: Archive | GitCommit
-    to: str
-    why: str
-    unpack: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class Patch:
-    """One file of `patches/<recipe>/`.
-
-    Attributes:
-        file: its name, `0001-<what-it-does>.patch`.
-        why: the reason, one line.
-    """
-
-    file: str
-    why: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,85 +70,6 @@ class Framework:
 
 
 @dataclass(frozen=True, kw_only=True)
-class External:
-    """The libraries stay in NVIDIA's own wheels, and the wheel finds them there.
-
-    Attributes:
-        search: `runpath`: `DT_RUNPATH`, which `LD_LIBRARY_PATH` comes before; `rpath`: `DT_RPATH`,
-            which comes before that variable, and serves libraries loaded in turn that have no
-            `DT_RUNPATH` of their own (NVIDIA's have one).
-        extra: the extra that brings the NVIDIA wheels, `{cuda}` is the major release of CUDA
-            (`cuda{cuda}`, `cuda-pip`); empty: the wheel requires them itself.
-        local_extra: an extra that brings none, for those whose CUDA is on the machine; only with
-            `extra`.
-    """
-
-    search: Literal["runpath", "rpath"] = "runpath"
-    extra: str = ""
-    local_extra: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bundled:
-    """The libraries are copied into the wheel, by auditwheel.
-
-    Attributes:
-        max_wheel_size: bytes; takes the place of the recipe's.
-    """
-
-    max_wheel_size: int = 1 * GIB
-
-
-@dataclass(frozen=True, kw_only=True)
-class Static:
-    """The libraries are linked in, from the toolkit's `lib…_static.a`.
-
-    Attributes:
-        max_wheel_size: bytes; takes the place of the recipe's.
-    """
-
-    max_wheel_size: int = 1 * GIB
-
-
-Mode = External | Bundled | Static
-MODES: Mapping[str, type[Mode]] = {
-    "external": External,
-    "bundled": Bundled,
-    "static": Static,
-}
-
-
-def mode_name(mode: Mode) -> str:
-    """`external`, `bundled` or `static`, as `--link` names it."""
-    return next(name for name, kind in MODES.items() if isinstance(mode, kind))
-
-
-class Link:
-    """The shared libraries of CUDA and of frameworks that the wheel uses.
-
-    Args:
-        components: names from `cuwheel.components.COMPONENTS` (`cudart`, `cublas`, `torch`, …).
-        mode: where CUDA's libraries are when the wheel runs; a framework's stay in its own wheel.
-    """
-
-    def __init__(self, *components: str, mode: Mode = External()) -> None:
-        self.components = components
-        self.mode = mode
-
-    def __eq__(self, other: object) -> bool:
-        """Two are equal when they name the same components in the same order, in one mode."""
-        return isinstance(other, Link) and repr(self) == repr(other)
-
-    def __hash__(self) -> int:
-        """By its components."""
-        return hash(self.components)
-
-    def __repr__(self) -> str:
-        """As it is written in a recipe; part of the build's key, so it has to be stable."""
-        return f"Link({', '.join(map(repr, self.components))}, mode={self.mode!r})"
-
-
-@dataclass(frozen=True, kw_only=True)
 class Smoke:
     """What a working installation can do without a GPU.
 
@@ -254,9 +83,6 @@ class Smoke:
         script: a longer test, the name of a file in `recipes/smoke/`: it is run after that, in the
             same interpreter, where nothing is installed but the wheel and what it requires; it
             fails by raising, as `assert` does.
-        libraries: files of the wheel that are loaded after the imports, for packages that load
-            them only where a GPU is; paths below site-packages, in which `{toolkit}`,
-            `{toolkit_tag}` and `{version}` are filled in.
     """
 
     imports: tuple[str, ...]
@@ -264,7 +90,36 @@ class Smoke:
     call: str = ""
     expect: str = ""
     script: str = ""
-    libraries: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryPerCuda:
+    """The package holds a library for each CUDA release and loads one of them where a GPU is.
+
+    The smoke test loads it without a GPU; `nox -s diagnose` says from this which one an installed
+    package will load, and whether that is there.
+
+    Attributes:
+        file: the library of a release, a path below site-packages with one of `{toolkit_tag}`
+            (`130`), `{toolkit}` (`13.0`) and `{cuda}` (`13`): `pkg/libpkg_cuda{toolkit_tag}.so`.
+        framework: the one whose CUDA release decides.
+        variable: the environment variable that names another release, written as in the file's
+            name; empty: there is none.
+        without_gpu: name of the library that is loaded where no GPU is; empty: none is.
+        check: the module that `python -m` runs to find out on a GPU whether the library works;
+            empty: there is none.
+        success: what that says then.
+        explained: entry of the failure catalogue about a library that isn't there; empty: the
+            general one.
+    """
+
+    file: str
+    framework: Literal["torch", "jax", "cupy"]
+    variable: str = ""
+    without_gpu: str = ""
+    check: str = ""
+    success: str = ""
+    explained: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,7 +164,6 @@ class CMake:
     install: bool = False
 
 
-Source = Sdist | Archive | GitCommit | Folder
 Build = TorchExtension | Setuptools | CMake
 
 
@@ -351,6 +205,7 @@ class Recipe:
             cross to the framework (PyTorch); `static`: its libraries hold their own, which lets a
             wheel made by a new GCC run on old systems.
         smoke: how to see that the wheel works.
+        library_per_cuda: how the package chooses among its libraries, if it has several.
         memory_per_job: bytes that one compile takes at its peak, for the first build; after that
             the gate knows better.
         disk: bytes of work folder that a build takes.
@@ -379,6 +234,7 @@ class Recipe:
     link: Link
     libstdcxx: Literal["shared", "static"] = "shared"
     smoke: Smoke
+    library_per_cuda: LibraryPerCuda | None = None
     memory_per_job: int = 2 * GIB
     disk: int = 2 * GIB
     max_wheel_size: int = 100 * MIB

@@ -7,7 +7,6 @@ import re
 import typing
 from collections.abc import Mapping
 from functools import partial
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -20,31 +19,23 @@ from packaging.version import InvalidVersion, Version
 from cuwheel.cuda.components import component_by_name
 from cuwheel.cuda.toolkits import TOOLKITS, check_archs, toolkit_by_release
 from cuwheel.errors import CuwheelError, RecipeError, suggest
-from cuwheel.model.recipe import (
-    CUDA_PLACEHOLDERS,
-    NEEDS,
-    SMOKE_PLACEHOLDERS,
-    SOURCE_PLACEHOLDERS,
-    Archive,
-    External,
-    Folder,
-    GitCommit,
-    Recipe,
-    Sdist,
-)
+from cuwheel.model import link, source
+from cuwheel.model.link import External
+from cuwheel.model.recipe import CUDA_PLACEHOLDERS, NEEDS, RELEASE_PLACEHOLDERS, Recipe
 from cuwheel.model.recipe_texts import faults_of_setting, faults_of_text
+from cuwheel.model.source_check import faults_of_resources, faults_of_source, stays_inside
 from cuwheel.system.quantities import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from cuwheel.cuda.toolkits import Toolkit
-    from cuwheel.model.recipe import Source
 
 
 _NAME = r"[a-z0-9]+(-[a-z0-9]+)*"
 _WHEEL_NAME = "[A-Z0-9]|[A-Z0-9][A-Z0-9._-]*[A-Z0-9]"  # core metadata specification, "Name"
 _HANDLE = r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*"  # GitHub: letters, digits, single hyphens between them
+_NAMES = {**vars(link), **vars(source), "Mapping": Mapping}  # in annotations of declarations
 _LONGEST_CALL = 90  # characters
 _EXAMPLE = "your-name"  # the handle in CONTRIBUTING.md
 
@@ -90,43 +81,6 @@ def _faults_of_maintainers(recipe: Recipe) -> Iterator[str]:
     for name in recipe.maintainers:
         if not re.fullmatch(_HANDLE, name) or name == _EXAMPLE:
             yield f'maintainers: "{name}" is nobody\'s handle, like octocat'
-
-
-def _faults_of_source(recipe: Recipe) -> Iterator[str]:
-    yield from _faults_of_pin("source", recipe.source)
-    if isinstance(recipe.source, Sdist):
-        yield from faults_of_text("source.version", recipe.source.version, SOURCE_PLACEHOLDERS)
-    if isinstance(recipe.source, Archive):
-        yield from faults_of_text("source.url", recipe.source.url, SOURCE_PLACEHOLDERS)
-
-
-def _faults_of_resources(recipe: Recipe) -> Iterator[str]:
-    for resource in recipe.resources:
-        yield from _faults_of_pin(f"resource {resource.name}: source", resource.source)
-        if not _stays_inside(resource.to):
-            yield f'resource {resource.name}: to="{resource.to}" leads out of the folder'
-    places = [PurePosixPath(resource.to) for resource in recipe.resources]
-    for place, other in itertools.combinations(places, 2):
-        if place.is_relative_to(other) or other.is_relative_to(place):
-            yield f'two resources want one place: to="{place}" and to="{other}"'
-
-
-def _stays_inside(to: str) -> bool:
-    """Whether a path names something inside the folder that it starts from, by its words alone."""
-    path = PurePosixPath(to)
-    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
-
-
-def _faults_of_pin(owner: str, source: Source) -> Iterator[str]:
-    if isinstance(source, Folder):
-        if not _stays_inside(source.path):
-            yield f'{owner}.path="{source.path}" has to name a folder inside the project'
-        return
-    is_commit = isinstance(source, GitCommit)
-    if isinstance(source, GitCommit) and not re.fullmatch(r"[0-9a-f]{40}", source.commit):
-        yield f"{owner}.commit has to have 40 hexadecimal digits"
-    if not re.fullmatch(r"[0-9a-f]{64}", source.sha256) and (source.sha256 or not is_commit):
-        yield f"{owner}.sha256 has to have 64 hexadecimal digits"
 
 
 def _faults_of_toolkits(recipe: Recipe) -> Iterator[str]:
@@ -207,14 +161,33 @@ def _faults_of_texts(recipe: Recipe) -> Iterator[str]:
         yield f'smoke.script="{script}" has to name a file in recipes/smoke: "{recipe.folder}.py"'
     if len(call) > _LONGEST_CALL or "\n" in call:
         yield f"smoke.call is long: make it a script, recipes/smoke/{recipe.folder}.py"
-    for text in recipe.smoke.libraries:
-        yield from faults_of_text(f"smoke.libraries: {text}", text, SMOKE_PLACEHOLDERS)
+
+
+def _faults_of_libraries(recipe: Recipe) -> Iterator[str]:
+    declared = recipe.library_per_cuda
+    if declared is None:
+        return
+    owner = f"library_per_cuda.file={declared.file}"
+    faults = list(faults_of_text(owner, declared.file, RELEASE_PLACEHOLDERS))
+    yield from faults
+    found = re.findall(r"\{\w+\}", declared.file.rpartition("/")[2])
+    if not faults and len(found) != 1:
+        yield f"{owner}: the file's name has to hold the CUDA release once, like {{toolkit_tag}}"
+    if not stays_inside(declared.file):
+        yield f"{owner} has to be a path below site-packages"
+    if bool(declared.check) != bool(declared.success):
+        yield "library_per_cuda: check and success go together: what is run, and what it says"
 
 
 def _faults_of_words(recipe: Recipe) -> Iterator[str]:
     """Fields that take one of a few words, or a number."""
-    for owner, declaration in (("", recipe), ("link: ", recipe.link.mode)):
-        hints = typing.get_type_hints(type(declaration), localns={"Mapping": Mapping})
+    owners: tuple[tuple[str, object], ...] = (
+        ("", recipe),
+        ("link: ", recipe.link.mode),
+        ("library_per_cuda: ", recipe.library_per_cuda),
+    )
+    for owner, declaration in owners:
+        hints = typing.get_type_hints(type(declaration), localns=_NAMES)
         for name, hint in hints.items():
             words, value = typing.get_args(hint), getattr(declaration, name)
             if typing.get_origin(hint) is typing.Literal and value not in words:
@@ -250,14 +223,15 @@ def _faults_of_wheel(recipe: Recipe) -> Iterator[str]:
 _CHECKS: tuple[Callable[[Recipe], Iterable[str]], ...] = (
     _faults_of_identity,
     _faults_of_maintainers,
-    _faults_of_source,
-    _faults_of_resources,
+    faults_of_source,
+    faults_of_resources,
     _faults_of_toolkits,
     _faults_of_archs,
     _faults_of_link,
     _faults_of_requirements,
     _faults_of_python,
     _faults_of_texts,
+    _faults_of_libraries,
     _faults_of_words,
     _faults_of_wheel,
 )

@@ -6,14 +6,15 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cuwheel.model.recipe import mode_name
+from cuwheel.model.link import mode_name
 from cuwheel.model.recipe_lock import lock_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.cuda.toolkits import Toolkit
-    from cuwheel.model.recipe import Framework, Mode, Recipe
+    from cuwheel.model.link import Mode
+    from cuwheel.model.recipe import Framework, Recipe
     from cuwheel.model.recipe_lock import RecipeLock
 
 

@@ -16,7 +16,7 @@ from cuwheel.cuda.suppliers import (
     resolve_entry,
 )
 from cuwheel.errors import RepairError
-from cuwheel.model.recipe import Bundled, External, Static, mode_name
+from cuwheel.model.link import Bundled, External, Static, mode_name
 from cuwheel.system.files import list_tree
 from cuwheel.wheel.metadata import installed_path
 

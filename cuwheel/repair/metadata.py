@@ -11,7 +11,8 @@ from cuwheel.build.link_flags import cuda_components
 from cuwheel.cuda.components import COMPONENTS, component_by_name, requirement_for
 from cuwheel.cuda.suppliers import component_of, name_before_graft
 from cuwheel.locks.jobs import toolchain_lock
-from cuwheel.model.recipe import Sdist, Static
+from cuwheel.model.link import Static
+from cuwheel.model.source import Sdist
 from cuwheel.pypi.lock_file import pinned_version
 from cuwheel.system.files import list_tree, sha256_of_file
 from cuwheel.version import __version__

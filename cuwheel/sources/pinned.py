@@ -17,7 +17,7 @@ from cuwheel.fetch.git import Commit, fetch_commit, path_of_commit
 from cuwheel.fetch.store import cached_path, fetch
 from cuwheel.fetch.urls import redact_url
 from cuwheel.model.catalogue import load_catalogue
-from cuwheel.model.recipe import Archive, Folder, GitCommit, Sdist
+from cuwheel.model.source import Archive, Folder, GitCommit, Sdist
 from cuwheel.pypi.indexes import configured_indexes, find_sdist
 from cuwheel.system.files import remove_tree, sha256_of_file
 

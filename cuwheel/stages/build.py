@@ -9,8 +9,8 @@ import shutil
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.build.compile_cache.backends import make_socket_folder
 from cuwheel.build.compile_cache.choice import choose_compile_cache, serve_remote_cache
+from cuwheel.build.compile_cache.folders import make_socket_folder
 from cuwheel.build.compile_cache.statistics import read_statistics
 from cuwheel.build.environment import BuildInputs, variables
 from cuwheel.build.launcher.events import EVENTS_LOG, hit_counts, read_events

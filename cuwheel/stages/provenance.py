@@ -7,7 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 from cuwheel.locks.jobs import toolchain_lock
-from cuwheel.model.recipe import Folder, mode_name
+from cuwheel.model.link import mode_name
+from cuwheel.model.source import Folder
 from cuwheel.paths import ROOT
 from cuwheel.system.files import sha256_of_file, write_atomically
 from cuwheel.version import __version__

@@ -6,7 +6,7 @@ import platform
 from typing import TYPE_CHECKING
 
 from cuwheel.build.link_flags import cuda_components
-from cuwheel.model.recipe import External, mode_name
+from cuwheel.model.link import External, mode_name
 from cuwheel.repair.links import find_links, read_libraries, rpath_entries, unused_components
 from cuwheel.repair.metadata import add_sbom, copied_in, rewrite_metadata
 from cuwheel.repair.tools import RepairTools
@@ -18,7 +18,7 @@ from cuwheel.workspace.records import BuiltWheel, Environment, RepairedWheel, So
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.model.recipe import Mode
+    from cuwheel.model.link import Mode
     from cuwheel.model.target import Target
     from cuwheel.repair.links import Links
     from cuwheel.workspace.job import Job

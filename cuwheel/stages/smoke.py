@@ -88,7 +88,8 @@ def _run_probes(
 ) -> tuple[list[SmokeAnswer], list[SmokeProblem]]:
     """Do what the recipe says, then load each library that this did not load."""
     declared = target.recipe.smoke
-    libraries = [text.format_map(_values(target)) for text in declared.libraries]
+    chosen = target.recipe.library_per_cuda
+    libraries = [chosen.file.format_map(_values(target))] if chosen else []
     first = environment.probe.ask(
         imports=declared.imports,
         call=declared.call,
@@ -120,11 +121,12 @@ def _run_probes(
 
 
 def _values(target: Target) -> dict[str, str]:
-    """What `recipe.SMOKE_PLACEHOLDERS` stand for."""
+    """What `recipe.RELEASE_PLACEHOLDERS` stand for."""
+    toolkit = target.toolkit
     return {
-        "toolkit": target.toolkit.release,
-        "toolkit_tag": target.toolkit.tag,
-        "version": target.recipe.version,
+        "cuda": str(toolkit.major),
+        "toolkit": toolkit.release,
+        "toolkit_tag": toolkit.tag,
     }
 
 

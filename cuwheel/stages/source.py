@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import SourceError
 from cuwheel.fetch.download import FIX
-from cuwheel.model.recipe import Folder
+from cuwheel.model.source import Folder
 from cuwheel.sources.archives import unpack_archive
 from cuwheel.sources.pinned import folder_of, open_pinned
 from cuwheel.sources.tree import copy_source, epoch_of, fit_for_zip, settle
@@ -25,7 +25,7 @@ from cuwheel.workspace.records import SourceTree
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.model.recipe import Resource
+    from cuwheel.model.source import Resource
     from cuwheel.model.target import Target
     from cuwheel.workspace.job import Job
     from cuwheel.workspace.workspace import Workspace

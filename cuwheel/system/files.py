@@ -14,8 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-import filelock
-
 from cuwheel.errors import DiskFullError
 from cuwheel.system.machine import free_disk
 from cuwheel.system.quantities import show_size
@@ -238,6 +236,8 @@ def file_lock(
     Raises:
         TimeoutError: `gives_up` said so.
     """
+    import filelock  # noqa: PLC0415 - it loads asyncio; many commands lock nothing
+
     path.parent.mkdir(parents=True, exist_ok=True)
     held = filelock.FileLock(path)
     try:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import DownloadError, InstallError, InterpreterNotFoundError
 from cuwheel.system.pythons import find_python, own_python
-from cuwheel.toolchains.conda import conda_python
 
 if TYPE_CHECKING:
     from cuwheel.system.pythons import Interpreter
@@ -69,6 +68,9 @@ def _install_missing(
 
 def _install(release: str, workspace: Workspace, *, offline: bool) -> Interpreter | None:
     """The lock's Python; None where there is no lock."""
+    # Most builds take a Python of the machine: they needn't load what installs conda packages.
+    from cuwheel.toolchains.conda import conda_python  # noqa: PLC0415
+
     with workspace.console.stage("python"):
         made = conda_python(release, workspace, offline=offline)
     return find_python(str(made), os.environ) if made else None

@@ -32,22 +32,26 @@ class PublishedWheel:
     @property
     def options(self) -> list[str]:
         """What a build's command line has to say to do the same."""
-        asked = self.parameters
-        words = [word for arch in asked.get("archs", ()) for word in ("--arch", arch)]
+        parameters = self.parameters
+        words = [word for arch in parameters.get("archs", ()) for word in ("--arch", arch)]
         for name, option in _OPTIONS.items():
-            words += [option, asked[name]] if asked.get(name) else []
+            words += [option, parameters[name]] if parameters.get(name) else []
         return words
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What was asked for, as `provenance` states it; empty without a statement."""
+        """What was requested, as `provenance` states it; empty without a statement."""
         return dict(self._definition.get("externalParameters", {}))
 
     @property
     def materials(self) -> dict[str, str]:
         """Name of each thing that went in, and its hash or version."""
-        found = self._definition.get("resolvedDependencies", ())
-        return {one["name"]: _identity(one) for one in found}
+        found = {}
+        for one in self._definition.get("resolvedDependencies", ()):
+            digest = one.get("digest", {}).get("sha256", "")
+            version = one.get("annotations", {}).get("version", "")
+            found[one["name"]] = f"{version} {digest[:_SHA256_SHOWN]}".strip()
+        return found
 
     @property
     def _definition(self) -> dict[str, Any]:
@@ -93,8 +97,8 @@ def check_meant(theirs: PublishedWheel, recipe: str, tag: str) -> None:
     Raises:
         UsageError: it is of another one.
     """
-    asked = theirs.parameters
-    stated = (asked.get("recipe", recipe), asked.get("toolkit", tag).replace(".", ""))
+    parameters = theirs.parameters
+    stated = (parameters.get("recipe", recipe), parameters.get("toolkit", tag).replace(".", ""))
     if stated != (recipe, tag):
         raise UsageError(
             f"{theirs.named.name} is not of {recipe} for toolkit {tag}",
@@ -116,7 +120,7 @@ def _of_statement(path: Path) -> PublishedWheel:
 
 
 def _check_statement(found: PublishedWheel) -> None:
-    """What a statement says becomes a command line, so nothing in it is taken on trust.
+    """What a statement says becomes a command line, so everything in it is checked.
 
     Raises:
         ValueError: it isn't one of ours, or isn't of this wheel.
@@ -146,9 +150,3 @@ _OPTIONS = {
     "link": "--link",
     "provider": "--toolchain",
 }
-
-
-def _identity(material: dict[str, Any]) -> str:
-    digest = material.get("digest", {}).get("sha256", "")
-    version = material.get("annotations", {}).get("version", "")
-    return f"{version} {digest[:_SHA256_SHOWN]}".strip()

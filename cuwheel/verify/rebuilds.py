@@ -38,7 +38,7 @@ class Variation:
         says: what is different in it, for a person.
         work: its work folder.
         dist: where its wheel goes.
-        options: of the command line, beside what was asked for.
+        options: of the command line, beside the requested ones.
         variables: of its environment, beside the caller's.
         umask: of its process.
     """

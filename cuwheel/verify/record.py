@@ -71,7 +71,9 @@ class VerifiedTarget:
             target=target.id,
             version=target.recipe.version,
             archs=target.archs,
-            compiler=_compiler(verified.builds[0].wheel),
+            compiler=read_published(verified.builds[0].wheel).materials.get(
+                "host compiler", "not stated"
+            ),
             sha256=verified.builds[0].sha256,
             other="other" not in verified.unequal,
             warm="warm" not in verified.unequal,
@@ -134,8 +136,3 @@ def _cells(name: str, row: dict[str, Any]) -> list[str]:
         f"`{row['sha256'][:_SHA256_SHOWN]}…`",
         row["date"],
     ]
-
-
-def _compiler(wheel: Path) -> str:
-    """The host compiler, as the wheel's provenance names it."""
-    return read_published(wheel).materials.get("host compiler", "not stated")

@@ -145,7 +145,7 @@ def raise_if_unequal(found: Verified, name: str) -> None:
             f"{name} is not the same bytes: {', '.join(found.unequal)} gave another wheel",
             why="\n".join(found.causes),
             fix="the report above names members and kernels, and a remedy for each known cause; "
-            "docs/reproducibility.md tells more",
+            "docs/reproducibility.md has more",
         )
 
 

@@ -12,7 +12,7 @@ from cuwheel.audit.session import AuditOptions, audit_session
 from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import AuditError, AuditWarningError, CuwheelError, UsageError
 from cuwheel.model.catalogue import CatalogueEntry
-from cuwheel.model.recipe import Link
+from cuwheel.model.link import Link
 from cuwheel.paths import ROOT
 from cuwheel.system import process
 from cuwheel.system.console import Console
@@ -60,7 +60,7 @@ def test_ends_with_error_of_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[
     said = capsys.readouterr().out
     assert caught.value.what == "1 of 1 wheel has 1 error"
     assert "error: executable stack" in said
-    assert "tiny_cuda/libtiny.so: it asks for one" in said
+    assert "tiny_cuda/libtiny.so: it requires one" in said
     assert "TROUBLESHOOTING.md#audit-executable-stack" in said
 
 

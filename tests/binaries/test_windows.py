@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.binaries.windows import REACH, Window, Windows
+from cuwheel.binaries.windows import LOOKAHEAD, Window, Windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,9 @@ def _windows(content: bytes, sizes: Iterator[int]) -> list[Window]:
 
 
 @pytest.mark.parametrize(
-    "largest", [3, REACH, 2 * REACH + 1, 5 * REACH, 100 * _KIB], ids=lambda size: f"up to {size}"
+    "largest",
+    [3, LOOKAHEAD, 2 * LOOKAHEAD + 1, 5 * LOOKAHEAD, 100 * _KIB],
+    ids=lambda size: f"up to {size}",
 )
 def test_gives_each_place_to_one_window(largest: int) -> None:
     chance = random.Random(largest)
@@ -32,18 +34,18 @@ def test_gives_each_place_to_one_window(largest: int) -> None:
 
     found = _windows(content, (chance.randint(1, largest) for _ in content))
 
-    places = [range(one.place + one.begin, one.place + one.end) for one in found]
-    assert list(chain.from_iterable(places)) == list(range(len(content)))
+    offsets = [range(one.offset + one.begin, one.offset + one.end) for one in found]
+    assert list(chain.from_iterable(offsets)) == list(range(len(content)))
 
 
-@pytest.mark.parametrize("largest", [3, 2 * REACH + 1, 100 * _KIB])
+@pytest.mark.parametrize("largest", [3, 2 * LOOKAHEAD + 1, 100 * _KIB])
 def test_shows_what_stands_around_each_place(largest: int) -> None:
     chance = random.Random(largest)
     content = b"\0" + chance.randbytes(64 * _KIB)
 
     for one in _windows(content[1:], (chance.randint(1, largest) for _ in content)):
-        seen = content[one.place + one.begin : one.place + one.end + REACH + 1]
-        assert one.data[one.begin - 1 : one.end + REACH] == seen
+        seen = content[one.offset + one.begin : one.offset + one.end + LOOKAHEAD + 1]
+        assert one.data[one.begin - 1 : one.end + LOOKAHEAD] == seen
 
 
 def test_gives_large_piece_without_copy() -> None:

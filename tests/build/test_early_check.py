@@ -19,10 +19,12 @@ from cuwheel.errors import (
     SourceError,
     UnsupportedArchError,
 )
-from cuwheel.model.recipe import GIB, Bundled, External, Framework, Link, Smoke, Static
+from cuwheel.model.link import Bundled, External, Link, Static
+from cuwheel.model.recipe import Framework, Smoke
 from cuwheel.paths import ROOT
 from cuwheel.system import compilers, machine
 from cuwheel.system.pythons import find_python
+from cuwheel.system.quantities import GIB
 from tests.support.factories import heard, locked_target, make_job, make_workspace
 from tests.support.requirements import require
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.build.link_flags import check_linkable, include_flags, link_flags
-from cuwheel.model.recipe import Framework, Link, Setuptools, Static
+from cuwheel.model.link import Link, Static
+from cuwheel.model.recipe import Framework, Setuptools
 from cuwheel.workspace.records import Environment, Toolchain
 from tests.support.factories import compile_library, make_job, make_target, make_workspace
 

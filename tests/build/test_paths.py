@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.build.compile_cache.backends import CachePaths
+from cuwheel.build.compile_cache.folders import CachePaths
 from cuwheel.build.environment import variables
 from cuwheel.build.paths import build_path_map, packages_moved, private_paths, python_in
 from cuwheel.build.sandbox.backends import choose_sandbox

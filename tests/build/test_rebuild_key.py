@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from cuwheel.build.rebuild_key import changes, digest_of, key_of
 from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.errors import InterpreterNotFoundError, SandboxError
-from cuwheel.model.recipe import Folder, Patch, Smoke
+from cuwheel.model.recipe import Smoke
+from cuwheel.model.source import Folder, Patch
 from tests.support.factories import make_job, make_target, make_workspace
 
 if TYPE_CHECKING:
@@ -181,7 +183,15 @@ def test_holds_everything_that_decides(target: Target, workspace: Workspace) -> 
     named = set(key_of(make_job(target, workspace)))
 
     assert named >= {f"recipe.{field.name}" for field in dataclasses.fields(target.recipe)}
-    assert named >= {"engine", "linker", "strip", "lock engine", "sandbox"}
+    assert named >= {"engine", "linker", "strip", "lock engine", "sandbox", "host compiler"}
+
+
+def test_knows_the_c_library_that_a_build_links_against(
+    target: Target, workspace: Workspace
+) -> None:
+    key = key_of(make_job(target, workspace))
+
+    assert key["C library"] == os.confstr("CS_GNU_LIBC_VERSION")
 
 
 def test_says_nothing_about_equal_keys() -> None:

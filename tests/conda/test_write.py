@@ -12,7 +12,7 @@ from cuwheel.conda.lock_file import read_conda_lock
 from cuwheel.conda.write import write_conda_lock
 from cuwheel.errors import InstallError, LockError
 from tests.support.channel import write_source
-from tests.support.conda_locks import SHIPPED, make_lock, toy
+from tests.support.conda_locks import CHANNEL, SHIPPED, make_lock, toy
 
 COMMAND = "nox -s lock -- toolchain:130:conda"
 
@@ -23,22 +23,16 @@ def source(tmp_path: Path) -> Path:
 
 
 def test_is_read_as_it_was_written(source: Path, conda_lock: Path) -> None:
+    """One package has an MD5 only, one a SHA-256 and no size."""
     path = source.with_name("conda-lock.yml")
+    url = f"{CHANNEL}/noarch/z-1.0-h123_0.tar.bz2"
+    packages = (toy(sha256=""), toy(name="z", url=url, md5="", size=0))
+    lock = dataclasses.replace(make_lock(source), packages=packages)
 
-    write_conda_lock(path, make_lock(source), command=COMMAND, python=conda_lock, source=source)
+    write_conda_lock(path, lock, command=COMMAND, python=conda_lock, source=source)
 
-    assert read_conda_lock(path) == make_lock(source)
+    assert read_conda_lock(path) == lock
     assert path.read_text().startswith(f"# Written by `{COMMAND}`; don't edit.\nversion: 1\n")
-
-
-def test_holds_package_that_is_known_by_md5_only(source: Path, conda_lock: Path) -> None:
-    path = source.with_name("conda-lock.yml")
-    known_by_md5 = dataclasses.replace(make_lock(source), packages=(toy(sha256=""),))
-
-    write_conda_lock(path, known_by_md5, command=COMMAND, python=conda_lock)
-
-    [package] = read_conda_lock(path).packages
-    assert (package.sha256, package.md5) == ("", "b" * 32)
 
 
 def test_same_lock_is_the_same_bytes(tmp_path: Path, conda_lock: Path) -> None:

@@ -220,39 +220,41 @@ def site_of(cuda_home: Path) -> Path:
     return cuda_home.parent.parent
 
 
-def test_table_agrees_with_real_libraries(cuda_home: Path) -> None:
-    wheels = wheels_of(cuda_home)
+def test_table_agrees_with_real_libraries(whole_cuda_home: Path) -> None:
+    wheels = wheels_of(whole_cuda_home)
 
     faults = [
         fault
         for name, wheel in wheels.items()
-        for fault in faults_of(site_of(cuda_home), name, wheel.version)
+        for fault in faults_of(site_of(whole_cuda_home), name, wheel.version)
     ]
 
     assert len(wheels) > 8
     assert faults == []
 
 
-def test_opened_names_stand_in_real_libraries(cuda_home: Path) -> None:
+def test_opened_names_stand_in_real_libraries(whole_cuda_home: Path) -> None:
     unnamed = [
-        fault for name in wheels_of(cuda_home) for fault in unnamed_in(site_of(cuda_home), name)
+        fault
+        for name in wheels_of(whole_cuda_home)
+        for fault in unnamed_in(site_of(whole_cuda_home), name)
     ]
 
     assert unnamed == []
 
 
-def test_real_wheels_require_what_table_says(cuda_home: Path) -> None:
+def test_real_wheels_require_what_table_says(whole_cuda_home: Path) -> None:
     unrequired = {
         name: lacking
-        for name, wheel in wheels_of(cuda_home).items()
+        for name, wheel in wheels_of(whole_cuda_home).items()
         if (lacking := unrequired_by(wheel.requires or (), name))
     }
 
     assert unrequired == {}
 
 
-def test_toolchain_has_archives_of_runtime_only(cuda_home: Path) -> None:
-    there = {path.stem.removeprefix("lib") for path in (cuda_home / "lib").glob("*.a")}
+def test_toolchain_has_archives_of_runtime_only(whole_cuda_home: Path) -> None:
+    there = {path.stem.removeprefix("lib") for path in (whole_cuda_home / "lib").glob("*.a")}
 
     whole = {
         found.name

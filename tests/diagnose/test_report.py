@@ -46,7 +46,7 @@ def make_report(**changes: Any) -> Report:
         "environment": None,
         "frameworks": (),
         "packages": (),
-        "bnb": None,
+        "chosen_libraries": {},
         "fits": (),
         "chosen": ChosenPython(path=None, how="PATH"),
         "verdicts": (works("all is well"),),
@@ -168,7 +168,8 @@ def test_goes_on_past_python_that_hangs(tmp_path: Path, monkeypatch: pytest.Monk
     program.write_text("#!/bin/sh\nsleep 100\n")
     program.chmod(0o755)
 
-    report = diagnose(DiagnoseOptions(python=str(program), start=tmp_path), {"PATH": "/usr/bin"})
+    asked = DiagnoseOptions(python=str(program), start=tmp_path)
+    report = diagnose(asked, {"PATH": "/usr/bin"}, ())
 
     [found] = [one for one in report.verdicts if one.level == "broken"]
     assert found.cause.endswith("no answer within 1 s")

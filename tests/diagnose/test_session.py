@@ -12,15 +12,18 @@ import pytest
 
 from cuwheel.cli.dispatch import run_command
 from cuwheel.diagnose.facts import environment
+from cuwheel.model.recipe import LibraryPerCuda
 from cuwheel.paths import ROOT
 from cuwheel.system import process
 from cuwheel.system.console import Console
 from tests.support.diagnosed import Env, anchors, look_into, make_driver, make_env, verdict_on
-from tests.support.factories import compile_cuda
+from tests.support.factories import compile_cuda, make_recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from cuwheel.model.recipe import Recipe
 
 _CALL = "namespace c10 { void %s; } void use() { c10::%s; }"
 
@@ -97,6 +100,44 @@ def test_machine_without_gpu_passes(command: Callable[..., tuple[int, str]]) -> 
 
     assert ended == 0
     assert "  note     this machine has no NVIDIA GPU\n" in text
+
+
+@pytest.fixture
+def choosing(env: Env) -> Recipe:
+    """The recipe of an installed package, which chooses among its two libraries."""
+    env.install_torch()
+    loads = "import ctypes, os\nname = 'libmany_cuda' + os.environ.get('MANY', '130') + '.so'\n"
+    loads += "ctypes.CDLL(os.path.join(os.path.dirname(__file__), name))\nprint('FINE')\n"
+    library = env.compile("libmany.so", "")
+    libraries = {f"many/libmany_cuda{tag}.so": library for tag in (128, 130)}
+    env.install("many", {"many/__init__.py": b"", "many/check.py": loads.encode(), **libraries})
+    declared = LibraryPerCuda(
+        file="many/libmany_cuda{toolkit_tag}.so",
+        framework="torch",
+        variable="MANY",
+        check="many.check",
+        success="FINE",
+    )
+    return make_recipe(name="many", library_per_cuda=declared)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, "ok: many 1.2.3: `python -m many.check` says FINE with libmany_cuda130.so"),
+        ({"MANY": "127"}, "broken: many 1.2.3 lacks libmany_cuda127.so"),
+    ],
+)
+def test_knows_from_recipe_how_package_chooses(
+    env: Env, driver: Path, choosing: Recipe, asked: dict[str, str], said: str
+) -> None:
+    variables = {"LD_LIBRARY_PATH": str(driver), **asked}
+
+    report = look_into(env, "many", recipes=(choosing,), **variables)
+
+    assert said in [f"{one.level}: {one.what}" for one in report.verdicts]
+    assert report.chosen_libraries["many"].held == ("128", "130")
+    assert dict(report.settings).get("MANY") == asked.get("MANY")
 
 
 def test_shows_cause_fix_and_anchor(env: Env) -> None:

@@ -12,17 +12,17 @@ import pytest
 from cuwheel.audit.findings import SEVERITIES
 from cuwheel.audit.verdict import audit_wheel
 from cuwheel.fetch.download import PinnedFile, download
-from cuwheel.model.recipe import GIB
 from cuwheel.paths import ROOT
 from cuwheel.pypi.indexes import configured_indexes, find_wheels
 from cuwheel.system.console import Console
+from cuwheel.system.quantities import GIB
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.audit.verdict import AuditResult
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.nightly
 
 # Project, release, SHA-256 as far as it is shown, size in MB, CUDA, archs, driver, and how many
 # findings of each severity.

@@ -14,15 +14,15 @@ from packaging.version import Version
 
 from cuwheel.cuda.components import COMPONENTS
 from cuwheel.fetch.download import PinnedFile, download
-from cuwheel.model.recipe import GIB
 from cuwheel.pypi.indexes import configured_indexes, find_wheels
 from cuwheel.system.console import Console
+from cuwheel.system.quantities import GIB
 from tests.support.component_facts import faults_of, unnamed_in, unrequired_by
 
 if TYPE_CHECKING:
     from cuwheel.pypi.indexes import IndexFile
 
-pytestmark = pytest.mark.facts
+pytestmark = pytest.mark.nightly
 
 # Distribution and its releases, oldest first: `nvidia-cublas 13.1.0.3, 13.10.0.20`.
 _READ = {

@@ -57,8 +57,8 @@ TALKATIVE = {
 
 
 @pytest.fixture(scope="module")
-def user(module_path: Path, conda_channel: Path, shared_cache: Path) -> User:
-    return make_user(module_path / "user", conda_channel, shared_cache)
+def user(module_path: Path, whole_conda_channel: Path, shared_cache: Path) -> User:
+    return make_user(module_path / "user", whole_conda_channel, shared_cache)
 
 
 @pytest.fixture(scope="module")

@@ -40,8 +40,8 @@ LIMIT = 60  # seconds for a command that can't reach its channel to say so
 
 
 @pytest.fixture(scope="module")
-def user(module_path: Path, conda_channel: Path, shared_cache: Path) -> User:
-    return make_user(module_path / "user", conda_channel, shared_cache)
+def user(module_path: Path, whole_conda_channel: Path, shared_cache: Path) -> User:
+    return make_user(module_path / "user", whole_conda_channel, shared_cache)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cuwheel.cuda.toolkits import Toolkit
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.nightly
 
 # With their SHA-256: parts of the compiler.
 PINS = {

@@ -76,7 +76,7 @@ def test_finds_nothing_broken_in_sound_environment(sound: Path) -> None:
     told = diagnose(sound)
 
     assert broken(told) == {}
-    assert told["bitsandbytes"]["library"] == "libbitsandbytes_cuda130.so"
+    assert told["chosen_libraries"]["bitsandbytes"]["library"] == "libbitsandbytes_cuda130.so"
     [torch] = told["environment"]["frameworks"]
     assert (torch["version"], torch["cuda"], torch["archs"][0]) == (
         "2.11.0+cu130",

@@ -16,7 +16,7 @@ from tests.support.requirements import lack
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.nightly
 
 _RELEASE = "torch-2.11.0"
 _PYTHONS = ("cp310", "cp311", "cp312", "cp313")

@@ -21,7 +21,7 @@ from tests.support.requirements import require
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.nightly
 
 FFTW = ("libfftw3", "libfftw3f", "libfftw3_omp", "libfftw3f_omp", "libgomp")
 

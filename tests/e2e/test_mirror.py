@@ -18,12 +18,12 @@ import pytest
 
 from cuwheel.conda.mirrors import MIRRORS_VARIABLE, Mirrors
 from cuwheel.paths import ROOT
-from cuwheel.pypi.lock_file import read_pins
 from cuwheel.system.files import sha256_of_file
 from cuwheel.system.pythons import own_python
 from tests.support.channel import write_solved_lock, write_source
 from tests.support.engine import PACKAGES
 from tests.support.requirements import require
+from tests.support.small_toolchain import write_small_lock
 from tests.support.toolchain_channel import toolchain_specs
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
-COMPILER = ("cuda-crt", "cuda-nvcc", "cuda-runtime", "nvvm", "cuda-toolkit")
 NOWHERE = "http://127.0.0.1:9/simple"
 TIME_LIMIT = 600.0  # seconds
 
@@ -111,7 +110,7 @@ def write_mirror(folder: Path, project: Path, cache: Path, *options: str, **vari
 
 def write_project(folder: Path) -> Path:
     """A recipe with a source that can be had, and the toolchain's lock cut to the compiler."""
-    for name in ("recipes", "envs/build", "envs/cuda130"):
+    for name in ("recipes", "envs/build"):
         (folder / name).mkdir(parents=True)
     source = folder / "tiny_capi-1.0.0.tar.gz"
     with tarfile.open(source, "w:gz") as archive:
@@ -122,13 +121,7 @@ def write_project(folder: Path) -> Path:
     recipe = recipe.replace('"0" * 64', f'"{sha256_of_file(source)}"')
     (folder / "recipes" / "tiny_capi.py").write_text(recipe)
     shutil.copy(tests / "envs" / "build" / "tiny_capi.lock", folder / "envs" / "build")
-    pins = read_pins(ROOT / "envs" / "cuda130" / "pypi.lock")
-    kept = [pin for pin in pins if pin.requirement.name.removeprefix("nvidia-") in COMPILER]
-    lines = [
-        str(pin.requirement) + "".join(f" --hash=sha256:{digest}" for digest in pin.hashes)
-        for pin in kept
-    ]
-    (folder / "envs" / "cuda130" / "pypi.lock").write_text("\n".join(lines) + "\n")
+    write_small_lock(folder)
     return folder
 
 

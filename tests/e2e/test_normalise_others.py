@@ -13,10 +13,10 @@ import uv
 
 from cuwheel.audit.scan import scan_wheel
 from cuwheel.fetch.download import PinnedFile, download
-from cuwheel.model.recipe import MIB
 from cuwheel.pypi.indexes import configured_indexes, find_wheels
 from cuwheel.system.console import Console
 from cuwheel.system.process import run
+from cuwheel.system.quantities import MIB
 from cuwheel.wheel.archive import normalise, pack, unpack_wheel
 from tests.support.factories import EPOCH
 

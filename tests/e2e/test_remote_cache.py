@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.build.sandbox.backends import Mount, sandboxed
 from tests.support.caching import cache_of, relay_to
 from tests.support.launched import LaunchedBench, new_launched, stripped
-from tests.support.remote_caches import offer, remote_of
+from tests.support.remote_caches import QUOTED_SECRET, SECRET, offer, remote_of
 from tests.support.requirements import require
+
+if TYPE_CHECKING:
+    from tests.support.engine import Engine
 
 pytestmark = pytest.mark.e2e
 
@@ -54,6 +59,28 @@ def test_an_unreachable_cache_costs_one_warning(bench: LaunchedBench) -> None:
     assert bench.tools() == ["cicc", "cicc", "cudafe++", "g++", "ptxas", "ptxas"]
     assert len(warnings) == 1
     assert "geheim" not in warnings[0]
+
+
+def test_a_build_takes_its_compiles_and_leaves_no_password(engine: Engine, tmp_path: Path) -> None:
+    wheels, outputs = [], []
+    with offer("redis", tmp_path) as offered:
+        for machine in ("one", "two"):
+            own = replace(engine, work=tmp_path / machine / "work", dist=tmp_path / machine)
+            local = str(tmp_path / machine / "compiles")
+            done = own.build(
+                "tiny-capi", CUWHEEL_COMPILE_CACHE=local, CUWHEEL_REMOTE_CACHE=offered.address
+            )
+            wheels.append([wheel.read_bytes() for wheel in own.wheels()])
+            outputs.append(done.output)
+
+    assert "0 of 2 compiles were there" in outputs[0]
+    assert "2 of 2 compiles were there" in outputs[1]
+    assert len(wheels[0]) == 1
+    assert wheels[0] == wheels[1]
+    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    for secret in (SECRET, QUOTED_SECRET):
+        assert not any(secret in output for output in outputs)
+        assert not any(secret.encode() in content for content in written)
 
 
 @pytest.mark.parametrize("kind", ["bubblewrap", "unshare"])

@@ -9,18 +9,16 @@ import pytest
 import uv
 
 from cuwheel.fetch.download import PinnedFile, download
-from cuwheel.model.recipe import GIB
 from cuwheel.pypi.indexes import configured_indexes, find_wheels
 from cuwheel.system import process
 from cuwheel.system.console import Console
+from cuwheel.system.quantities import GIB
 from cuwheel.verify.compare.diffoscope import keep_diffoscope
 from cuwheel.verify.compare.wheel import compare
 from tests.support.factories import write_wheel
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-pytestmark = pytest.mark.e2e
 
 # 59 MB each; eleven libraries of CUDA 11.8 to 13.0, packed with LZ4 and zstd, for nine archs.
 _RELEASES = ("bitsandbytes-0.49.0-py3", "bitsandbytes-0.49.1-py3")
@@ -37,6 +35,7 @@ _HOST = (
 )
 
 
+@pytest.mark.nightly
 def test_tells_why_two_releases_of_bitsandbytes_differ(tmp_path: Path) -> None:
     offered = find_wheels("bitsandbytes", indexes=configured_indexes(os.environ))
     for start in _RELEASES:
@@ -48,11 +47,11 @@ def test_tells_why_two_releases_of_bitsandbytes_differ(tmp_path: Path) -> None:
 
     comparison = compare(*sorted(tmp_path.iterdir()))
 
-    device = [one for one in comparison.differences if one.place.code]
+    device = [one for one in comparison.differences if one.location.code]
     assert {one.causes for one in device} == {("module-process",), ("names",)}
-    assert not [one for one in device if one.place.part == ".text"]
-    assert len({one.place.code for one in device}) == 11
-    changed = {one.place.member for one in comparison.unexplained}
+    assert not [one for one in device if one.location.part == ".text"]
+    assert len({one.location.code for one in device}) == 11
+    changed = {one.location.member for one in comparison.unexplained}
     sources = {"bitsandbytes/__init__.py", "bitsandbytes/nn/modules.py"}
     assert {name for name in changed if ".dist-info/" not in name} == sources
 
@@ -76,6 +75,7 @@ def _build(folder: Path, cuda_home: Path, year: int) -> Path:
     return write_wheel(folder / "dist", {"pkg/lib.so": library}, year=year)
 
 
+@pytest.mark.e2e
 def test_explains_all_of_two_careless_builds(cuda_home: Path, tmp_path: Path) -> None:
     folders = {2025: "first", 2026: "the/second/one"}
     wheels = [_build(tmp_path / name, cuda_home, year) for year, name in folders.items()]
@@ -89,6 +89,7 @@ def test_explains_all_of_two_careless_builds(cuda_home: Path, tmp_path: Path) ->
     }
 
 
+@pytest.mark.e2e
 def test_keeps_report_of_real_diffoscope(tmp_path: Path) -> None:
     folder = tmp_path / "bin"
     inherited = {

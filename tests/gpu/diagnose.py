@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 from cuwheel.diagnose.report import print_report, report_as_text  # noqa: E402
 from cuwheel.diagnose.session import DiagnoseOptions, callers_environment, diagnose  # noqa: E402
+from cuwheel.model.catalogue import load_catalogue  # noqa: E402
 
 TIME_LIMIT = 300  # seconds
 KERNEL = """
@@ -231,7 +232,8 @@ def try_case(case: Case) -> dict[str, Any]:
     environ = {**callers_environment(os.environ), **case.variables}
     asked = DiagnoseOptions(packages=case.packages, python=str(case.python), start=ROOT)
     started = time.monotonic()
-    report = diagnose(asked, environ)
+    recipes = [entry.recipe for entry in load_catalogue([ROOT]) if entry.recipe]
+    report = diagnose(asked, environ, recipes)
     seconds = time.monotonic() - started
     found = {one.anchor for one in report.verdicts if one.level == "broken"}
     words = [str(case.python), *case.reality]

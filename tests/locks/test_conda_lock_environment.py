@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 
 def test_holds_conda_lock_as_it_is_locked(conda_lock: Path) -> None:
-    done = process.run([conda_lock, "-I", "-m", "conda_lock", "--version"], env={"PATH": ""})
+    asked = "from importlib.metadata import version; print(version('conda-lock'))"
 
-    assert f"version {pinned_version(ROOT / 'envs' / 'lock.lock', 'conda-lock')}\n" in done.output
+    done = process.run([conda_lock, "-I", "-c", asked], env={})
+
+    assert done.output.strip() == pinned_version(ROOT / "envs" / "lock.lock", "conda-lock")
 
 
 def test_engine_holds_no_conda_lock() -> None:

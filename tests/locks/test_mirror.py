@@ -28,7 +28,8 @@ from cuwheel.errors import (
 from cuwheel.fetch.mirror import MIRROR_VARIABLE
 from cuwheel.locks.mirror import mirror
 from cuwheel.locks.mirror_folder import read_targets
-from cuwheel.model.recipe import Archive, Folder, GitCommit, Resource, Smoke
+from cuwheel.model.recipe import Smoke
+from cuwheel.model.source import Archive, Folder, GitCommit, Resource
 from cuwheel.pypi.wheel_selection import is_fitting
 from cuwheel.sources.archives import unpack_archive
 from cuwheel.sources.pinned import fetch_pinned, open_pinned

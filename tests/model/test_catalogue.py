@@ -135,7 +135,7 @@ def test_refuses_recipe_that_can_not_be_loaded(tmp_path: Path) -> None:
         find_recipe("broken", load_catalogue([tmp_path]))
 
     assert caught.value.why == "TypeError: RECIPE is not a Recipe(...)"
-    assert caught.value.fix == "correct recipes/broken.py"
+    assert caught.value.fix == f"correct {tmp_path}/recipes/broken.py"
 
 
 @pytest.mark.parametrize("name", ["a-one-130", "a_one_130"])

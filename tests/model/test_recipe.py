@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.model.recipe import Archive, GitCommit, Sdist
+from cuwheel.model.source import Archive, GitCommit, Sdist
 from tests.support.factories import make_recipe
 
 

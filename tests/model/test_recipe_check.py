@@ -3,25 +3,20 @@ from __future__ import annotations
 import pytest
 
 from cuwheel.errors import RecipeError
-from cuwheel.model.recipe import (
-    Archive,
-    CMake,
-    External,
-    Folder,
-    Framework,
-    GitCommit,
-    Link,
-    Resource,
-    Sdist,
-    Setuptools,
-    Smoke,
-)
+from cuwheel.model.link import External, Link
+from cuwheel.model.recipe import CMake, Framework, LibraryPerCuda, Setuptools, Smoke
 from cuwheel.model.recipe_check import check_recipe
+from cuwheel.model.source import Archive, Folder, GitCommit, Resource, Sdist
 from tests.support.factories import make_recipe
 
 
 def resource(to: str = "tiny", sha256: str = "0" * 64) -> Resource:
     return Resource(name="tiny", source=Archive(url="u", sha256=sha256), to=to, why="a test")
+
+
+def libraries(**changes: str) -> LibraryPerCuda:
+    usual = {"file": "p/libp{toolkit_tag}.so", "framework": "torch"}
+    return LibraryPerCuda(**{**usual, **changes})  # type: ignore[arg-type]
 
 
 def test_passes_sound_recipe() -> None:
@@ -90,7 +85,11 @@ def test_passes_sound_recipe() -> None:
             "smoke.call is long: make it a script",
         ),
         ({"smoke": Smoke(imports=("p",), script="../p.py")}, "has to name a file in recipes/smoke"),
-        ({"smoke": Smoke(imports=("p",), libraries=("{archs}.so",))}, "smoke.libraries"),
+        ({"library_per_cuda": libraries(file="p/{tolkit}.so")}, 'did you mean "toolkit"?'),
+        ({"library_per_cuda": libraries(file="p/libp.so")}, "has to hold the CUDA release once"),
+        ({"library_per_cuda": libraries(file="/p/{cuda}.so")}, "a path below site-packages"),
+        ({"library_per_cuda": libraries(success="FINE")}, "check and success go together"),
+        ({"library_per_cuda": libraries(framework="troch")}, 'did you mean "torch"?'),
         ({"toolkits": ("12.8", "13.0"), "link": Link("cublaslt")}, 'did you mean "cublasLt"?'),
         ({"build": CMake(define={"CMAKE_CUDA_COMPILER": "x"})}, "compilers are the toolchain's"),
         ({"build": Setuptools(env={"CXX": "g++-13"})}, "compilers are the toolchain's"),

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from cuwheel.errors import UsageError
-from cuwheel.model.recipe import Framework, Link, Smoke
+from cuwheel.model.link import Link
+from cuwheel.model.recipe import Framework, Smoke
 from cuwheel.model.recipe_lock import RecipeLock, lock_of, locks_of
 from tests.support.factories import make_recipe
 

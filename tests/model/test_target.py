@@ -3,7 +3,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from cuwheel.model.recipe import Bundled, External, Framework, Link, Smoke, Static
+from cuwheel.model.link import Bundled, External, Link, Static
+from cuwheel.model.recipe import Framework, Smoke
 from cuwheel.model.target import Target
 from tests.support.factories import make_target
 

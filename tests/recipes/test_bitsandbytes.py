@@ -11,7 +11,6 @@ import shutil
 import sys
 import time
 import zipfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,9 +18,12 @@ import pytest
 from cuwheel.model.catalogue import find_recipe, load_catalogue
 from cuwheel.paths import ROOT
 from cuwheel.system.process import run
-from tests.support.engine import PACKAGES, Engine
+from tests.support.engine import PACKAGES, Engine, make_engine
+from tests.support.small_toolchain import write_small_lock
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cuwheel.model.recipe import Recipe
 
 STANDIN = PACKAGES / "bitsandbytes_standin"
@@ -55,17 +57,15 @@ def recipe() -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path, cuda_home: Path) -> Engine:
+def built(
+    tmp_path_factory: pytest.TempPathFactory,
+    shared_cache: Path,
+    whole_cuda_home: Path,
+) -> Engine:
     """An engine that has built the stand-in for two archs, once for all tests."""
-    assert cuda_home.is_dir()
+    assert whole_cuda_home.is_dir()
     folder = tmp_path_factory.mktemp("bitsandbytes")
-    engine = Engine(
-        python=Path(sys.executable),
-        cache=shared_cache,
-        work=folder / "work",
-        dist=folder / "dist",
-        project=ROOT / "tests" / "project",
-    )
+    engine = make_engine(folder, ROOT / "tests" / "project", shared_cache)
     archs = ("--arch", "86", "--arch", "90")
     done = engine.build("bitsandbytes", "--source", str(STANDIN), *archs, "--keep-work")
     assert done.status == 0, done.output
@@ -163,6 +163,7 @@ def test_refuses_compiler_of_another_release(engine: Engine, tmp_path: Path) -> 
     (project / "recipes" / "bitsandbytes.py").write_text(text.replace("{toolkit_tag}", "122", 1))
     for kind in ("build", "smoke"):
         shutil.copytree(ROOT / "envs" / kind, project / "envs" / kind)
+    write_small_lock(project)
 
     done = engine.build(
         "bitsandbytes", "--source", str(STANDIN), "--arch", "90", CUWHEEL_PROJECT=str(project)

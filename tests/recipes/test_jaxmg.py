@@ -7,7 +7,6 @@ small ones of the test under the recipe's own names, and the toolkit is the test
 from __future__ import annotations
 
 import shutil
-import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -18,11 +17,11 @@ import pytest
 from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.locks.jobs import PypiLockSpec, lock_jobs
 from cuwheel.model.catalogue import find_recipe, load_catalogue
-from cuwheel.model.recipe import Archive, GitCommit
+from cuwheel.model.source import Archive, GitCommit
 from cuwheel.paths import ROOT
 from cuwheel.pypi.lock_file import render
 from cuwheel.system.files import sha256_of_file
-from tests.support.engine import PACKAGES, Engine
+from tests.support.engine import PACKAGES, Engine, make_engine
 from tests.support.factories import commit_all
 
 if TYPE_CHECKING:
@@ -124,18 +123,15 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def built(
-    tmp_path_factory: pytest.TempPathFactory, shared_cache: Path, cuda_home: Path, project: Path
+    tmp_path_factory: pytest.TempPathFactory,
+    shared_cache: Path,
+    whole_cuda_home: Path,
+    project: Path,
 ) -> Engine:
     """An engine that has built the stand-in, once for all tests."""
-    assert cuda_home.is_dir()
+    assert whole_cuda_home.is_dir()
     folder = tmp_path_factory.mktemp("built")
-    engine = Engine(
-        python=Path(sys.executable),
-        cache=shared_cache,
-        work=folder / "work",
-        dist=folder / "dist",
-        project=project,
-    )
+    engine = make_engine(folder, project, shared_cache)
     done = engine.build("jaxmg", "--source", str(STANDIN), "--keep-work")
     assert done.status == 0, done.output
     return engine
@@ -283,6 +279,7 @@ def test_stops_at_resource_with_other_hash(engine: Engine, project: Path, tmp_pa
     assert not list(engine.work.glob("*/logs/build.log"))
 
 
+@pytest.mark.usefixtures("whole_cuda_home")
 def test_would_download_without_its_overrides(
     engine: Engine, project: Path, tmp_path: Path
 ) -> None:

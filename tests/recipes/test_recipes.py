@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.explain.catalogue import causes
 from cuwheel.locks.jobs import PypiLockSpec, lock_jobs
 from cuwheel.model import recipe as declarations
 from cuwheel.model.catalogue import CatalogueEntry, load_catalogue
@@ -119,6 +120,13 @@ def test_smoke_test_is_there(entry: CatalogueEntry) -> None:
     path = entry.root / "recipes" / "smoke" / script
 
     assert not script or compile(path.read_text(), path, "exec")
+
+
+@every_recipe
+def test_names_failure_that_is_explained(entry: CatalogueEntry) -> None:
+    declared = recipe_of(entry).library_per_cuda
+
+    assert declared is None or declared.explained in ("", *causes())
 
 
 @pytest.mark.parametrize("root", _PROJECTS, ids=lambda root: root.name)

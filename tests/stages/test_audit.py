@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.errors import AuditError
-from cuwheel.model.recipe import Link
+from cuwheel.model.link import Link
 from cuwheel.repair.tools import RepairTools
 from cuwheel.stages.audit import audit
 from cuwheel.stages.repair import repair
@@ -169,7 +169,7 @@ def test_finds_version_that_metadata_denies(plant: _Plant) -> None:
 def test_finds_other_dist_info_folder(plant: _Plant) -> None:
     (plant.folder / _DIST_INFO).rename(plant.folder / "tiny_cuda-1.2.3.dist-info")
 
-    expected = "tiny_cuda-1.2.3.dist-info: name: the file name asks for another"
+    expected = "tiny_cuda-1.2.3.dist-info: name: the file name requires another"
     assert expected in plant.refused()
 
 
@@ -378,9 +378,9 @@ def test_finds_source_path_in_library(plant: _Plant) -> None:
 @pytest.mark.parametrize(
     ("changes", "fact"),
     [
-        ({"archs": ("80", "90")}, "it holds sm_90, the target asks for sm_80 sm_90"),
-        ({"archs": ("80",)}, "it holds sm_90, the target asks for sm_80"),
-        ({"ptx": "last"}, "it holds no compute, the target asks for compute_90"),
+        ({"archs": ("80", "90")}, "it holds sm_90, the target requires sm_80 sm_90"),
+        ({"archs": ("80",)}, "it holds sm_90, the target requires sm_80"),
+        ({"ptx": "last"}, "it holds no compute, the target requires compute_90"),
     ],
     ids=["missing", "other", "ptx"],
 )
@@ -405,7 +405,7 @@ def test_holds_device_files_to_the_archs_where_no_library_has_code(
     found = plant.audit(archs=("80", "90"))
 
     assert found.archs == ("80", "90")
-    expected = f"{plant.name}: archs: it holds sm_80 sm_90, the target asks for sm_90"
+    expected = f"{plant.name}: archs: it holds sm_80 sm_90, the target requires sm_90"
     assert plant.refused() == [expected]
 
 
@@ -418,7 +418,7 @@ def test_finds_wheel_without_library(plant: _Plant) -> None:
 def test_finds_executable_stack(plant: _Plant) -> None:
     plant.compile("tiny_cuda/ext.so", "-Wl,-z,execstack")
 
-    assert plant.refused() == ["tiny_cuda/ext.so: executable stack: it asks for one"]
+    assert plant.refused() == ["tiny_cuda/ext.so: executable stack: it requires one"]
 
 
 def test_finds_damaged_library(plant: _Plant) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import PatchError
-from cuwheel.model.recipe import Patch
+from cuwheel.model.source import Patch
 from cuwheel.stages.patch import patch
 from cuwheel.system import process
 from cuwheel.system.files import list_tree, sha256_of_file, sha256_of_tree

@@ -10,9 +10,10 @@ import pytest
 
 from cuwheel.build import checks
 from cuwheel.errors import PreflightError
-from cuwheel.model.recipe import GIB, Framework
+from cuwheel.model.recipe import Framework
 from cuwheel.stages.preflight import preflight
 from cuwheel.system import compilers
+from cuwheel.system.quantities import GIB
 from cuwheel.workspace.records import Environment, SourceTree, Toolchain
 from tests.support.factories import heard, locked_target, make_job, make_workspace, write_compiler
 

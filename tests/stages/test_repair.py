@@ -12,7 +12,8 @@ import pytest
 
 from cuwheel.binaries.elf import Elf, read_elf
 from cuwheel.errors import RepairError
-from cuwheel.model.recipe import Bundled, External, Framework, Link, Static
+from cuwheel.model.link import Bundled, External, Link, Static
+from cuwheel.model.recipe import Framework
 from cuwheel.stages.repair import repair
 from cuwheel.system import process
 from cuwheel.wheel.metadata import header
@@ -349,6 +350,22 @@ def test_names_toolchain_that_lacks_strip(tmp_path: Path, library: Path) -> None
         _repair(tmp_path, {_MEMBER: library}, programs=tmp_path / "programs")
 
     assert caught.value.fix == "name binutils in the toolchain's environment.yml"
+
+
+def test_strips_before_it_sets_the_rpath(tmp_path: Path, library: Path) -> None:
+    """To strip a file that patchelf has changed can break it: pypa/auditwheel#716."""
+    programs, seen = tmp_path / "programs", tmp_path / "seen"
+    programs.mkdir()
+    (programs / "strip").write_text(
+        f'#!/bin/sh\nfor file; do :; done\nreadelf -d "$file" >> {seen}\nexec strip "$@"\n'
+    )
+    (programs / "strip").chmod(0o755)
+
+    wheel, _ = _repair(tmp_path, {_MEMBER: library}, programs=programs)
+
+    assert seen.read_text().count(f"[{_LEFT_BY_BUILD}]") == 1
+    assert "$ORIGIN" not in seen.read_text()
+    assert _elf(wheel, _MEMBER).runpath == ("$ORIGIN/../nvidia/cu13/lib",)
 
 
 def test_refuses_library_that_is_nowhere(tmp_path: Path) -> None:

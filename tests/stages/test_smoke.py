@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.errors import InstallError, SmokeError, StageOrderError
-from cuwheel.model.recipe import External, Link, Smoke
+from cuwheel.model.link import External, Link
+from cuwheel.model.recipe import LibraryPerCuda, Smoke
 from cuwheel.pypi.uv import resolve
 from cuwheel.smoke import environment
 from cuwheel.stages.smoke import smoke
@@ -73,9 +74,12 @@ def target(tmp_path: Path, lock: str) -> Target:
     return target_of(tmp_path, lock)
 
 
-def target_of(root: Path, lock: str, **wanted: Any) -> Target:
+def target_of(
+    root: Path, lock: str, libraries: LibraryPerCuda | None = None, **wanted: Any
+) -> Target:
     """A target whose recipe imports `tiny_cuda`, and does what `wanted` says."""
-    target = make_target(root=root, smoke=Smoke(imports=("tiny_cuda",), **wanted))
+    smoke = Smoke(imports=("tiny_cuda",), **wanted)
+    target = make_target(root=root, smoke=smoke, library_per_cuda=libraries)
     target.lock.parent.mkdir(parents=True, exist_ok=True)
     target.lock.write_text(lock)
     return target
@@ -135,6 +139,26 @@ def test_refuses_cuda_from_outside(
 
     with pytest.raises(SmokeError) as caught:
         smoke(make_job(target, workspace))
+
+    found = (cuda_home / "lib" / "libcudart.so.13").resolve()
+    assert f"libcudart.so.13 is {found}" in caught.value.why
+
+
+@pytest.mark.parametrize("imported", ["libforeign", "libsound"])
+def test_refuses_cuda_from_outside_whichever_process_loads_it(
+    workspace: Workspace, tmp_path: Path, lock: str, cuda_home: Path, imported: str
+) -> None:
+    """What the import loads and what it leaves alone are looked at in two processes."""
+    rpaths = {"libforeign": str(cuda_home / "lib"), "libsound": "$ORIGIN/../nvidia/cu13/lib"}
+    libraries = []
+    for name, rpath in rpaths.items():
+        library = compile_tiny(tmp_path, cuda_home, rpath)
+        libraries.append(library.rename(library.with_stem(name)))
+    module = MODULE.replace("libtiny", imported)
+    save_wheel(workspace, module, *libraries, requires=("nvidia-cuda-runtime>=13.0,<14",))
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(make_job(target_of(tmp_path, lock), workspace))
 
     found = (cuda_home / "lib" / "libcudart.so.13").resolve()
     assert f"libcudart.so.13 is {found}" in caught.value.why
@@ -342,7 +366,8 @@ def test_loads_library_that_the_import_leaves_alone(
     library = compile_tiny(tmp_path, cuda_home, "$ORIGIN/../nvidia/cu13/lib")
     named = library.rename(library.with_name("libtiny130.so"))
     save_wheel(workspace, "", named, requires=("nvidia-cuda-runtime>=13.0,<14",))
-    target = target_of(tmp_path, lock, libraries=("tiny_cuda/libtiny{toolkit_tag}.so",))
+    declared = LibraryPerCuda(file="tiny_cuda/libtiny{toolkit_tag}.so", framework="torch")
+    target = target_of(tmp_path, lock, declared)
 
     passed = smoke(make_job(target, workspace))
 
@@ -358,7 +383,7 @@ def test_refuses_library_with_a_symbol_that_nobody_has(
     save_wheel(workspace, "", library)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(make_job(target_of(tmp_path, lock, libraries=("tiny_cuda/liblost.so",)), workspace))
+        smoke(make_job(target_of(tmp_path, lock), workspace))
 
     assert "undefined symbol: nowhere" in caught.value.why
 
@@ -367,11 +392,12 @@ def test_refuses_library_that_the_wheel_does_not_hold(
     workspace: Workspace, tmp_path: Path, lock: str
 ) -> None:
     save_wheel(workspace, "")
+    declared = LibraryPerCuda(file="tiny_cuda/libtiny{toolkit_tag}.so", framework="torch")
 
     with pytest.raises(SmokeError) as caught:
-        smoke(make_job(target_of(tmp_path, lock, libraries=("tiny_cuda/libgone.so",)), workspace))
+        smoke(make_job(target_of(tmp_path, lock, declared), workspace))
 
-    assert "libgone.so" in caught.value.why
+    assert "tiny_cuda/libtiny130.so: cannot open shared object file" in caught.value.why
 
 
 def test_installs_from_lock_of_its_own(workspace: Workspace, tmp_path: Path, lock: str) -> None:

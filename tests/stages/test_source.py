@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.errors import DownloadError, HashMismatchError, SourceError
-from cuwheel.model.recipe import Archive, Folder, GitCommit, Resource, Sdist
+from cuwheel.model.source import Archive, Folder, GitCommit, Resource, Sdist
 from cuwheel.stages.source import source
 from cuwheel.system.files import list_tree, sha256_of_file
 from tests.support.factories import commit_all, make_job, make_target, make_workspace

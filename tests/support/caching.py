@@ -12,13 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.build.compile_cache.backends import (
-    RELAY_SOCKET,
-    CachePaths,
-    CompileCache,
-    choose_cache,
-    install_program,
-)
+from cuwheel.build.compile_cache.backends import CompileCache, choose_cache, install_program
+from cuwheel.build.compile_cache.folders import RELAY_SOCKET, CachePaths
 from cuwheel.build.compile_cache.relay import Traffic, serve_relay
 from cuwheel.build.compile_cache.statistics import CacheStatistics, read_statistics
 from cuwheel.build.compile_cache.storage import open_storage

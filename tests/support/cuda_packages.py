@@ -41,7 +41,8 @@ def cuda_packages(wheels: Wheels, driver_stub: Path) -> Iterator[Package]:
     """
     yield from _compiler(wheels)
     yield from _runtime(wheels, driver_stub)
-    yield from _libraries(wheels)
+    if wheels.has("nvidia_cublas"):
+        yield from _libraries(wheels)
 
 
 class Wheels:
@@ -49,6 +50,9 @@ class Wheels:
 
     def __init__(self, home: Path) -> None:
         self._home = home
+
+    def has(self, wheel: str) -> bool:
+        return any(site_of(self._home).glob(f"{wheel}-*.dist-info"))
 
     def version(self, wheel: str) -> str:
         """`13.0.88` of `nvidia_cuda_nvcc`."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from cuwheel.diagnose.report import Report
     from cuwheel.diagnose.verdict import Verdict
+    from cuwheel.model.recipe import Recipe
 
 TAG = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 
@@ -181,11 +182,13 @@ def make_driver(folder: Path) -> Path:
     return folder
 
 
-def look_into(env: Env, *packages: str, **variables: str) -> Report:
-    """Diagnose an environment."""
+def look_into(
+    env: Env, *packages: str, recipes: tuple[Recipe, ...] = (), **variables: str
+) -> Report:
+    """Diagnose an environment, with what these recipes know."""
     asked = DiagnoseOptions(packages=packages, python=str(env.python), start=env.folder)
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(env.folder), **variables}
-    return diagnose(asked, environ)
+    return diagnose(asked, environ, recipes)
 
 
 def verdict_on(report: Report, anchor: str) -> Verdict:

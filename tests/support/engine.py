@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.paths import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 PACKAGES = ROOT / "tests" / "packages"
 TIME_LIMIT = 300.0  # seconds; a test that hangs has failed
@@ -89,6 +90,17 @@ class Engine:
     def wheels(self) -> list[Path]:
         """The finished wheels."""
         return sorted(self.dist.glob("*.whl"))
+
+
+def make_engine(folder: Path, project: Path, cache: Path) -> Engine:
+    """The engine in this Python, with work and dist folders below a folder."""
+    return Engine(
+        python=Path(sys.executable),
+        cache=cache,
+        work=folder / "work",
+        dist=folder / "dist",
+        project=project,
+    )
 
 
 def finish(child: subprocess.Popen[str]) -> Outcome:

@@ -17,7 +17,9 @@ import rich.console
 from cuwheel.build.machine import read_machine
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.model.catalogue import find_recipe, load_catalogue
-from cuwheel.model.recipe import Framework, Link, Recipe, Sdist, Setuptools, Smoke
+from cuwheel.model.link import Link
+from cuwheel.model.recipe import Framework, Recipe, Setuptools, Smoke
+from cuwheel.model.source import Sdist
 from cuwheel.model.target import Target
 from cuwheel.paths import ROOT
 from cuwheel.system import process
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cuwheel.errors import InterpreterNotFoundError
-    from cuwheel.model.recipe import Mode
+    from cuwheel.model.link import Mode
     from cuwheel.system.pythons import Interpreter
 
 EPOCH = 1_700_000_000  # of every source in the tests, seconds since 1970

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KINDS = ("file", "redis", "redis+unix", "rediss", "http", "https", "s3")
-SECRET = "ge/h@im"  # has to be quoted in an address
-_QUOTED = "ge%2Fh%40im"
+SECRET = "ge/h@im"
+QUOTED_SECRET = "ge%2Fh%40im"  # as it stands in an address
 _NEW_KEY = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
 _AUTHORITY = f"openssl req -x509 {_NEW_KEY} -keyout ca.key -out ca.pem -subj /CN=authority"
 _SERVER = (
@@ -103,7 +103,7 @@ def offer(kind: str, folder: Path) -> Iterator[Offer]:
             yield Offer("s3://bucket/wheels", {**keys, **endpoint})
         elif kind.startswith("http"):
             blobs = stack.enter_context(serve_blobs(Blobs(login=f"me:{SECRET}"), certificate))
-            yield Offer(f"{kind}://me:{_QUOTED}@127.0.0.1:{blobs.port}/cache")
+            yield Offer(f"{kind}://me:{QUOTED_SECRET}@127.0.0.1:{blobs.port}/cache")
         elif kind == "redis+unix":
             short = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cw-")))
             stack.enter_context(redis_server(short))
@@ -111,4 +111,4 @@ def offer(kind: str, folder: Path) -> Iterator[Offer]:
         else:
             server = redis_server(folder, password=SECRET, certificate=certificate)
             port = stack.enter_context(server)
-            yield Offer(f"{kind}://:{_QUOTED}@127.0.0.1:{port}/2")
+            yield Offer(f"{kind}://:{QUOTED_SECRET}@127.0.0.1:{port}/2")

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 _MADE_BY = ("channel.py", "cuda_packages.py", "gcc_packages.py", "toolchain_channel.py")
 _BUILD_TOOLS = ROOT / "tests" / "project" / "envs" / "build" / "tiny_skbuild.lock"
 
-# As in envs/cuda130/environment.yml, without the libraries that no package of the tests links.
+# As in envs/cuda130/environment.yml, without the libraries that no package of the tests links; a
+# channel with the small toolchain has none of the libraries.
 _ASKED_FOR = (
     "cuda-version",
     "cuda-nvcc",
@@ -56,7 +57,7 @@ def make_channel(workspace: Workspace, cuda_home: Path) -> Path:
 
     Args:
         workspace: its cache keeps the channel; cmake and ninja are installed with its settings.
-        cuda_home: a CUDA home made from NVIDIA's wheels.
+        cuda_home: a CUDA home made from NVIDIA's wheels, of all parts or of some.
     """
     gcc = find_host_compilers({})[0]
     parts = [
@@ -67,10 +68,11 @@ def make_channel(workspace: Workspace, cuda_home: Path) -> Path:
         f"{own_python().path} {own_python().version}",
     ]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    folder = workspace.cache / f"test-channel-{key}"
-    with file_lock(workspace.cache / "test-channel.lock"):
+    kind = "whole" if any(site_of(cuda_home).glob("nvidia_cublas-*")) else "small"
+    folder = workspace.cache / f"test-conda-{kind}-{key}"
+    with file_lock(workspace.cache / f"test-conda-{kind}.lock"):
         if not folder.is_dir():
-            for older in workspace.cache.glob("test-channel-*/"):
+            for older in workspace.cache.glob(f"test-conda-{kind}-*/"):
                 _forget(older, workspace.cache)
             with new_folder(folder) as aside:
                 tools = workspace.folder("channel-tools")
@@ -98,7 +100,7 @@ def toolchain_specs(channel: Path) -> tuple[str, ...]:
         for record in json.loads(index.read_text())["packages.conda"].values()
     ]
     versions = {record["name"]: record["version"] for record in records}
-    return tuple(f"{name} =={versions[name]}" for name in _ASKED_FOR)
+    return tuple(f"{name} =={versions[name]}" for name in _ASKED_FOR if name in versions)
 
 
 def _python() -> Package:

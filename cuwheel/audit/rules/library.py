@@ -8,7 +8,7 @@ from packaging.version import Version
 
 from cuwheel.audit.driver_functions import release_of_function
 from cuwheel.audit.findings import Finding
-from cuwheel.audit.manylinux import MACHINES, first_with, lacks
+from cuwheel.audit.manylinux import MACHINES, first_with, is_missing
 from cuwheel.audit.scan import join_codes
 from cuwheel.cuda.components import COMPONENTS
 from cuwheel.cuda.suppliers import is_from_driver, is_grafted, resolve_entry
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _SITE_FOLDERS = frozenset(component.site_folder for component in COMPONENTS)
 _ORIGINS = ("$ORIGIN", "${ORIGIN}")
-_SHOWN = 3  # names in one finding; a library may ask for hundreds
+_SHOWN = 3  # names in one finding; a library may need hundreds
 
 
 def library_findings(case: Case) -> Iterator[Finding]:
@@ -60,7 +60,7 @@ def _symbol_findings(name: str, elf: Elf, case: Case) -> Iterator[Finding]:
         missing = [
             (supplier, symbol)
             for supplier, symbol in elf.versions
-            if supplier not in case.own and lacks(policy, symbol)
+            if supplier not in case.own and is_missing(symbol, policy)
         ]
         better = first_with((symbol for _, symbol in missing), policy.name.split("_", 3)[-1])
         has = f"; {better} has" if better else ""
@@ -85,7 +85,7 @@ def _newest(symbols: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 def _hardening_findings(name: str, elf: Elf) -> Iterator[Finding]:
     # glibc 2.41 and later refuse to load such a library (its NEWS, "dlopen ... executable stack").
     if elf.has_executable_stack:
-        yield Finding(file=name, rule="executable stack", fact="it asks for one")
+        yield Finding(file=name, rule="executable stack", fact="it requires one")
     if elf.has_text_relocations:
         yield Finding(file=name, rule="text relocations", fact="the loader has to write its code")
     if elf.is_dynamic and elf.relro == "none":
@@ -97,11 +97,11 @@ def _rpath_findings(name: str, elf: Elf, case: Case) -> Iterator[Finding]:
     """Entries that depend on the machine, and entries that lead to no folder with libraries.
 
     The latter do no harm to a wheel of others: what it needs has to be found on another way, and
-    that is looked at by itself.
+    that is checked by itself.
     """
-    place = installed_path(name)
+    path = installed_path(name)
     for entry in dict.fromkeys((*elf.rpath, *elf.runpath)):
-        folder = resolve_entry(place, entry) if place else None
+        folder = resolve_entry(path, entry) if path else None
         if folder is None:
             named = entry or '"", the folder in which the program was started,'
             fact = f"the entry {named} doesn't lead to a folder below site-packages"
@@ -116,8 +116,8 @@ def _rpath_findings(name: str, elf: Elf, case: Case) -> Iterator[Finding]:
 def _leads_to_libraries(folder: PurePosixPath, case: Case) -> bool:
     """Whether the wheel has libraries there, or another whose libraries it needs.
 
-    Wheels of others may reach for any folder that one of NVIDIA's wheels has: what they load by
-    name while they run isn't known.
+    In wheels of others an rpath may lead to any folder of NVIDIA's wheels: what they load by name
+    while they run isn't known.
     """
     if any(folder in folders for folders in case.own.values()):
         return True
@@ -194,9 +194,9 @@ def device_codes(case: Case) -> list[tuple[str, DeviceCode]]:
 def _faults_of_code(
     name: str, code: DeviceCode, archs: tuple[str, ...], ptx_archs: tuple[str, ...]
 ) -> Iterator[Finding]:
-    for kind, held, wanted in (("sm", code.sass, archs), ("compute", code.ptx, ptx_archs)):
-        if held != wanted:
-            fact = f"it holds {_archs(kind, held)}, the target asks for {_archs(kind, wanted)}"
+    for kind, held, required in (("sm", code.sass, archs), ("compute", code.ptx, ptx_archs)):
+        if held != required:
+            fact = f"it holds {_archs(kind, held)}, the target requires {_archs(kind, required)}"
             yield Finding(file=name, rule="archs", fact=fact)
 
 

@@ -47,7 +47,7 @@ def _major_findings(chain: Chain) -> Iterator[Finding]:
             names = " and ".join(f"CUDA {major}" for major in sorted(majors))
             fact = f"it needs libraries of {names}"
             yield Finding(file=library.name, rule="mixed CUDA majors", fact=fact)
-        elif len(majors) == 1 and not chain.terms.has_alternatives:
+        elif len(majors) == 1 and not chain.conditions.has_alternatives:
             major = next(iter(majors))
             if case.name_cuda not in {None, major}:
                 fact = f"it needs CUDA {major}, and the wheel's name says CUDA {case.name_cuda}"

@@ -64,7 +64,7 @@ def _name_findings(case: Case) -> Iterator[Finding]:
         fact = f"the file is called {project} {version}, METADATA says {name} {written}"
         yield Finding(file=scan.file_name, rule="name", fact=fact)
     if not _is_own_dist_info(scan.dist_info, project, version):
-        yield Finding(file=scan.dist_info, rule="name", fact="the file name asks for another")
+        yield Finding(file=scan.dist_info, rule="name", fact="the file name requires another")
     if case.contract:
         yield from _identity_findings(scan.file_name, project, version, case.contract)
 
@@ -85,9 +85,9 @@ def _identity_findings(
         fact = f"the project is {project}, the recipe's is {contract.project}"
         yield Finding(file=file, rule="name", fact=fact)
     public = contract.release or version.public
-    wanted = Version(f"{public}+{contract.local_version}" if contract.local_version else public)
-    if version != wanted:
-        fact = f"the version is {version}, the target's is {wanted}"
+    required = Version(f"{public}+{contract.local_version}" if contract.local_version else public)
+    if version != required:
+        fact = f"the version is {version}, the target's is {required}"
         yield Finding(file=file, rule="version", fact=fact)
 
 
@@ -131,7 +131,7 @@ def _tag_findings(case: Case) -> Iterator[Finding]:
 def _is_as_open(written: Iterable[Tag], named: Iterable[Tag]) -> bool:
     """Whether WHEEL says plain `linux` where the file name says more, and else the same.
 
-    Installers choose by the file name. `pip check` looks at WHEEL, and finds nothing either.
+    Installers choose by the file name. `pip check` reads WHEEL, and finds nothing either.
     """
     plain = {(tag.interpreter, tag.abi, _GLIBC.sub("linux", tag.platform)) for tag in named}
     return plain == {(tag.interpreter, tag.abi, tag.platform) for tag in written}
@@ -150,8 +150,8 @@ def _module_findings(case: Case) -> Iterator[Finding]:
             modules.setdefault(stem, {})[int(found[1])] = library.name
     for names in modules.values():
         minors = set(names)
-        wanted = [_minor_of(tag) for tag in case.tags]
-        if len(minors) == 1 and not all(minor in minors for minor in wanted):
+        required = [_minor_of(tag) for tag in case.tags]
+        if len(minors) == 1 and not all(minor in minors for minor in required):
             fact = f"Python 3.{minors.pop()} alone can import it, and the tag is {_list(case.tags)}"
             severity = case.severity("warning")
             yield Finding(file=next(iter(names.values())), rule="tag", fact=fact, severity=severity)
@@ -197,7 +197,7 @@ def _graft_findings(case: Case) -> Iterator[Finding]:
         if is_from_driver(file):
             fact = "it belongs to the GPU's driver, and has to fit the machine's"
             yield Finding(file=name, rule="grafted library", fact=fact)
-        elif is_grafted(name) and not case.is_supplier and not _is_meant(file, case.contract):
+        elif is_grafted(name) and not case.is_supplier and not _is_bundled(file, case.contract):
             fact = "a library that belongs to another wheel is copied in"
             severity = case.severity("warning" if _is_second(name, file, case) else "note")
             yield Finding(file=name, rule="grafted library", fact=fact, severity=severity)
@@ -237,8 +237,8 @@ def _component_of(file: str) -> Component | None:
     return found
 
 
-def _is_meant(file: str, contract: Contract | None) -> bool:
-    """Whether the recipe asked for copies; a framework's libraries are never copied."""
+def _is_bundled(file: str, contract: Contract | None) -> bool:
+    """Whether the recipe requires copies; a framework's libraries are never copied."""
     frameworks = [pattern for one in COMPONENTS if one.cuda is None for pattern in one.sonames]
     is_framework = any(PurePosixPath(file).match(pattern) for pattern in frameworks)
     return contract is not None and contract.mode == "bundled" and not is_framework

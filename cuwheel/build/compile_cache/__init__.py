@@ -1,4 +1,4 @@
 """The compile cache of a build: which program, which storage, what it hit.
 
-Called by `build` and its stage. Face: `choice.choose_compile_cache`, `statistics`.
+Called by `build` and its stage. Face: `choice`, `folders`, `statistics`.
 """

@@ -6,16 +6,15 @@ here. What the traps were: docs/adr/0016.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.build.compile_cache.folders import RELAY_SOCKET, SCCACHE_SOCKET
 from cuwheel.build.compile_cache.statistics import CCACHE_LOG
 from cuwheel.errors import CommandFailedError, UsageError
 from cuwheel.standalone import script
@@ -23,7 +22,9 @@ from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.process import run, which
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
+
+    from cuwheel.build.compile_cache.folders import CachePaths
 
 
 PROGRAM_VARIABLE = "CUWHEEL_CCACHE"
@@ -33,30 +34,10 @@ DEFAULT_SIZE = 10 << 30  # bytes
 _OLDEST_CCACHE = (4, 13)  # older ones miss nvcc's ways to write dependencies (ccache#1663)
 _SPEAKS_TO_RELAY = "redis+unix-storage"  # as `ccache --version` names it; it is a choice of builds
 _SUPERVISOR = script("launcher/cache_server.py")
-_SOCKET = "sccache.sock"
-RELAY_SOCKET = "relay.sock"
 _IDLE = 600  # seconds after which a server that a client had to start ends by itself
-_LONGEST_SOCKET = 107  # bytes; unix(7), sun_path
 _SHIFTS = {"k": 10, "m": 20, "g": 30, "t": 40}
 # With a unit: a bare number would be bytes for one cache and gigabytes for the other.
 _SIZE = re.compile(r"(\d+)\s*([kmgt])(?:i?b)?", re.IGNORECASE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CachePaths:
-    """Folders of the compile cache, as the build sees them.
-
-    Attributes:
-        cache_folder: has a folder for each cache; stays from build to build.
-        program_folder: holds the program (see `install_program`).
-        socket_folder: of this build; its path is short.
-        log_folder: of this build, for logs and counts.
-    """
-
-    cache_folder: Path
-    program_folder: Path
-    socket_folder: Path
-    log_folder: Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,51 +151,6 @@ def install_program(cache: CompileCache, folder: Path) -> None:
     shutil.copyfile(_SUPERVISOR, folder / _SUPERVISOR.name)
 
 
-def why_unusable(folder: Path) -> str:
-    """Make the cache's folder and write there; gives back why that can't be, or nothing.
-
-    A cache that can't be written is no reason not to build.
-    """
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as probe:
-            probe.write(b"\0" * 4096)
-            probe.flush()
-    except OSError as problem:
-        return problem.strerror or str(problem)
-    return ""
-
-
-@contextlib.contextmanager
-def make_socket_folder(work: Path, *, is_sandboxed: bool) -> Iterator[Path]:
-    """A folder for sockets, removed behind the block.
-
-    Args:
-        work: of the build; taken where the path isn't too long for a socket.
-        is_sandboxed: whether the build sees it under another name, which is short.
-    """
-    folder = work / "sockets"
-    if not is_sandboxed and not _holds_sockets(folder):
-        place = Path(tempfile.gettempdir())
-        if not _holds_sockets(place / "cuwheel-12345678"):
-            place = Path("/tmp")  # noqa: S108 - TMPDIR may be as deep as the work folder
-        with tempfile.TemporaryDirectory(prefix="cuwheel-", dir=place) as made:
-            yield Path(made)
-        return
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700, parents=True)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _holds_sockets(folder: Path) -> bool:
-    """Whether the paths of sockets in a folder aren't too long."""
-    names = (_SOCKET, RELAY_SOCKET)
-    return all(len(os.fsencode(folder / name)) <= _LONGEST_SOCKET for name in names)
-
-
 def _size(text: str, problems: list[str]) -> int:
     if not text.strip():
         return DEFAULT_SIZE
@@ -281,7 +217,7 @@ def _sccache_variables(
         "SCCACHE_CONF": os.devnull,
         "SCCACHE_CACHE_SIZE": str(size),
         "SCCACHE_DIRECT": "false",  # as CCACHE_NODIRECT above
-        "SCCACHE_SERVER_UDS": str(paths.socket_folder / _SOCKET),
+        "SCCACHE_SERVER_UDS": str(paths.socket_folder / SCCACHE_SOCKET),
         "SCCACHE_IDLE_TIMEOUT": str(_IDLE),
         "SCCACHE_IGNORE_SERVER_IO_ERROR": "1",  # compile, where the server has died
         "SCCACHE_ERROR_LOG": str(paths.log_folder / "sccache.log"),

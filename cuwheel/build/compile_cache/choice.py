@@ -8,14 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.build.compile_cache.backends import (
-    RELAY_SOCKET,
-    CachePaths,
-    CompileCache,
-    choose_cache,
-    install_program,
-    why_unusable,
-)
+from cuwheel.build.compile_cache.backends import CompileCache, choose_cache, install_program
+from cuwheel.build.compile_cache.folders import RELAY_SOCKET, CachePaths, why_unusable
 from cuwheel.build.compile_cache.relay import serve_relay
 from cuwheel.build.compile_cache.remote import parse_remote_cache
 from cuwheel.errors import CuwheelError

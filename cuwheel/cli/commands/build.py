@@ -50,7 +50,7 @@ def build_parser() -> Parser:
     add("--explain-key", action="store_true", help="say what would be rebuilt and why, and stop")
     add(
         "--stage",
-        choices=tuple(pipeline.STAGES),
+        choices=pipeline.STAGES,
         help="run this stage alone, on what the one before it left",
     )
     return parser

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import argparse
 
     from cuwheel.diagnose.session import FitTargets
+    from cuwheel.model.catalogue import CatalogueEntry
     from cuwheel.system.console import Console
 
 
@@ -56,12 +57,15 @@ def run_diagnose(given: argparse.Namespace, console: Console) -> int:
         fails_on=given.fail_on,
         as_json=given.json,
     )
-    return diagnose_session(asked, console, _fit_targets(console) if given.targets else None)
+    entries = load_catalogue(project_roots())
+    fit = _fit_targets(entries, console) if given.targets else None
+    recipes = [entry.recipe for entry in entries if entry.recipe]
+    return diagnose_session(asked, console, recipes, fit)
 
 
-def _fit_targets(console: Console) -> FitTargets:
+def _fit_targets(entries: tuple[CatalogueEntry, ...], console: Console) -> FitTargets:
     # What a build needs of the machine is a long list of modules, for this option alone.
     from cuwheel.diagnose.rules.target_fit import fit_targets  # noqa: PLC0415
     from cuwheel.workspace.workspace import bare_workspace  # noqa: PLC0415
 
-    return partial(fit_targets, load_catalogue(project_roots()), bare_workspace(console))
+    return partial(fit_targets, entries, bare_workspace(console))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.parser import Parser, new_parser, refuse_none
 from cuwheel.cli.target_choice import named_targets
 from cuwheel.cli.target_jobs import asked_jobs
 from cuwheel.cli.target_options import add_target_options, add_targets
@@ -54,8 +54,9 @@ def verify_parser() -> Parser:
 def run_verify(given: argparse.Namespace, console: Console) -> None:
     """Build targets several times and compare; or one once, and compare with what is published."""
     takes_all = given.targets == [_ALL]
-    names = target_names(load_catalogue(project_roots())) if takes_all else given.targets
-    named = named_targets("verify", names)
+    known = target_names(load_catalogue(project_roots()))
+    refuse_none("verify", "target", given.targets, (*known, _ALL))
+    named = named_targets("verify", known if takes_all else given.targets)
     if given.against:
         _verify_against(named, given, console)
     elif len(named) == 1:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _INTRO = """\
 Options stand behind `--`, after the session's name. Paths are relative to the folder in which nox
-was started. `nox -l` lists all sessions; those that aren't here take no options, and `tests` and
-`tests-e2e` hand theirs to pytest."""
+was started. `nox -l` lists all sessions; those that aren't here take no options; `tests`,
+`tests-e2e` and `tests-nightly` hand theirs to pytest."""
 
 
 def options_page() -> str:

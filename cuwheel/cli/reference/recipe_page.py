@@ -8,7 +8,8 @@ import typing
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.cli.reference.pages import MARK, code, page, read_docstring, table
-from cuwheel.model import recipe
+from cuwheel.model import link, recipe, source
+from cuwheel.system.quantities import GIB, MIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,19 +18,20 @@ if TYPE_CHECKING:
 _RECIPE_INTRO = """\
 A field without a default has to be given. [CONTRIBUTING.md](../../CONTRIBUTING.md) walks through a
 recipe from an empty file."""
-_SOURCES = typing.get_args(recipe.Source)
+_SOURCES = typing.get_args(source.Source)
 _BUILDS = typing.get_args(recipe.Build)
-_MODES = typing.get_args(recipe.Mode)
+_MODES = typing.get_args(link.Mode)
 _DECLARATIONS = (
     recipe.Recipe,
     *_SOURCES,
-    recipe.Resource,
-    recipe.Patch,
+    source.Resource,
+    source.Patch,
     recipe.Framework,
     *_BUILDS,
-    recipe.Link,
+    link.Link,
     *_MODES,
     recipe.Smoke,
+    recipe.LibraryPerCuda,
 )
 
 
@@ -37,7 +39,7 @@ def recipe_page() -> str:
     """The page."""
     parts = [
         "# What a recipe can say",
-        MARK.format(source="the docstrings in cuwheel/model/recipe.py"),
+        MARK.format(source="the docstrings in cuwheel/model/recipe.py, source.py and link.py"),
         read_docstring(recipe).text,
         ". ".join(
             f"`{name}` is one of {_names(kinds)}"
@@ -75,7 +77,7 @@ def _default(value: Any) -> str:
     if repr(value) == "<factory>":
         return code("{}")
     if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value // recipe.MIB} MiB" if value % recipe.GIB else f"{value // recipe.GIB} GiB"
+        return f"{value // MIB} MiB" if value % GIB else f"{value // GIB} GiB"
     return code(json.dumps(value) if isinstance(value, str) else repr(value))
 
 

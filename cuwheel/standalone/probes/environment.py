@@ -2,7 +2,7 @@
 
 Run by path with the interpreter of the environment to look at: `python environment_probe.py
 QUESTION ANSWER`. QUESTION is JSON: `{"ask": "facts"}`, `{"ask": "framework", "name": "torch"}` or
-`{"ask": "module", "name": "bitsandbytes"}`, which is run as `python -m` does. ANSWER is the file
+`{"ask": "module", "name": "package"}`, which is run as `python -m` does. ANSWER is the file
 that gets the JSON answer, anew after each step: what comes before a crash or a hang is kept.
 Standard library only, Python 3.8 or newer.
 """

@@ -75,12 +75,12 @@ def compare_archives(a: OpenArchive, b: OpenArchive, same: Collection[str]) -> I
     comments = [one.zip.comment.decode("utf-8", "replace") for one in (a, b)]
     if comments[0] != comments[1]:
         fact = "the archive's comment differs"
-        yield Difference(place=Location(), fact=fact, a=comments[0], b=comments[1])
+        yield Difference(location=Location(), fact=fact, a=comments[0], b=comments[1])
     folders = sorted(name for name in a.entries.keys() ^ b.entries.keys() if name.endswith("/"))
     if folders:
         which = "first" if folders[0] in a.entries else "second"
         fact = f"only the {which} has an entry for the folder {folders[0]}"
-        yield Difference(place=Location(), fact=fact)
+        yield Difference(location=Location(), fact=fact)
     for field in _FIELDS:
         yield from _compare_field(a, b, field)
     yield from _compare_packing(a, b, same)
@@ -92,7 +92,7 @@ def _compare_order(a: OpenArchive, b: OpenArchive) -> Iterator[Difference]:
     moved = [pair for pair in zip(*orders, strict=True) if pair[0] != pair[1]]
     if moved:
         yield Difference(
-            place=Location(),
+            location=Location(),
             fact=f"{plural(len(moved), 'member')} come in another order, the first of them here",
             a=moved[0][0],
             b=moved[0][1],
@@ -111,7 +111,7 @@ def _compare_field(a: OpenArchive, b: OpenArchive, field: _Field) -> Iterator[Di
         name, text_a, text_b = found[0]
         more = f" and {plural(len(found) - 1, 'other')}" if len(found) > 1 else ""
         yield Difference(
-            place=Location(),
+            location=Location(),
             fact=f"the {field.name} of {name}{more} differs",
             a=str(text_a),
             b=str(text_b),
@@ -129,16 +129,16 @@ def _compare_packing(a: OpenArchive, b: OpenArchive, same: Collection[str]) -> I
     ]
     if not found:
         return
-    # The shortest that tells is enough; a level is tried by packing anew.
+    # The shortest with a clear result is enough; a level is tried by packing anew.
     sizes = {name: a.entries[name].file_size for name in found}
     telling = [name for name in found if sizes[name] >= _WORTH_TELLING] or found
     name = min(telling, key=sizes.__getitem__)
     content = a.zip.read(name)
-    levels = [_levels(content, _whole(one, name)) for one in (a, b)]
+    levels = [_levels(content, b"".join(_pieces(one, name))) for one in (a, b)]
     are_known = all(levels)
     words = [f"level {text} of zlib {zlib.ZLIB_RUNTIME_VERSION}" if text else "" for text in levels]
     yield Difference(
-        place=Location(),
+        location=Location(),
         fact=f"{plural(len(found), 'member')} of equal content packed to other bytes, such as"
         f" {name}",
         a=words[0] or "unknown level or zlib",
@@ -168,18 +168,14 @@ def _packed(archive: OpenArchive, name: str) -> tuple[int, int]:
     return size, checksum
 
 
-def _whole(archive: OpenArchive, name: str) -> bytes:
-    return b"".join(_pieces(archive, name))
-
-
 def _pieces(archive: OpenArchive, name: str) -> Iterator[bytes]:
     entry = archive.entries[name]
     header = os.pread(archive.descriptor, _LOCAL_HEADER.size, entry.header_offset)
-    place = entry.header_offset + _LOCAL_HEADER.size + sum(_LOCAL_HEADER.unpack(header))
-    end = place + entry.compress_size
-    while place < end:
-        piece = os.pread(archive.descriptor, min(_CHUNK, end - place), place)
+    offset = entry.header_offset + _LOCAL_HEADER.size + sum(_LOCAL_HEADER.unpack(header))
+    end = offset + entry.compress_size
+    while offset < end:
+        piece = os.pread(archive.descriptor, min(_CHUNK, end - offset), offset)
         if not piece:
             raise EOFError(f"{name!r} ends in the middle")
         yield piece
-        place += len(piece)
+        offset += len(piece)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # of the pattern: it would be tried again from each character of a long run.
 _RUN = re.compile(rb"([\t\n\r\x20-\x7e]{4,})\0*")
 _SHOWN = 120  # characters of a text
-_UNKNOWN_SHOWN = 20  # texts of one place that differ for no known cause
+_UNKNOWN_SHOWN = 20  # texts of one location that differ for no known cause
 
 
 class BlobChange(NamedTuple):
@@ -51,16 +51,16 @@ def texts_in(data: bytes) -> Iterator[re.Match[bytes]]:
 
 
 def pair_differences(
-    pairs: Iterable[tuple[str, str]], place: Location, noun: str
+    pairs: Iterable[tuple[str, str]], location: Location, noun: str
 ) -> Iterator[Difference]:
     """Differences of texts.
 
-    Those that known causes explain are told as one for each set of causes, since a module id is in
+    Those that known causes explain are reported as one for each set of causes: a module id is in
     hundreds of names; the others one by one, up to a number that a person would still read.
 
     Args:
         pairs: from `differing_pairs`.
-        place: where they are.
+        location: where they are.
         noun: what they are, `line`.
     """
     groups: dict[tuple[CauseKey, ...], list[tuple[str, str]]] = {}
@@ -71,19 +71,19 @@ def pair_differences(
         fact = f"a {noun} differs"
         if len(group) > 1:
             fact = f"{plural(len(group), noun)} differ, the first of them so"
-        yield _pair_difference(group[0], place, fact, causes)
+        yield _pair_difference(group[0], location, fact, causes)
     for pair in unknown[:_UNKNOWN_SHOWN]:
-        yield _pair_difference(pair, place, f"a {noun} differs", ())
+        yield _pair_difference(pair, location, f"a {noun} differs", ())
     if len(unknown) > _UNKNOWN_SHOWN:
         fact = f"{plural(len(unknown) - _UNKNOWN_SHOWN, noun)} more"
-        yield Difference(place=place, fact=fact)
+        yield Difference(location=location, fact=fact)
 
 
 def _pair_difference(
-    pair: tuple[str, str], place: Location, fact: str, causes: tuple[CauseKey, ...]
+    pair: tuple[str, str], location: Location, fact: str, causes: tuple[CauseKey, ...]
 ) -> Difference:
     a, b = map(quoted_bytes, pair)
-    return Difference(place=place, fact=fact, a=a, b=b, causes=causes)
+    return Difference(location=location, fact=fact, a=a, b=b, causes=causes)
 
 
 def count_differing(a: bytes, b: bytes) -> int:
@@ -103,8 +103,8 @@ def _texts(data: bytes) -> list[str]:
 
 def _rest(data: bytes) -> bytes:
     """What lies between the texts; zeros behind one end and pad it, all others are data."""
-    pieces, place = [], 0
+    pieces, offset = [], 0
     for found in texts_in(data):
-        pieces.append(data[place : found.start()])
-        place = found.end()
-    return b"".join([*pieces, data[place:]])
+        pieces.append(data[offset : found.start()])
+        offset = found.end()
+    return b"".join([*pieces, data[offset:]])

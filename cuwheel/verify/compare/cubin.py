@@ -58,34 +58,36 @@ class _Pair(NamedTuple):
         return "the first" if self.b is None else ""
 
 
-def compare_cubins(a: Cubin, b: Cubin, arch: str, place: Location) -> Iterator[Difference]:
+def compare_cubins(a: Cubin, b: Cubin, arch: str, location: Location) -> Iterator[Difference]:
     """Every difference between two cubins; what only follows from others comes last, as one.
 
     Args:
         a: the first.
         b: the second.
         arch: `90`, `90a`.
-        place: where they are.
+        location: where they are.
     """
-    notes = tuple(_compare_notes(a.notes, b.notes, replace(place, part=_NOTE)))
+    notes = tuple(_compare_notes(a.notes, b.notes, replace(location, part=_NOTE)))
     causes = tuple(key for one in notes for key in one.causes if key in _CODE_CAUSES)
     pairs = _differing(a, b)
-    told = [
+    found = [
         *notes,
-        *_compare_names(a, b, replace(place, part=_NAMES)),
-        *_compare_code(pairs, arch, place, causes),
-        *_compare_debug(pairs, place),
-        *_compare_data(pairs, place, causes),
+        *pair_differences(
+            differing_pairs(a.symbols, b.symbols), replace(location, part=_NAMES), "name"
+        ),
+        *_compare_code(pairs, arch, location, causes),
+        *_compare_debug(pairs, location),
+        *_compare_data(pairs, location, causes),
     ]
-    yield from told
+    yield from found
     if tables := sorted({pair.name for pair in pairs if pair.name.startswith(_TABLES)}):
         yield Difference(
-            place=replace(place, part=tables[0]),
+            location=replace(location, part=tables[0]),
             fact=f"tables differ: {', '.join(tables)}",
-            causes=("names",) if told else (),
+            causes=("names",) if found else (),
         )
-    elif not told:
-        yield Difference(place=place, fact="only its headers or its padding differ")
+    elif not found:
+        yield Difference(location=location, fact="only its headers or its padding differ")
 
 
 def _differing(a: Cubin, b: Cubin) -> list[_Pair]:
@@ -103,7 +105,7 @@ def _differing(a: Cubin, b: Cubin) -> list[_Pair]:
 
 
 def _by_stable_name(parts: tuple[CubinPart, ...]) -> dict[tuple[str, int], CubinPart]:
-    """Sections by name and number: a device link joins kernels that only a path tells apart."""
+    """Sections by name and number: a device link joins kernels that differ only by a path."""
     counts: Counter[str] = Counter()
     found = {}
     for part in parts:
@@ -114,17 +116,17 @@ def _by_stable_name(parts: tuple[CubinPart, ...]) -> dict[tuple[str, int], Cubin
 
 
 def _compare_notes(
-    a: tuple[ToolNote, ...], b: tuple[ToolNote, ...], place: Location
+    a: tuple[ToolNote, ...], b: tuple[ToolNote, ...], location: Location
 ) -> Iterator[Difference]:
     """What the tools noted of themselves: the release, the options."""
     if len(a) != len(b):
         fact = f"notes of {plural(len(a), 'tool')}; of {plural(len(b), 'tool')} in the second"
-        yield Difference(place=place, fact=fact)
+        yield Difference(location=location, fact=fact)
     for one, other in zip(a, b, strict=False):
         who, who_else = ((note.tool, note.release, note.build) for note in (one, other))
         if who != who_else:
             yield Difference(
-                place=place,
+                location=location,
                 fact="another tool, or another release of it, made it",
                 a=", ".join(who),
                 b=", ".join(who_else),
@@ -132,7 +134,7 @@ def _compare_notes(
             )
         if one.options != other.options:
             yield Difference(
-                place=place,
+                location=location,
                 fact=f"{one.tool} noted other options",
                 a=one.options,
                 b=other.options,
@@ -140,17 +142,13 @@ def _compare_notes(
             )
 
 
-def _compare_names(a: Cubin, b: Cubin, place: Location) -> Iterator[Difference]:
-    yield from pair_differences(differing_pairs(a.symbols, b.symbols), place, "name")
-
-
 def _compare_code(
-    pairs: list[_Pair], arch: str, place: Location, causes: tuple[CauseKey, ...]
+    pairs: list[_Pair], arch: str, location: Location, causes: tuple[CauseKey, ...]
 ) -> Iterator[Difference]:
     for pair in pairs:
         if pair.name == _CODE:
-            at = replace(place, part=_CODE, kernel=pair.kernel)
-            yield Difference(place=at, fact=_code_fact(pair, arch), causes=causes)
+            at = replace(location, part=_CODE, kernel=pair.kernel)
+            yield Difference(location=at, fact=_code_fact(pair, arch), causes=causes)
 
 
 def _code_fact(pair: _Pair, arch: str) -> str:
@@ -169,7 +167,7 @@ def _code_fact(pair: _Pair, arch: str) -> str:
     return of_all
 
 
-def _compare_debug(pairs: list[_Pair], place: Location) -> Iterator[Difference]:
+def _compare_debug(pairs: list[_Pair], location: Location) -> Iterator[Difference]:
     found = [pair for pair in pairs if pair.name.startswith(_DEBUG)]
     if not found:
         return
@@ -181,7 +179,7 @@ def _compare_debug(pairs: list[_Pair], place: Location) -> Iterator[Difference]:
     texts = [change_of_data(pair.a, pair.b).pairs for pair in found if pair.a and pair.b]
     one, other = next(filter(None, texts), [("", "")])[0]
     yield Difference(
-        place=replace(place, part=found[0].name),
+        location=replace(location, part=found[0].name),
         fact=f"{whose} debug information: {names}",
         a=quoted_bytes(one),
         b=quoted_bytes(other),
@@ -190,24 +188,24 @@ def _compare_debug(pairs: list[_Pair], place: Location) -> Iterator[Difference]:
 
 
 def _compare_data(
-    pairs: list[_Pair], place: Location, causes: tuple[CauseKey, ...]
+    pairs: list[_Pair], location: Location, causes: tuple[CauseKey, ...]
 ) -> Iterator[Difference]:
     """Constants, variables, sizes of memory: what is neither code nor a table."""
     for pair in pairs:
         if pair.name == _CODE or pair.name.startswith((*_DEBUG, *_TABLES, _NOTE)):
             continue
-        at = replace(place, part=pair.name, kernel=pair.kernel)
+        at = replace(location, part=pair.name, kernel=pair.kernel)
         if pair.a is None or pair.b is None:
-            yield Difference(place=at, fact=f"only {pair.only} has it", causes=causes)
+            yield Difference(location=at, fact=f"only {pair.only} has it", causes=causes)
         else:
             yield from _compare_content(pair.a, pair.b, at, causes)
 
 
 def _compare_content(
-    a: bytes, b: bytes, place: Location, causes: tuple[CauseKey, ...]
+    a: bytes, b: bytes, location: Location, causes: tuple[CauseKey, ...]
 ) -> Iterator[Difference]:
     change = change_of_data(a, b)
-    yield from pair_differences(change.pairs, place, "text")
+    yield from pair_differences(change.pairs, location, "text")
     if not change.is_all:
         fact = f"{count_differing(a, b):,} of {plural(max(len(a), len(b)), 'byte')} differ"
-        yield Difference(place=place, fact=fact, causes=causes)
+        yield Difference(location=location, fact=fact, causes=causes)

@@ -50,69 +50,69 @@ def open_device_file(stream: IO[bytes]) -> DeviceFile:
 
 def beside_fatbins(file: DeviceFile, start: int, end: int, most: int) -> bytes:
     """What of a part of a file is in no fat binary, and pads none; no more than `most` bytes."""
-    inside = [(one.place, one.padded_end) for one in file.fatbins if start <= one.place < end]
-    pieces, place = [], start
+    inside = [(one.offset, one.padded_end) for one in file.fatbins if start <= one.offset < end]
+    pieces, offset = [], start
     for begin, behind in (*inside, (end, end)):
-        file.stream.seek(place)
-        piece = file.stream.read(max(0, min(begin - place, most)))
+        file.stream.seek(offset)
+        piece = file.stream.read(max(0, min(begin - offset, most)))
         pieces.append(piece)
-        place, most = behind, most - len(piece)
+        offset, most = behind, most - len(piece)
     return b"".join(pieces)
 
 
-def compare_device_code(a: DeviceFile, b: DeviceFile, place: Location) -> Iterator[Difference]:
+def compare_device_code(a: DeviceFile, b: DeviceFile, location: Location) -> Iterator[Difference]:
     """Every difference between the fat binaries of two files.
 
     Args:
         a: the first file.
         b: the second.
-        place: the member; a fat binary's number is counted in the first file, or in the second
+        location: the member; a fat binary's number is counted in the first file, or in the second
             where only that has it.
     """
     first, second = (list(elements_of(file.stream, file.fatbins)) for file in (a, b))
-    yield from _order(first, second, place)
+    yield from _compare_order(first, second, location)
     archs_a, archs_b = ({one.name for one in elements} for elements in (first, second))
     for one, other in _paired(first, second, a, b):
         if one and other:
-            yield from _compare(one, other, a, b, _at(place, one, a))
+            yield from _compare(one, other, a, b, _at(location, one, a))
         elif one:
             is_missing = one.name not in archs_b
-            yield _alone(_at(place, one, a), "the first", is_arch_missing=is_missing)
+            yield _alone(_at(location, one, a), "the first", is_arch_missing=is_missing)
         elif other:
             is_missing = other.name not in archs_a
-            yield _alone(_at(place, other, b), "the second", is_arch_missing=is_missing)
+            yield _alone(_at(location, other, b), "the second", is_arch_missing=is_missing)
 
 
 def compare_element_code(
-    kind: Kind, arch: str, a: bytes, b: bytes, place: Location
+    kind: Kind, arch: str, a: bytes, b: bytes, location: Location
 ) -> Iterator[Difference]:
     """Compare two pieces of unpacked device code: cubins, or PTX."""
     if a == b:
         return
     try:
         if kind == "SASS":
-            yield from compare_cubins(read_cubin(a), read_cubin(b), arch, place)
+            yield from compare_cubins(read_cubin(a), read_cubin(b), arch, location)
         else:
-            yield from compare_ptx(read_ptx(a), read_ptx(b), place)
+            yield from compare_ptx(read_ptx(a), read_ptx(b), location)
     except (ElfFormatError, struct.error) as problem:
-        yield Difference(place=place, fact=f"the code differs, and can't be read: {problem}")
+        yield Difference(location=location, fact=f"the code differs, and can't be read: {problem}")
 
 
-def _at(place: Location, element: Element, file: DeviceFile) -> Location:
+def _at(location: Location, element: Element, file: DeviceFile) -> Location:
     section = file.sections[element.fatbin - 1] if file.sections else ""
-    return replace(place, section=section, fatbin=element.fatbin, code=element.name)
+    return replace(location, section=section, fatbin=element.fatbin, code=element.name)
 
 
-def _order(a: list[Element], b: list[Element], place: Location) -> Iterator[Difference]:
+def _compare_order(a: list[Element], b: list[Element], location: Location) -> Iterator[Difference]:
     digests_a, digests_b = ([one.digest for one in elements] for elements in (a, b))
     if digests_a != digests_b and sorted(digests_a) == sorted(digests_b):
-        yield Difference(place=place, fact="the same device code comes in another order")
+        yield Difference(location=location, fact="the same device code comes in another order")
 
 
-def _alone(place: Location, where: str, *, is_arch_missing: bool) -> Difference:
+def _alone(location: Location, where: str, *, is_arch_missing: bool) -> Difference:
     """Where the other wheel has nothing for that arch, it was built for other archs."""
     causes: tuple[CauseKey, ...] = ("archs",) if is_arch_missing else ()
-    return Difference(place=place, fact=f"only {where} has it", causes=causes)
+    return Difference(location=location, fact=f"only {where} has it", causes=causes)
 
 
 def _paired(
@@ -122,7 +122,8 @@ def _paired(
 
     Pairs with equal bytes are left out where nothing else is noted of them.
     """
-    for same_a, same_b in _by_name(a, b):
+    for name in dict.fromkeys(one.name for one in (*a, *b)):
+        same_a, same_b = ([one for one in side if one.name == name] for side in (a, b))
         rest_a, rest_b = _without_equal(same_a, same_b)
         if len(rest_a) == len(rest_b) == 1:
             yield rest_a[0], rest_b[0]
@@ -139,11 +140,6 @@ def _paired_by_functions(
         yield from zip(a[names][:count], b[names][:count], strict=True)
         a[names], b[names] = a[names][count:], b[names][count:]
     yield from zip_longest(*(sorted(chain.from_iterable(rest.values())) for rest in (a, b)))
-
-
-def _by_name(a: list[Element], b: list[Element]) -> Iterator[tuple[list[Element], list[Element]]]:
-    for name in dict.fromkeys(one.name for one in (*a, *b)):
-        yield [one for one in a if one.name == name], [one for one in b if one.name == name]
 
 
 def _without_equal(a: list[Element], b: list[Element]) -> tuple[list[Element], list[Element]]:
@@ -186,43 +182,43 @@ def _functions_of(element: Element, file: DeviceFile) -> tuple[str, ...]:
 
 
 def _compare(
-    one: Element, other: Element, a: DeviceFile, b: DeviceFile, place: Location
+    one: Element, other: Element, a: DeviceFile, b: DeviceFile, location: Location
 ) -> Iterator[Difference]:
-    yield from _compare_headers(one, other, place)
+    yield from _compare_headers(one, other, location)
     if one.digest == other.digest:
         return
     if one.kind not in ("PTX", "SASS"):
-        yield Difference(place=place, fact="the code differs; its form isn't known")
+        yield Difference(location=location, fact="the code differs; its form isn't known")
         return
     try:
         codes = code_of_element(a.stream, one), code_of_element(b.stream, other)
     except DeviceCodeError as problem:
-        yield Difference(place=place, fact=str(problem))
+        yield Difference(location=location, fact=str(problem))
         return
     if codes[0] == codes[1]:
         fact = f"equal code is packed in another way: {one.packing}, {one.size} bytes"
         yield Difference(
-            place=place,
+            location=location,
             fact=f"{fact}; {other.packing}, {other.size} bytes",
             causes=("fatbin-compression",),
         )
-    yield from compare_element_code(one.kind, one.arch, *codes, place)
+    yield from compare_element_code(one.kind, one.arch, *codes, location)
 
 
-def _compare_headers(one: Element, other: Element, place: Location) -> Iterator[Difference]:
+def _compare_headers(one: Element, other: Element, location: Location) -> Iterator[Difference]:
     """The texts that fatbinary notes beside the code."""
     if one.source != other.source:
         causes = causes_of_texts(one.source, other.source)
         if not (one.source and other.source):
             causes = ("line-information",)  # without it no source is noted
         yield Difference(
-            place=place, fact="the source noted for it differs", a=one.source, b=other.source,
+            location=location, fact="the source noted for it differs", a=one.source, b=other.source,
             causes=causes,
         )  # fmt: skip
     if one.options != other.options:
         texts = [text.options.decode("ascii", "replace").strip() for text in (one, other)]
         yield Difference(
-            place=place,
+            location=location,
             fact="the options noted for it differ",
             a=quoted_bytes(texts[0]),
             b=quoted_bytes(texts[1]),

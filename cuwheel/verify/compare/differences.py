@@ -1,4 +1,4 @@
-"""What two wheels that should be equal differ in, and the causes that cuwheel can tell."""
+"""What two wheels that should be equal differ in, and the causes that cuwheel can name."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ CAUSES: dict[CauseKey, DifferenceCause] = {
     ),
     "build-time": DifferenceCause(
         text="the time of the build is in the file (`__DATE__`, `__TIME__` or a script's)",
-        remedy="set SOURCE_DATE_EPOCH; what asks the clock itself needs a patch",
+        remedy="set SOURCE_DATE_EPOCH; what reads the clock itself needs a patch",
     ),
     "temporary-name": DifferenceCause(
         text="nvcc names a temporary file by its process number, and the symbols keep the name",
@@ -167,14 +167,14 @@ class Difference:
     """One thing in which two wheels differ.
 
     Attributes:
-        place: where.
-        fact: what was seen, one clause.
+        location: where.
+        fact: what differs, one clause.
         a: what the first wheel says there, where that is a text.
         b: the same of the second.
-        causes: all that explain it; empty where the evidence doesn't tell.
+        causes: all that explain it; empty where the evidence shows none.
     """
 
-    place: Location
+    location: Location
     fact: str
     a: str = ""
     b: str = ""
@@ -216,5 +216,5 @@ class Comparison:
 
     @property
     def unexplained(self) -> tuple[Difference, ...]:
-        """Differences whose cause the evidence doesn't tell."""
+        """Differences whose cause the evidence doesn't show."""
         return tuple(one for one in self.differences if not one.causes)

@@ -45,7 +45,7 @@ def keep_diffoscope(
     """Have diffoscope compare two wheels and keep its report, as text and as HTML.
 
     It runs from PATH, with the user's PATH, since it calls `readelf`, `objdump` and others. That it
-    is missing, or fails, is told and is no error: the comparison doesn't need it.
+    is missing, or fails, is reported and is no error: the comparison doesn't need it.
 
     Args:
         a: the first wheel.

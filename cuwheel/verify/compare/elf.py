@@ -54,7 +54,7 @@ _TABLES = (
 _LARGEST = 1 << 28  # bytes of a section that is looked into
 _LARGEST_DEBUG = 1 << 24  # likewise, of debug information
 _CHUNK = 1 << 20  # bytes
-_TOO_LARGE = "it differs, and is too large to look into"
+_TOO_LARGE = "it differs, and is too large to compare in detail"
 _SHOWN = 3  # functions that are named
 
 
@@ -66,81 +66,83 @@ class _Pair(NamedTuple):
     b: ElfSection
 
 
-def compare_elf_files(a: IO[bytes], b: IO[bytes], place: Location) -> Iterator[Difference]:
+def compare_elf_files(a: IO[bytes], b: IO[bytes], location: Location) -> Iterator[Difference]:
     """Every difference between two ELF files: libraries, object files, cubins."""
     try:
         images = ElfImage(a), ElfImage(b)
         if all(image.machine == _CUDA_MACHINE for image in images):
-            yield from _compare_cubins(a, b, images[0], place)
+            yield from _compare_cubins(a, b, images[0], location)
         else:
-            yield from _compare(a, b, images, place)
+            yield from _compare(a, b, images, location)
     except (ElfFormatError, struct.error) as problem:
-        yield Difference(place=place, fact=f"its content differs, and can't be read: {problem}")
+        yield Difference(
+            location=location, fact=f"its content differs, and can't be read: {problem}"
+        )
 
 
 def _compare_cubins(
-    a: IO[bytes], b: IO[bytes], image: ElfImage, place: Location
+    a: IO[bytes], b: IO[bytes], image: ElfImage, location: Location
 ) -> Iterator[Difference]:
     (arch,) = code_of_cubin(image.abi, image.flags).sass
     contents = [stream.read() for stream in (a, b) if stream.seek(0) == 0]
-    at = replace(place, code=f"SASS sm_{arch}")
+    at = replace(location, code=f"SASS sm_{arch}")
     yield from compare_element_code("SASS", arch, contents[0], contents[1], at)
 
 
 def _compare(
-    a: IO[bytes], b: IO[bytes], images: tuple[ElfImage, ElfImage], place: Location
+    a: IO[bytes], b: IO[bytes], images: tuple[ElfImage, ElfImage], location: Location
 ) -> Iterator[Difference]:
     """Device code and host code; what only follows from the rest comes last, as one."""
     named = sections_of(images[0]), sections_of(images[1])
     files = _device_file(a, named[0]), _device_file(b, named[1])
-    told = [*compare_device_code(*files, place)]
-    told_of = {one.place.section for one in told}
-    told += _only_in_one(*named, place)
+    differences = [*compare_device_code(*files, location)]
+    device_sections = {one.location.section for one in differences}
+    differences += _only_in_one(*named, location)
     moves = moves_between(*named)
-    told += _other_calls(*named, moves, place)
+    differences += _other_calls(*named, moves, location)
     tables = []
     for pair in _differing(*named):
-        at = replace(place, section=pair.name)
-        if pair.name in told_of and _holds_device_code(pair, files):
-            told += _compare_beside(pair, files, at)
+        at = replace(location, section=pair.name)
+        if pair.name in device_sections and _holds_device_code(pair, files):
+            differences += _compare_beside(pair, files, at)
         elif pair.name.startswith(_TABLES) or _is_moved(pair, moves):
             tables.append(pair.name)
         else:
-            told += _compare_section(pair, at)
-    yield from told if tables else _without_lone_build_id(told)
+            differences += _compare_section(pair, at)
+    yield from differences if tables else _without_lone_build_id(differences)
     if tables:
         fact = f"addresses and tables differ: {', '.join(tables)}"
-        at = replace(place, section=tables[0])
-        is_explained = moves.is_any or any(one.causes != ("build-id",) for one in told)
-        yield Difference(place=at, fact=fact, causes=("layout",) if is_explained else ())
-    elif not told:
+        at = replace(location, section=tables[0])
+        is_explained = moves.is_any or any(one.causes != ("build-id",) for one in differences)
+        yield Difference(location=at, fact=fact, causes=("layout",) if is_explained else ())
+    elif not differences:
         fact = "only what is in no section differs: headers, padding"
         if not any(named):
             fact = "its content differs, and it has no sections to compare"
-        yield Difference(place=place, fact=fact)
+        yield Difference(location=location, fact=fact)
 
 
-def _without_lone_build_id(told: list[Difference]) -> list[Difference]:
-    """A build id follows from what the linker was given; alone it tells of something removed."""
-    if [one.causes for one in told] != [("build-id",)]:
-        return told
+def _without_lone_build_id(differences: list[Difference]) -> list[Difference]:
+    """A build id follows from what the linker was given; alone it shows a removed part."""
+    if [one.causes for one in differences] != [("build-id",)]:
+        return differences
     fact = "only the build id differs: the linker was given other input, of which nothing is left"
-    return [replace(told[0], fact=f"{fact}, as after a strip", causes=())]
+    return [replace(differences[0], fact=f"{fact}, as after a strip", causes=())]
 
 
 def _other_calls(
-    a: dict[str, ElfSection], b: dict[str, ElfSection], moves: Moves, place: Location
+    a: dict[str, ElfSection], b: dict[str, ElfSection], moves: Moves, location: Location
 ) -> Iterator[Difference]:
     if _CODE in a and _CODE in b and calls_others(a[_CODE], b[_CODE], moves):
         fact = "host code calls other functions of other libraries"
-        yield Difference(place=replace(place, section=_CODE), fact=fact)
+        yield Difference(location=replace(location, section=_CODE), fact=fact)
 
 
 def _device_file(stream: IO[bytes], sections: dict[str, ElfSection]) -> DeviceFile:
     """A file's fat binaries, with the section that each lies in."""
     file = open_device_file(stream)
     names = (
-        next((name for name, section in sections.items() if section.holds(fatbin.place)), "")
+        next((name for name, section in sections.items() if section.holds(fatbin.offset)), "")
         for fatbin in file.fatbins
     )
     return file._replace(sections=tuple(names))
@@ -148,14 +150,14 @@ def _device_file(stream: IO[bytes], sections: dict[str, ElfSection]) -> DeviceFi
 
 def _holds_device_code(pair: _Pair, files: tuple[DeviceFile, DeviceFile]) -> bool:
     return any(
-        section.holds(fatbin.place)
+        section.holds(fatbin.offset)
         for section, file in zip((pair.a, pair.b), files, strict=True)
         for fatbin in file.fatbins
     )
 
 
 def _compare_beside(
-    pair: _Pair, files: tuple[DeviceFile, DeviceFile], place: Location
+    pair: _Pair, files: tuple[DeviceFile, DeviceFile], location: Location
 ) -> Iterator[Difference]:
     """What else differs in a section whose fat binaries are compared already."""
     contents = []
@@ -164,18 +166,18 @@ def _compare_beside(
         end = start + section.header.size
         contents.append(beside_fatbins(file, start, end, _LARGEST + 1))
     if max(map(len, contents)) > _LARGEST:
-        yield Difference(place=place, fact=_TOO_LARGE)
+        yield Difference(location=location, fact=_TOO_LARGE)
     elif contents[0] != contents[1]:
-        yield from _compare_data(pair.name, contents[0], contents[1], place)
+        yield from _compare_data(pair.name, contents[0], contents[1], location)
 
 
 def _only_in_one(
-    a: dict[str, ElfSection], b: dict[str, ElfSection], place: Location
+    a: dict[str, ElfSection], b: dict[str, ElfSection], location: Location
 ) -> Iterator[Difference]:
     for which, names in (("first", a.keys() - b.keys()), ("second", b.keys() - a.keys())):
         for name in sorted(names):
             yield Difference(
-                place=replace(place, section=name),
+                location=replace(location, section=name),
                 fact=f"only the {which} has this section",
                 causes=("line-information",) if name.startswith(_DEBUG) else (),
             )
@@ -207,17 +209,17 @@ def _is_moved(pair: _Pair, moves: Moves) -> bool:
     return is_in_file and follows(pair.a, pair.b, moves)
 
 
-def _compare_section(pair: _Pair, place: Location) -> Iterator[Difference]:
+def _compare_section(pair: _Pair, location: Location) -> Iterator[Difference]:
     if pair.name == _BUILD_ID:
-        yield Difference(place=place, fact="the build id differs", causes=("build-id",))
+        yield Difference(location=location, fact="the build id differs", causes=("build-id",))
     elif pair.name.startswith(_DEBUG):
-        yield _debug_difference(pair, place)
+        yield _debug_difference(pair, location)
     elif not (pair.a.header.is_in_file and pair.b.header.is_in_file):
-        yield Difference(place=place, fact=_reserved_fact(pair.a.header, pair.b.header))
+        yield Difference(location=location, fact=_reserved_fact(pair.a.header, pair.b.header))
     elif max(pair.a.header.size, pair.b.header.size) > _LARGEST:
-        yield Difference(place=place, fact=_TOO_LARGE)
+        yield Difference(location=location, fact=_TOO_LARGE)
     else:
-        yield from _compare_content(pair, place)
+        yield from _compare_content(pair, location)
 
 
 def _reserved_fact(a: SectionHeader, b: SectionHeader) -> str:
@@ -226,13 +228,13 @@ def _reserved_fact(a: SectionHeader, b: SectionHeader) -> str:
     return f"it reserves {a.size:,} bytes; {b.size:,} in the second"
 
 
-def _debug_difference(pair: _Pair, place: Location) -> Difference:
+def _debug_difference(pair: _Pair, location: Location) -> Difference:
     """Debug information, with the first text in it that differs: mostly a path."""
     is_small = max(pair.a.header.size, pair.b.header.size) <= _LARGEST_DEBUG
     pairs = change_of_data(pair.a.read(), pair.b.read()).pairs if is_small else []
     one, other = pairs[0] if pairs else ("", "")
     return Difference(
-        place=place,
+        location=location,
         fact="debug information differs",
         a=quoted_bytes(one),
         b=quoted_bytes(other),
@@ -240,40 +242,40 @@ def _debug_difference(pair: _Pair, place: Location) -> Difference:
     )
 
 
-def _compare_content(pair: _Pair, place: Location) -> Iterator[Difference]:
+def _compare_content(pair: _Pair, location: Location) -> Iterator[Difference]:
     a, b = pair.a.read(), pair.b.read()
     if pair.name in _NAMES:
-        yield from _compare_names(a, b, place)
+        yield from _compare_names(a, b, location)
     elif pair.name == _CODE:
-        yield _code_difference(pair, a, b, place)
+        yield _code_difference(pair, a, b, location)
     else:
-        yield from _compare_data(pair.name, a, b, place)
+        yield from _compare_data(pair.name, a, b, location)
 
 
-def _compare_data(section: str, a: bytes, b: bytes, place: Location) -> Iterator[Difference]:
+def _compare_data(section: str, a: bytes, b: bytes, location: Location) -> Iterator[Difference]:
     change = change_of_data(a, b)
-    for one in pair_differences(change.pairs, place, "text"):
+    for one in pair_differences(change.pairs, location, "text"):
         is_compiler = section == _COMPILERS and not one.causes
         yield replace(one, causes=("host-compiler",)) if is_compiler else one
     if not change.is_all:
-        yield Difference(place=place, fact=_bytes_fact(a, b))
+        yield Difference(location=location, fact=_bytes_fact(a, b))
 
 
-def _compare_names(a: bytes, b: bytes, place: Location) -> Iterator[Difference]:
+def _compare_names(a: bytes, b: bytes, location: Location) -> Iterator[Difference]:
     texts_a, texts_b = (table.decode("utf-8", "replace").split("\0") for table in (a, b))
     pairs = differing_pairs(texts_a, texts_b)
-    yield from pair_differences(pairs, place, "name")
+    yield from pair_differences(pairs, location, "name")
     if not pairs:
-        yield Difference(place=place, fact="the same names come in another order")
+        yield Difference(location=location, fact="the same names come in another order")
 
 
-def _code_difference(pair: _Pair, a: bytes, b: bytes, place: Location) -> Difference:
+def _code_difference(pair: _Pair, a: bytes, b: bytes, location: Location) -> Difference:
     names = functions_at(pair.a, pair.b)
     fact = f"host code: {_bytes_fact(a, b)}"
     if names:
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         fact += f", in {', '.join(names[:_SHOWN])}{more}"
-    return Difference(place=place, fact=fact)
+    return Difference(location=location, fact=fact)
 
 
 def _bytes_fact(a: bytes, b: bytes) -> str:

@@ -25,29 +25,26 @@ _NUMBER = re.compile(r"(?<![\w%$.])(?:0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|-
 _RELEASE = re.compile(r"^(?:\.version\b|//)")
 
 
-def compare_ptx(a: Ptx, b: Ptx, place: Location) -> Iterator[Difference]:
+def compare_ptx(a: Ptx, b: Ptx, location: Location) -> Iterator[Difference]:
     """Every difference between two PTX texts."""
-    told = [*_compare_rest(a, b, place), *_compare_functions(a, b, place)]
-    yield from told
+    found = [*_compare_rest(a, b, location), *_compare_functions(a, b, location)]
+    yield from found
     if a.debug != b.debug:
+        fact = f"only the {'first' if a.debug else 'second'} has lines for the debugger"
         yield Difference(
-            place=replace(place, part=".loc"),
-            fact=_debug_fact(a, b),
+            location=replace(location, part=".loc"),
+            fact="lines for the debugger differ" if a.debug and b.debug else fact,
             causes=("line-information",),
         )
-    elif not told:
-        yield Difference(place=place, fact="only the order of functions or empty lines differ")
+    elif not found:
+        yield Difference(
+            location=location, fact="only the order of functions or empty lines differ"
+        )
 
 
-def _debug_fact(a: Ptx, b: Ptx) -> str:
-    if a.debug and b.debug:
-        return "lines for the debugger differ"
-    return f"only the {'first' if a.debug else 'second'} has lines for the debugger"
-
-
-def _compare_rest(a: Ptx, b: Ptx, place: Location) -> Iterator[Difference]:
+def _compare_rest(a: Ptx, b: Ptx, location: Location) -> Iterator[Difference]:
     pairs = differing_pairs(map(_readable, a.rest), map(_readable, b.rest))
-    for one in pair_differences(pairs, place, "line"):
+    for one in pair_differences(pairs, location, "line"):
         is_release = _RELEASE.match(one.a) and _RELEASE.match(one.b) and not one.causes
         yield replace(one, causes=("cuda-compiler",)) if is_release else one
 
@@ -62,7 +59,7 @@ def _readable(line: str) -> str:
     return _BYTES.sub(text, line)
 
 
-def _compare_functions(a: Ptx, b: Ptx, place: Location) -> Iterator[Difference]:
+def _compare_functions(a: Ptx, b: Ptx, location: Location) -> Iterator[Difference]:
     named_a, named_b = (
         {stable_name(name): (name, lines) for name, lines in one.functions.items()}
         for one in (a, b)
@@ -70,23 +67,23 @@ def _compare_functions(a: Ptx, b: Ptx, place: Location) -> Iterator[Difference]:
     for key in {**named_a, **named_b}:
         one, other = named_a.get(key), named_b.get(key)
         name = (one or other or (key, ()))[0]
-        at = replace(place, part=".entry", kernel=name)
+        at = replace(location, part=".entry", kernel=name)
         if one is None or other is None:
             which = "first" if one else "second"
-            yield Difference(place=at, fact=f"only the {which} has this function")
+            yield Difference(location=at, fact=f"only the {which} has this function")
         elif one[1] != other[1]:
             yield _function_difference(one[1], other[1], at)
 
 
-def _function_difference(a: tuple[str, ...], b: tuple[str, ...], place: Location) -> Difference:
+def _function_difference(a: tuple[str, ...], b: tuple[str, ...], location: Location) -> Difference:
     pairs = differing_pairs(a, b)
     causes: tuple[CauseKey, ...] = causes_of_pairs(pairs)
     if not pairs:
-        return Difference(place=place, fact="its lines come in another order")
+        return Difference(location=location, fact="its lines come in another order")
     fact = f"{plural(len(pairs), 'line')} differ"
     if [_NUMBER.sub("0", line) for line in a] == [_NUMBER.sub("0", line) for line in b]:
         fact += ", only in constants"
     one, other = pairs[0]
     return Difference(
-        place=place, fact=fact, a=quoted_bytes(one), b=quoted_bytes(other), causes=causes
+        location=location, fact=fact, a=quoted_bytes(one), b=quoted_bytes(other), causes=causes
     )

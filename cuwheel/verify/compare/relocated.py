@@ -43,10 +43,10 @@ class ElfSection(NamedTuple):
         """Whether the loader maps it."""
         return bool(self.header.flags & _ALLOCATED)
 
-    def holds(self, place: int) -> bool:
-        """Whether a place in the file is in it."""
+    def holds(self, offset: int) -> bool:
+        """Whether an offset of the file is in it."""
         start = self.header.offset
-        return self.header.is_in_file and start <= place < start + self.header.size
+        return self.header.is_in_file and start <= offset < start + self.header.size
 
     def part(self, start: int, size: int) -> bytes:
         """Bytes of its content."""
@@ -71,7 +71,7 @@ def sections_of(image: ElfImage) -> dict[str, ElfSection]:
 
 
 def functions_at(a: ElfSection, b: ElfSection) -> list[str]:
-    """Functions whose code differs between two sections, as far as symbols tell; mangled names."""
+    """Functions whose code differs between two sections, as far as symbols show; mangled names."""
     functions_a, functions_b = _functions(a), _functions(b)
     return [
         name
@@ -168,12 +168,12 @@ def follows(a: ElfSection, b: ElfSection, moves: Moves) -> bool:
     if a.header.size != b.header.size:
         return False
     contents = a.read(), b.read()
-    place = _first_difference(*contents, 0)
-    while place is not None:
-        end = _end_of_number(*contents, place, (a.header.address, b.header.address), moves)
+    offset = _first_difference(*contents, 0)
+    while offset is not None:
+        end = _end_of_number(*contents, offset, (a.header.address, b.header.address), moves)
         if end is None:
             return False
-        place = _first_difference(*contents, end)
+        offset = _first_difference(*contents, end)
     return True
 
 
@@ -186,8 +186,8 @@ def calls_others(a: ElfSection, b: ElfSection, moves: Moves) -> bool:
         return False
     contents = a.read(), b.read()
     for found in _CALL.finditer(contents[0]):
-        place, end = found.span(1)
-        one, other = (int.from_bytes(data[place:end], "little", signed=True) for data in contents)
+        offset, end = found.span(1)
+        one, other = (int.from_bytes(data[offset:end], "little", signed=True) for data in contents)
         name = moves.slots_a.get(a.header.address + end + one)
         if name and name != moves.slots_b.get(b.header.address + end + other):
             return True
@@ -195,24 +195,24 @@ def calls_others(a: ElfSection, b: ElfSection, moves: Moves) -> bool:
 
 
 def _end_of_number(
-    a: bytes, b: bytes, place: int, bases: tuple[int, int], moves: Moves
+    a: bytes, b: bytes, offset: int, bases: tuple[int, int], moves: Moves
 ) -> int | None:
-    """Where the number ends that a place is in, if it leads to the same thing in both files."""
-    for start in range(max(0, place - _DISTANCE + 1), place + 1):
+    """Where the number ends that an offset is in, if it leads to the same thing in both files."""
+    for start in range(max(0, offset - _DISTANCE + 1), offset + 1):
         end = start + _DISTANCE
         one, other = (int.from_bytes(data[start:end], "little", signed=True) for data in (a, b))
         # A distance counts from the end of its instruction, and a number may stand behind it.
         starts = [(bases[0] + end + more, bases[1] + end + more) for more in _NUMBERS]
         if end <= len(a) and any(moves.lead_to_same(x + one, y + other) for x, y in starts):
             return end
-    start = place // _ADDRESS * _ADDRESS
+    start = offset // _ADDRESS * _ADDRESS
     end = start + _ADDRESS
     one, other = (int.from_bytes(data[start:end], "little") for data in (a, b))
     return end if end <= len(a) and moves.lead_to_same(one, other) else None
 
 
 def _first_difference(a: bytes, b: bytes, start: int) -> int | None:
-    """Where two equally long contents first differ from a place on."""
+    """Where two equally long contents first differ from an offset on."""
     step = 4096
     for begin in range(start, len(a), step):
         if a[begin : begin + step] != b[begin : begin + step]:
@@ -224,11 +224,11 @@ def _first_difference(a: bytes, b: bytes, start: int) -> int | None:
 def _text_moves(a: ElfSection, b: ElfSection) -> Iterable[int]:
     if max(a.header.size, b.header.size) > _TEXTS_MAX:
         return ()
-    places_a, places_b = (
+    offsets_a, offsets_b = (
         {found[1]: found.start() + one.header.address for found in texts_in(one.read())}
         for one in (a, b)
     )
-    return {places_b[text] - places_a[text] for text in places_a.keys() & places_b.keys()}
+    return {offsets_b[text] - offsets_a[text] for text in offsets_a.keys() & offsets_b.keys()}
 
 
 _RELOCATIONS = 4  # SHT_RELA

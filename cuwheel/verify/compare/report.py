@@ -33,10 +33,12 @@ def print_comparison(comparison: Comparison, terminal: rich.console.Console) -> 
     """Print whether two wheels are the same bytes, the causes, and every difference by member."""
     terminal.rule("[bold]two wheels compared[/]", align="left")
     terminal.print(_sides(comparison))
-    names = demangle(one.place.kernel for one in comparison.differences)
+    names = demangle(one.location.kernel for one in comparison.differences)
     own = [one for one in comparison.differences if not one.is_consequence]
-    for member in dict.fromkeys(one.place.member for one in own):
-        _print_member(member, [one for one in own if one.place.member == member], names, terminal)
+    for member in dict.fromkeys(one.location.member for one in own):
+        _print_member(
+            member, [one for one in own if one.location.member == member], names, terminal
+        )
     _print_consequences(comparison, terminal)
     _print_causes(comparison, terminal)
     terminal.print()
@@ -65,7 +67,7 @@ def comparison_as_data(comparison: Comparison) -> dict[str, Any]:
         "unexplained": len(comparison.unexplained),
         "differences": [
             {
-                **dataclasses.asdict(one.place),
+                **dataclasses.asdict(one.location),
                 "fact": one.fact,
                 "a": one.a,
                 "b": one.b,
@@ -148,16 +150,22 @@ def _print_member(
 def _print_difference(
     one: Difference, names: Mapping[str, str], terminal: rich.console.Console
 ) -> None:
-    where = _where(one.place, names)
+    where = _where(one.location, names)
     _print_line(f"{where}: {one.fact}" if where else one.fact, terminal)
     if one.a or one.b:
         _print_line(f"  first   {one.a or '(nothing)'}", terminal)
         _print_line(f"  second  {one.b or '(nothing)'}", terminal)
 
 
-def _where(place: Location, names: Mapping[str, str]) -> str:
-    fatbin = f"fat binary {place.fatbin}" if place.fatbin else ""
-    parts = (place.section, fatbin, place.code, names.get(place.kernel, place.kernel), place.part)
+def _where(location: Location, names: Mapping[str, str]) -> str:
+    fatbin = f"fat binary {location.fatbin}" if location.fatbin else ""
+    parts = (
+        location.section,
+        fatbin,
+        location.code,
+        names.get(location.kernel, location.kernel),
+        location.part,
+    )
     return ", ".join(part for part in parts if part)
 
 
@@ -172,10 +180,10 @@ def _print_consequences(comparison: Comparison, terminal: rich.console.Console) 
     terminal.print()
     terminal.print(rich.text.Text("what only follows", style="bold"))
     for text, group in groups.items():
-        first = _where(group[0].place, {})
-        place = ", ".join(part for part in (group[0].place.member, first) if part)
+        first = _where(group[0].location, {})
+        location = ", ".join(part for part in (group[0].location.member, first) if part)
         more = f" and {len(group) - 1} more" if len(group) > 1 else ""
-        _print_line(f"{text}: {place}{more}", terminal)
+        _print_line(f"{text}: {location}{more}", terminal)
 
 
 def _print_causes(comparison: Comparison, terminal: rich.console.Console) -> None:

@@ -1,4 +1,4 @@
-"""Which known cause makes two texts differ: told only where it explains all of the difference."""
+"""Which known cause makes two texts differ: named only where it explains all of the difference."""
 
 from __future__ import annotations
 
@@ -58,9 +58,12 @@ def causes_of_texts(a: str, b: str) -> tuple[CauseKey, ...]:
         rest = [other for other in needed if other != key]
         if _hidden(a, rest) == _hidden(b, rest):
             needed = rest
-    if "build-path" in needed and not _shows_folder(a, b):
-        return ()
-    return tuple(_relative(key, a, b) for key in needed)
+    if "build-path" in needed:
+        cause = _path_cause(a, b)
+        if cause is None:
+            return ()
+        needed[needed.index("build-path")] = cause
+    return tuple(needed)
 
 
 def causes_of_options(a: str, b: str) -> tuple[CauseKey, ...]:
@@ -117,15 +120,15 @@ def _hidden(text: str, keys: Iterable[CauseKey]) -> str:
 
 def _hide_module(text: str, part: str) -> str:
     """Replace the path's checksum, or the process number, in every module id of a text."""
-    out, place = "", 0
-    while match := _MODULE.search(text, place):
-        out += text[place : match.start()]
+    out, offset = "", 0
+    while match := _MODULE.search(text, offset):
+        out += text[offset : match.start()]
         found = _MODULE_ID.match(text, match.end())
-        place = _end_of_module(text, match, found) if found else match.end()
-        out += _hide_part(text[match.start() : place], match, found, part) if found else match[0]
+        offset = _end_of_module(text, match, found) if found else match.end()
+        out += _hide_part(text[match.start() : offset], match, found, part) if found else match[0]
         if not match[0] and not found:  # an empty match, at the text's beginning
             break
-    out += text[place:]
+    out += text[offset:]
     return _STUB_LENGTH.sub("", out) if part == "process" else out
 
 
@@ -142,7 +145,7 @@ def _hide_part(text: str, match: re.Match[str], found: re.Match[str], part: str)
 
 
 def _end_of_module(text: str, match: re.Match[str], found: re.Match[str]) -> int:
-    """Where a module id ends: told by a number before it, else by the end of the identifier."""
+    """Where a module id ends: given by a number before it, else by the end of the identifier."""
     tail = found.end() + int(found["size"]) + 1
     if match["own"]:
         return min(len(text), match.end() + int(match["own"]))
@@ -157,23 +160,19 @@ def _end_of_module(text: str, match: re.Match[str], found: re.Match[str]) -> int
     return name.end() if name else match.end()
 
 
-def _shows_folder(a: str, b: str) -> bool:
-    """Whether what differs is surely a path: absolute, or one that starts with `./` or `../`."""
+def _path_cause(a: str, b: str) -> CauseKey | None:
+    """The cause where what differs is surely a path: absolute, or with `./` or `../` in front."""
     pairs = differing_folders(a, b)
-    return bool(pairs) and all(any(map(_CERTAIN_FOLDER.match, pair)) for pair in pairs)
+    if not pairs or not all(any(map(_CERTAIN_FOLDER.match, pair)) for pair in pairs):
+        return None
+    is_relative = any(one.startswith("../") for pair in pairs for one in pair)
+    return "relative-path" if is_relative else "build-path"
 
 
 def differing_folders(a: str, b: str) -> list[tuple[str, str]]:
     """The folders of two texts that differ in nothing else."""
     pairs = itertools.zip_longest(_FOLDER.findall(a), _FOLDER.findall(b), fillvalue="")
     return [(one, other) for one, other in pairs if one != other]
-
-
-def _relative(key: CauseKey, a: str, b: str) -> CauseKey:
-    if key != "build-path":
-        return key
-    folders = [folder for pair in differing_folders(a, b) for folder in pair]
-    return "relative-path" if any(one.startswith("../") for one in folders) else key
 
 
 _HIDERS: dict[CauseKey, Callable[[str], str]] = {

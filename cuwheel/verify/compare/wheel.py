@@ -81,37 +81,39 @@ def _read(wheel: Wheel, descriptor: int) -> _Read:
 def _differences(a: _Read, b: _Read) -> Iterator[Difference]:
     common = [name for name in a.contents if name in b.contents]
     other = {name for name in common if a.contents[name] != b.contents[name]}
-    told = [*_only_in_one(a, b)]
+    found = [*_only_in_one(a, b)]
     for name in common:
         if name in other:
-            told += _compare_members(a, b, name)
-    told += compare_archives(a.archive, b.archive, [name for name in common if name not in other])
-    yield from told
-    if not told:
+            found += _compare_members(a, b, name)
+    found += compare_archives(a.archive, b.archive, [name for name in common if name not in other])
+    yield from found
+    if not found:
         fact = "only what readers of archives pass over differs: local headers, gaps, doubles"
-        yield Difference(place=Location(), fact=fact)
+        yield Difference(location=Location(), fact=fact)
 
 
 def _only_in_one(a: _Read, b: _Read) -> Iterator[Difference]:
     for which, one, other in (("first", a, b), ("second", b, a)):
         for name in one.contents:
             if name not in other.contents:
-                yield Difference(place=Location(member=name), fact=f"only the {which} wheel has it")
+                yield Difference(
+                    location=Location(member=name), fact=f"only the {which} wheel has it"
+                )
 
 
 def _compare_members(a: _Read, b: _Read, name: str) -> Iterator[Difference]:
-    place = Location(member=name)
+    location = Location(member=name)
     if name == f"{a.wheel.dist_info}/RECORD":
-        yield _compare_records(a, b, place)
+        yield _compare_records(a, b, location)
         return
     one, other = _member(a, name), _member(b, name)
     with one.open() as stream_a, other.open() as stream_b:
         if is_elf(stream_a) and is_elf(stream_b):
-            yield from compare_elf_files(stream_a, stream_b, place)
+            yield from compare_elf_files(stream_a, stream_b, location)
         elif name == f"{a.wheel.dist_info}/WHEEL":
-            yield from map(_with_generator, _compare_others(stream_a, stream_b, place))
+            yield from map(_with_generator, _compare_others(stream_a, stream_b, location))
         else:
-            yield from _compare_others(stream_a, stream_b, place)
+            yield from _compare_others(stream_a, stream_b, location)
 
 
 def _member(read: _Read, name: str) -> SeekableMember:
@@ -122,56 +124,66 @@ def _member(read: _Read, name: str) -> SeekableMember:
     return member
 
 
-def _compare_records(a: _Read, b: _Read, place: Location) -> Difference:
+def _compare_records(a: _Read, b: _Read, location: Location) -> Difference:
     """RECORD lists hashes: where only rows of members that differ do, it merely follows."""
     try:
         rows = [set(record_rows(one.wheel.read_text("RECORD"))) for one in (a, b)]
     except RecordFormatError as problem:
-        return Difference(place=place, fact=f"it differs, and can't be read as rows: {problem}")
+        return Difference(
+            location=location, fact=f"it differs, and can't be read as rows: {problem}"
+        )
     names = {name for name, _, _ in rows[0] ^ rows[1]}
     same = {name for name in names if a.contents.get(name) == b.contents.get(name)}
     if not names:
-        return Difference(place=place, fact="the same rows, in another order or ended otherwise")
+        return Difference(
+            location=location, fact="the same rows, in another order or ended otherwise"
+        )
     if same:
-        return Difference(place=place, fact=f"another row of {min(same)}, which doesn't differ")
+        return Difference(
+            location=location, fact=f"another row of {min(same)}, which doesn't differ"
+        )
     fact = f"{plural(len(names), 'row')} of members that differ"
-    return Difference(place=place, fact=fact, causes=("record",))
+    return Difference(location=location, fact=fact, causes=("record",))
 
 
-def _compare_others(a: IO[bytes], b: IO[bytes], place: Location) -> Iterator[Difference]:
+def _compare_others(a: IO[bytes], b: IO[bytes], location: Location) -> Iterator[Difference]:
     """Members that aren't ELF: fat binaries, static libraries, PTX, texts, data."""
     files = open_device_file(a), open_device_file(b)
-    told = tuple(compare_device_code(*files, place))
-    yield from told
+    found = tuple(compare_device_code(*files, location))
+    yield from found
     rest_a, rest_b = (
         beside_fatbins(one, 0, one.stream.seek(0, io.SEEK_END), _LARGEST + 1) for one in files
     )
     if max(len(rest_a), len(rest_b)) > _LARGEST:
-        yield Difference(place=place, fact="its content differs, and is too large to look into")
-    elif place.member.endswith(".ptx"):
-        yield from compare_element_code("PTX", "", rest_a, rest_b, place)
+        yield Difference(
+            location=location, fact="its content differs, and is too large to compare in detail"
+        )
+    elif location.member.endswith(".ptx"):
+        yield from compare_element_code("PTX", "", rest_a, rest_b, location)
     elif rest_a != rest_b:
-        yield from _compare_bytes(rest_a, rest_b, place)
-    elif not told:
-        yield Difference(place=place, fact="only headers or padding of its fat binaries differ")
+        yield from _compare_bytes(rest_a, rest_b, location)
+    elif not found:
+        yield Difference(
+            location=location, fact="only headers or padding of its fat binaries differ"
+        )
 
 
-def _compare_bytes(a: bytes, b: bytes, place: Location) -> Iterator[Difference]:
+def _compare_bytes(a: bytes, b: bytes, location: Location) -> Iterator[Difference]:
     """Line by line where both are texts, else text by text."""
     lines_a, lines_b = _lines(a), _lines(b)
     if lines_a and lines_b:
         pairs = differing_pairs(lines_a, lines_b)
-        yield from pair_differences(pairs, place, "line")
+        yield from pair_differences(pairs, location, "line")
         if not pairs:
             yield Difference(
-                place=place, fact="the same lines, in another order or ended otherwise"
+                location=location, fact="the same lines, in another order or ended otherwise"
             )
         return
     change = change_of_data(a, b)
-    yield from pair_differences(change.pairs, place, "text")
+    yield from pair_differences(change.pairs, location, "text")
     if not change.is_all:
         fact = f"{count_differing(a, b):,} of {plural(max(len(a), len(b)), 'byte')} differ"
-        yield Difference(place=place, fact=fact)
+        yield Difference(location=location, fact=fact)
 
 
 def _lines(content: bytes) -> list[str]:

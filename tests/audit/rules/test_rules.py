@@ -296,7 +296,7 @@ def test_finds_stack_that_runs_code(tmp_path: Path) -> None:
 
     found = told(judged(tmp_path, {MEMBER: library}))
 
-    assert found == [f"error: {MEMBER}: executable stack: it asks for one"]
+    assert found == [f"error: {MEMBER}: executable stack: it requires one"]
 
 
 def test_notes_path_of_build_machine(tmp_path: Path) -> None:

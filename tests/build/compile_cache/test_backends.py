@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.build.compile_cache.backends import (
-    CompileCache,
-    choose_cache,
-    make_socket_folder,
-    why_unusable,
-)
+from cuwheel.build.compile_cache.backends import CompileCache, choose_cache
 from cuwheel.errors import UsageError
 from cuwheel.standalone.launcher import cache_server
 from tests.support.caching import SCCACHE_FOLDER, Bench, cache_of, processes_of
@@ -227,29 +222,6 @@ def test_reads_sizes(text: str, size: int, tmp_path: Path) -> None:
     asked = {"PATH": "", "CUWHEEL_COMPILE_CACHE_SIZE": text}
 
     assert choose_cache(asked, sccache_folder=tmp_path).size == size
-
-
-def test_says_why_a_folder_cant_be_used(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-
-    assert why_unusable(tmp_path / "file" / "compiles") == "Not a directory"
-    assert why_unusable(tmp_path / "compiles") == ""
-
-
-@pytest.mark.parametrize(("temporary", "above"), [("/var/tmp", "/var/tmp"), ("d" * 100, "/tmp")])
-def test_keeps_the_paths_of_sockets_short(
-    temporary: str, above: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    deep = tmp_path / ("d" * 100)
-    deep.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / temporary))
-
-    with make_socket_folder(deep, is_sandboxed=False) as folder:
-        assert len(str(folder / "sccache.sock")) < 108
-        assert folder.parent == Path(above)
-        assert folder.stat().st_mode & 0o777 == 0o700
-
-    assert not folder.exists()
 
 
 def test_passes_on_the_status_and_ends_the_server(sccache_bench: Bench) -> None:

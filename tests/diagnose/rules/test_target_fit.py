@@ -8,7 +8,7 @@ from cuwheel.diagnose.facts.gpus import Driver, Gpu
 from cuwheel.diagnose.facts.host import read_host
 from cuwheel.diagnose.rules.target_fit import Fit, fit_targets
 from cuwheel.model.catalogue import CatalogueEntry
-from cuwheel.model.recipe import GIB
+from cuwheel.system.quantities import GIB
 from tests.support.factories import make_recipe, make_workspace
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def test_fits(tmp_path: Path) -> None:
     [
         ({"driver": ""}, "there is no NVIDIA driver"),
         ({"driver": "535.104.05"}, "driver 535.104.05 is older than 580.65.06"),
+        ({"driver": "580.9.1"}, "driver 580.9.1 is older than 580.65.06"),
         ({"capability": "80"}, "its archs are sm_90, the GPU is sm_80"),
         ({"python": "3.9.1", "requires_python": ">=3.10"}, "it takes Python >=3.10"),
     ],
@@ -53,6 +54,11 @@ def test_says_why_wheel_does_not_run(tmp_path: Path, changes: dict[str, Any], re
     [found] = fit(tmp_path, **changes).runs
 
     assert found.startswith(reason)
+
+
+@pytest.mark.parametrize("driver", ["580.105.08", "580.65.06", "1000.1"])
+def test_newer_driver_runs_it(tmp_path: Path, driver: str) -> None:
+    assert fit(tmp_path, driver=driver).runs == ()
 
 
 def test_passes_over_archs_of_recipe_without_device_code(tmp_path: Path) -> None:

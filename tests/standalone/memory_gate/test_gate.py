@@ -358,6 +358,16 @@ def test_gives_up_on_what_is_killed_each_time(gated: Gated) -> None:
     assert gated.event_of("a")["tries"] == 3
 
 
+def test_runs_nothing_again_that_merely_failed(gated: Gated) -> None:
+    """A host compiler hides a kill behind a plain error; the kernel's count has to have risen."""
+    failing = gated.program("g++", "echo 'a.ii:1: error: expected' >&2; exit 1")
+
+    status = gated.run(failing, "-c", gated.source("a"))
+
+    assert status == 1
+    assert gated.event_of("a")["tries"] == 1
+
+
 def test_runs_nothing_again_whose_input_is_gone(gated: Gated) -> None:
     killed = gated.program("g++", "cat > /dev/null; kill -9 $$")
 

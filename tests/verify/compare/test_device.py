@@ -29,7 +29,7 @@ def _compare(folder: Path, a: bytes | Path, b: bytes | Path) -> list[Difference]
     wheels = [
         write_wheel(folder / name, {_MEMBER: content}) for name, content in (("a", a), ("b", b))
     ]
-    return [one for one in compare(*wheels).differences if one.place.member == _MEMBER]
+    return [one for one in compare(*wheels).differences if one.location.member == _MEMBER]
 
 
 def test_reads_header_that_is_shorter_than_known_ones(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_reads_header_that_is_shorter_than_known_ones(tmp_path: Path) -> None:
         _fatbin(element(b"b" * 8), element(b"c")),
     )
 
-    assert difference.place.code == "SASS sm_90"
+    assert difference.location.code == "SASS sm_90"
     assert difference.fact.startswith("the code differs, and can't be read")
 
 
@@ -86,7 +86,7 @@ def test_names_section_of_what_only_the_second_has(tmp_path: Path) -> None:
 
     found = [one for one in _compare(tmp_path, a, b) if not one.is_consequence]
 
-    assert [(one.place.section, one.place.fatbin) for one in found] == [
+    assert [(one.location.section, one.location.fatbin) for one in found] == [
         (".nv_fatbin", 3),
         (".nv_fatbin", 4),
     ]
@@ -99,7 +99,7 @@ def test_compares_what_lies_beside_device_code_in_its_section(tmp_path: Path) ->
 
     found = [one for one in _compare(tmp_path, a, b) if not one.is_consequence]
 
-    assert [(one.place.section, one.a, one.b) for one in found] == [
+    assert [(one.location.section, one.a, one.b) for one in found] == [
         (".rodata", "", ""),
         (".rodata", "the first text", "a second text"),
     ]

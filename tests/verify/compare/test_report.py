@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 _A = Side(file_name="a.whl", sha256="a" * 64, size=1000)
 _B = Side(file_name="b.whl", sha256="b" * 64, size=1001)
 _KERNEL = Difference(
-    place=Location(
+    location=Location(
         member="pkg/_C.so", section=".nv_fatbin", fatbin=2, code="SASS sm_90", part=".text",
         kernel="_Z5scalePfi",
     ),
     fact="1 of 24 instructions differ",
 )  # fmt: skip
 _PATH = Difference(
-    place=Location(member="pkg/_C.so", section=".rodata"),
+    location=Location(member="pkg/_C.so", section=".rodata"),
     fact="a text differs",
     a="/a/x.cu",
     b="/b/x.cu",
     causes=("build-path",),
 )
 _RECORD = Difference(
-    place=Location(member="pkg.dist-info/RECORD"), fact="1 row", causes=("record",)
+    location=Location(member="pkg.dist-info/RECORD"), fact="1 row", causes=("record",)
 )
 
 

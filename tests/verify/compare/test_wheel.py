@@ -59,7 +59,7 @@ def _only(comparison: Comparison) -> Difference:
 
 
 def _members(comparison: Comparison) -> dict[str, Difference]:
-    return {one.place.member: one for one in comparison.differences}
+    return {one.location.member: one for one in comparison.differences}
 
 
 def test_calls_equal_wheels_the_same(wheel: Path) -> None:
@@ -228,7 +228,7 @@ def test_tells_data_that_differs_in_place_alone(tmp_path: Path, a: bytes, b: byt
         for name, data in zip("ab", (a, b), strict=True)
     ]
 
-    found = [one for one in compare(*wheels).differences if one.place.member == "pkg/x.bin"]
+    found = [one for one in compare(*wheels).differences if one.location.member == "pkg/x.bin"]
 
     assert found[-1].fact.endswith("bytes differ")
     assert found[-1].causes == ()
@@ -286,8 +286,8 @@ def _compare_host(
         wheels.append(write_wheel(tmp_path / str(number), {"pkg/lib.so": library}))
     found: dict[str, list[Difference]] = {}
     for one in compare(*wheels).differences:
-        if one.place.member == "pkg/lib.so":
-            found.setdefault(one.place.section, []).append(one)
+        if one.location.member == "pkg/lib.so":
+            found.setdefault(one.location.section, []).append(one)
     return found
 
 
@@ -411,7 +411,7 @@ def test_tells_memory_from_content(tmp_path: Path) -> None:
         one.fact
         for pair in (wheels, wheels[::-1])
         for one in compare(*pair).differences
-        if one.place.section == ".bss"
+        if one.location.section == ".bss"
     ]
 
     assert facts == [
@@ -467,7 +467,7 @@ def test_names_compiler_and_debug_information(tmp_path: Path) -> None:
         write_wheel(tmp_path / name, {"pkg/lib.so": tmp_path / f"{name}.so"}) for name in ("0", "2")
     ]
 
-    compiler = [one for one in compare(*wheels).differences if one.place.section == ".comment"]
+    compiler = [one for one in compare(*wheels).differences if one.location.section == ".comment"]
 
     assert found[".debug_info"][0].causes == ("line-information",)
     assert [one.causes for one in compiler] == [("host-compiler",)]

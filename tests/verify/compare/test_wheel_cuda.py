@@ -90,7 +90,7 @@ def nvcc(cuda_home: Path, tmp_path_factory: pytest.TempPathFactory) -> _Nvcc:
 def _compare(folder: Path, a: Path, b: Path, member: str = "pkg/k.fatbin") -> list[Difference]:
     """What two wheels with one file each differ in, without what merely follows."""
     wheels = [write_wheel(folder / name, {member: path}) for name, path in (("a", a), ("b", b))]
-    found = [one for one in compare(*wheels).differences if one.place.member == member]
+    found = [one for one in compare(*wheels).differences if one.location.member == member]
     return [one for one in found if not one.is_consequence]
 
 
@@ -99,7 +99,7 @@ def _causes(differences: Iterable[Difference]) -> set[str]:
 
 
 def _codes(differences: Iterable[Difference]) -> set[str]:
-    return {one.place.code for one in differences}
+    return {one.location.code for one in differences}
 
 
 def test_names_time_in_text_of_kernel(nvcc: _Nvcc, tmp_path: Path) -> None:
@@ -107,9 +107,9 @@ def test_names_time_in_text_of_kernel(nvcc: _Nvcc, tmp_path: Path) -> None:
 
     assert _causes(found) == {"build-time"}
     assert _codes(found) == {"SASS sm_80", "SASS sm_90", "PTX compute_90"}
-    (text,) = (one for one in found if one.place.code == "SASS sm_80")
+    (text,) = (one for one in found if one.location.code == "SASS sm_80")
     assert (text.a, text.b) == ("Nov 14 2023 22:13:20", "Nov 15 2023 22:13:19")
-    assert text.place.part == ".nv.global.init"
+    assert text.location.part == ".nv.global.init"
 
 
 def test_names_other_level_of_ptxas_for_one_arch(nvcc: _Nvcc, tmp_path: Path) -> None:
@@ -119,9 +119,9 @@ def test_names_other_level_of_ptxas_for_one_arch(nvcc: _Nvcc, tmp_path: Path) ->
 
     assert _causes(found) == {"ptxas-options"}
     assert _codes(found) == {"SASS sm_80"}
-    (note,) = (one for one in found if one.place.part == ".note.nv.tkinfo")
+    (note,) = (one for one in found if one.location.part == ".note.nv.tkinfo")
     assert (note.a, note.b) == ("-arch sm_80 -m 64", "-O 1 -arch sm_80 -m 64")
-    assert any(one.place.kernel == _SCALE and "instructions" in one.fact for one in found)
+    assert any(one.location.kernel == _SCALE and "instructions" in one.fact for one in found)
 
 
 def _home_with_ptxas(home: Path, folder: Path) -> Path:
@@ -146,8 +146,8 @@ def test_tells_constant_from_instruction(nvcc: _Nvcc, tmp_path: Path) -> None:
     constant = _compare(tmp_path / "1", nvcc(), nvcc("-DFACTOR=3.5f"))
     instruction = _compare(tmp_path / "2", nvcc(), nvcc("-DOP=+"))
 
-    facts = {one.place.code: one.fact for one in constant}
-    assert all(one.place.kernel == _SCALE for one in (*constant, *instruction))
+    facts = {one.location.code: one.fact for one in constant}
+    assert all(one.location.kernel == _SCALE for one in (*constant, *instruction))
     assert "differ, only in a number that the instruction holds" in facts["SASS sm_80"]
     assert "differ, only in a number that the instruction holds" in facts["SASS sm_90"]
     assert facts["PTX compute_90"].endswith("differ, only in constants")
@@ -172,7 +172,7 @@ def test_tells_linked_kernels_apart_that_only_the_path_does(nvcc: _Nvcc, tmp_pat
 
     (difference,) = _compare(tmp_path, link("2"), link("3"), "pkg/k.cubin")
 
-    assert difference.place.kernel.endswith("6hiddenEPf")
+    assert difference.location.kernel.endswith("6hiddenEPf")
     assert difference.fact.endswith("differ, only in a number that the instruction holds")
 
 
@@ -198,7 +198,7 @@ def test_names_process_in_symbols_of_library(nvcc: _Nvcc, tmp_path: Path) -> Non
     found = _compare(tmp_path, one, other, "pkg/k.so")
 
     sections = {
-        key: {one.place.section for one in found if key in one.causes} for key in _causes(found)
+        key: {one.location.section for one in found if key in one.causes} for key in _causes(found)
     }
     assert sections == {
         "temporary-name": {".strtab"},
@@ -210,7 +210,7 @@ def test_names_line_information(nvcc: _Nvcc, tmp_path: Path) -> None:
     found = _compare(tmp_path, nvcc(archs=_ONE), nvcc("-lineinfo", archs=_ONE))
 
     assert _causes(found) == {"line-information"}
-    assert ".note.nv.tkinfo" in {one.place.part for one in found}
+    assert ".note.nv.tkinfo" in {one.location.part for one in found}
 
 
 def test_names_split_compile(nvcc: _Nvcc, tmp_path: Path) -> None:
@@ -222,14 +222,14 @@ def test_names_split_compile(nvcc: _Nvcc, tmp_path: Path) -> None:
 def test_names_archs(nvcc: _Nvcc, tmp_path: Path) -> None:
     found = _compare(tmp_path, nvcc(), nvcc(archs=_ONE))
 
-    assert [(one.place.code, one.causes) for one in found] == [("SASS sm_80", ("archs",))]
+    assert [(one.location.code, one.causes) for one in found] == [("SASS sm_80", ("archs",))]
 
 
 def test_names_compression_of_equal_code(nvcc: _Nvcc, tmp_path: Path) -> None:
     found = _compare(tmp_path, nvcc(), nvcc("--compress-mode=speed"))
 
     (difference,) = found
-    assert difference.place.code == "PTX compute_90"
+    assert difference.location.code == "PTX compute_90"
     assert difference.causes == ("fatbin-compression",)
     assert "zstd" in difference.fact
     assert "LZ4" in difference.fact
@@ -241,7 +241,7 @@ def test_finds_kernel_in_packed_code(nvcc: _Nvcc, tmp_path: Path) -> None:
 
     found = _compare(tmp_path, one, other)
 
-    assert {(one.place.code, one.place.kernel) for one in found} == {
+    assert {(one.location.code, one.location.kernel) for one in found} == {
         (code, _SCALE) for code in ("SASS sm_80", "SASS sm_90", "PTX compute_90")
     }
 
@@ -276,8 +276,8 @@ def test_reads_bare_ptx_and_cubin(nvcc: _Nvcc, tmp_path: Path) -> None:
     (ptx,) = _compare(tmp_path / "ptx", one["PTX compute_90"], other["PTX compute_90"], "k.ptx")
     (sass,) = _compare(tmp_path / "sass", one["SASS sm_90"], other["SASS sm_90"], "k.cubin")
 
-    assert ptx.place.kernel == sass.place.kernel == _SCALE
-    assert sass.place.code == "SASS sm_90"
+    assert ptx.location.kernel == sass.location.kernel == _SCALE
+    assert sass.location.code == "SASS sm_90"
 
 
 def test_tells_damaged_code(nvcc: _Nvcc, tmp_path: Path) -> None:
@@ -288,5 +288,5 @@ def test_tells_damaged_code(nvcc: _Nvcc, tmp_path: Path) -> None:
 
     (difference,) = _compare(tmp_path, nvcc("--compress-mode=speed"), damaged)
 
-    assert difference.place.code == "PTX compute_90"
+    assert difference.location.code == "PTX compute_90"
     assert difference.causes == ()

@@ -1,0 +1,90 @@
+"""The declarations of what a wheel links, and where it finds that when it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from cuwheel.system.quantities import GIB
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, kw_only=True)
+class External:
+    """The libraries stay in NVIDIA's own wheels, and the wheel finds them there.
+
+    Attributes:
+        search: `runpath`: `DT_RUNPATH`, which `LD_LIBRARY_PATH` comes before; `rpath`: `DT_RPATH`,
+            which comes before that variable, and serves libraries loaded in turn that have no
+            `DT_RUNPATH` of their own (NVIDIA's have one).
+        extra: the extra that brings the NVIDIA wheels, `{cuda}` is the major release of CUDA
+            (`cuda{cuda}`, `cuda-pip`); empty: the wheel requires them itself.
+        local_extra: an extra that brings none, for those whose CUDA is on the machine; only with
+            `extra`.
+    """
+
+    search: Literal["runpath", "rpath"] = "runpath"
+    extra: str = ""
+    local_extra: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundled:
+    """The libraries are copied into the wheel, by auditwheel.
+
+    Attributes:
+        max_wheel_size: bytes; takes the place of the recipe's.
+    """
+
+    max_wheel_size: int = 1 * GIB
+
+
+@dataclass(frozen=True, kw_only=True)
+class Static:
+    """The libraries are linked in, from the toolkit's `lib…_static.a`.
+
+    Attributes:
+        max_wheel_size: bytes; takes the place of the recipe's.
+    """
+
+    max_wheel_size: int = 1 * GIB
+
+
+Mode = External | Bundled | Static
+MODES: Mapping[str, type[Mode]] = {
+    "external": External,
+    "bundled": Bundled,
+    "static": Static,
+}
+
+
+def mode_name(mode: Mode) -> str:
+    """`external`, `bundled` or `static`, as `--link` names it."""
+    return next(name for name, kind in MODES.items() if isinstance(mode, kind))
+
+
+class Link:
+    """The shared libraries of CUDA and of frameworks that the wheel uses.
+
+    Args:
+        components: names from `cuwheel.components.COMPONENTS` (`cudart`, `cublas`, `torch`, …).
+        mode: where CUDA's libraries are when the wheel runs; a framework's stay in its own wheel.
+    """
+
+    def __init__(self, *components: str, mode: Mode = External()) -> None:
+        self.components = components
+        self.mode = mode
+
+    def __eq__(self, other: object) -> bool:
+        """Two are equal when they name the same components in the same order, in one mode."""
+        return isinstance(other, Link) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        """By its components."""
+        return hash(self.components)
+
+    def __repr__(self) -> str:
+        """As it is written in a recipe; part of the build's key, so it has to be stable."""
+        return f"Link({', '.join(map(repr, self.components))}, mode={self.mode!r})"
