@@ -1,20 +1,18 @@
 from __future__ import annotations
 
-import os
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from cuwheel.audit.scan import DevicePart, Leak, WheelScan, scan_wheel
+from cuwheel.audit.scan import DevicePart, scan_wheel
 from cuwheel.binaries.archs import DeviceCode
 from cuwheel.errors import UnsafeArchiveError
 from cuwheel.system import process
 from tests.support.factories import compile_cuda, compile_device_file, compile_library, write_wheel
+from tests.support.scanned import MIB, library_with, scan_file
 
-_PRIVATE = "/private/work"
-_MIB = 1 << 20
 _KERNEL = "__global__ void twice(float *p) { p[threadIdx.x] *= 2; }\n"
 _CHILD = """
 import re, sys
@@ -27,98 +25,16 @@ for library in scan.libraries: print(library.name, library.damage, library.elf.m
 """
 
 
-def _scan(tmp_path: Path, content: bytes, name: str = "pkg/data.bin") -> WheelScan:
-    wheel = write_wheel(tmp_path / "wheel", {name: content})
-    return scan_wheel(wheel, private_paths=(_PRIVATE, f"{_PRIVATE}/src", "/"))
-
-
-def _library(folder: Path, text: str) -> bytes:
-    source = folder / "text.c"
-    source.write_text(f'const char *text(void) {{ return "{text}"; }}\n')
-    return compile_library(folder / "text.so", "gcc", "-fPIC", source).read_bytes()
-
-
-def test_finds_private_path_in_any_file(tmp_path: Path) -> None:
-    content = b"\0\1/private/work/src/a.cpp\0 and /private/work\0"
-
-    leaks = _scan(tmp_path, content).leaks
-
-    path = "/private/work/src/a.cpp"
-    assert leaks == (Leak(name="pkg/data.bin", text=path, count=2, kind="private"),)
-
-
-@pytest.mark.parametrize("before", [_MIB - 20, _MIB - 1, _MIB, 2 * _MIB - 4096, 2 * _MIB - 5])
-def test_finds_path_wherever_pieces_meet(tmp_path: Path, before: int) -> None:
-    content = b"." * before + b"/private/work/a.cpp" + b"." * (3 * _MIB - before)
-
-    leaks = _scan(tmp_path, content).leaks
-
-    assert [leak.count for leak in leaks] == [1]
-
-
-def test_lets_longer_name_pass(tmp_path: Path) -> None:
-    assert _scan(tmp_path, b"/private/workshop/a.cpp").leaks == ()
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/home/someone/src/kernel.cu", "home"),
-        ("/root/a/b.cpp", "home"),
-        ("/tmp/build-x1/include/c.h", "home"),
-        ("/home/jenkins/agent/workspace/a.cpp", "workspace"),
-        ("/__w/project/project/csrc/a.cu", "workspace"),
-        ("/project/include/a.h", "workspace"),
-    ],
-)
-def test_finds_source_of_build_machine_in_library(tmp_path: Path, path: str, kind: str) -> None:
-    leaks = _scan(tmp_path, _library(tmp_path, path), "pkg/text.so").leaks
-
-    assert [(leak.name, leak.text, leak.count, leak.kind) for leak in leaks] == [
-        ("pkg/text.so", path, 1, kind)
-    ]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "/root/.cache/pkg",
-        "/tmp/pkg.lock",
-        "/tmp/jit_XXXXXX.cpp",  # a program's own file
-        "/tmp/%s/kernel.cu",
-        "/src/home/me/a.cpp",
-        "../home/me/a.cpp",
-        "https://host/home/me/a.c",
-        "/usr/include/c++/12/bits/stl_vector.h",
-    ],
-)
-def test_lets_other_path_in_library_pass(tmp_path: Path, text: str) -> None:
-    assert _scan(tmp_path, _library(tmp_path, text), "pkg/text.so").leaks == ()
-
-
-def test_lets_path_of_some_home_in_text_pass(tmp_path: Path) -> None:
-    assert _scan(tmp_path, b"edit /home/user/project/main.cpp", "pkg/README.md").leaks == ()
-
-
 def test_tells_damaged_library(tmp_path: Path) -> None:
-    scan = _scan(tmp_path, _library(tmp_path, "")[:200], "pkg/text.so")
+    scan = scan_file(tmp_path, library_with(tmp_path, "")[:200], "pkg/text.so")
 
     assert [library.damage.partition(":")[0] for library in scan.libraries] == [
         "not a sound ELF file"
     ]
 
 
-def test_takes_path_that_is_no_text(tmp_path: Path) -> None:
-    odd = os.fsdecode(b"/private/\xff/work")
-    wheel = write_wheel(tmp_path / "wheel", {"pkg/data.bin": b"\0/private/\xff/work/a.cpp\0"})
-
-    leaks = scan_wheel(wheel, private_paths=(odd,)).leaks
-
-    assert [leak.count for leak in leaks] == [1]
-
-
 def test_takes_bounded_memory(tmp_path: Path) -> None:
-    large = _library(tmp_path, "") + bytes(256 * _MIB)
+    large = library_with(tmp_path, "") + bytes(256 * MIB)
     wheel = _deflated(tmp_path, {"pkg/large.so": large})
 
     done = process.run(
@@ -135,7 +51,7 @@ def test_tells_code_of_each_section(tmp_path: Path, cuda_home: Path) -> None:
     flags = ("-rdc=true", "-gencode=arch=compute_90,code=[sm_90,compute_90]")
     made = compile_cuda(tmp_path / "lib.so", cuda_home, source, *flags)
 
-    scan = _scan(tmp_path, made.read_bytes(), "pkg/lib.so")
+    scan = scan_file(tmp_path, made.read_bytes(), "pkg/lib.so")
 
     sass, both = DeviceCode(sass=("90",)), DeviceCode(sass=("90",), ptx=("90",))
     assert [library.device_code for library in scan.libraries] == [sass]
@@ -168,7 +84,7 @@ def test_tells_damaged_device_code(tmp_path: Path) -> None:
     text.write_text('.section .nv_fatbin, "a"\n.ascii "something else"\n')
     made = compile_library(tmp_path / "lib.so", "gcc", text)
 
-    libraries = _scan(tmp_path, made.read_bytes(), "pkg/lib.so").libraries
+    libraries = scan_file(tmp_path, made.read_bytes(), "pkg/lib.so").libraries
 
     assert [library.damage for library in libraries] == ["no fat binary at byte 0 of .nv_fatbin"]
 

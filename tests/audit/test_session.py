@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import errno
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cuwheel.audit.session import AuditOptions, audit_session
 from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import AuditError, AuditWarningError, CuwheelError, UsageError
 from cuwheel.model.catalogue import CatalogueEntry
@@ -16,25 +14,8 @@ from cuwheel.model.link import Link
 from cuwheel.paths import ROOT
 from cuwheel.system import process
 from cuwheel.system.console import Console
-from tests.support.factories import compile_library, make_recipe, make_workspace, write_wheel
-
-_TAG = "cp311-cp311-manylinux_2_39_x86_64"
-_SOUND = "int answer(void) { return 42; }\n"
-
-
-def make_wheel(folder: Path, *flags: str, **wheel: Any) -> Path:
-    """A wheel with one library and nothing to find."""
-    folder.mkdir(parents=True, exist_ok=True)
-    source = folder / "code.c"
-    source.write_text(_SOUND)
-    library = compile_library(folder / "libtiny.so", "gcc", "-fPIC", source, *flags)
-    return write_wheel(folder, {"tiny_cuda/libtiny.so": library}, **{"tag": _TAG, **wheel})
-
-
-def run_session(
-    folder: Path, *paths: Path, entries: tuple[CatalogueEntry, ...] = (), **asked: Any
-) -> None:
-    audit_session(paths, entries, make_workspace(folder).console, AuditOptions(**asked))
+from tests.support.audited import make_wheel, run_session
+from tests.support.factories import make_recipe
 
 
 def make_entry(root: Path, **changes: Any) -> CatalogueEntry:
@@ -124,17 +105,6 @@ def test_reads_others_beside_file_that_it_may_not_read(
     assert f"{good.name}: nothing found" in said
 
 
-def test_ends_with_line_for_each_of_many_wheels(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    wheels = [make_wheel(tmp_path, name=name) for name in ("a_one", "b_two")]
-
-    run_session(tmp_path, *wheels)
-
-    lines = capsys.readouterr().out.splitlines()[-2:]
-    assert lines == [f"{wheel.name}: nothing found" for wheel in wheels]
-
-
 def test_tells_all_that_is_no_wheel(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         run_session(tmp_path, tmp_path / "nothing.whl", tmp_path)
@@ -155,25 +125,6 @@ def test_does_not_take_folder_for_wheel(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError):
         run_session(tmp_path, tmp_path)
-
-
-def test_prints_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wheel = make_wheel(tmp_path, "-Wl,-z,norelro")
-
-    run_session(tmp_path, wheel, as_json=True, fails_on="never")
-
-    [data] = json.loads(capsys.readouterr().out)
-    assert (data["wheel"], data["verdict"], data["recipe"]) == (wheel.name, "warning", None)
-    assert data["findings"] == [
-        {
-            "severity": "warning",
-            "rule": "relro",
-            "file": "tiny_cuda/libtiny.so",
-            "fact": "its relocated data stays writable (no PT_GNU_RELRO)",
-            "anchor": "TROUBLESHOOTING.md#audit-relro",
-        }
-    ]
-    assert data["libraries"][0]["file"] == "tiny_cuda/libtiny.so"
 
 
 def test_holds_wheel_to_recipe_of_its_name(

@@ -11,6 +11,7 @@ from tests.support.factories import EPOCH, compile_library, write_wheel
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cuwheel.audit.supply import Supply
     from cuwheel.audit.verdict import AuditResult
 
 CODE = "int answer(void) { return 42; }\n"
@@ -54,3 +55,9 @@ def rewrite(wheel: Path, folder: Path, member: str, old: str, new: str) -> None:
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
     pack(folder, wheel, epoch=EPOCH)
+
+
+def supply_of(result: AuditResult, soname: str) -> Supply:
+    """Who supplies a library of the wheel."""
+    (found,) = {supply for supply in result.supplies if supply.soname == soname}
+    return found

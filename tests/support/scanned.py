@@ -1,0 +1,27 @@
+"""Wheels with one file in them, scanned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.audit.scan import WheelScan, scan_wheel
+from tests.support.factories import compile_library, write_wheel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PRIVATE = "/private/work"
+MIB = 1 << 20
+
+
+def scan_file(tmp_path: Path, content: bytes, name: str = "pkg/data.bin") -> WheelScan:
+    """What a scan tells of a wheel with this file; the paths of its machine are private."""
+    wheel = write_wheel(tmp_path / "wheel", {name: content})
+    return scan_wheel(wheel, private_paths=(PRIVATE, f"{PRIVATE}/src", "/"))
+
+
+def library_with(folder: Path, text: str) -> bytes:
+    """A library that holds a text."""
+    source = folder / "text.c"
+    source.write_text(f'const char *text(void) {{ return "{text}"; }}\n')
+    return compile_library(folder / "text.so", "gcc", "-fPIC", source).read_bytes()
