@@ -6,14 +6,13 @@ import shutil
 import sys
 import zipfile
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import pytest
 
-from cuwheel.binaries.elf import Elf, read_elf
+from cuwheel.binaries.elf import read_elf
 from cuwheel.errors import RepairError
 from cuwheel.model.link import Bundled, External, Link, Static
-from cuwheel.model.recipe import Framework
 from cuwheel.stages.repair import repair
 from cuwheel.system import process
 from cuwheel.wheel.metadata import header
@@ -28,10 +27,12 @@ from tests.support.factories import (
     save_built,
     write_wheel,
 )
+from tests.support.repaired import CODE, MEMBER, elf_of, library_needing, metadata_of, repair_wheel
 
 if TYPE_CHECKING:
     from cuwheel.workspace.records import RepairedWheel
     from cuwheel.workspace.workspace import Workspace
+
 
 _KERNEL = """
 __global__ void twice(float *p) { p[threadIdx.x] *= 2; }
@@ -39,8 +40,6 @@ extern "C" int driver(void) { int v = 0; cudaDriverGetVersion(&v); return v >= 0
 extern "C" void run(float *p) { twice<<<1, 1>>>(p); }
 """
 _LEFT_BY_BUILD = "/left/by/the/build/lib"
-_MEMBER = "tiny_cuda/libtiny.so"
-_CODE = "int answer(void) { return 42; }\n"
 
 
 @pytest.fixture(scope="module")
@@ -57,24 +56,8 @@ def library(tmp_path_factory: pytest.TempPathFactory, cuda_home: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def repaired(tmp_path_factory: pytest.TempPathFactory, library: Path) -> RepairedWheel:
-    wheel, _ = _repair(tmp_path_factory.mktemp("repaired"), {_MEMBER: library})
+    wheel, _ = repair_wheel(tmp_path_factory.mktemp("repaired"), {MEMBER: library})
     return wheel
-
-
-def _repair(
-    folder: Path,
-    files: dict[str, bytes | Path],
-    requires: tuple[str, ...] = (),
-    version: str = "1.2.3",
-    programs: Path | None = None,
-    **changes: Any,
-) -> tuple[RepairedWheel, Workspace]:
-    workspace = make_workspace(folder)
-    wheel = write_wheel(folder / "built", files, requires=requires, version=version)
-    save_built(workspace, wheel)
-    made = dataclasses.replace(workspace.load("toolchain", Toolchain), programs=programs)
-    workspace.save("toolchain", made)
-    return repair(make_job(make_target(**changes), workspace)), workspace
 
 
 def _built_space(
@@ -88,29 +71,6 @@ def _built_space(
     return workspace
 
 
-def _needing(folder: Path, name: str, *sonames: str) -> Path:
-    """A library that needs these sonames, each supplied by a stub when it is linked."""
-    folder.mkdir(parents=True, exist_ok=True)
-    source = folder / "answer.c"
-    source.write_text(_CODE)
-    stubs = [
-        compile_library(folder / soname, "gcc", "-fPIC", source, f"-Wl,-soname,{soname}")
-        for soname in sonames
-    ]
-    return compile_library(folder / name, "gcc", "-fPIC", source, "-Wl,--no-as-needed", *stubs)
-
-
-def _elf(wheel: RepairedWheel, member: str) -> Elf:
-    with zipfile.ZipFile(wheel.path) as archive, archive.open(member) as stream:
-        return read_elf(stream)
-
-
-def _metadata(wheel: RepairedWheel) -> str:
-    with zipfile.ZipFile(wheel.path) as archive:
-        name = next(name for name in archive.namelist() if name.endswith("/METADATA"))
-        return archive.read(name).decode()
-
-
 def test_names_wheel_with_local_version_and_one_manylinux_tag(repaired: RepairedWheel) -> None:
     expected = f"tiny_cuda-1.2.3+cu130-cp311-cp311-{repaired.platform_tag}.whl"
 
@@ -120,14 +80,14 @@ def test_names_wheel_with_local_version_and_one_manylinux_tag(repaired: Repaired
 
 
 def test_sets_relative_runpath_in_place_of_absolute(repaired: RepairedWheel) -> None:
-    elf = _elf(repaired, _MEMBER)
+    elf = elf_of(repaired, MEMBER)
 
     assert (elf.runpath, elf.rpath) == (("$ORIGIN/../nvidia/cu13/lib",), ())
 
 
 def test_leaves_no_trace_of_absolute_rpath(repaired: RepairedWheel, library: Path) -> None:
     with zipfile.ZipFile(repaired.path) as archive:
-        content = archive.read(_MEMBER)
+        content = archive.read(MEMBER)
 
     assert _LEFT_BY_BUILD.encode() in library.read_bytes()
     assert _LEFT_BY_BUILD.encode() not in content
@@ -135,21 +95,21 @@ def test_leaves_no_trace_of_absolute_rpath(repaired: RepairedWheel, library: Pat
 
 def test_leaves_no_trace_of_rpath_that_nothing_needs(tmp_path: Path) -> None:
     source = tmp_path / "answer.c"
-    source.write_text(_CODE)
+    source.write_text(CODE)
     rpath = f"-Wl,-rpath,{_LEFT_BY_BUILD}"
     library = compile_library(tmp_path / "ext.so", "gcc", "-fPIC", source, rpath)
 
-    wheel, _ = _repair(tmp_path, {"ext.so": library}, link=Link())
+    wheel, _ = repair_wheel(tmp_path, {"ext.so": library}, link=Link())
 
     with zipfile.ZipFile(wheel.path) as archive:
         assert _LEFT_BY_BUILD.encode() not in archive.read("ext.so")
-    assert _elf(wheel, "ext.so").search_path == ()
+    assert elf_of(wheel, "ext.so").search_path == ()
 
 
 def test_strips_symbols_and_keeps_device_code(repaired: RepairedWheel, library: Path) -> None:
     with library.open("rb") as stream:
         before, code_before = read_elf(stream), _device_code(stream)
-    with zipfile.ZipFile(repaired.path) as archive, archive.open(_MEMBER) as stream:
+    with zipfile.ZipFile(repaired.path) as archive, archive.open(MEMBER) as stream:
         after, code_after = read_elf(stream), _device_code(stream)
 
     assert before.section(".symtab")
@@ -165,7 +125,7 @@ def _device_code(stream: IO[bytes]) -> bytes:
 
 
 def test_requires_wheel_of_linked_component(repaired: RepairedWheel) -> None:
-    assert header(_metadata(repaired), "requires-dist") == ("nvidia-cuda-runtime>=13.0,<14",)
+    assert header(metadata_of(repaired), "requires-dist") == ("nvidia-cuda-runtime>=13.0,<14",)
     assert repaired.requires == ("nvidia-cuda-runtime>=13.0,<14",)
     assert repaired.external == ("libcudart.so.13",)
 
@@ -175,41 +135,16 @@ def test_records_tools(repaired: RepairedWheel) -> None:
     assert all(version for _, version in repaired.tools)
 
 
-def test_replaces_requirement_of_framework_with_exact_one(tmp_path: Path) -> None:
-    library = _needing(tmp_path, "ext.so", "libtorch.so", "libc10.so")
-    framework = Framework(name="torch", version="2.11.0")
-
-    wheel, _ = _repair(
-        tmp_path, {"ext.so": library}, ("torch", "ninja"), framework=framework, link=Link("torch")
-    )
-
-    assert header(_metadata(wheel), "requires-dist") == ("torch==2.11.*", "ninja")
-    assert _elf(wheel, "ext.so").runpath == ("$ORIGIN/torch/lib",)
-    assert header(_metadata(wheel), "version") == ("1.2.3+cu130torch2.11",)
-
-
 def test_replaces_local_version_of_upstream(tmp_path: Path, library: Path) -> None:
-    wheel, _ = _repair(tmp_path, {_MEMBER: library}, version="1.2.3+cu13torch2")
+    wheel, _ = repair_wheel(tmp_path, {MEMBER: library}, version="1.2.3+cu13torch2")
 
-    assert header(_metadata(wheel), "version") == ("1.2.3+cu130",)
+    assert header(metadata_of(wheel), "version") == ("1.2.3+cu130",)
 
 
 def test_tags_wheel_for_every_python(tmp_path: Path, library: Path) -> None:
-    wheel, _ = _repair(tmp_path, {_MEMBER: library}, serves="any")
+    wheel, _ = repair_wheel(tmp_path, {MEMBER: library}, serves="any")
 
     assert wheel.path.name.startswith("tiny_cuda-1.2.3+cu130-py3-none-manylinux_2_")
-
-
-def test_leads_library_to_its_neighbour_in_wheel(tmp_path: Path) -> None:
-    library = _needing(tmp_path, "ext.so", "libown.so.1")
-    files: dict[str, bytes | Path] = {
-        "pkg/ext.so": library,
-        "pkg/lib/libown.so.1": tmp_path / "libown.so.1",
-    }
-
-    wheel, _ = _repair(tmp_path, files, link=Link())
-
-    assert _elf(wheel, "pkg/ext.so").runpath == ("$ORIGIN/lib",)
 
 
 def test_grafts_library_that_few_systems_have(tmp_path: Path, cuda_home: Path) -> None:
@@ -218,9 +153,9 @@ def test_grafts_library_that_few_systems_have(tmp_path: Path, cuda_home: Path) -
     flags = ("-fopenmp", "-Wl,--no-as-needed", cuda_home / "lib64" / "libcudart.so.13")
     library = compile_library(tmp_path / "ext.so", "gcc", "-fPIC", source, *flags)
 
-    wheel, _ = _repair(tmp_path, {"pkg/ext.so": library})
+    wheel, _ = repair_wheel(tmp_path, {"pkg/ext.so": library})
 
-    elf = _elf(wheel, "pkg/ext.so")
+    elf = elf_of(wheel, "pkg/ext.so")
     assert any(soname.startswith("libgomp-") for soname in elf.needed)
     assert set(elf.runpath) == {"$ORIGIN/../tiny_cuda.libs", "$ORIGIN/../nvidia/cu13/lib"}
 
@@ -263,10 +198,12 @@ def test_makes_library_that_loads_from_site_packages(
 
 
 def test_refuses_components_that_recipe_does_not_declare(tmp_path: Path) -> None:
-    library = _needing(tmp_path, "ext.so", "libcudart.so.13", "libcublas.so.13", "libcufft.so.12")
+    library = library_needing(
+        tmp_path, "ext.so", "libcudart.so.13", "libcublas.so.13", "libcufft.so.12"
+    )
 
     with pytest.raises(RepairError) as caught:
-        _repair(tmp_path, {"pkg/ext.so": library})
+        repair_wheel(tmp_path, {"pkg/ext.so": library})
 
     assert "pkg/ext.so needs libcublas.so.13 (component cublas)" in caught.value.why
     assert caught.value.fix == 'write link=Link("cudart", "cublas", "cufft")'
@@ -276,56 +213,13 @@ def test_refuses_components_that_recipe_does_not_declare(tmp_path: Path) -> None
     ("toolkit", "soname"), [("13.0", "libcudart.so.12"), ("12.2", "libcudart.so.13")]
 )
 def test_refuses_cuda_library_of_other_major(tmp_path: Path, toolkit: str, soname: str) -> None:
-    library = _needing(tmp_path, "ext.so", soname)
+    library = library_needing(tmp_path, "ext.so", soname)
 
     with pytest.raises(RepairError) as caught:
-        _repair(tmp_path, {"pkg/ext.so": library}, toolkit=toolkit)
+        repair_wheel(tmp_path, {"pkg/ext.so": library}, toolkit=toolkit)
 
     assert caught.value.why == f"pkg/ext.so needs {soname}, which no component supplies"
     assert caught.value.fix.startswith(f"build against a library of CUDA {toolkit[:2]}")
-
-
-def test_leads_to_folder_of_each_cuda_12_library(tmp_path: Path) -> None:
-    library = _needing(tmp_path, "ext.so", "libcublas.so.12", "libcusparse.so.12")
-
-    wheel, _ = _repair(
-        tmp_path, {"pkg/ext.so": library}, toolkit="12.2", link=Link("cublas", "cusparse")
-    )
-
-    assert _elf(wheel, "pkg/ext.so").runpath == (
-        "$ORIGIN/../nvidia/cublas/lib",
-        "$ORIGIN/../nvidia/cusparse/lib",
-    )
-    assert header(_metadata(wheel), "requires-dist") == (
-        "nvidia-cublas-cu12>=12.2,<13",
-        "nvidia-cusparse-cu12>=12.1,<13",
-    )
-
-
-@pytest.mark.parametrize(
-    ("toolkit", "requirement", "folder"),
-    [
-        ("12.8", "nvidia-cusparse-cu12>=12.5,<13", "nvidia/cusparse/lib"),
-        ("13.0", "nvidia-cusparse>=12.6,<13", "nvidia/cu13/lib"),
-    ],
-)
-def test_takes_soname_of_two_majors_from_the_toolkits(
-    tmp_path: Path, toolkit: str, requirement: str, folder: str
-) -> None:
-    library = _needing(tmp_path, "ext.so", "libcusparse.so.12")
-
-    wheel, _ = _repair(tmp_path, {"pkg/ext.so": library}, toolkit=toolkit, link=Link("cusparse"))
-
-    assert wheel.requires == (requirement,)
-    assert _elf(wheel, "pkg/ext.so").runpath == (f"$ORIGIN/../{folder}",)
-
-
-def test_requires_cudnn_once_for_its_libraries(tmp_path: Path) -> None:
-    library = _needing(tmp_path, "ext.so", "libcudnn.so.9", "libcudnn_ops.so.9")
-
-    wheel, _ = _repair(tmp_path, {"pkg/ext.so": library}, toolkit="12.8", link=Link("cudnn"))
-
-    assert wheel.requires == ("nvidia-cudnn-cu12>=9.13,<10",)
 
 
 def test_strips_with_toolchains_own_program(tmp_path: Path, library: Path) -> None:
@@ -337,17 +231,17 @@ def test_strips_with_toolchains_own_program(tmp_path: Path, library: Path) -> No
     )
     own.chmod(0o755)
 
-    wheel, _ = _repair(tmp_path, {_MEMBER: library}, programs=programs)
+    wheel, _ = repair_wheel(tmp_path, {MEMBER: library}, programs=programs)
 
     assert wheel.tools[0] == ("strip", "own strip 1.0")
-    assert _elf(wheel, _MEMBER).section(".symtab") is None
+    assert elf_of(wheel, MEMBER).section(".symtab") is None
 
 
 def test_names_toolchain_that_lacks_strip(tmp_path: Path, library: Path) -> None:
     (tmp_path / "programs").mkdir()
 
     with pytest.raises(RepairError) as caught:
-        _repair(tmp_path, {_MEMBER: library}, programs=tmp_path / "programs")
+        repair_wheel(tmp_path, {MEMBER: library}, programs=tmp_path / "programs")
 
     assert caught.value.fix == "name binutils in the toolchain's environment.yml"
 
@@ -361,33 +255,15 @@ def test_strips_before_it_sets_the_rpath(tmp_path: Path, library: Path) -> None:
     )
     (programs / "strip").chmod(0o755)
 
-    wheel, _ = _repair(tmp_path, {_MEMBER: library}, programs=programs)
+    wheel, _ = repair_wheel(tmp_path, {MEMBER: library}, programs=programs)
 
     assert seen.read_text().count(f"[{_LEFT_BY_BUILD}]") == 1
     assert "$ORIGIN" not in seen.read_text()
-    assert _elf(wheel, _MEMBER).runpath == ("$ORIGIN/../nvidia/cu13/lib",)
-
-
-def test_refuses_library_that_is_nowhere(tmp_path: Path) -> None:
-    library = _needing(tmp_path / "away", "ext.so", "libnowhere.so.3")
-
-    with pytest.raises(RepairError) as caught:
-        _repair(tmp_path, {"pkg/ext.so": library}, link=Link())
-
-    assert 'required library "libnowhere.so.3" could not be located' in caught.value.why
-
-
-def test_leaves_driver_to_the_system(tmp_path: Path) -> None:
-    library = _needing(tmp_path, "ext.so", "libcuda.so.1")
-
-    wheel, _ = _repair(tmp_path, {"pkg/ext.so": library}, link=Link())
-
-    assert _elf(wheel, "pkg/ext.so").needed[0] == "libcuda.so.1"
-    assert wheel.external == ()
+    assert elf_of(wheel, MEMBER).runpath == ("$ORIGIN/../nvidia/cu13/lib",)
 
 
 def test_warns_of_component_that_nothing_needs(tmp_path: Path, library: Path) -> None:
-    _, workspace = _repair(tmp_path, {"pkg/libtiny.so": library}, link=Link("cudart", "cufft"))
+    _, workspace = repair_wheel(tmp_path, {"pkg/libtiny.so": library}, link=Link("cudart", "cufft"))
 
     assert 'declares link "cufft" and no library of the wheel needs' in heard(workspace)
 
@@ -395,18 +271,18 @@ def test_warns_of_component_that_nothing_needs(tmp_path: Path, library: Path) ->
 def test_writes_rpath_where_recipe_says_so(tmp_path: Path, library: Path) -> None:
     link = Link("cudart", mode=External(search="rpath"))
 
-    wheel, _ = _repair(tmp_path, {_MEMBER: library}, link=link)
+    wheel, _ = repair_wheel(tmp_path, {MEMBER: library}, link=link)
 
-    elf = _elf(wheel, _MEMBER)
+    elf = elf_of(wheel, MEMBER)
     assert (elf.rpath, elf.runpath) == (("$ORIGIN/../nvidia/cu13/lib",), ())
 
 
 def test_puts_requirement_behind_extra(tmp_path: Path, library: Path) -> None:
     mode = External(extra="cuda{cuda}", local_extra="cuda{cuda}-local")
 
-    wheel, _ = _repair(tmp_path, {_MEMBER: library}, link=Link("cudart", mode=mode))
+    wheel, _ = repair_wheel(tmp_path, {MEMBER: library}, link=Link("cudart", mode=mode))
 
-    text = _metadata(wheel)
+    text = metadata_of(wheel)
     assert header(text, "requires-dist") == ('nvidia-cuda-runtime>=13.0,<14; extra == "cuda13"',)
     assert header(text, "provides-extra") == ("cuda13-local", "cuda13")
 
@@ -415,44 +291,44 @@ def test_takes_requirement_of_upstream_behind_extra(tmp_path: Path, library: Pat
     link = Link("cudart", mode=External(extra="cuda-pip"))
     requires = ("nvidia-cuda-runtime>=13", "numpy")
 
-    wheel, _ = _repair(tmp_path, {_MEMBER: library}, requires=requires, link=link)
+    wheel, _ = repair_wheel(tmp_path, {MEMBER: library}, requires=requires, link=link)
 
-    found = header(_metadata(wheel), "requires-dist")
+    found = header(metadata_of(wheel), "requires-dist")
     assert found == ("numpy", 'nvidia-cuda-runtime>=13.0,<14; extra == "cuda-pip"')
 
 
 def test_gives_wheel_another_name(tmp_path: Path, library: Path) -> None:
-    wheel, _ = _repair(tmp_path, {_MEMBER: library}, wheel_name="tiny-cuda{cuda}x")
+    wheel, _ = repair_wheel(tmp_path, {MEMBER: library}, wheel_name="tiny-cuda{cuda}x")
 
     assert wheel.path.name.startswith("tiny_cuda13x-1.2.3+cu130-")
-    assert header(_metadata(wheel), "name") == ("tiny-cuda13x",)
+    assert header(metadata_of(wheel), "name") == ("tiny-cuda13x",)
 
 
 def test_leaves_local_version_out(tmp_path: Path, library: Path) -> None:
-    wheel, _ = _repair(tmp_path, {_MEMBER: library}, has_local_version=False)
+    wheel, _ = repair_wheel(tmp_path, {MEMBER: library}, has_local_version=False)
 
     assert wheel.path.name.startswith("tiny_cuda-1.2.3-cp311-")
 
 
 def test_copies_libraries_into_wheel(tmp_path: Path, library: Path, cuda_home: Path) -> None:
-    workspace = _built_space(tmp_path, {_MEMBER: library}, cuda_home)
+    workspace = _built_space(tmp_path, {MEMBER: library}, cuda_home)
 
     wheel = repair(make_job(make_target(mode=Bundled()), workspace))
 
     ((name, size),) = wheel.bundled
-    (grafted,) = _elf(wheel, _MEMBER).runpath
+    (grafted,) = elf_of(wheel, MEMBER).runpath
     assert name.startswith("tiny_cuda.libs/libcudart-")
     with zipfile.ZipFile(wheel.path) as archive:
         assert size == archive.getinfo(name).file_size
     assert grafted == "$ORIGIN/../tiny_cuda.libs"
-    assert header(_metadata(wheel), "requires-dist") == ()
+    assert header(metadata_of(wheel), "requires-dist") == ()
     assert "+cu130.bundled-" in wheel.path.name
 
 
 def test_names_copied_library_in_bill_of_materials(
     tmp_path: Path, library: Path, cuda_home: Path
 ) -> None:
-    workspace = _built_space(tmp_path, {_MEMBER: library}, cuda_home)
+    workspace = _built_space(tmp_path, {MEMBER: library}, cuda_home)
 
     wheel = repair(make_job(make_target(mode=Bundled()), workspace))
 
@@ -465,44 +341,16 @@ def test_names_copied_library_in_bill_of_materials(
     assert "libraries of NVIDIA's" in heard(workspace)
 
 
-def test_does_not_copy_library_that_opens_others(tmp_path: Path) -> None:
-    needing = _needing(tmp_path / "made", "libtiny.so", "libnvrtc.so.13")
-
-    with pytest.raises(RepairError) as caught:
-        _repair(tmp_path, {_MEMBER: needing}, link=Link("nvrtc"), mode=Bundled())
-
-    assert "libnvrtc-builtins" in caught.value.why
-    assert "can't be linked as `bundled` asks" in caught.value.fix
-
-
-def test_does_not_lose_mode_when_it_names_component(tmp_path: Path) -> None:
-    needing = _needing(tmp_path / "made", "libtiny.so", "libcublas.so.13")
-
-    with pytest.raises(RepairError) as caught:
-        _repair(tmp_path, {_MEMBER: needing}, link=Link("cudart", mode=Bundled()))
-
-    assert caught.value.fix == 'add "cublas" to `link`'
-
-
-def test_blames_library_of_other_major_on_the_build(tmp_path: Path) -> None:
-    needing = _needing(tmp_path / "made", "libtiny.so", "libcudart.so.12")
-
-    with pytest.raises(RepairError) as caught:
-        _repair(tmp_path, {_MEMBER: needing}, mode=Bundled())
-
-    assert caught.value.fix.startswith("build against a library of CUDA 13")
-
-
 def test_links_archive_in_and_requires_nothing(tmp_path: Path, cuda_home: Path) -> None:
     source = tmp_path / "twice.cu"
     source.write_text(_KERNEL)
     flags = ("-gencode=arch=compute_90,code=sm_90", "-cudart=static")
     library = compile_cuda(tmp_path / "libtiny.so", cuda_home, source, *flags)
-    workspace = _built_space(tmp_path, {_MEMBER: library}, cuda_home, "nvidia-cuda-runtime>=13")
+    workspace = _built_space(tmp_path, {MEMBER: library}, cuda_home, "nvidia-cuda-runtime>=13")
 
     wheel = repair(make_job(make_target(mode=Static()), workspace))
 
-    assert header(_metadata(wheel), "requires-dist") == ()
+    assert header(metadata_of(wheel), "requires-dist") == ()
     assert wheel.external == ()
     with zipfile.ZipFile(wheel.path) as archive:
         (sbom,) = (name for name in archive.namelist() if "cuwheel" in name and "/sboms/" in name)
@@ -511,19 +359,14 @@ def test_links_archive_in_and_requires_nothing(tmp_path: Path, cuda_home: Path) 
 
 def test_refuses_static_wheel_that_needs_library(tmp_path: Path, library: Path) -> None:
     with pytest.raises(RepairError) as caught:
-        _repair(tmp_path, {_MEMBER: library}, mode=Static())
+        repair_wheel(tmp_path, {MEMBER: library}, mode=Static())
 
     assert "libcudart.so.13, which was to be linked in" in caught.value.why
 
 
-def test_refuses_wheel_without_library(tmp_path: Path) -> None:
-    with pytest.raises(RepairError, match="holds no compiled library"):
-        _repair(tmp_path, {"pkg/__init__.py": b""})
-
-
 def test_refuses_damaged_library(tmp_path: Path, library: Path) -> None:
     with pytest.raises(RepairError, match=r"pkg/libtiny.so in the built wheel is damaged"):
-        _repair(tmp_path, {"pkg/libtiny.so": library.read_bytes()[:500]})
+        repair_wheel(tmp_path, {"pkg/libtiny.so": library.read_bytes()[:500]})
 
 
 def test_names_missing_program(
@@ -532,13 +375,13 @@ def test_names_missing_program(
     monkeypatch.setattr("cuwheel.repair.tools.SYSTEM_PATH", str(tmp_path))
 
     with pytest.raises(RepairError, match="the program strip is missing") as caught:
-        _repair(tmp_path, {"pkg/libtiny.so": library})
+        repair_wheel(tmp_path, {"pkg/libtiny.so": library})
 
     assert caught.value.fix == "apt-get install binutils"
 
 
 def test_replaces_result_of_earlier_run(tmp_path: Path, library: Path) -> None:
-    wheel, workspace = _repair(tmp_path, {"pkg/libtiny.so": library})
+    wheel, workspace = repair_wheel(tmp_path, {"pkg/libtiny.so": library})
     old = wheel.path.with_name("old.whl")
     old.touch()
 

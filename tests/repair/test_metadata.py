@@ -1,0 +1,26 @@
+"""What repair writes into METADATA and the bill of materials."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.model.link import Link
+from cuwheel.model.recipe import Framework
+from cuwheel.wheel.metadata import header
+from tests.support.repaired import elf_of, library_needing, metadata_of, repair_wheel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_replaces_requirement_of_framework_with_exact_one(tmp_path: Path) -> None:
+    library = library_needing(tmp_path, "ext.so", "libtorch.so", "libc10.so")
+    framework = Framework(name="torch", version="2.11.0")
+
+    wheel, _ = repair_wheel(
+        tmp_path, {"ext.so": library}, ("torch", "ninja"), framework=framework, link=Link("torch")
+    )
+
+    assert header(metadata_of(wheel), "requires-dist") == ("torch==2.11.*", "ninja")
+    assert elf_of(wheel, "ext.so").runpath == ("$ORIGIN/torch/lib",)
+    assert header(metadata_of(wheel), "version") == ("1.2.3+cu130torch2.11",)

@@ -1,0 +1,68 @@
+"""Wheels repaired as the stage does it."""
+
+from __future__ import annotations
+
+import dataclasses
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+from cuwheel.binaries.elf import Elf, read_elf
+from cuwheel.stages.repair import repair
+from cuwheel.workspace.records import Toolchain
+from tests.support.factories import (
+    compile_library,
+    make_job,
+    make_target,
+    make_workspace,
+    save_built,
+    write_wheel,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.workspace.records import RepairedWheel
+    from cuwheel.workspace.workspace import Workspace
+
+
+MEMBER = "tiny_cuda/libtiny.so"
+CODE = "int answer(void) { return 42; }\n"
+
+
+def repair_wheel(
+    folder: Path,
+    files: dict[str, bytes | Path],
+    requires: tuple[str, ...] = (),
+    version: str = "1.2.3",
+    programs: Path | None = None,
+    **changes: Any,
+) -> tuple[RepairedWheel, Workspace]:
+    workspace = make_workspace(folder)
+    wheel = write_wheel(folder / "built", files, requires=requires, version=version)
+    save_built(workspace, wheel)
+    made = dataclasses.replace(workspace.load("toolchain", Toolchain), programs=programs)
+    workspace.save("toolchain", made)
+    return repair(make_job(make_target(**changes), workspace)), workspace
+
+
+def library_needing(folder: Path, name: str, *sonames: str) -> Path:
+    """A library that needs these sonames, each supplied by a stub when it is linked."""
+    folder.mkdir(parents=True, exist_ok=True)
+    source = folder / "answer.c"
+    source.write_text(CODE)
+    stubs = [
+        compile_library(folder / soname, "gcc", "-fPIC", source, f"-Wl,-soname,{soname}")
+        for soname in sonames
+    ]
+    return compile_library(folder / name, "gcc", "-fPIC", source, "-Wl,--no-as-needed", *stubs)
+
+
+def elf_of(wheel: RepairedWheel, member: str) -> Elf:
+    with zipfile.ZipFile(wheel.path) as archive, archive.open(member) as stream:
+        return read_elf(stream)
+
+
+def metadata_of(wheel: RepairedWheel) -> str:
+    with zipfile.ZipFile(wheel.path) as archive:
+        name = next(name for name in archive.namelist() if name.endswith("/METADATA"))
+        return archive.read(name).decode()
