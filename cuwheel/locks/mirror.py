@@ -98,7 +98,14 @@ def mirror(
             _take(kept, path_of(declared, folder))
             fetch_pinned(declared, dataclasses.replace(workspace, cache=folder), way_out)
         tasks = [(wanted, partial(str, url)) for wanted, url in files]
-        fetch_all(tasks, cache=folder, console=workspace.console, title="the mirror", fix=_FIX)
+        fetch_all(
+            tasks,
+            cache=folder,
+            console=workspace.console,
+            title="the mirror",
+            retry_policy=workspace.retry_policy,
+            fix=_FIX,
+        )
         with file_lock(folder / ".lock"):
             served = complete_mirror(folder, targets)
     sizes = [path.stat().st_size for path in (folder / "downloads").glob("[!.]*/*")]
@@ -198,11 +205,13 @@ def _wheels(targets: Sequence[Target], workspace: Workspace) -> list[tuple[Pinne
         LockedWheels(lock=path, releases=tuple(sorted(releases, key=_numbers)))
         for path, releases in wanted.items()
     ]
-    indexes = configured_indexes(os.environ)
-    return [
-        (_pinned_wheel(file), file.url)
-        for file in choose_wheels(locked, indexes=indexes, console=workspace.console)
-    ]
+    chosen = choose_wheels(
+        locked,
+        indexes=configured_indexes(os.environ),
+        console=workspace.console,
+        retry_policy=workspace.retry_policy,
+    )
+    return [(_pinned_wheel(file), file.url) for file in chosen]
 
 
 def _pinned_wheel(file: IndexFile) -> PinnedFile:

@@ -88,6 +88,7 @@ def _lock_conda(job: CondaLockSpec, workspace: Workspace, cooldown: int, note: s
         cache=workspace.cache,
         cooldown=cooldown,
         note=note,
+        retry_policy=workspace.retry_policy,
     )
     write_conda_lock(job.lock, solved, command=job.command, python=python, source=job.source)
     workspace.console.note(f"{job.lock.parent.name}/{job.lock.name}: {_describe(solved)}")
@@ -117,6 +118,7 @@ def verify_locks(
                 console=workspace.console,
                 offline=offline,
                 title=f"the packages of {job.lock.parent.name}",
+                retry_policy=workspace.retry_policy,
             )
             seen = tuple(
                 _compare(package, file) for package, file in zip(known.packages, files, strict=True)

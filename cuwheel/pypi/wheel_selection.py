@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from packaging.markers import Marker
 
+    from cuwheel.fetch.retry import RetryPolicy
     from cuwheel.pypi.indexes import IndexFile
     from cuwheel.pypi.lock_file import Pin
     from cuwheel.system.console import Console
@@ -42,25 +43,26 @@ class LockedWheels:
     Attributes:
         lock: requirements with hashes.
         releases: of Python, `3.12`.
-        only: names of the packages that are wanted; None for all.
     """
 
     lock: Path
     releases: tuple[str, ...]
-    only: frozenset[str] | None = None
 
     def pins(self) -> list[Pin]:
         """The packages that at least one of the Pythons needs."""
         return [
             pin
             for pin in read_pins(self.lock)
-            if any(applies(pin.requirement.marker, release) for release in self.releases)
-            and (self.only is None or canonicalize_name(pin.requirement.name) in self.only)
+            if any(_applies(pin.requirement.marker, release) for release in self.releases)
         ]
 
 
 def choose_wheels(
-    wanted: Sequence[LockedWheels], *, indexes: Iterable[str], console: Console
+    wanted: Sequence[LockedWheels],
+    *,
+    indexes: Iterable[str],
+    console: Console,
+    retry_policy: RetryPolicy,
 ) -> tuple[IndexFile, ...]:
     """Look up every wheel that is in a lock by its hash and fits one of its Pythons.
 
@@ -70,6 +72,7 @@ def choose_wheels(
         wanted: the locks.
         indexes: addresses of simple indexes.
         console: shows a line while it runs.
+        retry_policy: how long to go on trying, for each package.
 
     Returns:
         Each once, with its hash, sorted by name.
@@ -84,7 +87,8 @@ def choose_wheels(
     places = tuple(indexes)
     with console.live("asking the indexes") as line:
         line.show(f"{len(names)} projects")
-        tasks = [partial(find_wheels, name, indexes=places, stop=stop) for name in names]
+        find = partial(find_wheels, indexes=places, retry_policy=retry_policy, stop=stop)
+        tasks = [partial(find, name) for name in names]
         offered = dict(zip(names, run_all(tasks, stop), strict=True))
     chosen: dict[str, IndexFile] = {}
     faults = []
@@ -103,13 +107,12 @@ def choose_wheels(
     return tuple(chosen[name] for name in sorted(chosen))
 
 
-def applies(marker: Marker | None, release: str, extra: str = "") -> bool:
+def _applies(marker: Marker | None, release: str) -> bool:
     """Whether a requirement counts for a Python on this kind of machine.
 
     Args:
         marker: what the requirement says behind `;`.
         release: `3.12`.
-        extra: the extra that is asked for.
     """
     if marker is None:
         return True
@@ -117,7 +120,6 @@ def applies(marker: Marker | None, release: str, extra: str = "") -> bool:
         marker.evaluate(  # on top of this machine's environment
             {
                 "implementation_name": "cpython",
-                "extra": extra,
                 "python_version": release,
                 "python_full_version": f"{release}.{patch}",
                 "implementation_version": f"{release}.{patch}",
@@ -158,7 +160,7 @@ def _spoken_by(release: str) -> frozenset[tuple[str, str]]:
 
 def _fitting(files: Sequence[IndexFile], pin: Pin, releases: Iterable[str]) -> Iterator[IndexFile]:
     for release in releases:
-        if applies(pin.requirement.marker, release):
+        if _applies(pin.requirement.marker, release):
             yield from (file for file in files if is_fitting(file.name, release))
 
 
@@ -168,6 +170,6 @@ def _faults(files: Sequence[IndexFile], pin: Pin, locked: LockedWheels) -> list[
     return [
         f"{locked.lock.name}: {requirement} has none for Python {release}"
         for release in locked.releases
-        if applies(pin.requirement.marker, release)
+        if _applies(pin.requirement.marker, release)
         and not any(is_fitting(file.name, release) for file in files)
     ]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from cuwheel.fetch.retry import RetryPolicy
     from cuwheel.workspace.workspace import Workspace
 
 
@@ -91,10 +92,11 @@ def fetch_pinned(
         return _fetch_commit(_commit(declared), workspace, way_out, offline=offline)
     return fetch(
         _as_pinned_file(declared),
-        lambda: _find_url(declared, offline=offline),
+        lambda: _find_url(declared, workspace.retry_policy, offline=offline),
         cache=workspace.cache,
         console=workspace.console,
         offline=offline,
+        retry_policy=workspace.retry_policy,
         fix=f"{way_out} (its SHA-256 is {declared.sha256})",
     )
 
@@ -163,6 +165,7 @@ def _fetch_commit(
         console=workspace.console,
         tar=tar,
         offline=offline,
+        retry_policy=workspace.retry_policy,
         fix=way_out,
     )
 
@@ -186,8 +189,14 @@ def _origin(declared: Sdist | Archive) -> str:
     return redact_url(declared.url)
 
 
-def _find_url(declared: Sdist | Archive, *, offline: bool) -> str:
+def _find_url(declared: Sdist | Archive, retry_policy: RetryPolicy, *, offline: bool) -> str:
     if isinstance(declared, Archive):
         return declared.url
     indexes = configured_indexes(os.environ, offline=offline)
-    return find_sdist(declared.project, declared.version, declared.sha256, indexes=indexes)
+    return find_sdist(
+        declared.project,
+        declared.version,
+        declared.sha256,
+        indexes=indexes,
+        retry_policy=retry_policy,
+    )

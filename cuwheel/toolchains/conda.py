@@ -176,6 +176,7 @@ def _install(
         console=workspace.console,
         offline=offline,
         title=f"the packages of {source.parent.name}/{source.name}",
+        retry_policy=workspace.retry_policy,
     )
     packages = [[one.name, one.version, one.url, one.sha256] for one in lock.packages]
     return {"content": lock.content, "packages": packages}

@@ -32,6 +32,7 @@ from cuwheel.wheel.archive import open_wheel
 from cuwheel.wheel.metadata import header
 
 _SIMPLE = "simple"
+_WHEELS = "../.."  # as seen from simple/<project>/
 _METADATA = ".metadata"  # PEP 658: a wheel's name with this suffix
 
 
@@ -45,7 +46,7 @@ class _Entry:
     requires_python: str
 
 
-def write_index(dist: Path, simple: Path | None = None) -> Path:
+def write_index(dist: Path) -> Path:
     """Write `simple/` in a folder from all the wheels in it, in place of the one that was there.
 
     All links are relative, so that the folder can be served from any address, or from `file://`.
@@ -54,7 +55,6 @@ def write_index(dist: Path, simple: Path | None = None) -> Path:
 
     Args:
         dist: the folder with the wheels.
-        simple: another place for `simple/`, in the folder that `dist` is in.
 
     Returns:
         `simple/`, the address to give to `--index-url`.
@@ -64,15 +64,13 @@ def write_index(dist: Path, simple: Path | None = None) -> Path:
         DiskFullError: no space is left.
     """
     dist.mkdir(parents=True, exist_ok=True)
-    simple = simple or dist / _SIMPLE
-    # From simple/<project>/ two folders up, and from there.
-    wheels = "../.." if simple.parent == dist else f"../../{dist.relative_to(simple.parent)}"
+    simple = dist / _SIMPLE
     with file_lock(dist / f".{_SIMPLE}.lock"), naming_full_disk(dist):
         remove_leftovers(simple)
         entries = _read_entries(dist)
         _write_metadata(dist, entries)
         with new_folder(simple) as aside:
-            _write_pages(aside, entries, wheels)
+            _write_pages(aside, entries)
     return simple
 
 
@@ -141,7 +139,7 @@ def _metadata_file(wheel: Path) -> Path:
     return wheel.with_name(wheel.name + _METADATA)
 
 
-def _write_pages(simple: Path, entries: tuple[_Entry, ...], wheels: str) -> None:
+def _write_pages(simple: Path, entries: tuple[_Entry, ...]) -> None:
     """Let dumb-pypi write the pages; of all that it writes, `simple/` is what installers read.
 
     Raises:
@@ -151,7 +149,7 @@ def _write_pages(simple: Path, entries: tuple[_Entry, ...], wheels: str) -> None
         lines = [json.dumps(_describe(entry)) for entry in entries]
         packages = Path(folder) / "packages.json"
         packages.write_text("".join(f"{line}\n" for line in lines))
-        said = _run_dumb_pypi(packages, Path(folder), wheels)
+        said = _run_dumb_pypi(packages, Path(folder))
         written = Path(folder) / _SIMPLE
         pages = "".join(page.read_text() for page in written.glob("*/index.html"))
         missing = [entry.path.name for entry in entries if f">{entry.path.name}<" not in pages]
@@ -176,7 +174,7 @@ def _describe(entry: _Entry) -> dict[str, str]:
     return {name: value for name, value in described.items() if value}
 
 
-def _run_dumb_pypi(packages: Path, folder: Path, wheels: str) -> str:
+def _run_dumb_pypi(packages: Path, folder: Path) -> str:
     """Run it as a program, which is its public interface; returns what it said.
 
     Raises:
@@ -184,7 +182,7 @@ def _run_dumb_pypi(packages: Path, folder: Path, wheels: str) -> str:
         DiskFullError: because no space was left.
     """
     command = [sys.executable, "-I", "-W", "ignore", "-m", "dumb_pypi.main"]
-    options = ["--packages-url", wheels, "--no-generate-timestamp", "--no-per-release-json"]
+    options = ["--packages-url", _WHEELS, "--no-generate-timestamp", "--no-per-release-json"]
     files = ["--package-list-json", str(packages), "--output-dir", str(folder)]
     try:
         done = run([*command, *options, *files], env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"})

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import StageOrderError
+from cuwheel.fetch.retry import RETRY_POLICY
 from cuwheel.paths import ROOT, default_cache
 from cuwheel.system.files import write_atomically
 from cuwheel.workspace.serialization import Artefact, from_json, to_json
@@ -14,6 +15,7 @@ from cuwheel.workspace.serialization import Artefact, from_json, to_json
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cuwheel.fetch.retry import RetryPolicy
     from cuwheel.system.console import Console
 
 
@@ -26,12 +28,14 @@ class Workspace:
         work: this target's own folder; a new build empties it.
         dist: where finished wheels go.
         console: speaks to the person.
+        retry_policy: how long downloads go on trying.
     """
 
     cache: Path
     work: Path
     dist: Path
     console: Console
+    retry_policy: RetryPolicy = RETRY_POLICY
 
     @property
     def folders(self) -> tuple[Path, ...]:

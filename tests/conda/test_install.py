@@ -18,7 +18,6 @@ from cuwheel.conda.install import fetch_packages, install_packages
 from cuwheel.conda.mirrors import MIRRORS_VARIABLE, Mirrors
 from cuwheel.conda.solve import solve
 from cuwheel.errors import DownloadError, HashMismatchError, InstallError
-from cuwheel.fetch.retry import RetryPolicy
 from cuwheel.paths import ROOT
 from cuwheel.system import process
 from cuwheel.system.files import new_folder, remove_leftovers
@@ -31,7 +30,7 @@ from tests.support.channel import (
     write_channel,
     write_source,
 )
-from tests.support.factories import heard, make_workspace
+from tests.support.factories import HASTY, heard, make_workspace
 from tests.support.requirements import require
 from tests.support.server import Site, serving
 from tests.support.waiting import wait_for
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from cuwheel.conda.records import CondaPackage
     from cuwheel.workspace.workspace import Workspace
 
-HASTY = RetryPolicy(pause=0.01)
 MANY = 2000  # files: to unpack and link them takes long enough to be killed in the middle
 
 

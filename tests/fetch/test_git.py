@@ -14,10 +14,9 @@ import pytest
 
 from cuwheel.errors import DownloadError, HashMismatchError
 from cuwheel.fetch.git import Commit, fetch_commit
-from cuwheel.fetch.retry import RetryPolicy
 from cuwheel.system import process
 from cuwheel.system.files import sha256_of_file
-from tests.support.factories import heard, make_workspace
+from tests.support.factories import HASTY, heard, make_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 COMMITTED = 1_600_000_000  # seconds since 1970
 UNKNOWN = "f" * 40
-HASTY = RetryPolicy(pause=0.01)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from cuwheel.fetch.retry import RetryPolicy
 from cuwheel.fetch.store import cached_path, fetch, fetch_all
 from cuwheel.paths import ROOT
 from cuwheel.system.console import Console
-from tests.support.factories import heard, make_workspace
+from tests.support.factories import HASTY, heard, make_workspace
 from tests.support.requirements import require
 from tests.support.server import Site, serving, slow_server
 from tests.support.waiting import wait_for
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 CONTENT = os.urandom(300_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 MD5 = hashlib.md5(CONTENT).hexdigest()
-HASTY = RetryPolicy(pause=0.01)
 SHORT = RetryPolicy(pause=0.01, connect=0.5, answer=0.5, limit=2.0)
 
 

@@ -11,6 +11,7 @@ import pytest
 from cuwheel.errors import DownloadError, HashMismatchError
 from cuwheel.fetch.retry import RetryPolicy
 from cuwheel.pypi.indexes import configured_indexes, find_sdist, find_wheels
+from tests.support.factories import HASTY
 from tests.support.server import Site, serving, slow_server
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHA256 = "ab" * 32
-HASTY = RetryPolicy(pause=0.01)
 
 
 def link(name: str, sha256: str = SHA256) -> str:

@@ -16,6 +16,7 @@ import rich.console
 
 from cuwheel.build.machine import read_machine
 from cuwheel.cuda.toolkits import toolkit_by_release
+from cuwheel.fetch.retry import RetryPolicy
 from cuwheel.model.catalogue import find_recipe, load_catalogue
 from cuwheel.model.link import Link
 from cuwheel.model.recipe import Framework, Recipe, Setuptools, Smoke
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from cuwheel.model.link import Mode
     from cuwheel.system.pythons import Interpreter
 
+HASTY = RetryPolicy(pause=0.01)  # as often as ever, and no waiting in between
 EPOCH = 1_700_000_000  # of every source in the tests, seconds since 1970
 
 _RECIPE = Recipe(
@@ -106,6 +108,7 @@ def make_workspace(folder: Path, **changes: Any) -> Workspace:
         work=folder / "work",
         dist=folder / "dist",
         console=Console(terminal),
+        retry_policy=HASTY,
     )
     return dataclasses.replace(workspace, **changes)
 
