@@ -47,26 +47,47 @@ def private_space(tmp_path: Path) -> Iterator[Workspace]:
     remove_tree(made.cache)
 
 
-@pytest.mark.usefixtures("small_lock")
-def test_makes_home_that_compiles_and_links(lean_workspace: Workspace, tmp_path: Path) -> None:
-    made = provide_toolchain(TOOLKIT, "pypi", lean_workspace)
+@pytest.fixture(scope="module")
+def module_caches(module_path: Path, shared_cache: Path) -> Iterator[dict[str, Path]]:
+    """For each provider a cache of this module's own; pypi's has the downloads of the shared one.
+
+    A test that damages what is in it leaves it repaired.
+    """
+    caches = {provider: module_path / provider for provider in ("pypi", "conda")}
+    caches["pypi"].mkdir()
+    (caches["pypi"] / "uv").symlink_to(shared_cache / "uv")
+    yield caches
+    remove_tree(caches["conda"])
+
+
+@pytest.fixture
+def pypi_workspace(
+    module_caches: dict[str, Path],
+    tmp_path: Path,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Workspace:
+    monkeypatch.setenv("CUWHEEL_PROJECT", str(project))
+    return make_workspace(tmp_path, cache=module_caches["pypi"])
+
+
+def test_makes_home_that_compiles_and_links(pypi_workspace: Workspace, tmp_path: Path) -> None:
+    made = provide_toolchain(TOOLKIT, "pypi", pypi_workspace)
 
     library = _compile(made, tmp_path)
 
     assert library.read_bytes().startswith(b"\x7fELF")
 
 
-@pytest.mark.usefixtures("small_lock")
-def test_reuses_what_is_whole(lean_workspace: Workspace) -> None:
-    first = provide_toolchain(TOOLKIT, "pypi", lean_workspace)
+def test_reuses_what_is_whole(pypi_workspace: Workspace) -> None:
+    first = provide_toolchain(TOOLKIT, "pypi", pypi_workspace)
     nvcc = (first.home / "bin" / "nvcc").stat().st_ino
 
-    again = provide_toolchain(TOOLKIT, "pypi", lean_workspace)
+    again = provide_toolchain(TOOLKIT, "pypi", pypi_workspace)
 
     assert (again.home / "bin" / "nvcc").stat().st_ino == nvcc
 
 
-@pytest.mark.usefixtures("small_lock")
 @pytest.mark.parametrize(
     "damage",
     [
@@ -78,14 +99,14 @@ def test_reuses_what_is_whole(lean_workspace: Workspace) -> None:
     ids=["missing file", "changed file", "changed mode", "added file"],
 )
 def test_makes_damaged_one_again(
-    damage: Callable[[Path], object], lean_workspace: Workspace
+    damage: Callable[[Path], object], pypi_workspace: Workspace
 ) -> None:
-    whole = provide_toolchain(TOOLKIT, "pypi", lean_workspace)
+    whole = provide_toolchain(TOOLKIT, "pypi", pypi_workspace)
     damage(whole.home)
 
-    repaired = provide_toolchain(TOOLKIT, "pypi", lean_workspace)
+    repaired = provide_toolchain(TOOLKIT, "pypi", pypi_workspace)
 
-    assert "was damaged and is made again" in heard(lean_workspace)
+    assert "was damaged and is made again" in heard(pypi_workspace)
     assert repaired == whole
 
 
@@ -148,9 +169,16 @@ def small_conda_lock(
     return write_solved_lock(source, Mirrors.of(os.environ), shared_cache)
 
 
-@pytest.mark.usefixtures("small_conda_lock")
-def test_conda_home_compiles_and_links(private_space: Workspace, tmp_path: Path) -> None:
-    made = provide_toolchain(TOOLKIT, "conda", private_space)
+@pytest.fixture
+def conda_workspace(
+    small_conda_lock: Path, module_caches: dict[str, Path], tmp_path: Path
+) -> Workspace:
+    assert small_conda_lock.is_file()
+    return make_workspace(tmp_path, cache=module_caches["conda"])
+
+
+def test_conda_home_compiles_and_links(conda_workspace: Workspace, tmp_path: Path) -> None:
+    made = provide_toolchain(TOOLKIT, "conda", conda_workspace)
 
     library = _compile(made, tmp_path, f"-ccbin={made.cxx}")
 
@@ -173,7 +201,6 @@ def test_conda_toolchain_names_addresses_of_the_channel(conda_toolchain: Toolcha
     assert [address for address in addresses if not address.startswith(own)] == []
 
 
-@pytest.mark.usefixtures("small_conda_lock")
 @pytest.mark.parametrize(
     "damage",
     [
@@ -183,29 +210,28 @@ def test_conda_toolchain_names_addresses_of_the_channel(conda_toolchain: Toolcha
     ids=["missing link", "changed in place"],
 )
 def test_makes_damaged_conda_toolchain_again(
-    damage: Callable[[Path], object], private_space: Workspace
+    damage: Callable[[Path], object], conda_workspace: Workspace
 ) -> None:
     """Changing a file in place changes the unpacked package in the cache too."""
-    whole = provide_toolchain(TOOLKIT, "conda", private_space)
+    whole = provide_toolchain(TOOLKIT, "conda", conda_workspace)
     profile = (whole.home / "bin" / "nvcc.profile").read_text()
     damage(whole.home)
 
-    repaired = provide_toolchain(TOOLKIT, "conda", private_space)
+    repaired = provide_toolchain(TOOLKIT, "conda", conda_workspace)
 
-    assert "was damaged and is made again" in heard(private_space)
+    assert "was damaged and is made again" in heard(conda_workspace)
     assert repaired == whole
     assert (repaired.home / "bin" / "nvcc.profile").read_text() == profile
 
 
-@pytest.mark.usefixtures("small_conda_lock")
 def test_reuses_conda_toolchain_without_its_channel(
-    private_space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    conda_workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = provide_toolchain(TOOLKIT, "conda", private_space)
+    first = provide_toolchain(TOOLKIT, "conda", conda_workspace)
     (tmp_path / "nothing").mkdir()
     monkeypatch.setenv(MIRRORS_VARIABLE, (tmp_path / "nothing").as_uri())
 
-    assert provide_toolchain(TOOLKIT, "conda", private_space) == first
+    assert provide_toolchain(TOOLKIT, "conda", conda_workspace) == first
 
 
 @pytest.mark.usefixtures("small_conda_lock")
@@ -236,13 +262,13 @@ def test_refuses_conda_lock_that_was_edited(
 
 
 def test_refuses_conda_toolkit_of_another_release(
-    small_conda_lock: Path, private_space: Workspace
+    small_conda_lock: Path, conda_workspace: Workspace
 ) -> None:
     """CUDA 13.0 under the name of 12.2: nvcc itself is asked, not the folder's name."""
     other = small_conda_lock.parent.rename(small_conda_lock.parent.with_name("cuda122"))
 
     with pytest.raises(ToolchainError, match=r"is not CUDA 12\.2") as caught:
-        provide_toolchain(toolkit_by_release("12.2"), "conda", private_space)
+        provide_toolchain(toolkit_by_release("12.2"), "conda", conda_workspace)
 
     assert other.name == "cuda122"
     assert "nvcc 13.0.88" in caught.value.why
@@ -260,11 +286,10 @@ def test_refuses_conda_toolchain_for_another_machine(
     assert "linux-64, this is aarch64" in caught.value.why
 
 
-@pytest.mark.usefixtures("small_lock")
-def test_system_provider_takes_named_toolkit_and_is_unpinned(lean_workspace: Workspace) -> None:
-    home = provide_toolchain(TOOLKIT, "pypi", lean_workspace).home
+def test_system_provider_takes_named_toolkit_and_is_unpinned(pypi_workspace: Workspace) -> None:
+    home = provide_toolchain(TOOLKIT, "pypi", pypi_workspace).home
 
-    found = provide_toolchain(TOOLKIT, "system", lean_workspace, environ={"CUDA_HOME": str(home)})
+    found = provide_toolchain(TOOLKIT, "system", pypi_workspace, environ={"CUDA_HOME": str(home)})
 
     assert (found.version, found.pinned) == ("13.0.88", False)
 
