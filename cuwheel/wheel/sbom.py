@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom, BomMetaData
@@ -41,6 +41,12 @@ class SbomComponent:
     description: str = ""
 
     @property
+    def identity(self) -> str:
+        """A text of all its fields. Published serial numbers are made of it: it may not change."""
+        values = (f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
+        return f"Part({', '.join(values)})"
+
+    @property
     def purl(self) -> PackageURL:
         """Its package URL."""
         return PackageURL(type=self.purl_type, name=self.name, version=self.version or None)
@@ -70,8 +76,9 @@ class Contents:
     def serial_number(self) -> uuid.UUID:
         """The same for the same contents, in whichever order they are given."""
         groups = (self.contained, self.required, self.tools)
-        ordered = [sorted(map(repr, group)) for group in groups]
-        return uuid.uuid5(_NAMESPACE, repr((self.wheel, self.source, ordered, self.epoch)))
+        ordered = [sorted(one.identity for one in group) for group in groups]
+        text = f"({self.wheel.identity}, {self.source.identity}, {ordered!r}, {self.epoch!r})"
+        return uuid.uuid5(_NAMESPACE, text)
 
 
 def wheel_sbom(contents: Contents) -> bytes:

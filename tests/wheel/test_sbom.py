@@ -50,6 +50,11 @@ def test_gives_same_sbom_in_another_process(seed: str) -> None:
     assert done.output.encode() == wheel_sbom(CONTENTS)
 
 
+def test_serial_number_stays_what_published_wheels_have() -> None:
+    """Another one changes the bytes of every wheel, so no name of a class may get into it."""
+    assert str(CONTENTS.serial_number) == "096138b3-f2c3-5092-bbb0-79ef719aa7df"
+
+
 def test_does_not_depend_on_order_of_parts() -> None:
     turned = dataclasses.replace(
         CONTENTS, required=CONTENTS.required[::-1], tools=CONTENTS.tools[::-1]
