@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from cuwheel.errors import CuwheelError, InstallError, LockError, of_system_error
 from cuwheel.fetch.mirror import configured_mirror
+from cuwheel.fetch.urls import redact_url
 from cuwheel.paths import ROOT, default_cache
 
 if TYPE_CHECKING:
@@ -106,9 +107,9 @@ def _source(*, offline: bool) -> list[str]:
     mirror = configured_mirror(os.environ, offline=offline)
     if mirror is None:
         return ["--no-index"] if offline else []
-    place = urlsplit(mirror.address)
+    place = urlsplit(redact_url(mirror.address))
     # pip refuses plain http from other machines; the hashes say whether what comes is right.
-    trusted = ["--trusted-host", place.netloc.rpartition("@")[2]] if place.scheme == "http" else []
+    trusted = ["--trusted-host", place.netloc] if place.scheme == "http" else []
     return ["--no-index", "--find-links", mirror.wheels, *trusted]
 
 

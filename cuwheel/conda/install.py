@@ -160,10 +160,10 @@ def install_packages(  # noqa: PLR0913 - what, from where, to where, and how
     )
     unpackable = [_unpackable(package, file) for package, file in zip(packages, files, strict=True)]
 
-    def tell() -> None:
+    def note_wait() -> None:
         console.note("another cuwheel is unpacking conda packages; waiting for it")
 
-    with file_lock(cache / "conda.lock", on_wait=tell):
+    with file_lock(cache / "conda.lock", on_wait=note_wait):
         fault = _link(unpackable, aside, final, cache, console)
         if fault:
             # What damaged the packages that are kept unpacked damaged all that is linked to them.

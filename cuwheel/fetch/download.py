@@ -72,7 +72,7 @@ class PinnedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What to download, from where, to where; who is told, and who may end it.
+    """What to download, from where, to where; what shows progress, and what ends it.
 
     Attributes:
         wanted: the file.

@@ -102,11 +102,11 @@ def fetch_commit(  # noqa: PLR0913 - what, from where, to where, and how
         way_out=_way_out(wanted, path, fix),
     )
 
-    def tell() -> None:
+    def note_wait() -> None:
         console.note(f"another cuwheel is fetching {wanted.stem}; waiting for it")
 
     guard = cache / "downloads" / ".locks" / path.parent.name
-    with naming_full_disk(path.parent), file_lock(guard, on_wait=tell):
+    with naming_full_disk(path.parent), file_lock(guard, on_wait=note_wait):
         remove_leftovers(path.parent)
         if not _is_sound(task) and not _take_mirrored(task):
             _fetch(task)

@@ -77,10 +77,10 @@ def fetch(  # noqa: PLR0913 - what, from where, to where, and how
     path = cached_path(cache, wanted)
     guard = cache / "downloads" / ".locks" / path.parent.name
 
-    def tell() -> None:
+    def note_wait() -> None:
         console.note(f"another cuwheel is downloading {wanted.name}; waiting for it")
 
-    with naming_full_disk(path.parent), _held(guard, tell, stop):
+    with naming_full_disk(path.parent), _held(guard, note_wait, stop):
         if not _is_whole(path, wanted, console):
             attempts = Attempts(retry_policy, stop)
             url = _address(path, find_url, attempts, offline=offline, fix=fix)
@@ -142,10 +142,10 @@ def fetch_all(  # noqa: PLR0913 - what, to where, and how
 
 
 @contextlib.contextmanager
-def _held(guard: Path, tell: Callable[[], None], stop: Stop) -> Iterator[None]:
+def _held(guard: Path, note_wait: Callable[[], None], stop: Stop) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(file_lock(guard, on_wait=tell, gives_up=stop.is_asked))
+            stack.enter_context(file_lock(guard, on_wait=note_wait, gives_up=stop.is_asked))
         except TimeoutError:
             raise StoppedError from None
         stop.check()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 from cuwheel.errors import UsageError
+from cuwheel.fetch.urls import redact_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +53,8 @@ class RemoteCache:
     @property
     def netloc(self) -> str:
         """Host and port as they stand in an address."""
-        return _netloc(self.host, self.port)
+        bracketed = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{bracketed}{f':{self.port}' if self.port else ''}"
 
     def without_secrets(self, text: str) -> str:
         """A text in which none of the secrets stands."""
@@ -119,18 +121,12 @@ def _s3_problems(parts: SplitResult, environ: Mapping[str, str]) -> list[str]:
     return problems
 
 
-def _netloc(host: str, port: int) -> str:
-    bracketed = f"[{host}]" if ":" in host else host
-    return f"{bracketed}{f':{port}' if port else ''}"
-
-
 def _remote(parts: SplitResult, environ: Mapping[str, str]) -> RemoteCache:
     database = re.search(r"(?:^|&)db=(\d+)(?:&|$)", parts.query)
     database = database or re.fullmatch(r"/(\d+)", parts.path)
-    netloc = _netloc(parts.hostname or "", parts.port or 0)
     common = RemoteCache(
         scheme=parts.scheme,
-        redacted_url=f"{parts.scheme}:{'//' * bool(netloc)}{netloc}{parts.path}",
+        redacted_url=redact_url(parts.geturl()),
         host=parts.hostname or "",
         path=parts.path if parts.scheme.startswith("http") else unquote(parts.path),
     )

@@ -60,10 +60,10 @@ def test_is_none_where_nothing_is_asked() -> None:
                 scheme="http", redacted_url="http://[::1]:8080/a", host="::1", port=8080, path="/a"
             ),
         ),
-        ("file:///srv/x", RemoteCache(scheme="file", redacted_url="file:/srv/x", path="/srv/x")),
+        ("file:///srv/x", RemoteCache(scheme="file", redacted_url="file:///srv/x", path="/srv/x")),
         (
             "file:/srv/a%20b",
-            RemoteCache(scheme="file", redacted_url="file:/srv/a%20b", path="/srv/a b"),
+            RemoteCache(scheme="file", redacted_url="file:///srv/a%20b", path="/srv/a b"),
         ),
     ],
 )
