@@ -223,9 +223,8 @@ def test_interrupt_ends_every_process(engine: Engine) -> None:
         os.killpg(child.pid, signal.SIGINT)
         done = finish(child)
 
-    gone, alive = psutil.wait_procs(family, timeout=5)
-    assert (done.status, alive) == (130, [])
-    del gone
+    assert done.status == 130
+    assert psutil.wait_procs(family, timeout=20)[1] == []
 
 
 @pytest.mark.e2e

@@ -30,7 +30,7 @@ from tests.support.channel import (
     write_channel,
     write_source,
 )
-from tests.support.factories import HASTY, heard, make_workspace
+from tests.support.factories import HASTY, heard, make_workspace, noise
 from tests.support.requirements import require
 from tests.support.server import Site, serving
 from tests.support.waiting import wait_for
@@ -405,7 +405,7 @@ def test_two_at_once_share_one_cache(workspace: Workspace, channel: Path, tmp_pa
 
 @pytest.mark.parametrize(
     ("size", "content"),
-    [("1m", os.urandom(4 << 20)), ("8m", bytes(20 << 20)), ("11m", os.urandom(4 << 20))],
+    [("1m", noise(4 << 20)), ("8m", bytes(20 << 20)), ("11m", noise(4 << 20))],
     ids=["downloading", "unpacking", "known before"],
 )
 def test_names_disk_that_is_full(tmp_path: Path, size: str, content: bytes) -> None:

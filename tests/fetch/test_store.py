@@ -28,7 +28,7 @@ from cuwheel.fetch.retry import RetryPolicy
 from cuwheel.fetch.store import cached_path, fetch, fetch_all
 from cuwheel.paths import ROOT
 from cuwheel.system.console import Console
-from tests.support.factories import HASTY, heard, make_workspace
+from tests.support.factories import HASTY, heard, make_workspace, noise
 from tests.support.requirements import require
 from tests.support.server import Site, serving, slow_server
 from tests.support.waiting import wait_for
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from cuwheel.workspace.workspace import Workspace
 
-CONTENT = os.urandom(300_000)
+CONTENT = noise(300_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 MD5 = hashlib.md5(CONTENT).hexdigest()
 SHORT = RetryPolicy(pause=0.01, connect=0.5, answer=0.5, limit=2.0)
@@ -390,7 +390,7 @@ def test_gives_up_on_slow_server(pause: float, why: str, workspace: Workspace) -
 
 def many(site: Site, count: int = 12) -> list[tuple[PinnedFile, Callable[[], str]]]:
     """Small files that a site serves from now on."""
-    files = [os.urandom(1000 + number) for number in range(count)]
+    files = [noise(1000 + number, number) for number in range(count)]
     site.files |= {f"/{number}": content for number, content in enumerate(files)}
     return [
         (

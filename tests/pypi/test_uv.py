@@ -4,7 +4,6 @@ import functools
 import http.server
 import io
 import os
-import random
 import sys
 import tarfile
 import threading
@@ -19,7 +18,7 @@ from cuwheel.pypi.uv import forget, install, install_into, make_environment, res
 from cuwheel.system import process
 from cuwheel.system.files import sha256_of_file
 from cuwheel.wheel.index import write_index
-from tests.support.factories import make_workspace, write_wheel
+from tests.support.factories import make_workspace, noise, write_wheel
 from tests.support.mirrored import mirror_wheels
 from tests.support.requirements import require
 
@@ -384,8 +383,7 @@ except errors.DiskFullError as error:
 
 def test_names_disk_that_is_full(workspace: Workspace, dist: Path, tmp_path: Path) -> None:
     require("namespaces", "what an installation says when its disk is full")
-    noise = random.Random(0)
-    files = {f"big/{number}.py": noise.randbytes(1 << 16) for number in range(4)}
+    files = {f"big/{number}.py": noise(1 << 16, number) for number in range(4)}
     big = write_wheel(dist, files, name="big", version="1.0", tag="py3-none-any")
     write_index(dist)
     lock, small = workspace.folder("locks") / "test.lock", tmp_path / "small"

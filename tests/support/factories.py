@@ -8,6 +8,7 @@ import dataclasses
 import hashlib
 import io
 import os
+import random
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,6 +133,11 @@ def heard(workspace: Workspace) -> str:
     if not isinstance(stream, io.StringIO):
         raise TypeError("only a workspace of make_workspace remembers what was said")
     return stream.getvalue()
+
+
+def noise(size: int, seed: int = 0) -> bytes:
+    """Bytes that don't compress, the same in every run."""
+    return random.Random(seed).randbytes(size)
 
 
 def write_compiler(folder: Path, name: str, version: str) -> Path:

@@ -15,6 +15,7 @@ from cuwheel.build.compile_cache.backends import CompileCache, choose_cache
 from cuwheel.errors import UsageError
 from cuwheel.standalone.launcher import cache_server
 from tests.support.caching import SCCACHE_FOLDER, Bench, cache_of, processes_of
+from tests.support.factories import noise
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def test_limits_the_size_of_sccache(sccache_bench: Bench) -> None:
     small = sccache_bench.changed(cache=_sized(sccache_bench.cache, 1 << 20))
     for number in range(3):
         path = small.folder / f"random{number}.c"
-        path.write_text(f'const char text{number}[] = "{os.urandom(400_000).hex()}";\n')
+        path.write_text(f'const char text{number}[] = "{noise(400_000, number).hex()}";\n')
         small.compile(path, compiler="/usr/bin/gcc")
 
     kept = sum(
@@ -284,7 +285,7 @@ def test_waits_for_no_answer_for_ever(tmp_path: Path, monkeypatch: pytest.Monkey
     client = tmp_path / "sccache"
     client.write_text("#!/bin/sh\necho part\nexec sleep 30\n")
     client.chmod(0o755)
-    monkeypatch.setattr(cache_server, "_ANSWER_LIMIT", 0.5)
+    monkeypatch.setattr(cache_server, "_ANSWER_LIMIT", 2.0)
     before = time.monotonic()
 
     said = cache_server.ask(str(client))

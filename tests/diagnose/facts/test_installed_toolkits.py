@@ -35,11 +35,14 @@ def test_says_nothing_without_toolkit() -> None:
     assert judged() == []
 
 
-@pytest.mark.parametrize("script", ["true", "exit 3", "sleep 100", "head -c 999 /dev/urandom"])
+@pytest.mark.parametrize(
+    ("script", "limit"),
+    [("true", 60.0), ("exit 3", 60.0), ("sleep 100", 1.0), (r"printf 'a\0\377\200\n'", 60.0)],
+)
 def test_goes_on_past_nvcc_that_does_not_tell(
-    tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, script: str, limit: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(installed_toolkits, "_TIME_LIMIT", 1.0)
+    monkeypatch.setattr(installed_toolkits, "_TIME_LIMIT", limit)
     home = write_nvcc(tmp_path / "cuda", "", script)
 
     [found] = judged(CUDA_HOME=str(home))
