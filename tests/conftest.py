@@ -158,11 +158,7 @@ def conda_project(
     conda_channel: Path, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """A project folder with a conda lock for CUDA 13.0, solved from the channel."""
-    folder = tmp_path_factory.mktemp("conda-project")
-    source = write_source(folder / "envs" / "cuda130", *toolchain_specs(conda_channel))
-    mirrors = Mirrors.of({MIRRORS_VARIABLE: conda_channel.as_uri()})
-    write_solved_lock(source, mirrors, shared_cache)
-    return folder
+    return _make_project(conda_channel, shared_cache, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
@@ -173,10 +169,32 @@ def conda_toolchain(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Toolchain:
     """The toolchain of that lock, installed into the shared cache."""
-    workspace = make_workspace(tmp_path_factory.mktemp("conda"), cache=shared_cache)
+    return _install_conda(conda_channel, conda_project, shared_cache, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def whole_conda_toolchain(
+    whole_conda_channel: Path, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Toolchain:
+    """The same of the channel with all libraries."""
+    project = _make_project(whole_conda_channel, shared_cache, tmp_path_factory)
+    return _install_conda(whole_conda_channel, project, shared_cache, tmp_path_factory)
+
+
+def _make_project(channel: Path, cache: Path, temporary: pytest.TempPathFactory) -> Path:
+    folder = temporary.mktemp("conda-project")
+    source = write_source(folder / "envs" / "cuda130", *toolchain_specs(channel))
+    write_solved_lock(source, Mirrors.of({MIRRORS_VARIABLE: channel.as_uri()}), cache)
+    return folder
+
+
+def _install_conda(
+    channel: Path, project: Path, cache: Path, temporary: pytest.TempPathFactory
+) -> Toolchain:
+    workspace = make_workspace(temporary.mktemp("conda"), cache=cache)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(MIRRORS_VARIABLE, conda_channel.as_uri())
-        patch.setenv("CUWHEEL_PROJECT", str(conda_project))
+        patch.setenv(MIRRORS_VARIABLE, channel.as_uri())
+        patch.setenv("CUWHEEL_PROJECT", str(project))
         return provide_toolchain(toolkit_by_release("13.0"), "conda", workspace)
 
 

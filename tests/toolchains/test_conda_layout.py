@@ -127,8 +127,10 @@ def test_refuses_prefix_without_a_compiler(prefix: Path, name: str) -> None:
         check_own_compiler(prefix, "the lock")
 
 
-def test_nvcc_finds_everything_of_the_toolchain(conda_toolchain: Toolchain, tmp_path: Path) -> None:
-    library = compile_cuda(conda_toolchain, tmp_path, "-lcublasLt", "-lcusparse")
+def test_nvcc_finds_everything_of_the_toolchain(
+    whole_conda_toolchain: Toolchain, tmp_path: Path
+) -> None:
+    library = compile_cuda(whole_conda_toolchain, tmp_path, "-lcublasLt", "-lcusparse")
 
     assert [name for name in elf_of(library).needed if "cu" in name] == [
         "libcublasLt.so.13",
