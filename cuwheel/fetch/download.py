@@ -208,7 +208,6 @@ class Download:
         size = offset
         while piece := answer.raw.read1(_CHUNK, decode_content=False):
             yield piece
-            self._task.stop.check()
             size += len(piece)
             # A server that starts anew and breaks off at the same place makes no progress.
             if size >= self._counted + _PROGRESS:
@@ -226,6 +225,7 @@ class Download:
             stream.seek(offset)
             stream.truncate()
             for piece in pieces:
+                self._task.stop.check()
                 self._check_size(stream.tell() + len(piece))
                 stream.write(piece)
                 show(stream.tell())

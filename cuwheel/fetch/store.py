@@ -201,5 +201,5 @@ def _is_whole(path: Path, wanted: PinnedFile, console: Listener) -> bool:
     if actual == wanted.digest:
         return True
     aside = set_aside(path, path, actual)
-    console.warn(f"{path.name} was damaged in the cache (now {aside.name}) and is downloaded again")
+    console.warn(f"{path.name} was damaged (now {aside.name}) and is downloaded again")
     return False

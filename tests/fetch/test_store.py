@@ -135,7 +135,7 @@ def test_replaces_damaged_cached_file(site: Site, workspace: Workspace) -> None:
     path = download(workspace, site.url("/tiny-1.0.tar.gz"))
 
     assert path.read_bytes() == CONTENT
-    assert "was damaged in the cache" in heard(workspace)
+    assert "tiny-1.0.tar.gz was damaged" in heard(workspace)
 
 
 def test_sets_wrong_file_aside(site: Site, workspace: Workspace) -> None:
