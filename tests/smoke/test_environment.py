@@ -1,0 +1,231 @@
+"""What is installed for the load proof, from which lock, and what of the caller stays outside."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.errors import InstallError, SmokeError
+from cuwheel.model.link import External, Link
+from cuwheel.smoke import environment
+from cuwheel.stages.smoke import smoke
+from tests.support.factories import (
+    heard,
+    make_job,
+)
+from tests.support.requirements import require
+from tests.support.smoked import (
+    MODULE,
+    compile_needing,
+    compile_stub,
+    compile_tiny,
+    needs_no_driver,
+    save_toolchain,
+    save_wheel,
+    target_of,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.model.target import Target
+    from cuwheel.workspace.workspace import Workspace
+
+
+def test_leaves_the_locks_other_packages_out(workspace: Workspace, target: Target) -> None:
+    save_wheel(workspace, "import iniconfig\n")
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(make_job(target, workspace))
+
+    assert "No module named 'iniconfig'" in caught.value.why
+
+
+def test_says_where_to_lock_what_is_required(workspace: Workspace, target: Target) -> None:
+    save_wheel(workspace, "", requires=("six",))
+
+    with pytest.raises(InstallError) as caught:
+        smoke(make_job(target, workspace))
+
+    assert "`six`" in caught.value.why
+    assert "add it to `requires` in recipes/tiny_cuda.py, then" in caught.value.fix
+
+
+def test_refuses_wheel_that_was_changed(workspace: Workspace, target: Target) -> None:
+    save_wheel(workspace, "").write_bytes(save_wheel(workspace, "evil = True").read_bytes() + b"\0")
+
+    with pytest.raises(InstallError) as caught:
+        smoke(make_job(target, workspace))
+
+    assert "Hash mismatch" in caught.value.why
+
+
+def test_gives_the_package_no_variable_of_the_caller(
+    workspace: Workspace, tmp_path: Path, lock: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/somewhere")
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    monkeypatch.setenv("CUDA_HOME", "/somewhere")
+    save_wheel(workspace, "import os\n")
+    target = target_of(
+        tmp_path, lock, call="sorted(tiny_cuda.os.environ)", expect="['HOME', 'LC_ALL', 'PATH']"
+    )
+
+    passed = smoke(make_job(target, workspace))
+
+    assert passed.imported == ("tiny_cuda",)
+
+
+def test_installs_from_lock_of_its_own(workspace: Workspace, tmp_path: Path, lock: str) -> None:
+    save_wheel(workspace, "", requires=("nvidia-cuda-runtime>=13.0,<14",))
+    target = target_of(tmp_path, "", requires=("six",))
+    target.smoke_lock.parent.mkdir()
+    target.smoke_lock.write_text(lock)
+
+    assert smoke(make_job(target, workspace)).imported == ("tiny_cuda",)
+
+
+def test_names_the_lock_that_lacks_a_requirement(workspace: Workspace, tmp_path: Path) -> None:
+    save_wheel(workspace, "", requires=("nvidia-cuda-runtime>=13.0,<14",))
+    target = target_of(tmp_path, "", requires=("six",))
+    target.smoke_lock.parent.mkdir()
+    target.smoke_lock.touch()
+
+    with pytest.raises(InstallError) as caught:
+        smoke(make_job(target, workspace))
+
+    assert "`requires` of `smoke` in recipes/tiny_cuda.py" in caught.value.fix
+    assert "smoke:tiny-cuda" in caught.value.fix
+
+
+@pytest.fixture
+def system_cuda(tmp_path: Path, cuda_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A toolkit of the machine, as CUDA_HOME names it; only the runtime is in it."""
+    home = tmp_path / "system-cuda"
+    (home / "nvvm").mkdir(parents=True)
+    (home / "lib64").mkdir()
+    shutil.copy(cuda_home / "lib64" / "libcudart.so.13", home / "lib64")
+    monkeypatch.setenv("CUDA_HOME", str(home))
+    return home
+
+
+def test_hides_the_toolkit_that_the_caller_names(
+    workspace: Workspace, tmp_path: Path, target: Target, system_cuda: Path
+) -> None:
+    require("namespaces", "that the smoke test hides the machine's CUDA")
+    library = compile_tiny(tmp_path, system_cuda, str(system_cuda / "lib64"))
+    save_wheel(workspace, MODULE, library)
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(make_job(target, workspace))
+
+    assert "libcudart.so.13: cannot open shared object file" in caught.value.why
+    assert "has it, but" in caught.value.why
+    assert 'declare "cudart" in the recipe\'s `link`' in caught.value.fix
+
+
+def test_names_what_was_hidden(workspace: Workspace, target: Target, system_cuda: Path) -> None:
+    require("namespaces", "that the smoke test hides the machine's CUDA")
+    save_wheel(workspace, "")
+
+    passed = smoke(make_job(target, workspace))
+
+    assert passed.hidden is not None
+    assert str(system_cuda) in passed.hidden
+    assert str(system_cuda) in heard(workspace)
+
+
+def test_refuses_the_machines_cuda_where_it_cannot_be_hidden(
+    workspace: Workspace,
+    tmp_path: Path,
+    target: Target,
+    system_cuda: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(environment, "hiding", lambda *_: ())
+    library = compile_tiny(tmp_path, system_cuda, str(system_cuda / "lib64"))
+    save_wheel(workspace, MODULE, library)
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(make_job(target, workspace))
+
+    assert f"libcudart.so.13 is {system_cuda / 'lib64' / 'libcudart.so.13'}" in caught.value.why
+
+
+@pytest.mark.usefixtures("system_cuda")
+def test_says_that_nothing_could_be_hidden(
+    workspace: Workspace, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "hiding", lambda *_: ())
+    save_wheel(workspace, "")
+
+    passed = smoke(make_job(target, workspace))
+
+    assert passed.hidden is None
+    assert "refuses a mount namespace" in heard(workspace)
+
+
+def test_search_path_and_preload_of_the_caller_have_no_effect(
+    workspace: Workspace, tmp_path: Path, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = compile_needing(tmp_path / "libtiny.so", "libcudart.so.99")
+    beside = tmp_path / "beside" / "libcudart.so.99"
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(beside.parent))
+    monkeypatch.setenv("LD_PRELOAD", str(beside))
+    save_wheel(workspace, "import ctypes\n" + MODULE, library)
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(make_job(target, workspace))
+
+    assert "libcudart.so.99: cannot open shared object file" in caught.value.why
+    assert "came from outside" not in caught.value.why
+
+
+def test_installs_the_extra_that_brings_cuda(
+    workspace: Workspace, tmp_path: Path, lock: str, cuda_home: Path
+) -> None:
+    library = compile_tiny(tmp_path, cuda_home, "$ORIGIN/../nvidia/cu13/lib")
+    requires = ("nvidia-cuda-runtime>=13.0,<14; extra == 'cuda13'",)
+    save_wheel(workspace, MODULE, library, requires=requires)
+    link = Link("cudart", mode=External(extra="cuda{cuda}"))
+    target = target_of(tmp_path, lock)
+    with_extra = dataclasses.replace(
+        target, mode=link.mode, recipe=dataclasses.replace(target.recipe, link=link)
+    )
+
+    passed = smoke(make_job(with_extra, workspace))
+
+    assert passed.libraries == (("libcudart.so.13", "nvidia/cu13/lib/libcudart.so.13"),)
+
+
+def test_stub_stands_in_for_a_driver_that_is_not_there(
+    workspace: Workspace, tmp_path: Path, target: Target
+) -> None:
+    needs_no_driver()
+    library = compile_needing(tmp_path / "libtiny.so", "libcuda.so.1")
+    compile_stub(tmp_path / "toolkit")
+    save_toolchain(workspace, tmp_path / "toolkit")
+    save_wheel(workspace, MODULE.replace(".version", ""), library)
+
+    passed = smoke(make_job(target, workspace))
+
+    [(soname, _, supplier, _)] = passed.loaded
+    assert passed.has_driver_stub
+    assert (soname, supplier) == ("libcuda.so.1", "the toolkit's stub of NVIDIA's driver")
+    assert "the toolkit's stub stood in for it" in heard(workspace)
+
+
+def test_takes_no_stub_where_none_is_needed(
+    workspace: Workspace, tmp_path: Path, target: Target
+) -> None:
+    compile_stub(tmp_path / "toolkit")
+    save_toolchain(workspace, tmp_path / "toolkit")
+    save_wheel(workspace, "")
+
+    passed = smoke(make_job(target, workspace))
+
+    assert not passed.has_driver_stub
+    assert passed.loaded == ()

@@ -1,0 +1,130 @@
+"""Wheels, and the workspace that the stage smoke finds when it tries them."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cuwheel.model.recipe import LibraryPerCuda, Smoke
+from cuwheel.pypi.uv import resolve
+from cuwheel.system.files import sha256_of_file
+from cuwheel.workspace.records import Environment, RepairedWheel, Toolchain
+from tests.support.factories import compile_library, make_target, make_workspace, write_wheel
+from tests.support.requirements import require
+
+if TYPE_CHECKING:
+    from cuwheel.model.target import Target
+    from cuwheel.workspace.workspace import Workspace
+
+SOURCE = """
+int cudaRuntimeGetVersion(int *version);
+int version(void) { int found = 0; cudaRuntimeGetVersion(&found); return found; }
+"""
+MODULE = """
+import ctypes, pathlib
+version = ctypes.CDLL(str(pathlib.Path(__file__).with_name("libtiny.so"))).version
+"""
+RUNTIME = "nvidia-cuda-runtime==13.0.96"  # a wheel of 2 MB, of the toolkit that the tests use
+
+
+@functools.cache
+def lock_text(cache: Path) -> str:
+    """A lock of the CUDA runtime's wheel and of one that only builds would need."""
+    with tempfile.TemporaryDirectory() as folder:
+        asked = Path(folder, "tiny_cuda.in")
+        asked.write_text(f"{RUNTIME}\niniconfig==2.0.0\n")
+        return resolve(
+            asked,
+            python="3.10",
+            uploaded_before="2026-11-01T00:00:00Z",
+            cache=cache,
+            offline=False,
+        )
+
+
+def workspace_of(folder: Path, cache: Path) -> Workspace:
+    """One whose build environment has this Python."""
+    workspace = make_workspace(folder, cache=cache)
+    environment = Environment(
+        python=Path(sys.executable),
+        site_packages=folder,
+        fingerprint="",
+        base_python=Path(sys.executable),
+        base_version="",
+    )
+    workspace.save("environment", environment)
+    return workspace
+
+
+def target_of(
+    root: Path, lock: str, libraries: LibraryPerCuda | None = None, **wanted: Any
+) -> Target:
+    """A target whose recipe imports `tiny_cuda`, and does what `wanted` says."""
+    smoke = Smoke(imports=("tiny_cuda",), **wanted)
+    target = make_target(root=root, smoke=smoke, library_per_cuda=libraries)
+    target.lock.parent.mkdir(parents=True, exist_ok=True)
+    target.lock.write_text(lock)
+    return target
+
+
+def save_wheel(
+    workspace: Workspace,
+    module: str,
+    *libraries: Path,
+    requires: tuple[str, ...] = (),
+    external: tuple[str, ...] = (),
+) -> Path:
+    """Leave in the work folder what the repair leaves."""
+    files: dict[str, bytes | Path] = {"tiny_cuda/__init__.py": module.encode()}
+    files |= {f"tiny_cuda/{path.name}": path for path in libraries}
+    folder = workspace.folder("repaired")
+    wheel = write_wheel(folder, files, tag="py3-none-linux_x86_64", requires=requires)
+    repaired = RepairedWheel(
+        path=wheel,
+        sha256=sha256_of_file(wheel),
+        size=wheel.stat().st_size,
+        platform_tag="linux_x86_64",
+        external=external,
+        requires=requires,
+        tools=(),
+    )
+    workspace.save("repair", repaired)
+    return wheel
+
+
+def compile_tiny(folder: Path, cuda_home: Path, rpath: str) -> Path:
+    """A library that calls the CUDA runtime, found by this rpath."""
+    source = folder / "tiny.c"
+    source.write_text(SOURCE)
+    search = (f"-L{cuda_home / 'lib64'}", "-l:libcudart.so.13", f"-Wl,-rpath,{rpath}")
+    return compile_library(folder / "libtiny.so", "gcc", "-fPIC", source, *search)
+
+
+def compile_needing(path: Path, soname: str) -> Path:
+    """A library that needs another, which is nowhere but beside the linker."""
+    source = path.with_suffix(".c")
+    source.write_text("int any;\n")
+    other = compile_library(path.parent / "beside" / soname, "gcc", source, f"-Wl,-soname,{soname}")
+    return compile_library(path, "gcc", "-fPIC", source, "-Wl,--no-as-needed", other)
+
+
+def save_toolchain(workspace: Workspace, home: Path) -> None:
+    record = Toolchain(home=home, version="13.0.88", provider="pypi", fingerprint="", pinned=True)
+    workspace.save("toolchain", record)
+
+
+def compile_stub(home: Path) -> None:
+    """What a toolkit has in the driver's place, for linkers."""
+    source = home / "stub.c"
+    home.mkdir()
+    source.write_text("int cuInit(unsigned flags) { return 34; }\n")
+    name = home / "lib64" / "stubs" / "libcuda.so"
+    compile_library(name, "gcc", "-fPIC", source, "-Wl,-soname,libcuda.so.1")
+
+
+def needs_no_driver() -> None:
+    """Skip where NVIDIA's driver is: nothing stands in for it there."""
+    require("driverless", "what the smoke test does where there is no driver")
