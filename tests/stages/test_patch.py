@@ -1,197 +1,37 @@
-"""Patches made by git, applied exactly or refused with a reason."""
+"""The copy that is patched, and which patches a recipe has to name."""
 
 from __future__ import annotations
 
-import dataclasses
-import os
-import stat
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.errors import PatchError
-from cuwheel.model.source import Patch
 from cuwheel.stages.patch import patch
-from cuwheel.system import process
-from cuwheel.system.files import list_tree, sha256_of_file, sha256_of_tree
-from cuwheel.workspace.records import SourceTree
-from tests.support.factories import EPOCH, make_job, make_target, make_workspace
+from cuwheel.system.files import sha256_of_file, sha256_of_tree
+from tests.support.factories import EPOCH, make_job, make_target
+from tests.support.patched import (
+    NAME,
+    SETUP,
+    Project,
+    changed,
+    make_diff,
+    make_project,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cuwheel.workspace.workspace import Workspace
-
-NAME = "0001-change.patch"
-SETUP = "".join(f"line {number}\n" for number in range(1, 41)).encode()
-OTHER = SETUP.replace(b"line", b"text")
-
-OVERLAP = b"""--- a/setup.py
-+++ b/setup.py
-@@ -1 +1 @@
--line 1
-+x
-@@ -1 +1 @@
--line 1
-+y
-"""
-RENAME = b"""diff --git a/setup.py b/new.py
-similarity index 100%
-rename from setup.py
-rename to new.py
-"""
-BINARY = b"""diff --git a/x.png b/x.png
-index 123..456 100644
-Binary files a/x.png and b/x.png differ
-"""
-SYMLINK = b"""diff --git a/x b/x
-new file mode 120000
---- /dev/null
-+++ b/x
-@@ -0,0 +1 @@
-+/etc/passwd
-\\ No newline at end of file
-"""
-
-
-@dataclasses.dataclass(kw_only=True)
-class Project:
-    """A source in a workspace, and the patches of its recipe."""
-
-    workspace: Workspace
-    root: Path
-    tree: Path
-
-    def write(self, name: str, content: bytes) -> None:
-        """Add a patch."""
-        folder = self.root / "patches" / "tiny_cuda"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-
-    def apply(self, *names: str) -> SourceTree:
-        """Run the stage with a recipe that names these patches."""
-        named = tuple(Patch(file=name, why="a test") for name in names or (NAME,))
-        return patch(make_job(make_target(root=self.root, patches=named), self.workspace))
-
-    def refusal(self) -> PatchError:
-        """Run the stage, which must refuse the one patch and leave nothing."""
-        before = sha256_of_tree(self.workspace.work)
-        with pytest.raises(PatchError) as caught:
-            self.apply()
-        assert NAME in caught.value.what
-        assert sha256_of_tree(self.workspace.work) == before
-        return caught.value
-
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    workspace = make_workspace(tmp_path)
-    tree = workspace.work / "source" / "tiny_cuda-1.2.3"
-    tree.mkdir(parents=True)
-    (tree / "setup.py").write_bytes(SETUP)
-    (tree / "other.py").write_bytes(OTHER)
-    record = SourceTree(path=tree, origin="here", sha256="0" * 64, epoch=EPOCH, pinned=True)
-    workspace.save("source", record)
-    return Project(workspace=workspace, root=tmp_path / "project", tree=tree)
+    return make_project(tmp_path)
 
 
 @pytest.fixture
 def diff(tmp_path: Path) -> Callable[..., bytes]:
-    """Have git say what leads from one set of files to another."""
-
-    def make(old: dict[str, bytes], new: dict[str, bytes], *options: str) -> bytes:
-        folder = tmp_path / "repository"
-        folder.mkdir()
-
-        def git(*words: str) -> str:
-            env = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull}
-            return process.run(["git", *words], env=env, cwd=folder).output.strip()
-
-        def save(files: dict[str, bytes]) -> str:
-            for path in folder.glob("[!.]*"):
-                path.unlink()
-            for name, content in files.items():
-                (folder / name).write_bytes(content)
-            git("add", "-A")
-            return git("write-tree")
-
-        git("init", "-q")
-        result = folder / ".git" / "diff"  # what the runner returns is decoded
-        git("diff", f"--output={result}", *options, save(old), save(new))
-        return result.read_bytes()
-
-    return make
-
-
-def changed(*numbers: int, content: bytes = SETUP) -> bytes:
-    for number in numbers:
-        content = content.replace(b" %d\n" % number, b" %d changed\n" % number)
-    return content
-
-
-def test_changes_file_as_git_says(project: Project, diff: Callable[..., bytes]) -> None:
-    after = changed(3, 20, 38).replace(b"line 10\n", b"").replace(b"line 30\n", b"a\nb\nc\n")
-    project.write(NAME, diff({"setup.py": SETUP}, {"setup.py": after}))
-
-    tree = project.apply()
-
-    assert (tree.path / "setup.py").read_bytes() == after
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (b"a\r\nb\r\n", b"a\r\nc\r\n"),
-        (b"a\nb", b"a\nc"),
-        (b"a\nb", b"a\nb\n"),
-        (b"a\nb\n", b"a\nb"),
-        (b"caf\xe9\nb\n", b"caf\xe9\nc\xff\n"),
-        (b"a\x0cb\x85c\nd\n", b"a\x0cb\x85c\ne\n"),
-        (b"a\n\nb\n", b"\n\n"),
-        (b"", b"new\n"),
-        (b"gone\n", b""),
-        (b"-- a\n++ b\n", b"-- c\n++ d\n"),
-    ],
-    ids=[
-        "crlf",
-        "no newline at the end",
-        "newline added",
-        "newline removed",
-        "no utf-8",
-        "odd line ends",
-        "empty lines",
-        "was empty",
-        "becomes empty",
-        "lines like headers",
-    ],
-)
-def test_changes_any_bytes(
-    old: bytes, new: bytes, project: Project, diff: Callable[..., bytes]
-) -> None:
-    (project.tree / "setup.py").write_bytes(old)
-    project.write(NAME, diff({"setup.py": old}, {"setup.py": new}, "--text"))
-
-    tree = project.apply()
-
-    assert (tree.path / "setup.py").read_bytes() == new
-
-
-def test_makes_and_deletes_files(project: Project, diff: Callable[..., bytes]) -> None:
-    old = {"setup.py": SETUP, "other.py": OTHER}
-    project.write(NAME, diff(old, {"setup.py": SETUP, "new.py": b"new\n"}))
-
-    tree = project.apply()
-
-    assert [str(name) for name in list_tree(tree.path)] == ["new.py", "setup.py"]
-
-
-def test_sets_execute_bit(project: Project) -> None:
-    project.write(NAME, b"diff --git a/setup.py b/setup.py\nold mode 100644\nnew mode 100755\n")
-
-    tree = project.apply()
-
-    assert (tree.path / "setup.py").stat().st_mode & stat.S_IXUSR
+    return make_diff(tmp_path)
 
 
 def test_applies_patches_in_recipe_order(project: Project) -> None:
@@ -237,106 +77,6 @@ def test_gives_patched_files_the_source_time(project: Project, diff: Callable[..
     tree = project.apply()
 
     assert {path.stat().st_mtime for path in (tree.path, *tree.path.rglob("*"))} == {EPOCH}
-
-
-def test_lists_all_hunks_that_do_not_apply(project: Project, diff: Callable[..., bytes]) -> None:
-    old = {"setup.py": SETUP, "other.py": OTHER}
-    new = {"setup.py": changed(3, 20, 38), "other.py": changed(20, content=OTHER)}
-    project.write(NAME, diff(old, new))
-    (project.tree / "setup.py").write_bytes(
-        SETUP.replace(b"line 20\n", b"line twenty \n").replace(b"line 40\n", b"")
-    )
-    (project.tree / "other.py").write_bytes(OTHER.replace(b"text 18\n", b"text 18\r\n"))
-
-    refusal = project.refusal()
-
-    assert [line.partition("): ")[0] for line in refusal.why.split("\n           ")] == [
-        "hunk 1 of other.py (@@ -17,7 +17,7 @@",
-        "hunk 2 of setup.py (@@ -17,7 +17,7 @@",
-        "hunk 3 of setup.py (@@ -35,6 +35,6 @@",
-    ]
-    assert r"line 18 should be 'text 18\n', but is 'text 18\r\n'" in refusal.why
-    assert r"line 20 should be 'line 20\n', but is 'line twenty \n'" in refusal.why
-    assert r"line 40 should be 'line 40\n', but the file has 39 lines" in refusal.why
-
-
-def test_takes_no_offset(project: Project, diff: Callable[..., bytes]) -> None:
-    project.write(NAME, diff({"setup.py": SETUP}, {"setup.py": changed(20)}))
-    (project.tree / "setup.py").write_bytes(b"one more\n" + SETUP)
-
-    refusal = project.refusal()
-
-    assert "its lines are not at line 17 but at line 18" in refusal.why
-
-
-@pytest.mark.parametrize("above", [b"", b"one more\n"])
-def test_tells_when_upstream_has_change(
-    above: bytes, project: Project, diff: Callable[..., bytes]
-) -> None:
-    project.write(NAME, diff({"setup.py": SETUP}, {"setup.py": changed(20)}))
-    (project.tree / "setup.py").write_bytes(above + changed(20))
-
-    refusal = project.refusal()
-
-    assert "hunk 1 of setup.py (@@ -17,7 +17,7 @@): upstream already has this" in refusal.why
-
-
-def test_tells_when_upstream_has_new_file(project: Project, diff: Callable[..., bytes]) -> None:
-    project.write(NAME, diff({}, {"setup.py": SETUP}))
-
-    refusal = project.refusal()
-
-    assert refusal.why == "setup.py: upstream already has this change: the file is there"
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"Only words.\n",
-        b"--- a/setup.py\n+++ b/setup.py\n@@ -1,2 +1,2 @@\n line 1\n line 2\n",
-        b"--- a/setup.py\n+++ b/setup.py\n@@ -1 +1 @@\n-line 1\n+line 1\n",
-    ],
-    ids=["empty", "no diff", "context only", "same line"],
-)
-def test_refuses_patch_without_effect(content: bytes, project: Project) -> None:
-    project.write(NAME, content)
-
-    refusal = project.refusal()
-
-    assert "has no effect" in refusal.what
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"--- a/../x\n+++ b/../x\n@@ -0,0 +1 @@\n+x\n", "leads out"),
-        (b"--- /dev/null\n+++ b//tmp/x\n@@ -0,0 +1 @@\n+x\n", "leads out"),
-        (b"--- setup.py\n+++ setup.py\n@@ -1 +1 @@\n-line 1\n+x\n", "need a folder in front"),
-        (b"--- a/no.py\n+++ b/no.py\n@@ -1 +1 @@\n-line 1\n+x\n", "no such file"),
-        (b"--- a/link.py\n+++ b/link.py\n@@ -1 +1 @@\n-line 1\n+x\n", "a symbolic link"),
-        (b"--- a/up/x\n+++ b/up/x\n@@ -0,0 +1 @@\n+x\n", "a symbolic link"),
-        (b"--- /dev/null\n+++ b/setup.py/x\n@@ -0,0 +1 @@\n+x\n", "the other way round"),
-        (b"--- /dev/null\n+++ b/setup.py\n@@ -0,0 +1 @@\n+x\n", "has one already"),
-        (b"--- a/setup.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-line 1\n", "more lines than that"),
-        (b"--- a/setup.py\n+++ b/setup.py\n@@ -1 +1 @@\n-line 1\n+x\n+y\n", "longer than its"),
-        (b"--- a/setup.py\n+++ b/setup.py\n@@ -1,3 +1 @@\n-line 1\n+x\n", "no sound unified"),
-        (b"--- a/setup.py\n+++ b/setup.py\n@@ -90,0 +91 @@\n+x\n", "adds lines after line 90"),
-        (OVERLAP, "overlaps"),
-        (RENAME, "a rename"),
-        (BINARY, "a binary change"),
-        (SYMLINK, "symbolic link or submodule"),
-    ],
-    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
-)
-def test_refuses_patch_it_cannot_apply(content: bytes, words: str, project: Project) -> None:
-    (project.tree / "link.py").symlink_to("setup.py")
-    (project.tree / "up").symlink_to(".")
-    project.write(NAME, content)
-
-    refusal = project.refusal()
-
-    assert words in refusal.why
 
 
 def test_names_missing_and_unnamed_patches(project: Project) -> None:
