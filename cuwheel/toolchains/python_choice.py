@@ -42,7 +42,8 @@ def choose_python(
         if not (is_release and may_install):
             raise
         return _install_missing(missing, asked, workspace, offline=offline)
-    if needs_own_headers and found.is_of_system and may_install:
+    is_named = os.sep in asked  # whoever names a path gets that one, or an error
+    if needs_own_headers and found.is_of_system and may_install and not is_named:
         workspace.console.note(
             f"the headers of {found.path} don't go with this toolchain: taking another"
         )
