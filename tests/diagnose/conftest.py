@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.diagnose.facts import installed_toolkits
+from tests.support.diagnosed import Env, make_driver, make_env
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,3 +18,13 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine without a toolkit in the usual places."""
     monkeypatch.setattr(installed_toolkits, "_LOCAL", tmp_path / "local")
     monkeypatch.setattr(installed_toolkits, "_DISTRIBUTIONS", tmp_path / "usr" / "bin" / "nvcc")
+
+
+@pytest.fixture(scope="module")
+def driver(module_path: Path) -> Path:
+    return make_driver(module_path / "driver")
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Env:
+    return make_env(tmp_path)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cuwheel.diagnose.verdict import Verdict
     from cuwheel.model.recipe import Recipe
 
+CALL_OF_TORCH = "namespace c10 { void %s; } void use() { c10::%s; }"  # what an extension does
 TAG = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 
 _NVML = r"""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cuwheel.diagnose.facts.environment import Device, FrameworkFacts
 from cuwheel.diagnose.facts.gpus import Driver, Gpu
 from cuwheel.diagnose.rules.environment import judge_frameworks
+from tests.support.diagnosed import Env, look_into, verdict_on
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 _GPU = Gpu(index=0, name="A", capability="90")
 _TORCH = FrameworkFacts(
@@ -35,5 +40,94 @@ def test_takes_driver_that_is_new_enough(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["580.9.10", "580.65.05", "575.57.08", "99.100.0"])
-def test_names_driver_that_is_too_old(version: str) -> None:
+def test_names_driver_below_the_oldest_of_its_cuda(version: str) -> None:
     assert judged(version=version) == [("broken", "driver-too-old")]
+
+
+def test_names_missing_nvidia_wheel(env: Env) -> None:
+    env.install_torch(requires=("nvidia-cuda-runtime==13.0.96; platform_system == 'Linux'",))
+
+    found = verdict_on(look_into(env), "libcudart-not-found")
+
+    assert (found.level, found.what) == ("broken", "nvidia-cuda-runtime is missing")
+    assert found.fix == "pip install 'nvidia-cuda-runtime==13.0.96'"
+
+
+def test_follows_extras_of_toolkit(env: Env) -> None:
+    env.install_torch(requires=("cuda-toolkit[cublas]==13.0.2",))
+    env.install(
+        "cuda_toolkit",
+        version="13.0.2",
+        requires=('nvidia-cublas==13.1.0.3; extra == "cublas"', 'other; extra == "other"'),
+    )
+
+    found = verdict_on(look_into(env), "cuda-math-lib-not-found")
+
+    assert found.what == "nvidia-cublas is missing"
+
+
+def test_names_nvidia_wheel_of_other_version(env: Env) -> None:
+    env.install_torch(requires=("nvidia-nvjitlink==13.0.88",))
+    env.install("nvidia_nvjitlink", version="13.0.39")
+
+    found = verdict_on(look_into(env), "nvjitlink-mismatch")
+
+    assert (found.level, found.what) == ("warning", "nvidia-nvjitlink is 13.0.39")
+
+
+def test_names_lost_file_of_nvidia_wheel(env: Env) -> None:
+    file = "nvidia/cu13/lib/libcudart.so.13"
+    env.install("nvidia_cuda_runtime", {file: b""}, version="13.0.96")
+    (env.site / file).unlink()
+
+    found = verdict_on(look_into(env), "libcudart-not-found")
+
+    assert "its files aren't there" in found.what
+
+
+def test_names_torch_without_cuda(env: Env, driver: Path) -> None:
+    env.install_torch(cuda=None, available=False)
+
+    found = verdict_on(look_into(env, LD_LIBRARY_PATH=str(driver)), "built-without-cuda")
+
+    assert found.level == "broken"
+
+
+def test_names_driver_that_is_too_old(env: Env, driver: Path) -> None:
+    env.install_torch()
+
+    report = look_into(
+        env, LD_LIBRARY_PATH=str(driver), STUB_DRIVER="535.104.05", STUB_CUDA="12020"
+    )
+
+    found = verdict_on(report, "driver-too-old")
+    assert found.what == "driver 535.104.05 is too old for torch 2.11.0+cu130"
+    assert "takes driver 580.65.06 at least" in found.cause
+
+
+@pytest.mark.parametrize(
+    ("line", "anchor"),
+    [
+        (
+            "raise ImportError('libcudnn.so.9: cannot open shared object file')",
+            "libcudnn-not-found",
+        ),
+        (
+            "raise ImportError('/x/libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4')",
+            "nvjitlink-mismatch",
+        ),
+        ("raise ImportError('x: undefined symbol: ncclCommRegister')", "nccl-version-mismatch"),
+        ("raise ImportError('version `GLIBCXX_3.4.32` not found')", "glibcxx-too-old"),
+        ("raise ImportError('version `GLIBC_2.38` not found')", "glibc-too-old"),
+        ("raise ValueError('odd')", "diagnose-import-failed"),
+        ("import os; os.abort()", "diagnose-import-failed"),
+    ],
+)
+def test_names_why_torch_is_not_imported(env: Env, line: str, anchor: str) -> None:
+    env.install_torch(more=line)
+
+    report = look_into(env)
+
+    found = verdict_on(report, anchor)
+    assert found.what == "torch 2.11.0+cu130 can't be imported"
+    assert report.frameworks[0].cuda == "13.0"

@@ -1,0 +1,82 @@
+"""What is said of GPU packages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.binaries.archs import DeviceCode
+from cuwheel.diagnose.facts.environment import FrameworkFacts, PythonEnvironment
+from cuwheel.diagnose.facts.gpu_packages import InstalledLibrary, InstalledPackage
+from cuwheel.diagnose.facts.gpus import Driver, Gpu
+from cuwheel.diagnose.facts.loader import Loader
+from cuwheel.diagnose.rules.packages import PackageJudge
+from tests.support.diagnosed import CALL_OF_TORCH, Env, look_into, verdict_on
+from tests.support.factories import compile_cuda
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_names_mixed_majors(env: Env) -> None:
+    env.install_torch()
+    env.install("nvidia_cublas_cu12")
+    env.install("nvidia_cublas")
+    library = env.extension(CALL_OF_TORCH % ("sound()", "sound()"), "libcudart.so.12", "libc10.so")
+    lib = env.compile("libcudart.so.12", "")
+    env.install("ext", {"ext/libext.so": library, "ext/libcudart.so.12": lib})
+
+    report = look_into(env, LD_LIBRARY_PATH=str(env.site / "ext"))
+
+    found = {one.level: one.what for one in report.verdicts if one.anchor == "diagnose-mixed-cuda"}
+    assert found == {
+        "warning": "NVIDIA's wheels are of CUDA 12 and 13, torch's is 13.0",
+        "broken": "ext 1.2.3 is for CUDA 12, torch for CUDA 13.0",
+    }
+
+
+def test_names_archs_that_gpu_lacks(env: Env, driver: Path, cuda_home: Path) -> None:
+    source = env.folder / "kernel.cu"
+    source.write_text("__global__ void kernel() {}\nvoid run() { kernel<<<1, 1>>>(); }\n")
+    flags = ("-gencode=arch=compute_90,code=sm_90", "-cudart=static")
+    library = compile_cuda(env.folder / "libkernel.so", cuda_home, source, *flags)
+    env.install("ext", {"ext/libkernel.so": library})
+
+    report = look_into(env, LD_LIBRARY_PATH=str(driver), STUB_CAPABILITY="80")
+
+    found = verdict_on(report, "no-kernel-image")
+    assert found.what == "ext 1.2.3 holds no code for this GPU, sm_80"
+    assert found.cause == "it holds sm_90"
+
+
+@pytest.mark.parametrize(
+    ("cuda", "level"), [("13.0", "ok"), ("13.1", "warning"), ("13.10", "warning"), ("9.2", "ok")]
+)
+def test_holds_ptx_to_the_newest_cuda_of_the_driver(tmp_path: Path, cuda: str, level: str) -> None:
+    """PTX of a newer CUDA than the driver's may be more than it can compile."""
+    code = DeviceCode(ptx=("80",))
+    library = InstalledLibrary(path=tmp_path / "libext.so", code=code)
+    package = InstalledPackage(name="ext", version="1", libraries=(library,), requires=())
+    gpu = Gpu(index=0, name="A", capability="90")
+    environment = PythonEnvironment(
+        python=tmp_path / "python",
+        version="3.12.1",
+        prefix=tmp_path,
+        sites=(),
+        suffixes=(),
+        is_conda=False,
+        markers={},
+        distributions={},
+    )
+    loader = Loader(environment=environment, environ={}, frameworks=(), known={})
+    judge = PackageJudge(
+        torch=FrameworkFacts(name="torch", version="2.11.0", cuda=cuda),
+        driver=Driver(version="580.65.06", newest_cuda="13.0", gpus=(gpu,)),
+        around=None,
+        loader=loader,
+        disagreements=(),
+        hints={},
+    )
+
+    assert [one.level for one in judge.judge(package)] == [level]
