@@ -18,13 +18,18 @@ if TYPE_CHECKING:
 
 
 def read_machine(
-    settings: Settings, python: Interpreter | InterpreterNotFoundError | None
+    settings: Settings,
+    python: Interpreter | InterpreterNotFoundError | None,
+    *,
+    provider: str = "pypi",
 ) -> Machine:
     """Ask the machine once; what was asked for and isn't there becomes a fault, not an error.
 
     Args:
         settings: which sandbox was asked for.
         python: the one that the wheel is for, or why there is none; None: for no wheel.
+        provider: where the toolchain comes from. That of conda brings its compiler; what the
+            caller names as `CXX` is no business of such a build, and isn't run.
     """
     faults: list[CuwheelError] = [python] if isinstance(python, InterpreterNotFoundError) else []
     sandbox = None
@@ -35,7 +40,7 @@ def read_machine(
     return Machine(
         python=None if isinstance(python, InterpreterNotFoundError) else python,
         sandbox=sandbox,
-        compilers=find_host_compilers(os.environ),
+        compilers=() if provider == "conda" else find_host_compilers(os.environ),
         cores=machine.usable_cores(),
         memory=_memory(),
         driver=machine.driver_version(),

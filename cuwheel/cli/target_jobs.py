@@ -49,7 +49,7 @@ def asked_jobs(
             target=target,
             settings=settings,
             workspace=_workspace(console, target, given),
-            machine=read_machine(settings, found),
+            machine=read_machine(settings, found, provider=target.provider),
         )
 
 

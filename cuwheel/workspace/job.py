@@ -39,7 +39,8 @@ class Machine:
     Attributes:
         python: the Python that the wheel is for; None: there is none, and `faults` says why.
         sandbox: the kind of sandbox; None: not the one that was asked for.
-        compilers: its GCCs, those that come first in the search first.
+        compilers: its GCCs, those that come first in the search first; none where the toolchain
+            brings its own.
         cores: how many a build may use.
         memory: bytes that a build may use at most, limits of containers counted; None: unknown.
         driver: release of the NVIDIA driver, `580.105.08`; None: there is none.

@@ -123,7 +123,7 @@ def make_job(
 ) -> Job:
     """A job on this very machine; the Python is the one that runs the tests, or `python`."""
     asked = Settings(**settings)
-    found = read_machine(asked, python or own_python())
+    found = read_machine(asked, python or own_python(), provider=target.provider)
     return Job(target=target, settings=asked, workspace=workspace, machine=found)
 
 
