@@ -32,6 +32,8 @@ BENCHMARKS = ("audit", "builds", "elf", "explain", "memory")
 FAST = ("-n", "2")
 # A file's tests share what they build; the first files take longest.
 LONG = (*FAST, "--dist", "loadfile", "--no-loadscope-reorder")
+# Its package holds a program and no module: started out of the environment's folder of programs.
+_ZIZMOR = "import os, sys, sysconfig as s; os.execv(s.get_path('scripts') + '/zizmor', sys.argv)"
 GRACE = 20.0  # seconds to end a build's processes and remove what is half made
 
 
@@ -106,11 +108,12 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(tags=["test"])
 def lint(session: nox.Session) -> None:
-    """Check style, types, layers and locks."""
+    """Check style, types, layers, workflows and locks."""
     run(session, "dev", "-m", "ruff", "check")
     run(session, "dev", "-m", "ruff", "format", "--check")
     run(session, "dev", "-m", "mypy")
     run(session, "dev", "-c", "from importlinter import cli; cli.lint_imports_command()")
+    run(session, "dev", "-c", _ZIZMOR, "--offline", "--pedantic", ".github/workflows")
     engine(session, "lock-check")
 
 

@@ -9,22 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.cli.dispatch import run_command
-from cuwheel.errors import UsageError
 from cuwheel.explain.explanation import Explainer, Explanation
 from cuwheel.explain.report import explanation_as_data, explanation_as_text
 from cuwheel.paths import ROOT
-from cuwheel.system.console import Console
+from tests.support.explained import BUILT, GCC_TOO_NEW
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
-
-GCC_TOO_NEW = (
-    "/usr/local/cuda-12.2/include/crt/host_config.h:143:2: error: #error -- unsupported GNU "
-    "version! gcc versions later than 12 are not supported!"
-)
-BUILT = "Successfully built example-1.0-cp312-cp312-linux_x86_64.whl"
 
 
 @pytest.fixture(scope="module")
@@ -142,110 +133,6 @@ def test_gives_data(explainer: Explainer) -> None:
     assert (data["log"], data["lines"], data["failed"]) == ("build.log", 2, True)
     assert cause["evidence"][0]["line"] == 2
     assert cause["anchor"] == "TROUBLESHOOTING.md#host-compiler-too-new"
-
-
-@pytest.fixture
-def command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
-) -> Callable[..., str]:
-    """Run the command in a folder; give what it prints."""
-
-    def run(*words: str, given: str = "") -> str:
-        monkeypatch.setenv("CUWHEEL_INVOKED_FROM", str(tmp_path))
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
-        run_command("explain", words, Console())
-        return capsysbinary.readouterr().out.decode()
-
-    return run
-
-
-def test_command_reads_file(tmp_path: Path, command: Callable[..., str]) -> None:
-    (tmp_path / "build.log").write_text(GCC_TOO_NEW)
-
-    told = command("build.log")
-
-    assert "build.log: the cause, from 1 line" in told
-    assert "line 1 " in told
-
-
-def test_command_reads_folder(tmp_path: Path, command: Callable[..., str]) -> None:
-    logs = tmp_path / "logs"
-    logs.mkdir()
-    (logs / "good.log").write_text(BUILT)
-    (logs / "bad.log").write_text(GCC_TOO_NEW)
-    (logs / "program").write_bytes(b"\x7fELF\0\0")
-
-    told = command("logs")
-
-    assert "logs/bad.log: the cause" in told
-    assert "1 of 2 logs show no failure" in told
-
-
-def test_command_answers_line_by_line(command: Callable[..., str]) -> None:
-    cases = [{"id": "a", "log": GCC_TOO_NEW}, {"id": 2, "log": BUILT}]
-
-    told = command("--jsonl", "-", given="\n".join(map(json.dumps, cases)))
-
-    assert [json.loads(line) for line in told.splitlines()] == [
-        {"id": "a", "causes": ["host-compiler-too-new"]},
-        {"id": 2, "causes": []},
-    ]
-
-
-def test_command_gives_data(tmp_path: Path, command: Callable[..., str]) -> None:
-    (tmp_path / "build.log").write_text(GCC_TOO_NEW)
-
-    told = command("--json", "build.log")
-
-    assert [one["log"] for one in json.loads(told)] == ["build.log"]
-
-
-@pytest.mark.parametrize(
-    ("words", "given", "told"),
-    [
-        (["missing.log"], "", "there is no log missing.log"),
-        (["empty"], "", "empty holds no logs"),
-        (["program"], "", "program is no text"),
-        (["--jsonl", "-"], "{", "standard input:1 can't be answered"),
-        (["--jsonl", "-"], '{"id": 1}', "it has no 'log'"),
-        (["--jsonl", "-"], '{"id": 1, "log": 2}', "`log` is no text"),
-        ([], "", "the following arguments are required"),
-    ],
-)
-def test_command_says_what_is_wrong(
-    words: list[str], given: str, told: str, tmp_path: Path, command: Callable[..., str]
-) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "program").write_bytes(b"\x7fELF\0\0")
-
-    with pytest.raises(UsageError) as caught:
-        command(*words, given=given)
-
-    assert told in str(caught.value)
-
-
-def test_ends_quietly_when_nobody_reads_on(tmp_path: Path) -> None:
-    (tmp_path / "build.log").write_text(GCC_TOO_NEW)
-    script = f"{sys.executable} -m cuwheel explain {tmp_path} | true; exit ${{PIPESTATUS[0]}}"
-
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-
-    assert (done.returncode, done.stderr) == (141, "")
-
-
-def test_session_reads_standard_input() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "nox", "-s", "explain", "--", "-"],
-        cwd=ROOT,
-        input=GCC_TOO_NEW,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert "standard input: the cause, from 1 line" in done.stdout
 
 
 def test_reads_large_log_in_bounded_memory(tmp_path: Path) -> None:

@@ -1,0 +1,103 @@
+"""Each module has a test of its own name, or stands here with the test that holds it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cuwheel.paths import ROOT
+
+HELD_BY = {
+    "audit/contract": "audit/test_case",
+    "binaries/cubin": "verify/compare/test_device",
+    "binaries/device_code": "verify/compare/test_device",
+    "binaries/elf_image": "binaries/test_elf",
+    "binaries/ptx": "verify/compare/test_device",
+    "build/checks": "build/test_early_check",
+    "build/launcher_setup": "stages/test_build",
+    "build/machine": "build/test_early_check",
+    "cli/commands/audit": "audit/test_session",
+    "cli/commands/diagnose": "diagnose/test_session",
+    "cli/commands/docs": "cli/reference/test_write",
+    "cli/commands/index": "test_pipeline",
+    "cli/commands/lock": "locks/test_jobs",
+    "cli/commands/mirror": "e2e/test_mirror",
+    "cli/commands/profile": "e2e/test_verify",
+    "cli/commands/smoke": "cli/test_dispatch",
+    "cli/commands/toolchain": "cli/test_dispatch",
+    "cli/reference/options_page": "cli/reference/test_write",
+    "cli/reference/pages": "cli/reference/test_write",
+    "cli/reference/recipe_page": "cli/reference/test_write",
+    "cli/reference/toolkits_page": "cli/reference/test_write",
+    "cli/reference/troubleshooting": "cli/reference/test_write",
+    "cli/target_choice": "cli/test_dispatch",
+    "cli/target_jobs": "cli/commands/test_build",
+    "cli/target_options": "cli/commands/test_build",
+    "conda/conda_lock_process": "conda/test_write",
+    "conda/link_process": "conda/test_install",
+    "conda/records": "conda/test_lock_document",
+    "cuda/nvidia_wheels": "cuda/test_components",
+    "diagnose/environment_diagnosis": "diagnose/test_session",
+    "diagnose/facts/host": "diagnose/test_session",
+    "diagnose/verdict": "diagnose/test_report",
+    "explain/report": "explain/test_explanation",
+    "explain/scanner": "explain/test_explanation",
+    "explain/session": "cli/commands/test_explain",
+    "fetch/download": "fetch/test_store",
+    "fetch/git_pack": "fetch/test_git",
+    "locks/mirror_folder": "locks/test_mirror",
+    "model/link": "model/test_recipe_check",
+    "model/recipe_texts": "model/test_recipe_check",
+    "model/source": "model/test_recipe_check",
+    "model/source_check": "model/test_recipe_check",
+    "paths": "test_noxfile",
+    "pypi/build_requirements": "stages/test_preflight",
+    "pypi/wheel_selection": "locks/test_mirror",
+    "repair/tools": "stages/test_repair",
+    "stages/provenance": "test_pipeline",
+    "stages/toolchain": "test_pipeline",
+    "standalone/event_log": "standalone/launcher/test_launch",
+    "standalone/launcher/cache_server": "build/compile_cache/test_backends",
+    "standalone/memory_gate/child": "standalone/memory_gate/test_gate",
+    "standalone/namespaces/hide": "smoke/test_hide_cuda",
+    "standalone/probes/driver": "diagnose/facts/test_gpus",
+    "standalone/probes/environment": "diagnose/facts/test_environment",
+    "standalone/probes/smoke": "smoke/test_probe",
+    "system/console": "stages/test_build",
+    "system/versions": "diagnose/rules/test_driver",
+    "toolchains/host_compiler": "stages/test_preflight",
+    "toolchains/pypi": "toolchains/test_provide",
+    "toolchains/python_choice": "toolchains/test_conda",
+    "toolchains/system_programs": "build/test_environment",
+    "verify/compare/cubin": "verify/compare/test_device",
+    "verify/compare/differences": "verify/compare/test_report",
+    "verify/compare/ptx": "verify/compare/test_device",
+    "verify/rebuilds": "verify/test_session",
+    "version": "build/test_rebuild_key",
+    "workspace/job": "build/compile_cache/test_choice",
+    "workspace/problems": "stages/test_preflight",
+    "workspace/records": "workspace/test_workspace",
+    "workspace/serialization": "workspace/test_workspace",
+}
+
+
+def modules_without_own_test() -> set[str]:
+    modules = [
+        path.relative_to(ROOT / "cuwheel").with_suffix("")
+        for path in (ROOT / "cuwheel").rglob("*.py")
+        if not path.stem.startswith("__")
+    ]
+    return {
+        module.as_posix()
+        for module in modules
+        if not (ROOT / "tests" / module.parent / f"test_{module.name}.py").exists()
+    }
+
+
+def test_every_module_is_held_by_a_test() -> None:
+    assert modules_without_own_test() == set(HELD_BY)
+
+
+def test_tests_that_hold_modules_are_there() -> None:
+    tests = {Path(test) for test in HELD_BY.values()}
+
+    assert [test for test in tests if not (ROOT / "tests" / f"{test}.py").exists()] == []
