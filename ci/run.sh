@@ -1,19 +1,33 @@
 #!/usr/bin/env bash
-# What CI runs, from a clean clone on a bare Debian: lint, the README's `nox -s tests`, the long
-# tests. A step that fails doesn't keep the next from running, and shows in the exit status; the
-# last lines are pytest's own counts. CUWHEEL_CACHE may name a cache that is kept between runs;
-# CUWHEEL_SKIP_E2E=1 leaves the long tests out; CUWHEEL_REQUIRE names what the machine must have.
+# What CI runs, from a clean clone on a bare Debian: lint, the README's `nox -s tests`, the same on
+# the oldest Python and on a newer one where this machine has them, the long tests. A step that
+# fails doesn't keep the next from running, and shows in the exit status; the last lines are
+# pytest's own counts. CUWHEEL_CACHE may name a cache that is kept between runs; CUWHEEL_SKIP_E2E=1
+# leaves the long tests out; CUWHEEL_REQUIRE names what the machine must have.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # What a Debian container has for root: tests/support/requirements.py.
 export CUWHEEL_REQUIRE=${CUWHEEL_REQUIRE-sandbox,bwrap,namespaces,cgroup,redis,cmake,gold,openssl}
 
+# Releases of Python that the fast tests run on besides the first that is found.
+more_pythons=(3.10 3.13)
+
 find_python() {
     local name
     for name in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11 python3.10}; do
         # A name on PATH doesn't have to run: pyenv's shims can be empty.
         if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+            echo "$name"
+            return
+        fi
+    done
+}
+
+find_release() {
+    local name
+    for name in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python; do
+        if "$name" -c 'import ensurepip, venv' 2>/dev/null; then
             echo "$name"
             return
         fi
@@ -52,17 +66,26 @@ prepare() {
         awk 'NR > 1 && !seen[$0]++ { print "ci: " $1 " free on the disk of " $2 }'
 }
 
-failed=()
-step() {
-    local session=$1 started=$SECONDS
-    prepare
-    nox -s "$session" 2>&1 | tee "$folder/$session.log" || failed+=("$session")
-    echo "ci: $((SECONDS - started)) s: nox -s $session"
+# nox, pinned, in an environment of the Python that the sessions then run with.
+make_nox() {
+    "$1" -m venv "$2"
+    "$2/bin/pip" install --quiet --disable-pip-version-check --require-hashes \
+        --requirement envs/nox.lock
 }
 
-# The last line that pytest wrote about a session: how many passed, failed, were skipped.
+failed=()
+step() {
+    local session=$1 name=$1${2:+, Python $2} venv=$folder/venv${2:-} started=$SECONDS
+    prepare
+    PATH="$venv/bin:$PATH" nox -s "$session" 2>&1 | tee "$folder/$name.log" || failed+=("$name")
+    echo "ci: $((SECONDS - started)) s: nox -s $name"
+}
+
+# The last line that pytest wrote about a step: how many passed, failed, were skipped.
 count_of() {
-    grep -E '^=+ .* in [0-9.]+s( \(.*\))? =+$' "$folder/$1.log" | tail -n 1
+    echo "ci: nox -s $1:"
+    grep -E '^=+ .* in [0-9.]+s( \(.*\))? =+$' "$folder/$1.log" | tail -n 1 ||
+        echo "ci: pytest never counted"
 }
 
 install_what_is_missing
@@ -70,20 +93,29 @@ cache=${CUWHEEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/cuwheel}
 mkdir -p "$cache"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-"$(find_python)" -m venv "$folder/venv"
-PATH="$folder/venv/bin:$PATH"
-pip install --quiet nox
+make_nox "$(find_python)" "$folder/venv"
 export TMPDIR="$folder/tmp"
 
 step lint
 step tests
-[ "${CUWHEEL_SKIP_E2E:-}" = 1 ] || step tests-e2e
-
-for session in "${failed[@]}"; do echo "ci: FAILED: nox -s $session"; done
+counted=(tests)
+for release in "${more_pythons[@]}"; do
+    python=$(find_release "$release")
+    if [ -z "$python" ]; then
+        echo "ci: this machine has no Python $release: the tests don't run on it"
+    elif make_nox "$python" "$folder/venv$release"; then
+        step tests "$release"
+        counted=("tests, Python $release" "${counted[@]}")
+    else
+        failed+=("tests, Python $release")
+    fi
+done
 if [ "${CUWHEEL_SKIP_E2E:-}" != 1 ]; then
-    echo "ci: nox -s tests-e2e:"
-    count_of tests-e2e || echo "ci: pytest never counted"
+    step tests-e2e
+    counted=(tests-e2e "${counted[@]}")
 fi
-echo "ci: nox -s tests, after $SECONDS s of all:"
-count_of tests || echo "ci: pytest never counted"
+
+for name in "${failed[@]}"; do echo "ci: FAILED: nox -s $name"; done
+echo "ci: $SECONDS s of all"
+for name in "${counted[@]}"; do count_of "$name"; done
 [ ${#failed[@]} -eq 0 ]
