@@ -53,7 +53,13 @@ class LeakRules:
     """
 
     def __init__(self, private_paths: tuple[str, ...]) -> None:
-        self.private = frozenset(os.fsencode(path) for path in _outermost(private_paths))
+        folders = {path.rstrip("/") for path in private_paths} - {""}
+        # The outermost alone, so that a leak is reported once.
+        self.private = frozenset(
+            os.fsencode(path)
+            for path in folders
+            if not any(path.startswith(f"{top}/") for top in folders)
+        )
         # `/work` is only a part of `/workshop` and of `/home/work`.
         named = [re.escape(path) + rb"(?![\w-])" for path in sorted(self.private)]
         self.in_text = re.compile(b"|".join(named)) if named else None
@@ -109,9 +115,3 @@ def _kind_of(source: bytes) -> LeakKind | None:
     if source.startswith(_WORKSPACES) or _SERVICE_HOMES.match(source):
         return "workspace"
     return "home" if _HOMES.match(source) else None
-
-
-def _outermost(paths: tuple[str, ...]) -> list[str]:
-    """Folders that lie in no other of them, so that a leak is reported once."""
-    own = {path.rstrip("/") for path in paths} - {""}
-    return sorted(path for path in own if not any(path.startswith(f"{top}/") for top in own))

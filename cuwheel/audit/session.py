@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from packaging.tags import Tag
-
     from cuwheel.audit.verdict import AuditResult
     from cuwheel.cuda.toolkits import Toolkit
     from cuwheel.model.catalogue import CatalogueEntry
@@ -124,11 +122,14 @@ def _target_of(
         project, version, _, tags = parse_wheel_filename(wheel.name)
     except InvalidWheelFilename:
         return None
+    # `3.12` of cp312; the stable ABI and wheels for every Python say the oldest.
+    minors = sorted(tag.interpreter.removeprefix("cp3") for tag in tags)
+    python = f"3.{next(filter(str.isdigit, minors), '0')}"
     for entry in entries:
         recipe = entry.recipe
         for toolkit in TOOLKITS if recipe else ():
             if recipe and toolkit.release in recipe.toolkits:
-                for target in _possible_targets(entry, recipe, toolkit, _python_of(tags), archs):
+                for target in _possible_targets(entry, recipe, toolkit, python, archs):
                     release = Version(recipe.version).public, target.local_version
                     named = canonicalize_name(target.project), *release
                     if (project, version.public, version.local or "") == named:
@@ -153,12 +154,6 @@ def _possible_targets(
             root=entry.root,
             mode=mode,
         )
-
-
-def _python_of(tags: Iterable[Tag]) -> str:
-    """`3.12` of cp312; the stable ABI and wheels for every Python say the oldest."""
-    minors = [tag.interpreter.removeprefix("cp3") for tag in tags]
-    return f"3.{next((minor for minor in sorted(minors) if minor.isdigit()), '0')}"
 
 
 def _end(made: list[AuditResult], fails_on: str) -> None:

@@ -146,6 +146,7 @@ def _read_element(stream: IO[bytes], fatbin: int, offset: int) -> tuple[Element,
     kind, _, header, padded, size, options, _, _, arch, name, name_size, flags, _, unpacked = fields
     extra = stream.read(max(0, header - _ELEMENT.size))
     stream.seek(offset + header)
+    where = _part(extra, options, _TEXT.size)
     packing: Packing = "zstd" if flags & _ZSTD else "LZ4" if flags & _LZ4 else "none"
     size = size if packing != "none" else padded
     element = Element(
@@ -157,7 +158,7 @@ def _read_element(stream: IO[bytes], fatbin: int, offset: int) -> tuple[Element,
         size=size,
         unpacked_size=unpacked if packing != "none" else size,
         source=_part(extra, name, name_size).rstrip(b"\0").decode("utf-8", "replace"),
-        options=_options(extra, options),
+        options=_part(extra, *_TEXT.unpack(where)) if len(where) == _TEXT.size else b"",
         digest=_digest(stream, size),
     )
     return element, header + padded
@@ -167,11 +168,6 @@ def _part(extra: bytes, offset: int, size: int) -> bytes:
     """Bytes of the part of a header that follows the fixed one."""
     start = offset - _ELEMENT.size
     return extra[start : start + size] if start >= 0 else b""
-
-
-def _options(extra: bytes, offset: int) -> bytes:
-    where = _part(extra, offset, _TEXT.size)
-    return _part(extra, *_TEXT.unpack(where)) if len(where) == _TEXT.size else b""
 
 
 def _digest(stream: IO[bytes], size: int) -> bytes:

@@ -162,6 +162,7 @@ def _read(image: ElfImage) -> Elf:
         return tuple(image.name(strings + offset) for offset in tags[tag])
 
     needed = texts(_NEEDED)
+    stack = [segment.flags for segment in image.segments if segment.kind == _STACK]
     symbols = _symbol_facts(image, tags, strings, needs_driver=_DRIVER in needed)
     return Elf(
         machine=_MACHINES.get(image.machine, str(image.machine)),
@@ -175,18 +176,13 @@ def _read(image: ElfImage) -> Elf:
         runpath=search_entries(texts(_RUNPATH)),
         versions=tuple(_versions(image, tags, strings)),
         sections=tuple(_sections(image)),
-        has_executable_stack=bool(tags) and _has_executable_stack(image),
+        has_executable_stack=bool(tags) and (not stack or bool(stack[0] & _FLAG_EXECUTE)),
         has_text_relocations=bool(tags[_TEXT_RELOCATIONS] or flags & _FLAG_TEXT_RELOCATIONS),
         relro=_relro(image, tags),
         python_modules=symbols.modules,
         uses_dlopen=symbols.uses_dlopen,
         driver_functions=symbols.driver_functions,
     )
-
-
-def _has_executable_stack(image: ElfImage) -> bool:
-    flags = [segment.flags for segment in image.segments if segment.kind == _STACK]
-    return not flags or bool(flags[0] & _FLAG_EXECUTE)
 
 
 def _first(tags: defaultdict[int, list[int]], tag: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -37,19 +38,15 @@ def read_machine(
         sandbox = choose_sandbox(settings.sandbox)
     except SandboxError as error:
         faults.append(error)
+    memory = None
+    with contextlib.suppress(OSError):
+        memory = min(limit.total for limit in free_memory.read_memory().levels)
     return Machine(
         python=None if isinstance(python, InterpreterNotFoundError) else python,
         sandbox=sandbox,
         compilers=() if provider == "conda" else find_host_compilers(os.environ),
         cores=machine.usable_cores(),
-        memory=_memory(),
+        memory=memory,
         driver=machine.driver_version(),
         faults=tuple(faults),
     )
-
-
-def _memory() -> int | None:
-    try:
-        return min(limit.total for limit in free_memory.read_memory().levels)
-    except OSError:
-        return None

@@ -38,6 +38,8 @@ def key_of(job: Job) -> dict[str, str]:
     What is missing on this machine stands as `absent`: preflight is what complains.
     """
     target = job.target
+    # Of all code: a change in any of it may change the wheel.
+    engine = sha256_of_tree(ROOT / "cuwheel", skip=lambda name: name.suffix != ".py")
     parts = {
         "target": target.id,
         "archs": " ".join(target.archs),
@@ -45,7 +47,7 @@ def key_of(job: Job) -> dict[str, str]:
         **_of_recipe(target, job.workspace),
         **_of_locks(target),
         **_of_machine(target, job.machine),
-        "engine": f"{__version__} {_engine_digest()}",
+        "engine": f"{__version__} {engine}",
     }
     return dict(sorted(parts.items()))
 
@@ -121,11 +123,6 @@ def _machine_compiler(toolkit: Toolkit, machine: Machine) -> dict[str, str]:
         "linker": _banner("ld"),
         "strip": _banner("strip"),
     }
-
-
-def _engine_digest() -> str:
-    """The engine's own code: a change in any of it may change the wheel."""
-    return sha256_of_tree(ROOT / "cuwheel", skip=lambda name: name.suffix != ".py")
 
 
 def _banner(program: str) -> str:

@@ -74,15 +74,17 @@ def solve(  # noqa: PLR0913 - what, from where, and how
         DownloadError: a channel can't be read.
         LockError: nothing satisfies the source.
     """
-    places = [_address(channel, mirrors) for channel in source.channels]
-    for place in places:
-        _see_that_it_answers(place, offline=offline, retry_policy=retry_policy)
+    own = tuple(rattler.Channel(channel).base_url for channel in source.channels)
+    # Each channel's mirror, or its own address, without a slash at its end.
+    addresses = [mirrors.url_for(url.rstrip("/")).rstrip("/") for url in own]
+    for address in addresses:
+        _see_that_it_answers(address, offline=offline, retry_policy=retry_policy)
     newest = datetime.datetime.now(tz=datetime.timezone.utc) - datetime.timedelta(days=cooldown)
     try:
-        records = asyncio.run(asyncio.wait_for(_solve(source, places, cache, newest), limit))
+        records = asyncio.run(asyncio.wait_for(_solve(source, addresses, cache, newest), limit))
     except (TimeoutError, asyncio.TimeoutError) as problem:
         raise DownloadError(
-            f"the index of {', '.join(map(redact_url, places))} can't be read",
+            f"the index of {', '.join(map(redact_url, addresses))} can't be read",
             why=f"it answered at first, but wasn't read and solved within {limit:.0f} seconds",
             fix=WAYS_OUT,
         ) from problem
@@ -95,24 +97,18 @@ def solve(  # noqa: PLR0913 - what, from where, and how
         ) from problem
     except (rattler.exceptions.GatewayError, rattler.exceptions.FetchRepoDataError) as problem:
         raise DownloadError(
-            f"the index of {', '.join(map(redact_url, places))} can't be read",
+            f"the index of {', '.join(map(redact_url, addresses))} can't be read",
             why=_plain(str(problem)),
             fix=WAYS_OUT,
         ) from problem
-    own = tuple(rattler.Channel(channel).base_url for channel in source.channels)
     packages = (_package(record, mirrors, own) for record in records)
     return CondaLock(
         packages=tuple(sorted(packages, key=lambda package: package.name)),
         channels=source.channels,
         digest=source.digest,
         wanted=source.wanted,
-        index=_describe_index(source.channels, places, note),
+        index=_describe_index(source.channels, addresses, note),
     )
-
-
-def _address(channel: str, mirrors: Mirrors) -> str:
-    """Where a channel is read from: its mirror, or its own address, without a slash at its end."""
-    return mirrors.url_for(rattler.Channel(channel).base_url.rstrip("/")).rstrip("/")
 
 
 def _see_that_it_answers(place: str, *, offline: bool, retry_policy: RetryPolicy) -> None:

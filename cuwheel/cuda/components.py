@@ -1,6 +1,6 @@
 """The shared libraries that come with wheels on the index, not in ours: who supplies which.
 
-The data stands in `cuwheel.nvidiawheels`.
+The data stands in `cuwheel.cuda.nvidia_wheels`.
 """
 
 from __future__ import annotations

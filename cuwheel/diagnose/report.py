@@ -97,7 +97,10 @@ def _data(report: Report, fails_on: FailsOn) -> dict[str, Any]:
             "version": environment.version if environment else "",
             "prefix": str(environment.prefix) if environment else "",
             "is_conda": environment.is_conda if environment else None,
-            "frameworks": [_framework_data(one) for one in report.frameworks],
+            "frameworks": [
+                {**_record(one), "libraries": [*map(str, filter(_is_of_gpu, one.libraries))]}
+                for one in report.frameworks
+            ],
             "nvidia_wheels": {one.name: one.version for one in nvidia_wheels(environment)}
             if environment
             else {},
@@ -115,13 +118,7 @@ def _record(record: Any) -> Any:
     return dataclasses.asdict(record) if record is not None else None
 
 
-def _framework_data(framework: FrameworkFacts) -> dict[str, Any]:
-    told: dict[str, Any] = _record(framework)
-    told["libraries"] = [str(path) for path in framework.libraries if _is_telling(path)]
-    return told
-
-
-def _is_telling(path: Path) -> bool:
+def _is_of_gpu(path: Path) -> bool:
     return path.name.startswith(("libcu", "libnv", "libnccl", "libtorch", "libc10"))
 
 
@@ -140,8 +137,9 @@ def _package_data(package: InstalledPackage) -> dict[str, Any]:
 
 def print_report(report: Report, terminal: rich.console.Console) -> None:
     """Print facts, then verdicts, the worst last: that is where a terminal stands."""
+    chosen = f"{report.chosen.path or 'none'} (by {report.chosen.how})"
     _print_section("machine", _machine_facts(report), terminal)
-    _print_section(f"environment: {_environment_title(report)}", _inner_facts(report), terminal)
+    _print_section(f"environment: {chosen}", _inner_facts(report), terminal)
     if report.packages:
         _print_section("packages", _package_facts(report), terminal)
     if report.fits:
@@ -233,10 +231,6 @@ def _toolkits(found: Installations) -> Iterator[str]:
         what = nvcc.version or f"unknown ({nvcc.fault})"
         wins = ", wins" if number == 0 and len(found.nvccs) > 1 else ""
         yield f"{what} {nvcc.path} (by {', '.join(dict.fromkeys(nvcc.found))}{wins})"
-
-
-def _environment_title(report: Report) -> str:
-    return f"{report.chosen.path or 'none'} (by {report.chosen.how})"
 
 
 def _inner_facts(report: Report) -> Iterator[tuple[str, str]]:

@@ -24,7 +24,9 @@ _HOW_TO_ADD = "docs/how-to/failure-catalogue.md"
 def explanation_as_text(explanation: Explanation, name: str) -> str:
     """An explanation to be read; `name` is that of the log."""
     if explanation.causes:
-        lines = [_headline(explanation, name)]
+        count = len(explanation.causes)
+        what = "the cause" if count == 1 else f"{count} causes, the likeliest first"
+        lines = [f"{name}: {what}, from {plural(explanation.lines, 'line')}"]
         for number, found in enumerate(explanation.causes, 1):
             lines += ["", *_cause(number, found)]
     elif explanation.failed:
@@ -48,12 +50,6 @@ def explanation_as_data(explanation: Explanation, name: str) -> dict[str, Any]:
         "overcome": list(explanation.overcome),
         "facts": dict(explanation.facts),
     }
-
-
-def _headline(explanation: Explanation, name: str) -> str:
-    count = len(explanation.causes)
-    what = "the cause" if count == 1 else f"{count} causes, the likeliest first"
-    return f"{name}: {what}, from {plural(explanation.lines, 'line')}"
 
 
 def _cause(number: int, found: FoundCause) -> Iterator[str]:

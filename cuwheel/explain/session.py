@@ -79,27 +79,24 @@ def explain_lines(names: Sequence[str], folder: Path) -> None:
         with _opened(path) as stream:
             for number, line in enumerate(stream, 1):
                 if line.strip():
-                    _write(json.dumps(_answer(explainer, _asked(line, f"{name}:{number}"))))
+                    question = _read_question(line, f"{name}:{number}")
+                    log = io.BytesIO(question["log"].encode("utf-8", "surrogatepass"))
+                    causes = [one.cause.slug for one in explainer.explain(log).causes]
+                    _write(json.dumps({"id": question["id"], "causes": causes}))
 
 
-def _answer(explainer: Explainer, asked: dict[str, Any]) -> dict[str, Any]:
-    log = asked["log"].encode("utf-8", "surrogatepass")
-    found = explainer.explain(io.BytesIO(log)).causes
-    return {"id": asked["id"], "causes": [one.cause.slug for one in found]}
-
-
-def _asked(line: bytes, place: str) -> dict[str, Any]:
+def _read_question(line: bytes, location: str) -> dict[str, Any]:
     try:
-        asked = json.loads(line)
-        if isinstance(asked["log"], str) and "id" in asked:
-            return dict(asked)
+        question = json.loads(line)
+        if isinstance(question["log"], str) and "id" in question:
+            return dict(question)
         why = "`log` is no text"
     except (ValueError, TypeError) as problem:
         why = str(problem)
     except KeyError as problem:
         why = f"it has no {problem}"
     raise UsageError(
-        f"{place} can't be answered", why=why, fix='write one {"id": …, "log": "…"} in each line'
+        f"{location} can't be answered", why=why, fix='write one {"id": …, "log": "…"} in each line'
     )
 
 

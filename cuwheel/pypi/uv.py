@@ -246,14 +246,11 @@ def resolve(source: Path, *, python: str, uploaded_before: str, cache: Path, off
 
 
 def _pip_install(python: Path, *, offline: bool) -> tuple[str | Path, ...]:
-    start = ("pip", "install", *_SAFELY, *_offline(offline=offline), *_mirror(offline=offline))
-    return (*start, *_OWN_PYTHON, python.absolute())
-
-
-def _mirror(*, offline: bool) -> tuple[str, ...]:
-    """Take everything from the mirror, where there is one, whatever indexes are configured."""
     mirror = configured_mirror(os.environ, offline=offline)
-    return ("--no-index", "--find-links", mirror.wheels) if mirror else ()
+    # Everything comes from the mirror, where there is one, whatever indexes are configured.
+    origin = ("--no-index", "--find-links", mirror.wheels) if mirror else ()
+    start = ("pip", "install", *_SAFELY, *_offline(offline=offline), *origin)
+    return (*start, *_OWN_PYTHON, python.absolute())
 
 
 def _offline(*, offline: bool) -> tuple[str, ...]:
@@ -275,9 +272,11 @@ def _run_uv(call: _Call) -> None:
         if line.strip().startswith(_PROGRESS):
             call.show(line.strip())
 
+    passed = {name: value for name, value in os.environ.items() if _PASSED.fullmatch(name)}
+    own = {"UV_CACHE_DIR": str(call.cache.absolute() / "uv"), "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
     done = run(
         [_find_uv(), *call.words],
-        env=_environment(call.cache),
+        env={**passed, **own},
         cwd=Path(os.sep),
         log=call.log,
         on_line=see,
@@ -285,12 +284,6 @@ def _run_uv(call: _Call) -> None:
     )
     if done.status:
         raise _failure(call, lines)
-
-
-def _environment(cache: Path) -> dict[str, str]:
-    passed = {name: value for name, value in os.environ.items() if _PASSED.fullmatch(name)}
-    own = {"UV_CACHE_DIR": str(cache.absolute() / "uv"), "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
-    return {**passed, **own}
 
 
 def _find_uv() -> str:

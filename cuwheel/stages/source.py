@@ -55,7 +55,9 @@ def source(job: Job) -> SourceTree:
         elif target.source_override.is_dir():
             tree = _given_folder(target, target.source_override.absolute(), workspace)
         elif target.source_override.is_file():
-            tree = _given_archive(target.source_override.absolute(), workspace)
+            archive = target.source_override.absolute()
+            digest = sha256_of_file(archive)
+            tree = _unpacked(archive, workspace, origin=str(archive), sha256=digest, pinned=False)
         else:
             raise SourceError(
                 f"there is no {target.source_override}",
@@ -94,11 +96,6 @@ def _fetch_resource(resource: Resource, job: Job) -> tuple[str, str, str]:
             unpack_archive(got.path, aside).top.rename(path)
             remove_tree(aside)
     return resource.name, got.origin, got.sha256
-
-
-def _given_archive(archive: Path, workspace: Workspace) -> SourceTree:
-    digest = sha256_of_file(archive)
-    return _unpacked(archive, workspace, origin=str(archive), sha256=digest, pinned=False)
 
 
 def _unpacked(

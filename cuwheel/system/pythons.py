@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import CommandFailedError, InterpreterNotFoundError
 from cuwheel.paths import find_python_lock
 from cuwheel.system.process import run
+from cuwheel.system.versions import version_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -111,9 +111,9 @@ def _candidates(asked: str, environ: Mapping[str, str]) -> Iterator[tuple[str, P
             if os.access(path, os.X_OK):
                 yield "PATH", path
     for place, store in _stores(environ):
-        found = store.glob(f"*{release}*/bin/python{release}")
-        for path in sorted(found, key=_numbers, reverse=True):
-            yield place, path
+        found = list(store.glob(f"*{release}*/bin/python{release}"))
+        found.sort(key=lambda path: version_key(path.parents[1].name), reverse=True)
+        yield from ((place, path) for path in found)
 
 
 def _stores(environ: Mapping[str, str]) -> tuple[tuple[str, Path], ...]:
@@ -130,11 +130,6 @@ def _holdings(place: str, folder: Path) -> str:
         return f"{place}: {folder} is not there"
     names = sorted(path.parents[1].name for path in folder.glob("*/bin/python"))
     return f"{place}: {folder} holds {', '.join(names) or 'no Python'}"
-
-
-def _numbers(path: Path) -> tuple[int, ...]:
-    """The version in a path for sorting: 3.12.10 is newer than 3.12.9."""
-    return tuple(map(int, re.findall(r"\d+", path.parents[1].name)))
 
 
 def _ask(path: Path) -> Interpreter:

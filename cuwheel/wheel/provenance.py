@@ -99,7 +99,13 @@ def _provenance(record: BuildRecord) -> Any:
     message = provenance_pb2.Provenance()  # type: ignore[attr-defined]
     definition, details = message.build_definition, message.run_details
     definition.build_type = BUILD_TYPE
-    definition.external_parameters.update(_plain(record.parameters))
+    definition.external_parameters.update(
+        {
+            name: value if isinstance(value, str) else list(value)
+            for name, value in record.parameters
+            if value
+        }
+    )
     definition.internal_parameters.update(
         {
             "environment": dict(record.environment),
@@ -115,12 +121,6 @@ def _provenance(record: BuildRecord) -> Any:
     log = Material(name=record.log, sha256=record.log_sha256)
     details.byproducts.extend(_descriptors((log,)))
     return message
-
-
-def _plain(pairs: Iterable[tuple[str, str | tuple[str, ...]]]) -> dict[str, str | list[str]]:
-    return {
-        name: value if isinstance(value, str) else list(value) for name, value in pairs if value
-    }
 
 
 def _descriptors(materials: Iterable[Material]) -> list[Any]:

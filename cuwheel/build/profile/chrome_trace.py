@@ -27,7 +27,8 @@ def trace_text(timeline: Timeline, title: str) -> str:
     Each lane of the timeline is a thread, in which tools lie within their compile. Tools that run
     beside another tool of their compile have a thread of their own, named after the lane.
     """
-    depth = _depth(timeline)
+    # How many rows of tools the widest compile has.
+    depth = max((part.row + 1 for job in timeline.jobs for part in job.parts), default=1)
     threads: dict[tuple[int, int], None] = {}
     events: list[dict[str, Any]] = []
     for job in timeline.jobs:
@@ -47,11 +48,6 @@ def trace_text(timeline: Timeline, title: str) -> str:
         "otherData": {"title": title, "begun": timeline.begun},
     }
     return json.dumps(content, separators=(",", ":")) + "\n"
-
-
-def _depth(timeline: Timeline) -> int:
-    """How many rows of tools the widest compile has."""
-    return max((part.row + 1 for job in timeline.jobs for part in job.parts), default=1)
 
 
 def _thread(lane: int, row: int, depth: int) -> int:

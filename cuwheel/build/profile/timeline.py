@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import heapq
 import os
 from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -159,10 +158,11 @@ def make_timeline(events: Events) -> Timeline:
     clock = _Clock([_span(item) for item in logged])
     tools = [_tool_on(clock, tool) for tool in events.tools]
     compiles = [_compile_on(clock, compile_) for compile_ in events.compiles]
-    jobs = _in_lanes(_jobs(compiles, tools, events.hits()))
+    jobs = _jobs(compiles, tools, events.hits())
+    lanes = _stack(jobs, lambda job: (job.start, job.end))
     return Timeline(
-        jobs=jobs,
-        lanes=max((job.lane + 1 for job in jobs), default=0),
+        jobs=tuple(replace(job, lane=lane) for job, lane in zip(jobs, lanes, strict=True)),
+        lanes=max(lanes, default=-1) + 1,
         memory=_memory(tools),
         hits=hit_counts(events),
         elapsed=max((job.end for job in jobs), default=0.0),
@@ -213,7 +213,7 @@ class _Clock:
 def _compile_on(clock: _Clock, compile_: Compile) -> Compile:
     start, end = _span(compile_)
     move = clock.move(start)
-    return dataclasses.replace(compile_, start=start - move, end=end - move)
+    return replace(compile_, start=start - move, end=end - move)
 
 
 def _tool_on(clock: _Clock, tool: ProgramRun) -> ProgramRun:
@@ -222,7 +222,7 @@ def _tool_on(clock: _Clock, tool: ProgramRun) -> ProgramRun:
     start = tool.start - move
     asked = start if tool.start - tool.asked <= _AT_ONCE else tool.asked - move
     called = asked if tool.asked - called <= _AT_ONCE else called - move
-    return dataclasses.replace(tool, called=called, asked=asked, start=start, end=end - move)
+    return replace(tool, called=called, asked=asked, start=start, end=end - move)
 
 
 def _jobs(
@@ -268,7 +268,8 @@ def _stand_in(tools: Sequence[ProgramRun]) -> Compile:
 def _job(
     compile_: Compile, tools: Sequence[ProgramRun], state: State, short: Callable[[str], str]
 ) -> Job:
-    parts = _in_rows(tools)
+    by_start = sorted(tools, key=lambda tool: (tool.asked, tool.end))
+    rows = _stack(by_start, lambda tool: (tool.asked, tool.end))
     running = [(tool.start, tool.end) for tool in tools]
     waiting = [*running, *((tool.asked, tool.start) for tool in tools)]
     queueing = [*waiting, *((tool.called, tool.asked) for tool in tools)]
@@ -283,20 +284,9 @@ def _job(
         waited=length(waiting) - length(running),
         queued=length(queueing) - length(waiting),
         peak=max((point.peak for point in _memory(tools)), default=0),
-        parts=parts,
+        parts=tuple(Phase(tool=tool, row=row) for tool, row in zip(by_start, rows, strict=True)),
         lane=0,
     )
-
-
-def _in_rows(tools: Sequence[ProgramRun]) -> tuple[Phase, ...]:
-    by_start = sorted(tools, key=lambda tool: (tool.asked, tool.end))
-    rows = _stack(by_start, lambda tool: (tool.asked, tool.end))
-    return tuple(Phase(tool=tool, row=row) for tool, row in zip(by_start, rows, strict=True))
-
-
-def _in_lanes(jobs: Sequence[Job]) -> tuple[Job, ...]:
-    lanes = _stack(jobs, lambda job: (job.start, job.end))
-    return tuple(dataclasses.replace(job, lane=lane) for job, lane in zip(jobs, lanes, strict=True))
 
 
 def _stack(items: Iterable[_Item], span: Callable[[_Item], _Span]) -> list[int]:

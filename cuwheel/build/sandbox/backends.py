@@ -123,16 +123,13 @@ def _system_places() -> list[Mount]:
 
 
 def _own_calls(mounts: list[Mount], folder: Path) -> tuple[str, ...]:
-    listed = [
-        [mount.kind, _told(mount), str(mount.target)]  # links are followed where they are known
-        for mount in mounts
-    ]
+    listed = []
+    for mount in mounts:
+        # Links are followed where they are known.
+        source = mount.source if mount.kind == "link" else mount.source.resolve()
+        listed.append([mount.kind, str(source), str(mount.target)])
     spec = json.dumps({"folder": str(folder), "mounts": listed})
     return (sys.executable, "-I", str(_ENTER), spec)
-
-
-def _told(mount: Mount) -> str:
-    return str(mount.source if mount.kind == "link" else mount.source.resolve())
 
 
 def _bubblewrap(mounts: list[Mount], folder: Path) -> tuple[str, ...]:

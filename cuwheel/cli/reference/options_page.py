@@ -11,8 +11,6 @@ from cuwheel.model.nox_sessions import VERBS
 if TYPE_CHECKING:
     import argparse
 
-    from cuwheel.cli.parser import Parser
-
 
 _INTRO = """\
 Options stand behind `--`, after the session's name. Paths are relative to the folder in which nox
@@ -30,13 +28,10 @@ def options_page() -> str:
     ]
     for parser in parsers:
         if parser.described:
-            parts += [f"## `{parser.prog}`", str(parser.description), _rows_of(parser)]
+            rows = [(code(_spelling(action)), str(action.help)) for action in parser.described]
+            parts += [f"## `{parser.prog}`", str(parser.description)]
+            parts.append(table(("option", "meaning"), rows))
     return page(parts)
-
-
-def _rows_of(parser: Parser) -> str:
-    rows = [(code(_spelling(action)), str(action.help)) for action in parser.described]
-    return table(("option", "meaning"), rows)
 
 
 def _spelling(action: argparse.Action) -> str:

@@ -43,10 +43,11 @@ _CONDA_COLUMNS = ("toolkit", "nvcc", "GCC", "sysroot", "packages", "download", "
 
 def toolkits_page() -> str:
     """The page."""
+    conda_locks = sorted((ROOT / "envs").glob("cuda*/conda-lock.yml"))
     return page(
         [
             "# CUDA releases and components",
-            MARK.format(source="cuwheel/cuda/toolkits.py, nvidiawheels.py and the conda locks"),
+            MARK.format(source="cuwheel/cuda/toolkits.py, nvidia_wheels.py and the conda locks"),
             "## Releases",
             "What `toolkits` and `archs` of a recipe may name.",
             _table_of(toolkits.Toolkit, toolkits.TOOLKITS),
@@ -54,7 +55,7 @@ def toolkits_page() -> str:
             *_component_parts(),
             "## Conda toolchains",
             _CONDA_INTRO,
-            table(_CONDA_COLUMNS, [_conda_row(lock) for lock in _conda_locks()]),
+            table(_CONDA_COLUMNS, [_conda_row(lock) for lock in conda_locks]),
         ]
     )
 
@@ -64,7 +65,8 @@ def _component_parts() -> Iterator[str]:
     rows = components.COMPONENTS
     yield _COMPONENTS_INTRO
     yield _meanings(components.Component)
-    yield table(_LIBRARY_COLUMNS, [_library_row(one) for one in rows])
+    fields = [(one.name, one.cuda, one.sonames, one.needs, one.opens, one.may_open) for one in rows]
+    yield table(_LIBRARY_COLUMNS, [list(map(_cell, row)) for row in fields])
     yield "### Suppliers"
     yield _SUPPLIERS_INTRO
     groups = itertools.groupby(rows, key=lambda one: (one.cuda, one.distribution))
@@ -72,11 +74,6 @@ def _component_parts() -> Iterator[str]:
     yield "### Libraries that don't find each other"
     yield _LOST_INTRO
     yield table(_LOST_COLUMNS, [row for one in rows for row in _lost_rows(one)])
-
-
-def _library_row(one: components.Component) -> list[str]:
-    fields = (one.name, one.cuda, one.sonames, one.needs, one.opens, one.may_open)
-    return [_cell(field) for field in fields]
 
 
 def _supplier_row(group: Sequence[components.Component]) -> list[str]:
@@ -99,10 +96,6 @@ def _lost_rows(one: components.Component) -> Iterator[list[str]]:
         wheel = code(one.distribution)
         where = f"{wheel} {code(releases)}" if releases else f"every {wheel} that was read"
         yield [code(one.name), _cell(one.cuda), code(soname), where]
-
-
-def _conda_locks() -> list[Path]:
-    return sorted((ROOT / "envs").glob("cuda*/conda-lock.yml"))
 
 
 def _conda_row(path: Path) -> list[str]:

@@ -78,23 +78,20 @@ def troubleshooting() -> str:
     ]
     for group, kinds in itertools.groupby(found, _group):
         parts += [f"### {group}", *(_entry(kind) for kind in kinds)]
-    parts += ['<a id="tools"></a>\n\n## What tools say', _TOOLS_INTRO, _tools_index()]
+    index = [row for group in groups() for row in _rows(group)]
+    parts += ['<a id="tools"></a>\n\n## What tools say', _TOOLS_INTRO]
+    parts.append(table(("what", "where it shows"), index))
     explainer = Explainer()
     for one in groups():
         parts += [f"### {one.title}", one.about]
         parts += [_cause_entry(cause, explainer) for cause in one.causes]
     parts += ["## What the audit finds", _AUDIT_INTRO, *map(_rule_entry, findings.RULES)]
     parts += ["## What diagnose finds", _DIAGNOSE_INTRO]
-    parts += [_own_entry(anchor, entry) for anchor, entry in verdict.OWN_ENTRIES.items()]
+    parts += [
+        f'<a id="{anchor}"></a>\n\n### {entry.title}\n\n{entry.text}'
+        for anchor, entry in verdict.OWN_ENTRIES.items()
+    ]
     return page(parts)
-
-
-def _own_entry(anchor: str, entry: verdict.VerdictKind) -> str:
-    return f'<a id="{anchor}"></a>\n\n### {entry.title}\n\n{entry.text}'
-
-
-def _tools_index() -> str:
-    return table(("what", "where it shows"), [row for group in groups() for row in _rows(group)])
 
 
 def _rows(group: Group) -> Iterator[tuple[str, str]]:

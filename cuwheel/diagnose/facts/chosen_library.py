@@ -86,9 +86,10 @@ def choose_library(
     wanted = _release_of(declared, framework.cuda if framework else "")
     asked = environ.get(declared.variable, "") if declared.variable and wanted else ""
     release = asked or wanted
+    file = _stem(declared).replace(_placeholder(declared), release)
     return ChosenLibrary(
         version=distribution.version,
-        library=_file_for(declared, release) if release else declared.without_gpu,
+        library=file if release else declared.without_gpu,
         release=release,
         decided_by=declared.variable if asked else f"{declared.framework}'s CUDA",
         held=tuple(held),
@@ -113,10 +114,6 @@ def _release_in(declared: LibraryPerCuda, name: str) -> str:
     before, after = map(re.escape, _stem(declared).split(placeholder))
     match = re.fullmatch(f"{before}(?P<release>{_FORMS[placeholder]}){after}", name)
     return match["release"] if match else ""
-
-
-def _file_for(declared: LibraryPerCuda, release: str) -> str:
-    return _stem(declared).replace(_placeholder(declared), release)
 
 
 def _stem(declared: LibraryPerCuda) -> str:

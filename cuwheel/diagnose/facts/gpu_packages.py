@@ -182,7 +182,8 @@ def _read(
     try:
         with path.open("rb") as stream:
             elf = read_elf(stream)
-            code = _code(stream, elf)
+            section = elf.section(LOADED_SECTION)
+            code = code_of(hop_fatbins(stream, section)) if section else None
             needs = _needs(path, elf, distribution, loader)
             symbols = _symbols(stream, distribution, environment, needs)
     except OSError as problem:
@@ -201,11 +202,6 @@ def _read(
         is_for_other=any(map(is_other_accelerator, elf.needed)),
         is_unimportable=bool(elf.python_modules) and _is_for_other_python(path, environment),
     )
-
-
-def _code(stream: IO[bytes], elf: Elf) -> DeviceCode | None:
-    section = elf.section(LOADED_SECTION)
-    return code_of(hop_fatbins(stream, section)) if section else None
 
 
 def _needs(

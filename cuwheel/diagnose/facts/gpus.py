@@ -36,6 +36,7 @@ _MIB = 1 << 20
 _PCI = Path("/sys/bus/pci/devices")
 _NVIDIA, _DISPLAY = "0x10de", "0x03"  # vendor, and the start of the class of display controllers
 _PROC = Path("/proc/driver/nvidia")
+_STUB_LIBRARY = 34  # CUDA_ERROR_STUB_LIBRARY, cuda.h
 _WSL = Path("/usr/lib/wsl/lib/libcuda.so.1")
 
 
@@ -109,6 +110,7 @@ def find_driver(environ: Mapping[str, str]) -> Driver:
     """
     notes: list[str] = []
     told = _ask_libraries(environ, notes)
+    code, libcuda = told.get("cuda_code"), told.get("libcuda", "")
     asked, gpus, version = "NVML", tuple(map(_gpu_of, told.get("gpus", ()))), told.get("driver", "")
     if not version:
         asked = "nvidia-smi"
@@ -125,20 +127,13 @@ def find_driver(environ: Mapping[str, str]) -> Driver:
         nvml_fault=told.get("nvml_fault", ""),
         nvml_code=told.get("nvml_code", 0),
         cuda_fault=told.get("cuda_fault", ""),
-        cuda_code=told.get("cuda_code"),
-        libcuda=told.get("libcuda", ""),
-        is_stub=_is_stub(told),
+        cuda_code=code,
+        libcuda=libcuda,
+        is_stub=code == _STUB_LIBRARY or "/stubs/" in libcuda,
         devices=sum(1 for _ in _pci_devices()),
         has_wsl_library=_WSL.exists(),
         notes=tuple(notes),
     )
-
-
-_STUB_LIBRARY = 34  # CUDA_ERROR_STUB_LIBRARY, cuda.h
-
-
-def _is_stub(told: Mapping[str, Any]) -> bool:
-    return told.get("cuda_code") == _STUB_LIBRARY or "/stubs/" in told.get("libcuda", "")
 
 
 def _ask_libraries(environ: Mapping[str, str], notes: list[str]) -> dict[str, Any]:

@@ -7,15 +7,10 @@ import platform
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cuwheel.standalone.memory_gate import free_memory
 from cuwheel.system import machine
 from cuwheel.system.versions import version_key
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _ETC_RELEASE = Path("/etc/os-release")
 _VERSION = Path("/proc/version")
@@ -73,9 +68,11 @@ def read_host(folder: Path) -> HostFacts:
     """
     memory, free = _memory()
     shared = os.statvfs("/dev/shm") if Path("/dev/shm").is_dir() else None  # noqa: S108 - asked
-    libstdcxx = next(_system_files("libstdc++.so.6"), None)
+    system = re.search(r'^PRETTY_NAME="?([^"\n]*)', _read(_ETC_RELEASE), re.MULTILINE)
+    libraries = (Path(folder, "libstdc++.so.6") for folder in _LIBRARY_FOLDERS)
+    libstdcxx = next(filter(Path.exists, libraries), None)
     return HostFacts(
-        system=_system(),
+        system=system[1] if system else "Linux",
         kernel=platform.release(),
         architecture=platform.machine(),
         glibc=_glibc(),
@@ -100,10 +97,6 @@ def newest_glibcxx(library: Path) -> str:
     return max(found, key=version_key, default="")
 
 
-def _system_files(name: str) -> Iterator[Path]:
-    return (path for folder in _LIBRARY_FOLDERS if (path := Path(folder, name)).exists())
-
-
 def _memory() -> tuple[int, int]:
     """All of it and what is free, at the level that has the least; 0 where nobody says."""
     try:
@@ -112,11 +105,6 @@ def _memory() -> tuple[int, int]:
         return 0, 0
     total = min(level.total + level.reserve for level in levels)
     return total, max(0, min(level.free + level.reserve for level in levels))
-
-
-def _system() -> str:
-    found = re.search(r'^PRETTY_NAME="?([^"\n]*)', _read(_ETC_RELEASE), re.MULTILINE)
-    return found[1] if found else "Linux"
 
 
 def _glibc() -> str:
