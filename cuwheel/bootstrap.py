@@ -107,9 +107,9 @@ def _source(*, offline: bool) -> list[str]:
     mirror = configured_mirror(os.environ, offline=offline)
     if mirror is None:
         return ["--no-index"] if offline else []
-    place = urlsplit(redact_url(mirror.address))
+    server = urlsplit(redact_url(mirror.address))
     # pip refuses plain http from other machines; the hashes say whether what comes is right.
-    trusted = ["--trusted-host", place.netloc] if place.scheme == "http" else []
+    trusted = ["--trusted-host", server.netloc] if server.scheme == "http" else []
     return ["--no-index", "--find-links", mirror.wheels, *trusted]
 
 
@@ -139,10 +139,10 @@ def _failure(lines: list[str], status: int, folder: Path, *, offline: bool) -> C
     if any("No space left on device" in line for line in lines):
         return of_system_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder)))
     # pip warns of each attempt that failed, and in the end only says that nothing was found.
-    telling = [line for line in lines if line.strip() and not line.startswith("WARNING:")]
+    relevant = [line for line in lines if line.strip() and not line.startswith("WARNING:")]
     broken = [line.partition(_BROKEN)[2] for line in lines if _BROKEN in line]
-    why = f"pip's last attempt: {broken[-1]}" if broken else (telling or [f"status {status}"])[-1]
-    last = "".join(f"\n    {line}" for line in telling[-_TAIL:])
+    why = f"pip's last attempt: {broken[-1]}" if broken else (relevant or [f"status {status}"])[-1]
+    last = "".join(f"\n    {line}" for line in relevant[-_TAIL:])
     return InstallError(
         "cuwheel's own environment can't be made",
         why=why,

@@ -7,7 +7,7 @@ import json
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.build.rebuild_key import changes, digest_of, key_of
+from cuwheel.build.rebuild_key import changes, digest_of_key, key_of
 from cuwheel.build.summary import Summary
 from cuwheel.system.files import (
     file_lock,
@@ -67,7 +67,7 @@ def make(job: Job, *, keep_work: bool) -> Summary:
         CuwheelError: of the stage that failed; the work folder is kept.
     """
     workspace = job.workspace
-    with _alone(job):
+    with _exclusive(job):
         # Of other targets too, which may never be built again.
         for folder in (workspace.dist, _record(job).parent):
             remove_parts(folder)
@@ -106,9 +106,9 @@ def make_stage(name: str, job: Job) -> Any:
         CuwheelError: of the stage.
     """
     workspace = job.workspace
-    with _alone(job), naming_full_disk(workspace.work), workspace.console.stage(name):
+    with _exclusive(job), naming_full_disk(workspace.work), workspace.console.stage(name):
         mark = workspace.work / "key"
-        if _is_unfinished(workspace) and mark.read_text() != digest_of(key_of(job)):
+        if _is_unfinished(workspace) and mark.read_text() != digest_of_key(key_of(job)):
             mark.unlink()  # what this leaves is of another target than the interrupted run's
         record = _stage(name)(job)
         workspace.save(name, record)
@@ -128,7 +128,7 @@ def _is_unfinished(workspace: Workspace) -> bool:
 def _unfinished(workspace: Workspace, key: dict[str, str]) -> tuple[str, ...]:
     """A reason to go on, where an earlier run of this very key left its work half done."""
     mark = workspace.work / "key"
-    is_ours = _is_unfinished(workspace) and mark.read_text() == digest_of(key)
+    is_ours = _is_unfinished(workspace) and mark.read_text() == digest_of_key(key)
     return ("an earlier run was not finished",) if is_ours and not workspace.has("index") else ()
 
 
@@ -140,7 +140,7 @@ def _clear(workspace: Workspace) -> None:
         remove_tree(workspace.work)
 
 
-def _alone(job: Job) -> Any:
+def _exclusive(job: Job) -> Any:
     workspace = job.workspace
 
     def tell() -> None:
@@ -183,7 +183,7 @@ def _run_stage(name: str, job: Job) -> None:
 
 def _prepare_work(job: Job, key: dict[str, str]) -> None:
     """Keep what an interrupted run of the same key left; remove everything else."""
-    workspace, wanted = job.workspace, digest_of(key)
+    workspace, wanted = job.workspace, digest_of_key(key)
     mark = workspace.work / "key"
     if not job.settings.reuse or not mark.is_file() or mark.read_text() != wanted:
         remove_tree(workspace.work)

@@ -11,7 +11,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from cuwheel.audit.manylinux import policies, policy_of
 from cuwheel.cuda.components import COMPONENTS
-from cuwheel.cuda.frameworks import Brought, brought_by, extras_of, preloads
+from cuwheel.cuda.frameworks import Dependency, dependencies_of, extras_of, preloads
 from cuwheel.cuda.suppliers import components_of
 from cuwheel.wheel.metadata import header, installed_path, parse_requirement
 
@@ -87,9 +87,9 @@ class Case:
         )
 
     @cached_property
-    def declared(self) -> tuple[Brought, ...]:
+    def declared(self) -> tuple[Dependency, ...]:
         """Everything that its requirements bring, as far as is known."""
-        return brought_by(self.requires)
+        return dependencies_of(self.requires)
 
     @cached_property
     def assumed(self) -> tuple[str, ...]:
@@ -107,9 +107,9 @@ class Case:
         return tuple(sorted(found - {one.distribution for one in self.declared}))
 
     @cached_property
-    def brought(self) -> tuple[Brought, ...]:
+    def dependencies(self) -> tuple[Dependency, ...]:
         """What its requirements bring, and what the frameworks that it assumes bring."""
-        return (*self.declared, *brought_by(self.assumed))
+        return (*self.declared, *dependencies_of(self.assumed))
 
     @cached_property
     def host_libraries(self) -> tuple[tuple[ScannedLibrary, Elf], ...]:

@@ -72,7 +72,9 @@ class SupplierConditions:
             if any(name == project_of(text) for text in self.case.requires if marker in text):
                 return f"with the extra {contract.extra}", None
             return "", "error"
-        found = [one for one in self.case.brought if canonicalize_name(one.distribution) == name]
+        found = [
+            one for one in self.case.dependencies if canonicalize_name(one.distribution) == name
+        ]
         if name in self.case.assumed or not found:
             return "", self._severity_of_missing(component, soname)
         if any(not one.extra for one in found):
@@ -85,20 +87,22 @@ class SupplierConditions:
         contract = self.case.contract
         extras = {"", contract.extra if contract else ""}
         return frozenset(
-            canonicalize_name(one.distribution) for one in self.case.brought if one.extra in extras
+            canonicalize_name(one.distribution)
+            for one in self.case.dependencies
+            if one.extra in extras
         )
 
     def loader_of(self, soname: str, component: Component) -> str:
         """Who has loaded a library before; empty where nobody is known to."""
         name = canonicalize_name(component.distribution)
-        for one in self.case.brought:
+        for one in self.case.dependencies:
             if canonicalize_name(one.distribution) == name and preloads(one.by, soname):
                 return f"{one.by} loads it before"
         return f"{_FINDER} loads it before" if _FINDER in self.case.required else ""
 
     def is_loaded(self, pattern: str) -> bool:
         """Whether the wheel itself, a framework or the finder loads a library that is opened."""
-        loaders = {self.case.project, *(one.by for one in self.case.brought)}
+        loaders = {self.case.project, *(one.by for one in self.case.dependencies)}
         return (
             any(fnmatchcase(own, pattern) for own in self.case.needed)
             or any(preloads(loader, pattern) for loader in loaders)

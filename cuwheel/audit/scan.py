@@ -174,7 +174,7 @@ def scan_wheel(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Learnt:
+class _MemberFacts:
     """What is known of a member once it has been read."""
 
     name: str
@@ -184,10 +184,10 @@ class _Learnt:
     library: ScannedLibrary | None
 
 
-def _read(members: Iterable[SeekableMember], rules: LeakRules) -> Iterator[_Learnt]:
+def _read(members: Iterable[SeekableMember], rules: LeakRules) -> Iterator[_MemberFacts]:
     """Read members one after another."""
     reading = None
-    with contextlib.closing(_ahead(_batches(members))) as batches:
+    with contextlib.closing(_prefetched(_batches(members))) as batches:
         for member, piece in chain.from_iterable(batches):
             reading = reading or _Reading(member, rules)
             if piece:
@@ -211,7 +211,7 @@ def _batches(members: Iterable[SeekableMember]) -> Iterator[_Batch]:
     yield batch
 
 
-def _ahead(batches: Iterator[_Batch]) -> Generator[_Batch, None, None]:
+def _prefetched(batches: Iterator[_Batch]) -> Generator[_Batch, None, None]:
     """The same, made in a thread of its own a little ahead of who takes them."""
     with ThreadPoolExecutor(1) as pool:
         waiting = deque(pool.submit(next, batches, None) for _ in range(_AHEAD))
@@ -241,13 +241,13 @@ class _Reading:
         for window in self._windows.feed(piece):
             self._search(window)
 
-    def finish(self) -> _Learnt:
+    def finish(self) -> _MemberFacts:
         """All that there is to know, after the last piece."""
         self._search(self._windows.finish())
         name = self._member.name
         is_elf = self._start.startswith(MAGIC)
         library, parts = self._read_library() if is_elf else (None, self._other_parts())
-        return _Learnt(
+        return _MemberFacts(
             name=name,
             content=self._hash.content(),
             leaks=tuple(

@@ -112,7 +112,7 @@ class Chain:
             return self._from_component(library, soname, component)
         if soname in case.own:
             return self._from_wheel(library, soname)
-        return self._from_nowhere(library, soname)
+        return self._unsupplied(library, soname)
 
     def _from_wheel(self, library: ScannedLibrary, soname: str) -> Supply:
         fault = Fault(
@@ -154,8 +154,8 @@ class Chain:
             faults=tuple(faults),
         )
 
-    def _from_nowhere(self, library: ScannedLibrary, soname: str) -> Supply:
-        loaders = sorted({one.by for one in self.case.brought if preloads(one.by, soname)})
+    def _unsupplied(self, library: ScannedLibrary, soname: str) -> Supply:
+        loaders = sorted({one.by for one in self.case.dependencies if preloads(one.by, soname)})
         namesake = self.conditions.namesake(soname)
         supplier, condition, fault = "", "", None
         if is_other_accelerator(soname):

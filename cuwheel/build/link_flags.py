@@ -1,4 +1,4 @@
-"""How a build is told to link a recipe's components: folders, names, headers.
+"""How a build is known to link a recipe's components: folders, names, headers.
 
 NVIDIA's wheels hold no symbolic links, so there is no `libcufft.so` for `-lcufft` to find. A linker
 takes a file's whole name too (`-l:libcufft.so.12`; GNU ld's manual, option `-l`), which works with
@@ -64,7 +64,7 @@ def include_flags(target: Target, home: Path, site_packages: Path) -> tuple[str,
 
 
 def check_linkable(job: Job) -> list[Problem]:
-    """What the build will be told to link is there, as far as toolchain and environment are.
+    """What the build will be known to link is there, as far as toolchain and environment are.
 
     Where the recipe asks for no flags, the package finds the libraries its own way.
     """
@@ -84,12 +84,12 @@ def check_linkable(job: Job) -> list[Problem]:
 def _shared_flags(
     components: Iterable[Component], home: Path, site_packages: Path
 ) -> Iterator[str]:
-    told: set[Path] = set()
+    known: set[Path] = set()
     for component in components:
         folder = _folder_of(component, home, site_packages)
-        if folder not in told:
+        if folder not in known:
             yield f"-L{folder}"
-            told.add(folder)
+            known.add(folder)
         yield f"-l:{_file_of(component)}"
 
 
@@ -133,11 +133,11 @@ def _check_archives(target: Target, workspace: Workspace) -> list[Problem]:
     ]
     if not lacking:
         return []
-    place = f"{home / 'lib64'}" if home else f"a toolchain of {target.provider}"
+    location = f"{home / 'lib64'}" if home else f"a toolchain of {target.provider}"
     return [
         Problem(
             what=f"{', '.join(lacking)} can't be linked statically",
-            why=f"{place} holds no archive of it; NVIDIA's wheels have one of the CUDA "
+            why=f"{location} holds no archive of it; NVIDIA's wheels have one of the CUDA "
             "runtime only",
             fix="take another mode (`link` in the recipe, --link), or a toolchain that has the "
             "archives (-- --toolchain system)",

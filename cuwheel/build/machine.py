@@ -15,11 +15,11 @@ from cuwheel.workspace.job import Machine
 
 if TYPE_CHECKING:
     from cuwheel.system.pythons import Interpreter
-    from cuwheel.workspace.job import Settings
+    from cuwheel.workspace.job import BuildSettings
 
 
 def read_machine(
-    settings: Settings,
+    settings: BuildSettings,
     python: Interpreter | InterpreterNotFoundError | None,
     *,
     provider: str = "pypi",

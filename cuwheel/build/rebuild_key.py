@@ -62,7 +62,7 @@ def changes(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[str, ...]:
     )
 
 
-def digest_of(key: Mapping[str, str]) -> str:
+def digest_of_key(key: Mapping[str, str]) -> str:
     """SHA-256 over a key."""
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 

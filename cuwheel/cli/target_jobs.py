@@ -11,7 +11,7 @@ from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import InterpreterNotFoundError, UsageError
 from cuwheel.paths import ROOT, default_cache, given_path
 from cuwheel.toolchains.python_choice import choose_python
-from cuwheel.workspace.job import Job, Settings
+from cuwheel.workspace.job import BuildSettings, Job
 from cuwheel.workspace.workspace import Workspace, bare_workspace
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ def _workspace(console: Console, target: Target, given: argparse.Namespace) -> W
     )
 
 
-def _settings(given: argparse.Namespace) -> Settings:
-    return Settings(
+def _settings(given: argparse.Namespace) -> BuildSettings:
+    return BuildSettings(
         offline=given.offline,
         jobs=_jobs(given.jobs),
         reuse=not given.no_cache,

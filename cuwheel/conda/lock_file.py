@@ -64,7 +64,7 @@ def read_conda_lock(path: Path) -> CondaLock:
         raise LockError(
             f"{path.parent.name}/{path.name} was edited by hand",
             why="its packages are not those that its metadata vouches for",
-            fix=_way_back(path),
+            fix=_fix_for_lock(path),
         )
     return lock
 
@@ -90,7 +90,7 @@ def faults_of_conda_lock(path: Path, source: Path) -> list[str]:
     return faults
 
 
-def _way_back(path: Path) -> str:
+def _fix_for_lock(path: Path) -> str:
     relock = f"nox -s lock -- {name_of_lock(path.parent.name)}"
     return f"git checkout {path}, or write it again: `{relock}`"
 
@@ -122,5 +122,5 @@ def _no_lock(path: Path, faults: list[str]) -> LockError:
     return LockError(
         f"{path.parent.name}/{path.name} is no conda lock",
         why="\n".join((*faults[:_SHOWN], *more)),
-        fix=_way_back(path),
+        fix=_fix_for_lock(path),
     )

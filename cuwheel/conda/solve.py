@@ -78,7 +78,7 @@ def solve(  # noqa: PLR0913 - what, from where, and how
     # Each channel's mirror, or its own address, without a slash at its end.
     addresses = [mirrors.url_for(url.rstrip("/")).rstrip("/") for url in own]
     for address in addresses:
-        _see_that_it_answers(address, offline=offline, retry_policy=retry_policy)
+        _check_answers(address, offline=offline, retry_policy=retry_policy)
     newest = datetime.datetime.now(tz=datetime.timezone.utc) - datetime.timedelta(days=cooldown)
     try:
         records = asyncio.run(asyncio.wait_for(_solve(source, addresses, cache, newest), limit))
@@ -111,23 +111,23 @@ def solve(  # noqa: PLR0913 - what, from where, and how
     )
 
 
-def _see_that_it_answers(place: str, *, offline: bool, retry_policy: RetryPolicy) -> None:
+def _check_answers(address: str, *, offline: bool, retry_policy: RetryPolicy) -> None:
     """Request an index once: rattler itself would go on trying for minutes."""
-    url = f"{place}/noarch/repodata.json"
-    if offline and not is_local(place):
+    url = f"{address}/noarch/repodata.json"
+    if offline and not is_local(address):
         raise DownloadError(
-            f"the channel {redact_url(place)} can't be read", why="--offline is set", fix=_MIRROR
+            f"the channel {redact_url(address)} can't be read", why="--offline is set", fix=_MIRROR
         )
     if not is_there(url, Attempts(retry_policy), fix=_REFUSED):
         raise DownloadError(
-            f"{redact_url(place)} is no channel that can be read",
+            f"{redact_url(address)} is no channel that can be read",
             why="there is no noarch/repodata.json",
             fix=_REFUSED,
         )
 
 
 async def _solve(
-    source: CondaSource, places: list[str], cache: Path, newest: datetime.datetime
+    source: CondaSource, addresses: list[str], cache: Path, newest: datetime.datetime
 ) -> list[rattler.RepoDataRecord]:
     system = [
         rattler.GenericVirtualPackage(
@@ -136,7 +136,7 @@ async def _solve(
         for name, version in source.virtual
     ]
     return await rattler.solve(
-        sources=[rattler.Channel(place) for place in places],
+        sources=[rattler.Channel(address) for address in addresses],
         specs=[rattler.MatchSpec(spec) for spec in source.specs],
         platforms=_SUBDIRS,
         virtual_packages=system,
@@ -172,14 +172,14 @@ def _package(
     )
 
 
-def _describe_index(channels: Iterable[str], places: list[str], note: str) -> str:
+def _describe_index(channels: Iterable[str], addresses: list[str], note: str) -> str:
     """Where the records came from; a folder of this machine only by what its index files are."""
     owners = ", ".join(rattler.Channel(channel).base_url.rstrip("/") for channel in channels)
     digests = [
         f"{subdir}/repodata.json sha256:{sha256_of_file(index)}"
-        for place in places
+        for address in addresses
         for subdir in map(str, _SUBDIRS)
-        if is_local(place) and (index := local_path(place) / subdir / "repodata.json").is_file()
+        if is_local(address) and (index := local_path(address) / subdir / "repodata.json").is_file()
     ]
     read = f", read from {'; '.join(digests)}" if digests else ""
     return f"{owners}{read}{f' ({note})' if note else ''}"

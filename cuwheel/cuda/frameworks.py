@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Brought:
+class Dependency:
     """A distribution that a wheel's requirements bring.
 
     Attributes:
@@ -215,13 +215,13 @@ _ROWS = {found.distribution: found for found in COMPONENTS}
 _KNOWN = {*_ROWS, *(rule.name for rule in _RULES)}
 
 
-def brought_by(requirements: Iterable[str]) -> tuple[Brought, ...]:
+def dependencies_of(requirements: Iterable[str]) -> tuple[Dependency, ...]:
     """Every distribution that requirements bring on Linux x86_64, as far as the tables know.
 
     Args:
         requirements: `Requires-Dist` lines of a wheel; those that aren't valid bring nothing.
     """
-    found: dict[Brought, None] = {}
+    found: dict[Dependency, None] = {}
     for line in requirements:
         try:
             requirement = Requirement(line)
@@ -230,7 +230,7 @@ def brought_by(requirements: Iterable[str]) -> tuple[Brought, ...]:
         by = canonicalize_name(requirement.name)
         for extra in extras_of(requirement):
             for name in _reached_by(requirement):
-                found[Brought(distribution=name, by=by, extra=extra, cuda=_cuda_of(name))] = None
+                found[Dependency(distribution=name, by=by, extra=extra, cuda=_cuda_of(name))] = None
     return tuple(found)
 
 

@@ -132,9 +132,9 @@ class EnvironmentDiagnosis:
         self.verdicts += _judge_metadata(environment)
         if driver.gpus:
             self._start_checks(environment)
-        told = {name: question.answer(None) for name, question in self._imports.items()}
-        self.frameworks = tuple(one for one, _ in told.values() if one)
-        self.verdicts += [not_asked(name, fault) for name, (_, fault) in told.items() if fault]
+        answers = {name: question.answer(None) for name, question in self._imports.items()}
+        self.frameworks = tuple(one for one, _ in answers.values() if one)
+        self.verdicts += [not_asked(name, fault) for name, (_, fault) in answers.items() if fault]
         disagreements = find_unmet_requirements(environment)
         self.verdicts += judge_frameworks(self.frameworks, driver, disagreements)
         self.verdicts += judge_nvidia_wheels(environment, disagreements, self.frameworks)

@@ -11,7 +11,7 @@ from cuwheel.diagnose.environment_diagnosis import EnvironmentDiagnosis
 from cuwheel.diagnose.facts.chosen_library import choosing_packages
 from cuwheel.diagnose.facts.deadline import TimedCall
 from cuwheel.diagnose.facts.gpus import Driver, find_driver
-from cuwheel.diagnose.facts.host import HostFacts, read_host
+from cuwheel.diagnose.facts.host import HostFacts, read_host_facts
 from cuwheel.diagnose.facts.installed_toolkits import Installations, find_installations
 from cuwheel.diagnose.facts.python_choice import find_environment
 from cuwheel.diagnose.report import Report, print_report, report_as_text
@@ -108,7 +108,7 @@ def diagnose(
         recipes: as for `diagnose_session`.
         fit: likewise.
     """
-    machine = TimedCall[HostFacts | None](_MACHINE_TIME_LIMIT, lambda: read_host(ROOT))
+    machine = TimedCall[HostFacts | None](_MACHINE_TIME_LIMIT, lambda: read_host_facts(ROOT))
     gpus = TimedCall(_MACHINE_TIME_LIMIT, lambda: find_driver(environ))
     programs = TimedCall(_MACHINE_TIME_LIMIT, lambda: find_installations(environ))
     chosen = find_environment(asked.python, environ, asked.start)

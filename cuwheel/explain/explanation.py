@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from cuwheel.explain.catalogue import FailureCause, Signs
-    from cuwheel.explain.scanner import Scan, Sighting
+    from cuwheel.explain.scanner import MatchedLine, Scan
 
 
 _MOST = 3  # causes that are shown
@@ -44,7 +44,7 @@ class FoundCause:
 
     cause: FailureCause
     weight: Weight
-    evidence: tuple[Sighting, ...]
+    evidence: tuple[MatchedLine, ...]
     why: str
     fix: str
 
@@ -70,7 +70,7 @@ class Explanation:
 
     causes: tuple[FoundCause, ...]
     failed: bool
-    failure: Sighting | None
+    failure: MatchedLine | None
     around: Mapping[int, str]
     overcome: tuple[str, ...]
     facts: Mapping[str, str]
@@ -99,8 +99,8 @@ class Explainer:
         facts = _completed({**scan.facts, **(known or {})}, self._signs)
         met = [
             _found(self._causes[slug], usable, facts, self._signs)
-            for slug, sightings in scan.causes.items()
-            if (usable := [one for one in sightings if _holds(one, scan, facts)])
+            for slug, matches in scan.causes.items()
+            if (usable := [one for one in matches if _holds(one, scan, facts)])
         ]
         shown = _judged(met, has_failed=scan.failure is not None)
         return Explanation(
@@ -125,9 +125,9 @@ def _judged(met: Iterable[FoundCause], *, has_failed: bool) -> tuple[FoundCause,
 
 
 def _found(
-    cause: FailureCause, sightings: list[Sighting], facts: Mapping[str, str], known: Signs
+    cause: FailureCause, matches: list[MatchedLine], facts: Mapping[str, str], known: Signs
 ) -> FoundCause:
-    ordered = sorted(sightings, key=lambda one: (-one.pattern.weight, one.number))
+    ordered = sorted(matches, key=lambda one: (-one.pattern.weight, one.number))
     names: dict[str, str] = dict(facts)
     for one in reversed(ordered):
         names |= one.captures
@@ -164,9 +164,9 @@ def _completed(facts: Mapping[str, str], known: Signs) -> dict[str, str]:
     return made
 
 
-def _holds(sighting: Sighting, scan: Scan, facts: Mapping[str, str]) -> bool:
-    names = {**facts, **sighting.captures}
-    return all(_is_met(need, scan.signs, names) for need in sighting.pattern.needs)
+def _holds(match: MatchedLine, scan: Scan, facts: Mapping[str, str]) -> bool:
+    names = {**facts, **match.captures}
+    return all(_is_met(need, scan.signs, names) for need in match.pattern.needs)
 
 
 def _is_met(need: str, met: set[str], facts: Mapping[str, str]) -> bool:

@@ -63,10 +63,10 @@ def required_texts(pattern: re.Pattern[str]) -> tuple[tuple[str, ...], ...]:
         re.error: the pattern holds what this module doesn't read.
     """
     parts = list(_flat([_Part(branches=_read(_TOKEN.finditer(pattern.pattern)))]))
-    found = sorted(dict.fromkeys(_usable(_choices(parts))), key=_worth, reverse=True)
+    found = sorted(dict.fromkeys(_usable(_choices(parts))), key=_selectivity, reverse=True)
     first_line = list(itertools.takewhile(lambda part: not part.may_break, parts))
     begun = _best(_choices(first_line))
-    if begun and len(first_line) < len(parts) and _worth(begun)[0] >= _LONG:
+    if begun and len(first_line) < len(parts) and _selectivity(begun)[0] >= _LONG:
         found = [begun, *(one for one in found if one != begun)]
     return tuple(tuple(sorted(one)) for one in found)
 
@@ -142,12 +142,12 @@ def _begun(text: str, part: _Part) -> frozenset[str]:
 
 
 def _best(choices: list[frozenset[str]]) -> frozenset[str]:
-    return max(_usable(choices), key=_worth, default=frozenset())
+    return max(_usable(choices), key=_selectivity, default=frozenset())
 
 
 def _usable(choices: Iterable[frozenset[str]]) -> list[frozenset[str]]:
     return [one for one in choices if one and all(one) and len(one) <= _MOST]
 
 
-def _worth(texts: frozenset[str]) -> tuple[int, int]:
+def _selectivity(texts: frozenset[str]) -> tuple[int, int]:
     return min(map(len, texts)), -len(texts)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.explain.explanation import Explanation, FoundCause
-    from cuwheel.explain.scanner import Sighting
+    from cuwheel.explain.scanner import MatchedLine
 
 
 _WIDTH = 100  # columns
@@ -104,5 +104,5 @@ def _cause_data(found: FoundCause) -> dict[str, Any]:
     }
 
 
-def _line_data(one: Sighting) -> dict[str, Any]:
+def _line_data(one: MatchedLine) -> dict[str, Any]:
     return {"line": one.number, "text": one.text, "captures": dict(one.captures)}

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from cuwheel.explain.log_text import Block
 
 
-_KEPT = 3  # sightings of a pattern; more say nothing new
-_CHARACTERS = 2000  # of a line, that are looked at
+_KEPT = 3  # matches of a pattern; more say nothing new
+_CHARACTERS = 2000  # of a line, that are read
 _BEFORE = 2  # lines shown around an error that nobody knows
 _AFTER = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sighting:
+class MatchedLine:
     """A line that matches a pattern.
 
     Attributes:
@@ -46,7 +46,7 @@ class Scan:
     """What was met.
 
     Attributes:
-        causes: slug → sightings behind the last success.
+        causes: slug → matches behind the last success.
         overcome: slugs that were met before one.
         signs: names of those that were met.
         facts: name → value, where it was first met.
@@ -55,11 +55,11 @@ class Scan:
         lines: how many there are.
     """
 
-    causes: dict[str, list[Sighting]] = field(default_factory=dict)
+    causes: dict[str, list[MatchedLine]] = field(default_factory=dict)
     overcome: set[str] = field(default_factory=set)
     signs: set[str] = field(default_factory=set)
     facts: dict[str, str] = field(default_factory=dict)
-    failure: Sighting | None = None
+    failure: MatchedLine | None = None
     around: dict[int, str] = field(default_factory=dict)
     lines: int = 0
 
@@ -96,7 +96,7 @@ class Scanner:
 
 @dataclass(frozen=True, kw_only=True)
 class _Owned:
-    """A pattern and what it is for: which `_meet_…` of a run takes its sightings, and for whom."""
+    """A pattern and what it is for: which `_meet_…` of a run takes its matches, and for whom."""
 
     pattern: Pattern
     kind: str
@@ -138,7 +138,7 @@ class _Run:
     def look(self, block: Block, lowered: bytes, hits: list[tuple[int, int, int]]) -> None:
         """Look closer at each line in which a text was found."""
         lines = _Lines(block, lowered, self._before)
-        texts: set[int] = set()  # that the line has been looked at for
+        texts: set[int] = set()  # that the line was searched for
         tried: set[int] = set()
         for text, start, _ in hits:
             if lines.start <= start <= lines.end and text in texts:
@@ -164,44 +164,44 @@ class _Run:
             return
         if not _holds_each(owned.others, lines.near):
             return  # as for nearly all lines that hold a common word
-        match = owned.pattern.regex.search(lines.window)
-        if not match or match.start() > lines.length:
+        found = owned.pattern.regex.search(lines.window)
+        if not found or found.start() > lines.length:
             return
-        captures = {name: value for name, value in match.groupdict().items() if value}
-        sighting = Sighting(
+        captures = {name: value for name, value in found.groupdict().items() if value}
+        match = MatchedLine(
             pattern=owned.pattern, number=lines.number, text=lines.text, captures=captures
         )
-        getattr(self, f"_meet_{owned.kind}")(index, sighting, lines)
+        getattr(self, f"_meet_{owned.kind}")(index, match, lines)
 
-    def _meet_cause(self, index: int, sighting: Sighting, _: _Lines) -> None:
-        self.found.causes.setdefault(self._owned[index].name, []).append(sighting)
+    def _meet_cause(self, index: int, match: MatchedLine, _: _Lines) -> None:
+        self.found.causes.setdefault(self._owned[index].name, []).append(match)
         self._times[index] += 1
         if self._times[index] == _KEPT:
             self._end(index)
 
-    def _meet_sign(self, index: int, _: Sighting, __: _Lines) -> None:
+    def _meet_sign(self, index: int, _: MatchedLine, __: _Lines) -> None:
         self.found.signs.add(self._owned[index].name)
         self._end(index)
 
-    def _meet_fact(self, index: int, sighting: Sighting, _: _Lines) -> None:
-        self.found.facts = sighting.captures | self.found.facts
+    def _meet_fact(self, index: int, match: MatchedLine, _: _Lines) -> None:
+        self.found.facts = match.captures | self.found.facts
         self._end(index)
 
-    def _meet_failure(self, _: int, sighting: Sighting, lines: _Lines) -> None:
-        self.found.failure = sighting
+    def _meet_failure(self, _: int, match: MatchedLine, lines: _Lines) -> None:
+        self.found.failure = match
         self.found.around = lines.around()
 
-    def _meet_success(self, _: int, __: Sighting, ___: _Lines) -> None:
+    def _meet_success(self, _: int, __: MatchedLine, ___: _Lines) -> None:
         found = self.found
         if found.causes:
             lasting = {
                 slug: kept
-                for slug, sightings in found.causes.items()
-                if (kept := [one for one in sightings if one.pattern.is_lasting])
+                for slug, matches in found.causes.items()
+                if (kept := [one for one in matches if one.pattern.is_lasting])
             }
             found.overcome |= set(found.causes) - set(lasting)
             found.causes = lasting
-            self._begin_causes_again()
+            self._reset_causes()
         found.failure, found.around = None, {}
 
     def _end(self, index: int) -> None:
@@ -209,7 +209,7 @@ class _Run:
             if index in live:
                 live.remove(index)
 
-    def _begin_causes_again(self) -> None:
+    def _reset_causes(self) -> None:
         ended = {index for index, times in enumerate(self._times) if times == _KEPT}
         self._times = [0] * len(self._owned)
         for live, of_text in zip(self._live, self._of_text, strict=True):

@@ -155,7 +155,7 @@ class Download:
         if is_local(self._url):
             self._copy(local_path(self._url))
             return
-        self._attempts.progressed()
+        self._attempts.note_progress()
         self._counted = self._size()
         with open_session(self._attempts) as session:
             while problem := self._receive(session):
@@ -212,7 +212,7 @@ class Download:
             # A server that starts anew and breaks off at the same place makes no progress.
             if size >= self._counted + _PROGRESS:
                 self._counted = size
-                self._attempts.progressed()
+                self._attempts.note_progress()
             elif self._attempts.left <= 0:
                 limit = self._attempts.retry_policy.limit
                 raise requests.ReadTimeout(f"less than {_PROGRESS} bytes in {limit:.0f} seconds")

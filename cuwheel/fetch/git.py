@@ -108,7 +108,7 @@ def fetch_commit(  # noqa: PLR0913 - what, from where, to where, and how
     guard = cache / "downloads" / ".locks" / path.parent.name
     with naming_full_disk(path.parent), file_lock(guard, on_wait=note_wait):
         remove_leftovers(path.parent)
-        if not _is_sound(task) and not _take_mirrored(task):
+        if not _is_intact(task) and not _take_mirrored(task):
             _fetch(task)
     return path
 
@@ -154,13 +154,13 @@ def _check_git(wanted: Commit, fix: str) -> None:
     )
 
 
-def _is_sound(task: _Task) -> bool:
+def _is_intact(task: _Task) -> bool:
     """Whether the pack is there and is the commit; a wrong one gets a name that nothing uses."""
     path = task.path
     if not path.is_file():
         return False
     try:
-        _prove(path, task)
+        _verify(path, task)
     except WrongPackError as fault:
         aside = path.replace(path.with_name(f"{path.name}.wrong-{sha256_of_file(path)[:8]}"))
         task.console.warn(
@@ -178,10 +178,10 @@ def _take_mirrored(task: _Task) -> bool:
         return False
     file = PinnedFile(name=path.name, sha256="", max_size=_MAX_SIZE)  # git proves it
     download(file, path, url, console=task.console, retry_policy=policy)
-    return _is_sound(task)
+    return _is_intact(task)
 
 
-def _prove(pack: Path, task: _Task) -> None:
+def _verify(pack: Path, task: _Task) -> None:
     """See that a pack holds the whole commit, and make its tar.
 
     Raises:
@@ -226,7 +226,7 @@ def _fetch(task: _Task) -> None:
     with task.aside() as name:
         pack = _fetch_pack(task, Path(name))
         try:
-            _prove(pack, task)
+            _verify(pack, task)
         except WrongPackError as fault:
             raise DownloadError(
                 f"{wanted.origin} can't be fetched",

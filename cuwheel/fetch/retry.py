@@ -42,7 +42,7 @@ class Attempts:
     def __init__(self, retry_policy: RetryPolicy = RETRY_POLICY, stop: Stop | None = None) -> None:
         self.retry_policy = retry_policy
         self.stop = stop or Stop()
-        self.progressed()
+        self.note_progress()
 
     @property
     def left(self) -> float:
@@ -55,12 +55,12 @@ class Attempts:
         left = max(0.1, self.left)
         return min(self.retry_policy.connect, left), min(self.retry_policy.answer, left)
 
-    def progressed(self) -> None:
+    def note_progress(self) -> None:
         """Start counting anew: something new has come."""
         self._failed = 0
         self._last_news = monotonic()
 
-    def count_anew(self) -> None:
+    def reset_count(self) -> None:
         """Start counting attempts anew, at another server; the time goes on."""
         self._failed = 0
 

@@ -94,7 +94,7 @@ def find_sdist(
     answers = {}
     attempts = Attempts(retry_policy)
     for index in indexes:
-        attempts.count_anew()
+        attempts.reset_count()
         page = _try_page(index, project, attempts)
         answers[index] = (
             _Answer(reason=page) if isinstance(page, str) else _choose(index, page, version, sha256)
@@ -138,7 +138,7 @@ def find_wheels(
     said = []
     attempts = Attempts(retry_policy, stop)
     for index in indexes:
-        attempts.count_anew()
+        attempts.reset_count()
         page = _try_page(index, project, attempts)
         if isinstance(page, pypi_simple.ProjectPage):
             return tuple(

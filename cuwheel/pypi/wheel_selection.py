@@ -141,13 +141,13 @@ def is_fitting(name: str, release: str) -> bool:
     except InvalidWheelFilename:
         return False
     return any(
-        _PLATFORM.fullmatch(tag.platform) and (tag.interpreter, tag.abi) in _spoken_by(release)
+        _PLATFORM.fullmatch(tag.platform) and (tag.interpreter, tag.abi) in _supported_tags(release)
         for tag in tags
     )
 
 
 @functools.cache
-def _spoken_by(release: str) -> frozenset[tuple[str, str]]:
+def _supported_tags(release: str) -> frozenset[tuple[str, str]]:
     """The interpreter and ABI tags of wheels that a Python takes."""
     version = tuple(map(int, release.split(".")))
     own = f"cp{version[0]}{version[1]}"

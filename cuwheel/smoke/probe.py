@@ -143,7 +143,7 @@ class Probe:
         try:
             content = json.loads(written.read_text())
         except (OSError, ValueError):
-            raise self._death(finished) from None
+            raise self._crash_error(finished) from None
         return self._answer(content, stub)
 
     def _answer(self, content: Mapping[str, Any], stub: Path | None) -> SmokeAnswer:
@@ -161,7 +161,7 @@ class Probe:
             has_driver_stub=stub is not None,
         )
 
-    def _death(self, finished: Finished) -> SmokeError:
+    def _crash_error(self, finished: Finished) -> SmokeError:
         last = " / ".join(finished.output.strip().splitlines()[-_TRACEBACK:])
         return SmokeError(
             f"{self.name}: the interpreter died while it imported the wheel",

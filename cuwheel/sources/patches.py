@@ -101,13 +101,13 @@ def try_patch(patch: bytes, tree: Path) -> Patched:
     except UnidiffParseError as problem:
         patched.problems.append(f"it is no sound unified diff: {_plain(str(problem))}")
         return patched
-    patched.problems += _lost_lines(files, text.split("\n"))
+    patched.problems += _overlong_hunks(files, text.split("\n"))
     for file in files:
         _patch_file(file, patched)
     return patched
 
 
-def _lost_lines(files: PatchSet, lines: list[str]) -> Iterator[str]:
+def _overlong_hunks(files: PatchSet, lines: list[str]) -> Iterator[str]:
     """Lines after a hunk that look like part of it: unidiff takes them for a comment."""
     for file in files:
         for number, hunk in enumerate(file, 1):
@@ -115,7 +115,7 @@ def _lost_lines(files: PatchSet, lines: list[str]) -> Iterator[str]:
             if lines[last].startswith(("+", "-", " ")) and not lines[last].startswith("-- "):
                 is_next_file = lines[last].startswith("--- ") and lines[last + 1].startswith("+++ ")
                 if not is_next_file:
-                    yield f"{_called(hunk, number, file.path)}: longer than its header says"
+                    yield f"{_name_of(hunk, number, file.path)}: longer than its header says"
 
 
 def _patch_file(file: PatchedFile, patched: Patched) -> None:
@@ -193,7 +193,9 @@ def _apply(file: PatchedFile, before: bytes) -> tuple[bytes, list[str]]:
         start = hunk.source_start - 1 if expected else hunk.source_start
         end = start + len(expected)
         if not done <= start <= len(old) or old[start:end] != expected:
-            misfits.append(f"{_called(hunk, number, file.path)}: {_misfit(hunk, old, done)}")
+            misfits.append(
+                f"{_name_of(hunk, number, file.path)}: {_reject_reason(hunk, old, done)}"
+            )
             continue
         new += old[done:start] + replacement
         done = end
@@ -216,7 +218,7 @@ def _lines(hunk: Hunk, *, without: str) -> list[str]:
     return lines
 
 
-def _misfit(hunk: Hunk, old: list[str], done: int) -> str:
+def _reject_reason(hunk: Hunk, old: list[str], done: int) -> str:
     """Why a hunk doesn't fit, as near to the cause as is known."""
     expected, replacement = _lines(hunk, without="+"), _lines(hunk, without="-")
     start = max(hunk.source_start - 1, 0)
@@ -247,7 +249,7 @@ def _find(lines: list[str], text: list[str]) -> int | None:
     return next(positions, None)
 
 
-def _called(hunk: Hunk, number: int, name: str) -> str:
+def _name_of(hunk: Hunk, number: int, name: str) -> str:
     old = f"-{hunk.source_start},{hunk.source_length}"
     new = f"+{hunk.target_start},{hunk.target_length}"
     return f"hunk {number} of {_plain(name)} (@@ {old} {new} @@)"

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-_AT_ONCE = 8  # servers and disks serve this many without slowing each other
-# Seconds between two looks at the work. Python's main thread can begin to wait just after a Ctrl-C
-# that it has not yet seen, and would see it at the end of the wait.
-_LOOK = 0.2
-_GRACE = 1.0  # seconds for work that looks at `Stop` to end as it should
+_MAX_THREADS = 8  # servers and disks serve this many without slowing each other
+# Seconds between two checks of the work. Python's main thread can begin to wait just after a Ctrl-C
+# that it has not yet noticed, and would notice it at the end of the wait.
+_POLL_INTERVAL = 0.2
+_GRACE = 1.0  # seconds for work that checks `Stop` to end as it should
 
 
 class StoppedError(Exception):
-    """Work in a thread ended early because somebody asked for that; nobody is told of it."""
+    """Work in a thread ended early because somebody asked for that; it is never reported."""
 
 
 class Stop:
-    """Asks work in other threads to end: they look at it."""
+    """Asks work in other threads to end: they check it."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
@@ -69,14 +69,14 @@ def run_within(seconds: float, task: Callable[[], Result], stop: Stop) -> Result
         StoppedError: the end was asked for.
     """
     work: Future[Result] = Future()
-    threading.Thread(target=_fulfil, args=(work, task), daemon=True).start()
+    threading.Thread(target=_complete, args=(work, task), daemon=True).start()
     deadline = time.monotonic() + seconds
     while not work.done():
         stop.check()
         left = deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
-        wait([work], timeout=min(_LOOK, left))
+        wait([work], timeout=min(_POLL_INTERVAL, left))
     return work.result()
 
 
@@ -85,7 +85,7 @@ def run_all(tasks: Sequence[Callable[[], Result]], stop: Stop) -> list[Result]:
 
     Args:
         tasks: what to run; the first that fails ends the others.
-        stop: they look at it; it is asked for when this returns or raises.
+        stop: they check it; the end is asked for when this returns or raises.
 
     Raises:
         Exception: what the first task that failed raised.
@@ -93,14 +93,15 @@ def run_all(tasks: Sequence[Callable[[], Result]], stop: Stop) -> list[Result]:
     waiting = deque((Future[Result](), task) for task in tasks)
     running = [future for future, _ in waiting]
     threads = [
-        threading.Thread(target=_work, args=(waiting, stop), daemon=True) for _ in range(_AT_ONCE)
+        threading.Thread(target=_work, args=(waiting, stop), daemon=True)
+        for _ in range(_MAX_THREADS)
     ]
     for thread in threads:
         thread.start()
     try:
         left = set(running)
         while left:
-            ended, left = wait(running, timeout=_LOOK, return_when=FIRST_EXCEPTION)
+            ended, left = wait(running, timeout=_POLL_INTERVAL, return_when=FIRST_EXCEPTION)
             if any(task.exception() for task in ended):
                 break
     finally:
@@ -121,10 +122,10 @@ def _work(waiting: deque[tuple[Future[Result], Callable[[], Result]]], stop: Sto
             future, task = waiting.popleft()
         except IndexError:
             return
-        _fulfil(future, task)
+        _complete(future, task)
 
 
-def _fulfil(work: Future[Result], task: Callable[[], Result]) -> None:
+def _complete(work: Future[Result], task: Callable[[], Result]) -> None:
     try:
         work.set_result(task())
     except BaseException as problem:  # noqa: BLE001 - the waiting thread raises it

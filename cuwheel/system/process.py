@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TAIL = 20  # lines of a failed command's output that the error shows
-_SAMPLE = 0.2  # seconds between two looks at the memory
+_SAMPLE = 0.2  # seconds between two samples of the memory
 _SAMPLES_PER_TICK = 5  # so that a caller hears of a silent program every second
 _GRACE = 2.0  # seconds that a process group gets between SIGTERM and SIGKILL
 

@@ -1,4 +1,4 @@
-"""Find the Python that a wheel is for, and say where it was looked for when there is none."""
+"""Find the Python that a wheel is for, and say where was searched when there is none."""
 
 from __future__ import annotations
 
@@ -78,25 +78,25 @@ def find_python(asked: str, environ: Mapping[str, str]) -> Interpreter:
         environ: where `PATH`, `HOME`, `PYENV_ROOT`, `UV_PYTHON_INSTALL_DIR` are read from.
 
     Raises:
-        InterpreterNotFoundError: with every place that was looked at and what was found there.
+        InterpreterNotFoundError: with every location searched and what was found there.
     """
     if os.sep in asked:
         return _ask(Path(asked).absolute())
-    looked = []
-    for place, path in _candidates(asked, environ):
+    searched = []
+    for source, path in _candidates(asked, environ):
         try:
             found = _ask(path)
         except InterpreterNotFoundError as error:
-            looked.append(f"{place}: {path}: {error.why}")
+            searched.append(f"{source}: {path}: {error.why}")
             continue
         if asked in {found.version, found.release}:
             return found
-        looked.append(f"{place}: {path} is {found.version}")
-    looked += [_holdings(place, folder) for place, folder in _stores(environ)]
-    looked.append(f"conda lock: {find_python_lock(asked) or f'none for {asked}'}")
+        searched.append(f"{source}: {path} is {found.version}")
+    searched += [_describe_store(source, folder) for source, folder in _stores(environ)]
+    searched.append(f"conda lock: {find_python_lock(asked) or f'none for {asked}'}")
     raise InterpreterNotFoundError(
         f"no Python {asked} was found on this machine",
-        why="\n".join(["looked at", *looked]),
+        why="\n".join(["searched", *searched]),
         fix=f"install Python {asked} (`uv python install {asked}`, pyenv, your system's packages) "
         "or give its path: -- --python /path/to/python",
     )
@@ -110,10 +110,10 @@ def _candidates(asked: str, environ: Mapping[str, str]) -> Iterator[tuple[str, P
             path = Path(folder or ".") / name
             if os.access(path, os.X_OK):
                 yield "PATH", path
-    for place, store in _stores(environ):
+    for source, store in _stores(environ):
         found = list(store.glob(f"*{release}*/bin/python{release}"))
         found.sort(key=lambda path: version_key(path.parents[1].name), reverse=True)
-        yield from ((place, path) for path in found)
+        yield from ((source, path) for path in found)
 
 
 def _stores(environ: Mapping[str, str]) -> tuple[tuple[str, Path], ...]:
@@ -125,11 +125,11 @@ def _stores(environ: Mapping[str, str]) -> tuple[tuple[str, Path], ...]:
     return (("pyenv", pyenv), ("uv", uv))
 
 
-def _holdings(place: str, folder: Path) -> str:
+def _describe_store(source: str, folder: Path) -> str:
     if not folder.is_dir():
-        return f"{place}: {folder} is not there"
+        return f"{source}: {folder} is not there"
     names = sorted(path.parents[1].name for path in folder.glob("*/bin/python"))
-    return f"{place}: {folder} holds {', '.join(names) or 'no Python'}"
+    return f"{source}: {folder} holds {', '.join(names) or 'no Python'}"
 
 
 def _ask(path: Path) -> Interpreter:
@@ -139,13 +139,13 @@ def _ask(path: Path) -> Interpreter:
         InterpreterNotFoundError: it doesn't run, or isn't CPython.
     """
     try:
-        answer = run(
+        done = run(
             [path, "-I", "-c", _QUESTION],
             # pyenv's shims and conda's wrappers need to find themselves.
             env={key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ},
             timeout=_TIME_LIMIT,
         )
-        told = json.loads(answer.output.strip().splitlines()[-1])
+        answer = json.loads(done.output.strip().splitlines()[-1])
     except (CommandFailedError, ValueError, IndexError) as error:
         words = error.tail[:1] if isinstance(error, CommandFailedError) else ()
         said = f": {textwrap.shorten(words[0], _SAID)}" if words else ""
@@ -155,16 +155,16 @@ def _ask(path: Path) -> Interpreter:
             why=f"{cause}{said}",
             fix="give another one with -- --python",
         ) from error
-    if told["implementation"] != "cpython":
+    if answer["implementation"] != "cpython":
         raise InterpreterNotFoundError(
             f"{path} is no CPython",
-            why=f"it is {told['implementation']}, and the wheels use CPython's interface",
+            why=f"it is {answer['implementation']}, and the wheels use CPython's interface",
             fix="give another one with -- --python",
         )
     return Interpreter(
-        path=Path(told["executable"]),
-        version=told["version"],
-        abi=told["abi"],
-        prefix=Path(told["prefix"]),
-        include=Path(told["include"]),
+        path=Path(answer["executable"]),
+        version=answer["version"],
+        abi=answer["abi"],
+        prefix=Path(answer["prefix"]),
+        include=Path(answer["include"]),
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import ToolchainError
 from cuwheel.system.compilers import newest_gcc_for, read_compiler
-from cuwheel.toolchains.cuda_home import quieten_nvlink
+from cuwheel.toolchains.cuda_home import wrap_nvlink
 
 if TYPE_CHECKING:
     from cuwheel.system.compilers import HostCompiler
@@ -48,7 +48,7 @@ def complete_prefix(prefix: Path) -> None:
     for program in sorted((prefix / "bin").glob(f"{_TRIPLET}-*")):
         plain = programs / program.name.removeprefix(f"{_TRIPLET}-")
         plain.symlink_to(Path("..") / ".." / "bin" / program.name)
-    quieten_nvlink(prefix)
+    wrap_nvlink(prefix)
 
 
 def programs_of(prefix: Path) -> Path:

@@ -86,10 +86,10 @@ def complete(home: Path) -> None:
         plain = library.with_name(library.name.split(".so.")[0] + ".so")
         if not plain.exists():
             plain.symlink_to(library.name)
-    quieten_nvlink(home)
+    wrap_nvlink(home)
 
 
-def quieten_nvlink(home: Path) -> None:
+def wrap_nvlink(home: Path) -> None:
     """Replace `nvlink` with a script that keeps the toolkit's path out of what it links."""
     nvlink = home / "bin" / "nvlink"
     if nvlink.exists():

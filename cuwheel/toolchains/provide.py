@@ -55,7 +55,7 @@ def _system_toolchain(toolkit: Toolkit, environ: Mapping[str, str]) -> Toolchain
     if home is None:
         raise ToolchainError(
             "no CUDA toolkit was found on this machine",
-            why=f"looked for bin/nvcc in {', '.join(map(str, homes))}",
+            why=f"searched for bin/nvcc in {', '.join(map(str, homes))}",
             fix="set CUDA_HOME to the toolkit, or leave `--toolchain system` out",
         )
     fix = f"point CUDA_HOME at a whole CUDA {toolkit.release}, or leave `--toolchain system` out"

@@ -17,7 +17,7 @@ from cuwheel.system.files import (
     remove_tree,
     write_atomically,
 )
-from cuwheel.toolchains.tree_record import FileRecord, describe_tree, digest_of
+from cuwheel.toolchains.tree_record import FileRecord, describe_tree, digest_of_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -94,7 +94,7 @@ def _read(folder: Path, *, reads_all: bool) -> Stored | None:
         files = describe_tree(folder, {} if reads_all else known, skip=_is_no_part)
     except (OSError, ValueError, TypeError, AttributeError, KeyError):
         return None
-    if digest_of(files) != stored.tree:
+    if digest_of_tree(files) != stored.tree:
         return None
     if files != known:
         _write_record(stored, files)  # what was read needn't be read again
@@ -105,7 +105,7 @@ def _fill(folder: Path, make: Callable[[Path], Mapping[str, Any]]) -> Stored:
     with naming_full_disk(folder.parent), new_folder(folder) as aside:
         facts = make(aside)
         files = describe_tree(aside, {}, skip=_is_no_part)
-        made = Stored(folder=aside, tree=digest_of(files), facts=facts)
+        made = Stored(folder=aside, tree=digest_of_tree(files), facts=facts)
         _write_record(made, files)
     return dataclasses.replace(made, folder=folder)
 

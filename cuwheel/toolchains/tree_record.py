@@ -80,7 +80,7 @@ def describe_tree(
     return tree
 
 
-def digest_of(tree: Mapping[str, FileRecord]) -> str:
+def digest_of_tree(tree: Mapping[str, FileRecord]) -> str:
     """The SHA-256 that `files.sha256_of_tree` gives of the same files."""
     names = sorted(tree, key=lambda name: name.split("/"))
     lines = (f"{tree[name].content} {name}" for name in names)

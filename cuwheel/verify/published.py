@@ -91,7 +91,7 @@ def read_published(path: Path) -> PublishedWheel:
     return found
 
 
-def check_meant(theirs: PublishedWheel, recipe: str, tag: str) -> None:
+def check_is_of(theirs: PublishedWheel, recipe: str, tag: str) -> None:
     """See that what was published is of the session's recipe and toolkit.
 
     Raises:

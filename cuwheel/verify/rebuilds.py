@@ -100,7 +100,7 @@ def variations(folder: Path, cache: Path) -> tuple[Variation, ...]:
             dist=other / "dist",
             options=("--sandbox", "none", "--no-cache", "--jobs", str(jobs)),
             variables={
-                "CUWHEEL_CACHE": str(_lean_cache(other / "cache", cache)),
+                "CUWHEEL_CACHE": str(_cache_with_downloads(other / "cache", cache)),
                 "LC_ALL": "C",
                 "LANG": "tr_TR.UTF-8",
                 "TZ": "Pacific/Chatham",
@@ -166,7 +166,7 @@ def rebuild(command: Sequence[str], how: Variation, console: Console) -> Rebuilt
     )
 
 
-def _lean_cache(folder: Path, shared: Path) -> Path:
+def _cache_with_downloads(folder: Path, shared: Path) -> Path:
     _made(folder)
     for name in _DOWNLOADS:
         _made(shared / name)

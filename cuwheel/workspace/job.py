@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class BuildSettings:
     """What was asked for beside the target; nothing of it changes what a wheel holds.
 
     Attributes:
@@ -68,7 +68,7 @@ class Job:
     """
 
     target: Target
-    settings: Settings
+    settings: BuildSettings
     workspace: Workspace
     machine: Machine
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.build.rebuild_key import changes, digest_of, key_of
+from cuwheel.build.rebuild_key import changes, digest_of_key, key_of
 from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.errors import InterpreterNotFoundError, SandboxError
 from cuwheel.model.recipe import Smoke
@@ -83,7 +83,7 @@ def recipes_own_source(target: Target) -> Target:
 
 
 def test_is_the_same_twice(target: Target, workspace: Workspace) -> None:
-    assert digest_of(key_of(make_job(target, workspace))) == digest_of(
+    assert digest_of_key(key_of(make_job(target, workspace))) == digest_of_key(
         key_of(make_job(target, workspace))
     )
 
@@ -109,7 +109,7 @@ def test_names_what_changed(
     after = key_of(make_job(change(target), workspace))
 
     assert named in [line.split(":")[0] for line in changes(before, after)]
-    assert digest_of(before) != digest_of(after)
+    assert digest_of_key(before) != digest_of_key(after)
 
 
 def test_sees_other_python(target: Target, workspace: Workspace) -> None:

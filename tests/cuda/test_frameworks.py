@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.cuda.frameworks import Brought, brought_by, preloads
+from cuwheel.cuda.frameworks import Dependency, dependencies_of, preloads
 
 
 def majors_of(*requirements: str) -> set[int]:
-    return {found.cuda for found in brought_by(requirements) if found.cuda is not None}
+    return {found.cuda for found in dependencies_of(requirements) if found.cuda is not None}
 
 
 def names_of(*requirements: str) -> set[str]:
-    return {found.distribution for found in brought_by(requirements)}
+    return {found.distribution for found in dependencies_of(requirements)}
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,11 @@ def test_takes_majors_of_releases_that_specifier_allows(requirement: str, majors
 
 
 def test_tells_what_starts_the_chain() -> None:
-    found = brought_by(["torch==2.11.*"])
+    found = dependencies_of(["torch==2.11.*"])
 
     assert {one.by for one in found} == {"torch"}
-    assert Brought(distribution="nvidia-cufft", by="torch", extra="", cuda=13) in found
-    assert Brought(distribution="torch", by="torch", extra="", cuda=None) in found
+    assert Dependency(distribution="nvidia-cufft", by="torch", extra="", cuda=13) in found
+    assert Dependency(distribution="torch", by="torch", extra="", cuda=None) in found
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_follows_requirements_of_nvidia_wheels() -> None:
 
 
 def test_follows_extra_through_plugin() -> None:
-    found = brought_by(['jax[cuda13]>=0.8; extra == "cuda13"'])
+    found = dependencies_of(['jax[cuda13]>=0.8; extra == "cuda13"'])
 
-    assert Brought(distribution="nvidia-cudnn-cu13", by="jax", extra="cuda13", cuda=13) in found
+    assert Dependency(distribution="nvidia-cudnn-cu13", by="jax", extra="cuda13", cuda=13) in found
 
 
 def test_local_extra_brings_plugin_alone() -> None:
@@ -86,7 +86,10 @@ def test_local_extra_brings_plugin_alone() -> None:
 def test_gives_each_extra_its_own() -> None:
     lines = ['nvidia-curand; extra == "cuda13"', 'nvidia-curand-cu12; extra == "cuda12"']
 
-    assert [(one.extra, one.cuda) for one in brought_by(lines)] == [("cuda13", 13), ("cuda12", 12)]
+    assert [(one.extra, one.cuda) for one in dependencies_of(lines)] == [
+        ("cuda13", 13),
+        ("cuda12", 12),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -98,11 +101,11 @@ def test_gives_each_extra_its_own() -> None:
     ],
 )
 def test_passes_over_what_is_not_for_this_kind_of_machine(requirement: str) -> None:
-    assert brought_by([requirement]) == ()
+    assert dependencies_of([requirement]) == ()
 
 
 def test_takes_either_extra_of_a_marker() -> None:
-    found = brought_by(['cupy-cuda13x[ctk]; extra == "gpu" or extra == "all"'])
+    found = dependencies_of(['cupy-cuda13x[ctk]; extra == "gpu" or extra == "all"'])
 
     assert {one.extra for one in found} == {"gpu", "all"}
 

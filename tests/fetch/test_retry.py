@@ -70,7 +70,7 @@ def test_counts_anew_after_progress(clock: Clock) -> None:
     attempts = Attempts(stop=clock)
     give_up(attempts, clock, takes=0.0)
 
-    attempts.progressed()
+    attempts.note_progress()
 
     assert attempts.left == RETRY_POLICY.limit
     assert give_up(attempts, clock, takes=0.0) == RETRY_POLICY.attempts
@@ -80,7 +80,7 @@ def test_time_goes_on_at_another_server(clock: Clock) -> None:
     attempts = Attempts(stop=clock)
     give_up(attempts, clock, takes=0.0)
 
-    attempts.count_anew()
+    attempts.reset_count()
 
     assert attempts.left == RETRY_POLICY.limit - 7.5
     assert attempts.may_retry()

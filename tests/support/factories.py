@@ -27,7 +27,7 @@ from cuwheel.paths import ROOT
 from cuwheel.system import process
 from cuwheel.system.console import Console
 from cuwheel.system.pythons import own_python
-from cuwheel.workspace.job import Job, Settings
+from cuwheel.workspace.job import BuildSettings, Job
 from cuwheel.workspace.records import BuiltWheel, SourceTree, Toolchain
 from cuwheel.workspace.workspace import Workspace
 
@@ -122,7 +122,7 @@ def make_job(
     **settings: Any,
 ) -> Job:
     """A job on this very machine; the Python is the one that runs the tests, or `python`."""
-    asked = Settings(**settings)
+    asked = BuildSettings(**settings)
     found = read_machine(asked, python or own_python(), provider=target.provider)
     return Job(target=target, settings=asked, workspace=workspace, machine=found)
 

@@ -77,9 +77,9 @@ def test_returns_status_when_not_checked() -> None:
 
 def test_raises_asked_error_with_facts() -> None:
     with pytest.raises(BuildFailedError) as caught:
-        shell("exit 3", error=BuildFailedError, what="x: failed", fix="mend it")
+        shell("exit 3", error=BuildFailedError, what="x: failed", fix="fix it")
 
-    assert (caught.value.what, caught.value.fix) == ("x: failed", "mend it")
+    assert (caught.value.what, caught.value.fix) == ("x: failed", "fix it")
     assert caught.value.status == 3
 
 

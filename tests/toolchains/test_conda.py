@@ -129,7 +129,7 @@ def test_missing_python_out_of_reach_names_all_places(
     with pytest.raises(InterpreterNotFoundError) as caught:
         choose(NOWHERE, workspace)
 
-    assert "looked at" in caught.value.why
+    assert "searched" in caught.value.why
     assert "127.0.0.1:9" in caught.value.why
     assert "CUWHEEL_CONDA_MIRROR" in caught.value.fix
 

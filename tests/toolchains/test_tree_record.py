@@ -8,7 +8,7 @@ import pytest
 
 from cuwheel.system.files import sha256_of_tree
 from cuwheel.toolchains import tree_record
-from cuwheel.toolchains.tree_record import FileRecord, describe_tree, digest_of
+from cuwheel.toolchains.tree_record import FileRecord, describe_tree, digest_of_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ def describe(tree: Path, known: Mapping[str, FileRecord] | None = None) -> dict[
 
 
 def test_gives_the_digest_of_the_whole_tree(tree: Path) -> None:
-    assert digest_of(describe(tree)) == sha256_of_tree(tree)
+    assert digest_of_tree(describe(tree)) == sha256_of_tree(tree)
 
 
 def test_reads_nothing_of_what_was_not_touched(tree: Path) -> None:
@@ -90,8 +90,8 @@ def test_notices_damage(damage: Callable[[Path], object], tree: Path) -> None:
     damage(tree / "bin" / "nvcc")
 
     after = describe(tree, before)
-    assert digest_of(after) != digest_of(before)
-    assert digest_of(after) == sha256_of_tree(tree)
+    assert digest_of_tree(after) != digest_of_tree(before)
+    assert digest_of_tree(after) == sha256_of_tree(tree)
 
 
 def test_takes_a_touched_file_that_holds_the_same_for_the_same(tree: Path) -> None:
@@ -102,7 +102,7 @@ def test_takes_a_touched_file_that_holds_the_same_for_the_same(tree: Path) -> No
 
     after = describe(tree, before)
     assert after != before
-    assert digest_of(after) == digest_of(before)
+    assert digest_of_tree(after) == digest_of_tree(before)
 
 
 def test_trusts_no_file_that_was_touched_just_now(tree: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.errors import UsageError
-from cuwheel.verify.published import check_meant, read_published
+from cuwheel.verify.published import check_is_of, read_published
 from tests.support.published import DIGEST, publish
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def test_refuses_damaged_wheel_before_building(tmp_path: Path) -> None:
 def test_refuses_wheel_of_another_recipe(tmp_path: Path) -> None:
     theirs = read_published(publish(tmp_path))
 
-    check_meant(theirs, "causal-conv1d", "130")
+    check_is_of(theirs, "causal-conv1d", "130")
     with pytest.raises(UsageError) as caught:
-        check_meant(theirs, "jaxmg", "128")
+        check_is_of(theirs, "jaxmg", "128")
 
     assert caught.value.fix.startswith("nox -s verify -- causal-conv1d-130 --against ")

@@ -210,7 +210,7 @@ def _is_second(name: str, file: str, case: Case) -> bool:
     A package that puts a library of NVIDIA's among its own files has made up its mind.
     """
     component = _component_of(file)
-    brought = {one.distribution for one in case.brought if not one.extra}
+    brought = {one.distribution for one in case.dependencies if not one.extra}
     is_brought = component is not None and component.distribution in brought
     return is_brought or PurePosixPath(name).parts[0].endswith(".libs")
 
@@ -222,7 +222,7 @@ def _torn_findings(name: str, file: str, case: Case) -> Iterator[Finding]:
         return
     files = {one for one in case.files if name_before_graft(one) == one}
     for pattern in component.opens:
-        is_loaded = any(preloads(one.by, pattern) for one in case.brought)
+        is_loaded = any(preloads(one.by, pattern) for one in case.dependencies)
         if not is_loaded and not any(fnmatchcase(one, pattern) for one in files):
             fact = f"it opens {pattern} by name, and no file of the wheel is called so"
             yield Finding(file=name, rule="grafted library", fact=fact)

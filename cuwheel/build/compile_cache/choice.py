@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from cuwheel.build.compile_cache.remote import RemoteCache
     from cuwheel.build.sandbox.path_map import PathMap
-    from cuwheel.workspace.job import Job, Settings
+    from cuwheel.workspace.job import BuildSettings, Job
     from cuwheel.workspace.workspace import Workspace
 
 
@@ -114,7 +114,7 @@ def serve_remote_cache(choice: CacheChoice, workspace: Workspace) -> Iterator[No
 
 
 def _choose(
-    settings: Settings, environ: Mapping[str, str]
+    settings: BuildSettings, environ: Mapping[str, str]
 ) -> tuple[CompileCache, RemoteCache | None]:
     remote = parse_remote_cache(environ)
     if not settings.reuse:

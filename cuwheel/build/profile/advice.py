@@ -11,7 +11,7 @@ from cuwheel.system.quantities import show_share, show_size, show_time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.build.profile.timeline import Job, Timeline
+    from cuwheel.build.profile.timeline import CompileJob, Timeline
 
 
 # From which share on something is worth a line.
@@ -27,7 +27,7 @@ _NAMED = 3  # files that a line names
 def advise(timeline: Timeline) -> tuple[str, ...]:
     """One sentence for each thing that stands out, the most pressing first."""
     if not timeline.jobs:
-        return ("nothing was compiled", *_doubts(timeline))
+        return ("nothing was compiled", *_uncertainties(timeline))
     return (
         *_ended_badly(timeline),
         *_killed(timeline),
@@ -36,7 +36,7 @@ def advise(timeline: Timeline) -> tuple[str, ...]:
         *_memory(timeline),
         *_idle(timeline),
         *_cache(timeline),
-        *_doubts(timeline),
+        *_uncertainties(timeline),
     )
 
 
@@ -76,7 +76,7 @@ def _longest(timeline: Timeline) -> Iterator[str]:
         yield f"{name} is {show_share(seconds / job.worked)} of {whole}: {show_time(seconds)}"
 
 
-def _largest_tool(job: Job) -> tuple[str, float]:
+def _largest_tool(job: CompileJob) -> tuple[str, float]:
     spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for part in job.parts:
         spans[part.name].append((part.tool.start, part.tool.end))
@@ -142,7 +142,7 @@ def _cache(timeline: Timeline) -> Iterator[str]:
         yield f"the cache held {hits} of {_count(asked, 'compile')}. {misses}".rstrip(".")
 
 
-def _doubts(timeline: Timeline) -> Iterator[str]:
+def _uncertainties(timeline: Timeline) -> Iterator[str]:
     """What makes the figures themselves uncertain."""
     if timeline.damaged:
         yield (

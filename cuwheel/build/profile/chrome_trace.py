@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.build.profile.timeline import Job, Phase, Timeline
+    from cuwheel.build.profile.timeline import CompileJob, Phase, Timeline
 
 
 _PROCESS = 1
@@ -59,7 +59,7 @@ def _name(kind: str, thread: int, name: str) -> dict[str, Any]:
     return {"ph": "M", "name": kind, "pid": _PROCESS, "tid": thread, "args": {"name": name}}
 
 
-def _compile_event(job: Job, thread: int) -> dict[str, Any]:
+def _compile_event(job: CompileJob, thread: int) -> dict[str, Any]:
     facts = {
         "compiler": job.name,
         "state": job.state,

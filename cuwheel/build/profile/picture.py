@@ -13,7 +13,7 @@ from cuwheel.system.quantities import show_size, show_time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.build.profile.timeline import Job, MemoryPoint, Phase, Timeline
+    from cuwheel.build.profile.timeline import CompileJob, MemoryPoint, Phase, Timeline
 
 
 # In the picture's own units, which a viewer shows as pixels unless it scales.
@@ -146,7 +146,7 @@ def _draw_clock(svg: ET.Element, frame: _Frame) -> None:
         _text(svg, (_LEFT - 8, _TOP + lane * frame.lane + 12), f"{lane + 1}", "soft right")
 
 
-def _draw_job(svg: ET.Element, job: Job, frame: _Frame) -> None:
+def _draw_job(svg: ET.Element, job: CompileJob, frame: _Frame) -> None:
     top, tall = _TOP + job.lane * frame.lane, frame.lane - 2
     left, right = frame.x(job.start), frame.x(job.end)
     group = ET.SubElement(svg, "g")
@@ -196,7 +196,7 @@ def _draw_memory(svg: ET.Element, memory: tuple[MemoryPoint, ...], frame: _Frame
     _text(svg, (_LEFT, base + 14), words, "soft")
 
 
-def _facts(job: Job) -> str:
+def _facts(job: CompileJob) -> str:
     archs = " ".join(f"sm_{arch}" for arch in job.archs)
     return (
         f"{job.file}\n{job.name}{' for ' if archs else ''}{archs}: "

@@ -49,7 +49,7 @@ class Phase:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class CompileJob:
     """One compile in the timeline.
 
     Attributes:
@@ -118,7 +118,7 @@ class Timeline:
         damaged: how many lines of the log can't be read.
     """
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[CompileJob, ...]
     lanes: int
     memory: tuple[MemoryPoint, ...]
     hits: tuple[HitCount, ...]
@@ -143,11 +143,11 @@ class Timeline:
         """Bytes that the tools took together at most: an upper bound."""
         return max((point.peak for point in self.memory), default=0)
 
-    def share(self, job: Job) -> float:
+    def share(self, job: CompileJob) -> float:
         """The part of all work that a job is, 0 to 1."""
         return job.worked / self.worked if self.worked else 0.0
 
-    def slowest(self, number: int) -> tuple[Job, ...]:
+    def slowest(self, number: int) -> tuple[CompileJob, ...]:
         """So many jobs that worked longest, the longest first."""
         return tuple(heapq.nlargest(number, self.jobs, key=lambda job: job.worked))
 
@@ -227,7 +227,7 @@ def _tool_on(clock: _Clock, tool: ProgramRun) -> ProgramRun:
 
 def _jobs(
     compiles: Sequence[Compile], tools: Sequence[ProgramRun], hits: frozenset[str]
-) -> list[Job]:
+) -> list[CompileJob]:
     inside: dict[str, list[ProgramRun]] = defaultdict(list)
     for tool in tools:
         inside[tool.compile].append(tool)
@@ -267,13 +267,13 @@ def _stand_in(tools: Sequence[ProgramRun]) -> Compile:
 
 def _job(
     compile_: Compile, tools: Sequence[ProgramRun], state: State, short: Callable[[str], str]
-) -> Job:
+) -> CompileJob:
     by_start = sorted(tools, key=lambda tool: (tool.asked, tool.end))
     rows = _stack(by_start, lambda tool: (tool.asked, tool.end))
     running = [(tool.start, tool.end) for tool in tools]
     waiting = [*running, *((tool.asked, tool.start) for tool in tools)]
     queueing = [*waiting, *((tool.called, tool.asked) for tool in tools)]
-    return Job(
+    return CompileJob(
         file=short(compile_.file) or f"({compile_.name} without a source)",
         name=compile_.name,
         language=compile_.language,

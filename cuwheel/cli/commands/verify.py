@@ -13,7 +13,7 @@ from cuwheel.model.catalogue import load_catalogue, target_names
 from cuwheel.paths import ROOT, given_path, project_roots
 from cuwheel.system.console import report_terminal
 from cuwheel.system.files import file_lock, remove_tree
-from cuwheel.verify.published import check_meant, read_published
+from cuwheel.verify.published import check_is_of, read_published
 from cuwheel.verify.rebuilds import Variation
 from cuwheel.verify.record import VerifiedTarget, record
 from cuwheel.verify.session import raise_if_unequal, verify, verify_against
@@ -126,7 +126,7 @@ def _verify_against(
         )
     [(entry, tag)] = named
     theirs = read_published(given_path(given.against))
-    check_meant(theirs, entry.name, tag)
+    check_is_of(theirs, entry.name, tag)
     asked = verify_parser().parse(theirs.options)
     for option in ("python", "arch", "framework", "link", "toolchain"):
         if not getattr(given, option):

@@ -58,12 +58,12 @@ def recipe_page() -> str:
 
 
 def _fields(declaration: type) -> str:
-    told = read_docstring(declaration).entries
+    meanings = read_docstring(declaration).entries
     rows = []
     for name, parameter in inspect.signature(declaration).parameters.items():
         star = "*" if parameter.kind is inspect.Parameter.VAR_POSITIONAL else ""
         kind, default = code(str(parameter.annotation)), _default(parameter.default)
-        rows.append((code(f"{star}{name}"), kind, default, told[name]))
+        rows.append((code(f"{star}{name}"), kind, default, meanings[name]))
     return table(("field", "type", "default", "meaning"), rows)
 
 

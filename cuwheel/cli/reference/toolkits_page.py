@@ -115,14 +115,14 @@ def _conda_row(path: Path) -> list[str]:
 
 def _table_of(kind: type, rows: Sequence[Any]) -> str:
     """A table of records, above it what each column means."""
-    told = read_docstring(kind).entries
-    cells = [[_cell(getattr(row, name)) for name in told] for row in rows]
-    return f"{_meanings(kind)}\n\n{table(tuple(told), cells)}"
+    columns = read_docstring(kind).entries
+    cells = [[_cell(getattr(row, name)) for name in columns] for row in rows]
+    return f"{_meanings(kind)}\n\n{table(tuple(columns), cells)}"
 
 
 def _meanings(kind: type) -> str:
-    told = read_docstring(kind).entries
-    return "\n".join(f"- {code(name)}: {text}" for name, text in told.items())
+    columns = read_docstring(kind).entries
+    return "\n".join(f"- {code(name)}: {text}" for name, text in columns.items())
 
 
 def _cell(value: str | int | tuple[str | tuple[str, str], ...] | None) -> str:

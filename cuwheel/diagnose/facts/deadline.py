@@ -15,10 +15,10 @@ from cuwheel.errors import CuwheelError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Told = TypeVar("Told")
+Answer = TypeVar("Answer")
 
 
-class TimedCall(Generic[Told]):
+class TimedCall(Generic[Answer]):
     """Something that is being found out.
 
     Args:
@@ -26,16 +26,16 @@ class TimedCall(Generic[Told]):
         find: finds it out.
     """
 
-    def __init__(self, seconds: float, find: Callable[[], Told]) -> None:
+    def __init__(self, seconds: float, find: Callable[[], Answer]) -> None:
         self._seconds = seconds
         self._end = time.monotonic() + seconds
         self._find = find
-        self._told: list[Told] = []
+        self._answer: list[Answer] = []
         self._fault = ""
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def answer(self, otherwise: Told) -> tuple[Told, str]:
+    def answer(self, otherwise: Answer) -> tuple[Answer, str]:
         """Wait for the answer.
 
         Args:
@@ -45,13 +45,13 @@ class TimedCall(Generic[Told]):
             The answer, and why there is none; empty where there is one.
         """
         self._thread.join(max(0.0, self._end - time.monotonic()))
-        if self._told:
-            return self._told[0], ""
+        if self._answer:
+            return self._answer[0], ""
         return otherwise, self._fault or f"no answer within {self._seconds:.0f} s"
 
     def _run(self) -> None:
         try:
-            self._told.append(self._find())
+            self._answer.append(self._find())
         except CuwheelError as problem:
             self._fault = f"{problem.what}: {problem.why}" if problem.why else problem.what
         except Exception as problem:  # noqa: BLE001 - no broken machine may end the report

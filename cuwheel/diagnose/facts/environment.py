@@ -100,7 +100,7 @@ class FrameworkFacts:
         version: of its module, `2.11.0+cu130`; else of its metadata.
         cuda: the release of CUDA that it was built with; empty for none, or not known.
         is_cpu_only: it was built without CUDA.
-        was_imported: what is told comes from the module itself, not from its files.
+        was_imported: the facts come from the module itself, not from its files.
         cxx11_abi: which string ABI its libraries have; None: not known.
         archs: for which it holds device code: `sm_90`, `compute_120`.
         available: it sees a GPU; None where it couldn't be asked.
@@ -163,8 +163,8 @@ def ask_environment(python: Path, environ: Mapping[str, str]) -> PythonEnvironme
     Raises:
         InterpreterNotFoundError: it isn't a Python that runs.
     """
-    told, output, fault = _ask(python, {"ask": "facts"}, environ, FACTS_TIME_LIMIT)
-    if "version" not in told:
+    answer, output, fault = _ask(python, {"ask": "facts"}, environ, FACTS_TIME_LIMIT)
+    if "version" not in answer:
         said = (output.strip().splitlines() or [""])[-1][:160]
         raise InterpreterNotFoundError(
             f"{python} is no Python that can be asked",
@@ -173,7 +173,7 @@ def ask_environment(python: Path, environ: Mapping[str, str]) -> PythonEnvironme
         )
     found: dict[str, Distribution] = {}
     shadowed = []
-    rows = told.get("distributions", ())
+    rows = answer.get("distributions", ())
     for row in rows:
         if row["name"]:
             one = _distribution(row)
@@ -183,12 +183,12 @@ def ask_environment(python: Path, environ: Mapping[str, str]) -> PythonEnvironme
                 shadowed.append(one)
     return PythonEnvironment(
         python=python,
-        version=told["version"],
-        prefix=Path(told["prefix"]),
-        sites=tuple(Path(entry) for entry in told["path"]),
-        suffixes=tuple(told["suffixes"]),
-        is_conda=told["is_conda"],
-        markers=told["markers"],
+        version=answer["version"],
+        prefix=Path(answer["prefix"]),
+        sites=tuple(Path(entry) for entry in answer["path"]),
+        suffixes=tuple(answer["suffixes"]),
+        is_conda=answer["is_conda"],
+        markers=answer["markers"],
         distributions=found,
         damaged=tuple((row["place"], row["fault"]) for row in rows if row["fault"]),
         shadowed=tuple(shadowed),
@@ -231,28 +231,28 @@ def ask_framework(
     question = {"ask": "framework", "name": name}
     # JAX takes most of a GPU's memory when it starts; whoever uses the GPU now would notice.
     env = {**environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    told, output, fault = _ask(environment.python, question, env, IMPORT_TIME_LIMIT)
-    if "file" not in told:
-        failure = told.get("failure") or f"{fault}\n{output}".strip() or "no word"
-        if fault and not told.get("failure"):
+    answer, output, fault = _ask(environment.python, question, env, IMPORT_TIME_LIMIT)
+    if "file" not in answer:
+        failure = answer.get("failure") or f"{fault}\n{output}".strip() or "no word"
+        if fault and not answer.get("failure"):
             failure = f"{output}\n{fault}".strip()
         return _read_framework(name, distribution, failure)
     return FrameworkFacts(
         name=name,
-        version=told["version"] or distribution.version,
-        cuda=told.get("cuda", "") or _cuda_of_plugins(name, environment),
-        is_cpu_only=name == "torch" and told.get("cuda") == "" and not told.get("hip"),
+        version=answer["version"] or distribution.version,
+        cuda=answer.get("cuda", "") or _cuda_of_plugins(name, environment),
+        is_cpu_only=name == "torch" and answer.get("cuda") == "" and not answer.get("hip"),
         was_imported=True,
-        cxx11_abi=told.get("cxx11_abi"),
-        archs=tuple(told.get("archs", ())),
-        available=told.get("available"),
-        why_not=" ".join(told.get("why_not", ())),
+        cxx11_abi=answer.get("cxx11_abi"),
+        archs=tuple(answer.get("archs", ())),
+        available=answer.get("available"),
+        why_not=" ".join(answer.get("why_not", ())),
         devices=tuple(
             Device(name=one["name"], capability="".join(map(str, one["capability"])))
-            for one in told.get("devices", ())
+            for one in answer.get("devices", ())
         ),
-        libraries=tuple(map(Path, told.get("libraries", ()))),
-        trouble=told.get("trouble", "") or fault,
+        libraries=tuple(map(Path, answer.get("libraries", ()))),
+        trouble=answer.get("trouble", "") or fault,
     )
 
 
@@ -267,7 +267,7 @@ def _cuda_of_plugins(name: str, environment: PythonEnvironment) -> str:
 
 def _read_framework(name: str, distribution: Distribution, failure: str) -> FrameworkFacts:
     """What torch/version.py says, without running it."""
-    told: dict[str, Any] = {}
+    answer: dict[str, Any] = {}
     path = distribution.site / name / "version.py"
     try:
         statements = ast.parse(path.read_text(errors="replace")).body
@@ -279,12 +279,12 @@ def _read_framework(name: str, distribution: Distribution, failure: str) -> Fram
         )
         value = getattr(statement, "value", None)
         if isinstance(target, ast.Name) and isinstance(value, ast.Constant):
-            told[target.id] = value.value
+            answer[target.id] = value.value
     return FrameworkFacts(
         name=name,
-        version=str(told.get("__version__") or distribution.version),
-        cuda=str(told.get("cuda") or ""),
-        is_cpu_only="cuda" in told and told["cuda"] is None and told.get("hip") is None,
+        version=str(answer.get("__version__") or distribution.version),
+        cuda=str(answer.get("cuda") or ""),
+        is_cpu_only="cuda" in answer and answer["cuda"] is None and answer.get("hip") is None,
         failure=failure,
     )
 
@@ -298,13 +298,13 @@ def ask_module(name: str, environment: PythonEnvironment, environ: Mapping[str, 
         environ: what it is to see.
     """
     question = {"ask": "module", "name": name}
-    told, output, fault = _ask(environment.python, question, environ, IMPORT_TIME_LIMIT)
-    failure = told.get("failure", "")
+    answer, output, fault = _ask(environment.python, question, environ, IMPORT_TIME_LIMIT)
+    failure = answer.get("failure", "")
     return ModuleRun(
-        status=told.get("status"),
+        status=answer.get("status"),
         output=f"{output}\n{failure}".strip(),
-        libraries=tuple(map(Path, told.get("libraries", ()))),
-        fault="" if told.get("complete") else fault or "it crashed",
+        libraries=tuple(map(Path, answer.get("libraries", ()))),
+        fault="" if answer.get("complete") else fault or "it crashed",
     )
 
 
@@ -325,12 +325,12 @@ def _ask(
         except CommandFailedError as error:
             return {}, "", error.why
         try:
-            told: dict[str, Any] = json.loads(written.read_text())
+            answer: dict[str, Any] = json.loads(written.read_text())
         except (OSError, ValueError):
-            told = {}
-    if told.get("complete"):
-        return told, done.output, ""
+            answer = {}
+    if answer.get("complete"):
+        return answer, done.output, ""
     if done.status == _KILLED:
-        return told, done.output, f"no answer within {limit:.0f} s"
+        return answer, done.output, f"no answer within {limit:.0f} s"
     how = f"signal {-done.status}" if done.status < 0 else f"status {done.status}"
-    return told, done.output, f"it ended with {how}"
+    return answer, done.output, f"it ended with {how}"

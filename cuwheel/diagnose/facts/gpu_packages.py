@@ -19,7 +19,7 @@ from cuwheel.cuda.suppliers import (
     is_from_driver,
     is_other_accelerator,
 )
-from cuwheel.diagnose.facts.loader import DRIVER, Asker, missing_files
+from cuwheel.diagnose.facts.loader import DRIVER, SearchContext, missing_files
 from cuwheel.diagnose.facts.torch_symbols import Missing, find_missing
 from cuwheel.system.versions import version_key
 from cuwheel.wheel.metadata import project_of
@@ -126,10 +126,10 @@ def may_be_gpu_package(distribution: Distribution) -> bool:
 
 def needs_gpu(distribution: Distribution) -> bool:
     """Whether a library of a distribution has to do with CUDA or with PyTorch, at a glance."""
-    return any(map(_has_to_do_with_gpu, distribution.libraries))
+    return any(map(_is_for_gpu, distribution.libraries))
 
 
-def _has_to_do_with_gpu(path: Path) -> bool:
+def _is_for_gpu(path: Path) -> bool:
     try:
         with path.open("rb") as stream:
             symbols = Symbols(stream)
@@ -152,19 +152,19 @@ def read_package(
     Args:
         distribution: of the package.
         environment: where it is installed.
-        loader: tells where libraries come from.
+        loader: finds what libraries need.
         major: the framework's CUDA; of libraries for several, those for others aren't judged.
         only: file names of the libraries that count; none: all.
     """
     names = frozenset(only)
     chosen = [path for path in distribution.libraries if not names or path.name in names]
     read = [_read(path, distribution, environment, loader) for path in chosen if path.exists()]
-    telling = {one for library in read for one in library.cuda}
+    releases_found = {one for library in read for one in library.cuda}
     judged = [
         library
         for library in read
         if not library.is_for_other
-        and (len(telling) < 2 or not library.cuda or major in ("", *library.cuda))  # noqa: PLR2004
+        and (len(releases_found) < 2 or not library.cuda or major in ("", *library.cuda))  # noqa: PLR2004
     ]
     return InstalledPackage(
         name=distribution.name,
@@ -210,7 +210,7 @@ def _needs(
     """What requires a framework, or links it, imports it first."""
     imports = {project_of(line) for line in distribution.requires}
     imports |= {"torch"} if any(map(_is_torchs, elf.needed)) else set()
-    asker = Asker(rpath=elf.rpath, runpath=elf.runpath, imports=tuple(imports))
+    asker = SearchContext(rpath=elf.rpath, runpath=elf.runpath, imports=tuple(imports))
     watched = (soname for soname in elf.needed if _is_watched(soname))
     return tuple((soname, loader.find(path, soname, asker)) for soname in watched)
 

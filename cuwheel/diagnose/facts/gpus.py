@@ -70,7 +70,7 @@ class Driver:
     """NVIDIA's driver, as far as it answers.
 
     Attributes:
-        asked: who told it: `NVML`, `nvidia-smi`, `the kernel`, or nobody.
+        asked: who answered: `NVML`, `nvidia-smi`, `the kernel`, or nobody.
         version: `580.159.04`; empty without one.
         newest_cuda: the newest CUDA release that it takes, `13.0`.
         gpus: those that the driver has, or the kernel sees.
@@ -109,9 +109,10 @@ def find_driver(environ: Mapping[str, str]) -> Driver:
         environ: of the caller; `PATH`, `LD_LIBRARY_PATH` and CUDA's own variables count.
     """
     notes: list[str] = []
-    told = _ask_libraries(environ, notes)
-    code, libcuda = told.get("cuda_code"), told.get("libcuda", "")
-    asked, gpus, version = "NVML", tuple(map(_gpu_of, told.get("gpus", ()))), told.get("driver", "")
+    answer = _ask_libraries(environ, notes)
+    code, libcuda = answer.get("cuda_code"), answer.get("libcuda", "")
+    asked, version = "NVML", answer.get("driver", "")
+    gpus = tuple(map(_gpu_of, answer.get("gpus", ())))
     if not version:
         asked = "nvidia-smi"
         gpus, version = _ask_smi(environ, notes)
@@ -121,12 +122,12 @@ def find_driver(environ: Mapping[str, str]) -> Driver:
     return Driver(
         asked=asked if version else "",
         version=version,
-        newest_cuda=_release(told.get("cuda") or told.get("nvml_cuda") or 0),
+        newest_cuda=_release(answer.get("cuda") or answer.get("nvml_cuda") or 0),
         gpus=gpus,
-        visible=told.get("visible"),
-        nvml_fault=told.get("nvml_fault", ""),
-        nvml_code=told.get("nvml_code", 0),
-        cuda_fault=told.get("cuda_fault", ""),
+        visible=answer.get("visible"),
+        nvml_fault=answer.get("nvml_fault", ""),
+        nvml_code=answer.get("nvml_code", 0),
+        cuda_fault=answer.get("cuda_fault", ""),
         cuda_code=code,
         libcuda=libcuda,
         is_stub=code == _STUB_LIBRARY or "/stubs/" in libcuda,
@@ -137,19 +138,19 @@ def find_driver(environ: Mapping[str, str]) -> Driver:
 
 
 def _ask_libraries(environ: Mapping[str, str], notes: list[str]) -> dict[str, Any]:
-    """What the probe told, all of it or what came before it hung or crashed."""
+    """What the probe reported, all of it or what came before it hung or crashed."""
     with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
         written = Path(folder, "answer.json")
         done = run(
             [sys.executable, "-I", _PROBE, written], env=environ, timeout=_TIME_LIMIT, check=False
         )
         try:
-            told: dict[str, Any] = json.loads(written.read_text())
+            answer: dict[str, Any] = json.loads(written.read_text())
         except (OSError, ValueError):
-            told = {}
-    if not told.get("complete"):
+            answer = {}
+    if not answer.get("complete"):
         notes.append(f"NVIDIA's libraries didn't answer: {_end_of(done.status, _TIME_LIMIT)}")
-    return told
+    return answer
 
 
 def _end_of(status: int, limit: float) -> str:
@@ -158,16 +159,16 @@ def _end_of(status: int, limit: float) -> str:
     return f"signal {-status}" if status < 0 else f"status {status}"
 
 
-def _gpu_of(told: Mapping[str, Any]) -> Gpu:
-    code = told.get("fault")
+def _gpu_of(answer: Mapping[str, Any]) -> Gpu:
+    code = answer.get("fault")
     return Gpu(
-        index=told["index"],
-        name=told.get("name", "unknown"),
-        uuid=told.get("uuid", ""),
-        capability=told.get("capability", ""),
-        memory=told.get("memory", 0),
-        mig=told.get("mig", False),
-        instances=tuple(one.get("name", "unknown") for one in told.get("instances", ())),
+        index=answer["index"],
+        name=answer.get("name", "unknown"),
+        uuid=answer.get("uuid", ""),
+        capability=answer.get("capability", ""),
+        memory=answer.get("memory", 0),
+        mig=answer.get("mig", False),
+        instances=tuple(one.get("name", "unknown") for one in answer.get("instances", ())),
         fault=f"NVML's error {code}" if code else "",
     )
 
@@ -211,8 +212,8 @@ def _kernel_gpus() -> Iterator[Gpu]:
             pairs = [line.partition(":") for line in path.read_text(errors="replace").splitlines()]
         except OSError:
             continue
-        told = {name.strip(): value.strip() for name, _, value in pairs}
-        yield Gpu(index=index, name=told.get("Model", "unknown"), uuid=told.get("GPU UUID", ""))
+        answer = {name.strip(): value.strip() for name, _, value in pairs}
+        yield Gpu(index=index, name=answer.get("Model", "unknown"), uuid=answer.get("GPU UUID", ""))
 
 
 def _pci_devices() -> Iterator[Path]:

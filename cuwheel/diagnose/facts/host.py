@@ -60,7 +60,7 @@ class HostFacts:
     has_device_files: bool
 
 
-def read_host(folder: Path) -> HostFacts:
+def read_host_facts(folder: Path) -> HostFacts:
     """Read it from the system's files.
 
     Args:

@@ -55,7 +55,7 @@ class ToolkitProgram:
     """A compiler or build tool.
 
     Attributes:
-        name: as it was looked for.
+        name: as it was searched for.
         path: the program; None where there is none.
         version: `12.2.0`; empty where it doesn't tell.
         fault: why not.
@@ -99,7 +99,7 @@ class Installations:
 
 
 def find_installations(environ: Mapping[str, str]) -> Installations:
-    """Look at the places where builds look.
+    """Find them where builds do.
 
     Args:
         environ: of the caller.
@@ -116,12 +116,12 @@ def find_installations(environ: Mapping[str, str]) -> Installations:
         TimedCall(_TIME_LIMIT + 1, partial(_read_tool, name, environ))
         for name in (*_TOOLS, host_name)
     ]
-    told = [question.answer(ToolkitProgram(name="", path=None))[0] for question in tools]
+    programs = [question.answer(ToolkitProgram(name="", path=None))[0] for question in tools]
     compilers = [question.answer(None)[0] for question in nvccs]
     return Installations(
         nvccs=tuple(nvcc for nvcc in compilers if nvcc),
-        tools=tuple(told[:-1]),
-        host=told[-1],
+        tools=tuple(programs[:-1]),
+        host=programs[-1],
         misnamed=tuple(_misnamed(environ)),
     )
 
@@ -148,11 +148,11 @@ def _existing(source: str, path: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _read_nvcc(path: Path, found: tuple[str, ...], environ: Mapping[str, str]) -> Nvcc:
-    said, fault = _said([path, "--version"], environ)
-    told = _RELEASE.search(said)
-    if not told:
+    said, fault = _output_of([path, "--version"], environ)
+    match = _RELEASE.search(said)
+    if not match:
         return Nvcc(path=path, found=found, fault=fault or "it doesn't say its release")
-    release, version = told.groups()
+    release, version = match.groups()
     known = next((one.max_gcc for one in TOOLKITS if one.release == release), None)
     return Nvcc(
         path=path,
@@ -167,19 +167,19 @@ def _read_tool(name: str, environ: Mapping[str, str]) -> ToolkitProgram:
     path = which(name, environ.get("PATH", os.defpath))
     if path is None:
         return ToolkitProgram(name=name, path=None)
-    said, fault = _said([path, "--version"], environ)
+    said, fault = _output_of([path, "--version"], environ)
     if "g++" in name or "gcc" in name:  # a distribution's banner may hold other numbers
-        said, fault = _said([path, "-dumpfullversion", "-dumpversion"], environ)
-    told = _NUMBER.search(said)
+        said, fault = _output_of([path, "-dumpfullversion", "-dumpversion"], environ)
+    match = _NUMBER.search(said)
     return ToolkitProgram(
         name=name,
         path=Path(path),
-        version=told[0] if told else "",
-        fault="" if told else fault or "it doesn't say its version",
+        version=match[0] if match else "",
+        fault="" if match else fault or "it doesn't say its version",
     )
 
 
-def _said(command: list[str | Path], environ: Mapping[str, str]) -> tuple[str, str]:
+def _output_of(command: list[str | Path], environ: Mapping[str, str]) -> tuple[str, str]:
     """What a program says, and why it doesn't."""
     env = {**environ, "LC_ALL": "C"}
     try:

@@ -55,7 +55,7 @@ class FoundLibrary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asker:
+class SearchContext:
     """The ways that a library knows to others.
 
     Attributes:
@@ -108,7 +108,7 @@ class Loader:
         entries = self.environ.get("LD_LIBRARY_PATH", "").split(":")
         return tuple(Path(entry) for entry in entries if entry)
 
-    def find(self, library: Path, soname: str, asked: Asker) -> FoundLibrary | None:
+    def find(self, library: Path, soname: str, asked: SearchContext) -> FoundLibrary | None:
         """Where a library finds another; None: nowhere.
 
         What is loaded already is taken, whatever folders the library names.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 200  # characters of its own words
-_TELLING = re.compile(
+_SIGNIFICANT = re.compile(
     r"cannot open shared object|undefined symbol|not found at|no kernel image|Error\b"
 )
 
@@ -63,7 +63,7 @@ class LibraryJudge:
                 f"{self._name} takes {self.declared.without_gpu or 'nothing'}, not "
                 f"{choice.library}",
                 f"{framework.name} sees no GPU",
-                f"mend {framework.name} first, then ask again",
+                f"fix {framework.name} first, then ask again",
             )
         elif has_gpu and done is not None:
             yield self._judge_check(done)
@@ -138,7 +138,7 @@ class LibraryJudge:
                 self._anchor,
                 f"{self._name} doesn't work with {choice.library}",
                 f"`{said}` ended with status {done.status}, without {success}: "
-                f"{_telling(done.output)}",
+                f"{_significant_line(done.output)}",
                 choice.hint
                 or f"{said} shows all of it; what else is broken in this report comes first",
             )
@@ -155,7 +155,7 @@ class LibraryJudge:
         )
 
 
-def _telling(output: str) -> str:
+def _significant_line(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    found = (line for line in lines if _TELLING.search(line))
+    found = (line for line in lines if _SIGNIFICANT.search(line))
     return next(found, (lines or ["nothing"])[-1])[:_SHOWN]

@@ -141,7 +141,7 @@ def _fault_of_visibility(driver: Driver, environ: Mapping[str, str]) -> Verdict 
     if driver.cuda_code is None:
         return None
     if driver.visible:
-        return _partly(chosen, driver) if chosen else None
+        return _partial_visibility(chosen, driver) if chosen else None
     if chosen is None or not driver.gpus:
         return broken(
             "no-cuda-device",
@@ -169,7 +169,7 @@ def _why_hidden(chosen: str, driver: Driver) -> str:
     return ", which is the name of none that is here"
 
 
-def _partly(chosen: str, driver: Driver) -> Verdict | None:
+def _partial_visibility(chosen: str, driver: Driver) -> Verdict | None:
     """CUDA takes the GPUs up to the first that isn't there, and says nothing of the rest."""
     asked = [item.strip() for item in chosen.split(",")]
     if driver.visible is None or driver.visible >= len(asked):

@@ -104,7 +104,7 @@ def judge_frameworks(
     for one in frameworks:
         name = f"{one.name} {one.version}"
         faults = [*_import_fault(name, one, unmet), *_cuda_fault(name, one, driver)]
-        faults += [] if faults else [*_sight_fault(name, one, driver)]
+        faults += [] if faults else [*_visibility_fault(name, one, driver)]
         yield from faults
         if one.was_imported and not faults:
             sees = f"sees {plural(len(one.devices), 'GPU')}"
@@ -158,7 +158,7 @@ def _cuda_fault(name: str, framework: FrameworkFacts, driver: Driver) -> Iterato
         )
 
 
-def _sight_fault(name: str, framework: FrameworkFacts, driver: Driver) -> Iterator[Verdict]:
+def _visibility_fault(name: str, framework: FrameworkFacts, driver: Driver) -> Iterator[Verdict]:
     if framework.trouble:
         last = framework.trouble.strip().rpartition("\n")[2]
         known = next((one for one in _FAILURES if one.line_in(framework.trouble)), None)

@@ -120,11 +120,11 @@ class PackageJudge:
                     lost.setdefault(soname, library.path)
         if not lost:
             return
-        first = min(lost, key=_place)
+        first = min(lost, key=_position)
         anchor = self._anchor(first)
         yield broken(
             anchor,
-            f"{name} doesn't find {', '.join(sorted(lost, key=_place))}",
+            f"{name} doesn't find {', '.join(sorted(lost, key=_position))}",
             f"{lost[first].name} needs {'them' if len(lost) > 1 else 'it'}; no rpath entry leads "
             "there, LD_LIBRARY_PATH, the system and what is imported before have none",
             self.hints.get(package.name) or self._fix(anchor, first),
@@ -146,7 +146,7 @@ class PackageJudge:
                 "diagnose-import-failed",
                 f"{name} needs torch, which can't be imported",
                 f"torch {self.torch.version}: {self.torch.last_words}",
-                "mend torch first, then ask again",
+                "fix torch first, then ask again",
             )
 
     def _anchor(self, soname: str) -> Anchor:
@@ -260,7 +260,7 @@ class PackageJudge:
             )
 
 
-def _place(soname: str) -> tuple[int, str]:
+def _position(soname: str) -> tuple[int, str]:
     """The runtime first: who lacks it lacks all."""
     starts = [start for start, _ in _ANCHORS]
     found = (number for number, start in enumerate(starts) if soname.startswith(start))

@@ -15,7 +15,7 @@ from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.model.target import Target
 from cuwheel.system.versions import version_key
 from cuwheel.toolchains.host_compiler import check_host_compiler
-from cuwheel.workspace.job import Job, Settings
+from cuwheel.workspace.job import BuildSettings, Job
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -64,7 +64,7 @@ def fit_targets(
         python: of the environment, `3.12.1`; empty where there is none.
     """
     found = []
-    machine = read_machine(Settings(), None)
+    machine = read_machine(BuildSettings(), None)
     for entry in entries:
         if entry.recipe is None:
             found.append(Fit(name=entry.name, runs=(), builds=(f"broken recipe: {entry.fault}",)))
@@ -117,7 +117,7 @@ def _why_not_run(
 
 def _why_not_build(target: Target, workspace: Workspace, machine: Machine) -> Iterator[str]:
     own = dataclasses.replace(workspace, work=workspace.work / target.id)
-    job = Job(target=target, settings=Settings(), workspace=own, machine=machine)
+    job = Job(target=target, settings=BuildSettings(), workspace=own, machine=machine)
     for check in (check_host_compiler, check_system_packages, check_disk):
         for problem in check(job):
             yield f"{problem.what}: {problem.why}"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LOCAL_HEADER = struct.Struct("<26xHH")
 _LEVELS = range(1, 10)
 _METHODS = {zipfile.ZIP_STORED: "stored", zipfile.ZIP_DEFLATED: "deflated"}
-_WORTH_TELLING = 512  # bytes; shorter content is packed to the same bytes at several levels
+_LEAST_CONCLUSIVE = 512  # bytes; shorter content is packed to the same bytes at several levels
 _CHUNK = 1 << 20  # bytes
 
 
@@ -131,8 +131,8 @@ def _compare_packing(a: OpenArchive, b: OpenArchive, same: Collection[str]) -> I
         return
     # The shortest with a clear result is enough; a level is tried by packing anew.
     sizes = {name: a.entries[name].file_size for name in found}
-    telling = [name for name in found if sizes[name] >= _WORTH_TELLING] or found
-    name = min(telling, key=sizes.__getitem__)
+    large = [name for name in found if sizes[name] >= _LEAST_CONCLUSIVE] or found
+    name = min(large, key=sizes.__getitem__)
     content = a.zip.read(name)
     levels = [_levels(content, b"".join(_pieces(one, name))) for one in (a, b)]
     are_known = all(levels)

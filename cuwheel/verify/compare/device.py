@@ -77,10 +77,10 @@ def compare_device_code(a: DeviceFile, b: DeviceFile, location: Location) -> Ite
             yield from _compare(one, other, a, b, _at(location, one, a))
         elif one:
             is_missing = one.name not in archs_b
-            yield _alone(_at(location, one, a), "the first", is_arch_missing=is_missing)
+            yield _only_in(_at(location, one, a), "the first", is_arch_missing=is_missing)
         elif other:
             is_missing = other.name not in archs_a
-            yield _alone(_at(location, other, b), "the second", is_arch_missing=is_missing)
+            yield _only_in(_at(location, other, b), "the second", is_arch_missing=is_missing)
 
 
 def compare_element_code(
@@ -109,7 +109,7 @@ def _compare_order(a: list[Element], b: list[Element], location: Location) -> It
         yield Difference(location=location, fact="the same device code comes in another order")
 
 
-def _alone(location: Location, where: str, *, is_arch_missing: bool) -> Difference:
+def _only_in(location: Location, where: str, *, is_arch_missing: bool) -> Difference:
     """Where the other wheel has nothing for that arch, it was built for other archs."""
     causes: tuple[CauseKey, ...] = ("archs",) if is_arch_missing else ()
     return Difference(location=location, fact=f"only {where} has it", causes=causes)

@@ -90,7 +90,7 @@ def demangle(names: Iterable[str]) -> dict[str, str]:
     program = process.which("c++filt", os.defpath)
     if not program:
         return known
-    for part in _portions(mangled):
+    for part in _batches(mangled):
         done = process.run([program, *part], env={"LC_ALL": "C"}, check=False)
         lines = done.output.splitlines()
         if done.status == 0 and len(lines) == len(part):
@@ -98,20 +98,20 @@ def demangle(names: Iterable[str]) -> dict[str, str]:
     return known
 
 
-def _portions(names: Iterable[str]) -> Iterator[list[str]]:
+def _batches(names: Iterable[str]) -> Iterator[list[str]]:
     """Names for one call each; one that is too long for any is left out."""
-    portion: list[str] = []
+    batch: list[str] = []
     size = 0
     for name in names:
         if len(name) > _NAMES_AT_ONCE:
             continue
         if size + len(name) > _NAMES_AT_ONCE:
-            yield portion
-            portion, size = [], 0
-        portion.append(name)
+            yield batch
+            batch, size = [], 0
+        batch.append(name)
         size += len(name)
-    if portion:
-        yield portion
+    if batch:
+        yield batch
 
 
 def _sides(comparison: Comparison) -> rich.table.Table:

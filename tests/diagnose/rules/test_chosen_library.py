@@ -157,7 +157,7 @@ def test_waits_for_torch_that_sees_no_gpu(tmp_path: Path) -> None:
     assert found.what == (
         "bitsandbytes 0.49.1 takes libbitsandbytes_cpu.so, not libbitsandbytes_cuda130.so"
     )
-    assert (found.level, found.fix) == ("warning", "mend torch first, then ask again")
+    assert (found.level, found.fix) == ("warning", "fix torch first, then ask again")
 
 
 def test_leads_to_general_entry_where_none_is_declared(tmp_path: Path) -> None:

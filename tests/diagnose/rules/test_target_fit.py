@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.diagnose.facts.gpus import Driver, Gpu
-from cuwheel.diagnose.facts.host import read_host
+from cuwheel.diagnose.facts.host import read_host_facts
 from cuwheel.diagnose.rules.target_fit import Fit, fit_targets
 from cuwheel.model.catalogue import CatalogueEntry
 from cuwheel.system.quantities import GIB
@@ -30,7 +30,7 @@ def fit(
         (entry,),
         make_workspace(folder),
         Driver(version=driver, gpus=(gpu,)),
-        read_host(folder),
+        read_host_facts(folder),
         python,
     )
     return found
