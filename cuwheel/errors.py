@@ -82,7 +82,7 @@ class UnsupportedArchError(CuwheelError):
 class InterpreterNotFoundError(CuwheelError):
     """The Python that the wheel is for is not on this machine.
 
-    The message lists every place that was looked at and what was found there. A pyenv shim on PATH
+    The message lists every location searched and what was found there. A pyenv shim on PATH
     doesn't count when the version behind it is not installed. Install that Python, or give the
     path of an interpreter: `-- --python /path/to/python3.12`.
     """
@@ -157,7 +157,7 @@ class HashMismatchError(CuwheelError):
 
     Its SHA-256 differs from the one in the recipe. Either the file was changed at its address or on
     the way, or the recipe's hash is wrong. The file is set aside (never used, never kept under
-    its real name) so that it can be looked at.
+    its real name) so that it can be examined.
     """
 
     exit_code = 31

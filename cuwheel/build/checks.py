@@ -224,7 +224,7 @@ def _has_folder(folder: Path, pattern: str) -> bool:
 
 
 def _disk_of(folder: Path) -> int:
-    """What tells one disk from another, for a folder that needn't be there yet."""
+    """What identifies the disk of a folder, which needn't be there yet."""
     nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     return nearest.stat().st_dev
 

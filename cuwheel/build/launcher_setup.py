@@ -1,4 +1,4 @@
-"""The compiler launcher of one build: the toolkit's view, the stand-ins, and what they are told."""
+"""The compiler launcher of one build: the toolkit's view, the stand-ins, and their settings."""
 
 from __future__ import annotations
 

@@ -83,13 +83,13 @@ class Mirrors:
             url: an address below one that `url_for` has given for a channel.
 
         Raises:
-            UsageError: one mirror stands for several channels, so that nothing tells which.
+            UsageError: one mirror stands for several channels, so that it isn't known which.
         """
-        place, rest = _split(redact_url(url))
-        channels = self._channels.get(place, set())
+        base, rest = _split(redact_url(url))
+        channels = self._channels.get(base, set())
         if len(channels) > 1:
             raise UsageError(
-                f"nothing tells which channel {redact_url(url)} is of",
+                f"it isn't known which channel {redact_url(url)} is of",
                 why=f"{MIRRORS_VARIABLE} names one mirror for {' and '.join(sorted(channels))}",
                 fix=_FORM,
             )

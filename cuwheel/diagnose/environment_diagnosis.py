@@ -238,11 +238,11 @@ class EnvironmentDiagnosis:
 
 
 def _judge_metadata(environment: PythonEnvironment) -> Iterable[Verdict]:
-    for place, fault in environment.damaged:
+    for path, fault in environment.damaged:
         yield warns(
             "diagnose-damaged-installation",
-            f"{place.rpartition('/')[2] or 'a distribution'} can't be read",
-            f"{place}: {fault}",
+            f"{path.rpartition('/')[2] or 'a distribution'} can't be read",
+            f"{path}: {fault}",
             "remove that folder and install the package again",
         )
     for one in environment.shadowed:

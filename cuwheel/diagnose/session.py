@@ -40,7 +40,7 @@ _CALLERS_PATH = "CUWHEEL_CALLERS_PYTHONPATH"
 
 @dataclass(frozen=True, kw_only=True)
 class DiagnoseOptions:
-    """What is to be looked at.
+    """What is to be examined.
 
     Attributes:
         packages: projects that the person names; none: all with GPU code.

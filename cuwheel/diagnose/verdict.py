@@ -107,13 +107,13 @@ OWN_ENTRIES: dict[Own, VerdictKind] = {
         title="Not asked",
         text="Something didn't answer within its time limit, or answered nonsense, so the report "
         "goes on without it. The line says what and why. A hanging `nvidia-smi` most often "
-        "means that a GPU is lost: `dmesg | grep -i -e nvrm -e xid` tells, and a restart "
+        "means that a GPU is lost: `dmesg | grep -i -e nvrm -e xid` shows it, and a restart "
         "helps.",
     ),
     "diagnose-not-installed": VerdictKind(
         title="Not installed",
         text="A package was named that this environment doesn't have. The first line of the "
-        "report's environment says which environment was looked at and why; `--python` names "
+        "report's environment says which environment was examined and why; `--python` names "
         "another.",
     ),
     "diagnose-versions": VerdictKind(

@@ -108,7 +108,7 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Signs:
-    """What a log tells beside causes.
+    """What a log says beside causes.
 
     Attributes:
         successes: lines after which all before them has been overcome.
@@ -148,7 +148,7 @@ def causes() -> Mapping[str, FailureCause]:
 
 @functools.cache
 def signs() -> Signs:
-    """What a log tells beside causes."""
+    """What a log says beside causes."""
     content = _read(_FOLDER / _SIGNS)
     return Signs(
         successes=_patterns(content["successes"]),

@@ -1,4 +1,4 @@
-"""What made a log end badly: causes told from consequences, best first, each with what to do."""
+"""What made a log end badly: causes without what follows from them, each with what to do."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class FoundCause:
 
     @property
     def anchor(self) -> str:
-        """Where TROUBLESHOOTING.md tells more."""
+        """Where TROUBLESHOOTING.md says more."""
         return f"TROUBLESHOOTING.md#{self.cause.slug}"
 
 

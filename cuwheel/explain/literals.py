@@ -99,7 +99,7 @@ def _repeated(part: _Part, times: str) -> _Part:
 
 @functools.cache  # a catalogue holds each character thousands of times
 def _one(token: str) -> _Part:
-    """A character, a set of them, or a place between two."""
+    """A character, a set of them, or a position between two."""
     if token.startswith("(?P="):
         return _Part(breaks=True)
     char = ""

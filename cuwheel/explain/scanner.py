@@ -239,13 +239,13 @@ class _Lines:
         self._window = ""
         self._near = b""
 
-    def go_to(self, place: int) -> bool:
+    def go_to(self, offset: int) -> bool:
         """Step to the line of a byte; False: it is the one that was stepped to before."""
-        if self.start <= place <= self.end:
+        if self.start <= offset <= self.end:
             return False
         text = self._block.text
-        self.start = text.rfind(b"\n", 0, place) + 1
-        self.end = _end_of_line(text, place)
+        self.start = text.rfind(b"\n", 0, offset) + 1
+        self.end = _end_of_line(text, offset)
         self._window = ""
         self._near = b""
         return True
@@ -307,8 +307,8 @@ class _Lines:
         return {self.number - len(above) + index: line for index, line in enumerate(lines)}
 
 
-def _end_of_line(text: bytes, place: int) -> int:
-    end = text.find(b"\n", place)
+def _end_of_line(text: bytes, offset: int) -> int:
+    end = text.find(b"\n", offset)
     return len(text) if end < 0 else end
 
 

@@ -1,4 +1,4 @@
-"""One file from one address to its place: resumed, checked by its hash, whole or not there."""
+"""One file from one address to its path: resumed, checked by its hash, whole or not there."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Task:
 
     Attributes:
         wanted: the file.
-        path: its place.
+        path: where it goes.
         url: http, https or file.
         console: shows progress.
         stop: ends it.
@@ -209,7 +209,7 @@ class Download:
         while piece := answer.raw.read1(_CHUNK, decode_content=False):
             yield piece
             size += len(piece)
-            # A server that starts anew and breaks off at the same place makes no progress.
+            # A server that starts anew and breaks off at the same byte makes no progress.
             if size >= self._counted + _PROGRESS:
                 self._counted = size
                 self._attempts.note_progress()
@@ -274,7 +274,7 @@ def download(
     console: Listener,
     retry_policy: RetryPolicy = RETRY_POLICY,
 ) -> None:
-    """Download one file to a place of the caller's; the caller sees to it that only one does.
+    """Download one file to a path of the caller's; the caller makes sure that only one does.
 
     Raises:
         CuwheelError: as `fetch`.
@@ -284,7 +284,7 @@ def download(
 
 
 def set_aside(found: Path, path: Path, actual: str) -> Path:
-    """Give a wrong file a name that nothing looks for."""
+    """Give a wrong file a name that nothing searches for."""
     return found.replace(path.with_name(f"{path.name}.wrong-hash-{actual[:8]}"))
 
 

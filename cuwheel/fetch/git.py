@@ -78,7 +78,7 @@ def fetch_commit(  # noqa: PLR0913 - what, from where, to where, and how
     Args:
         wanted: the commit.
         cache: cuwheel's cache folder.
-        console: is told about what takes long.
+        console: shows what takes long.
         tar: where `git archive` writes the commit's files, in a folder that is there; None: they
             are read all the same, but not kept.
         offline: use no network; a `file:` repository isn't one.

@@ -68,7 +68,7 @@ def fetch(  # noqa: PLR0913 - what, from where, to where, and how
 
     Raises:
         DownloadError: it can't be had.
-        HashMismatchError: what came isn't the file; it lies beside its place under another name.
+        HashMismatchError: what came isn't the file; it lies beside its path under another name.
         OversizedDownloadError: what comes is larger than allowed.
         DiskFullError: the cache's disk ran full.
         StoppedError: `stop` ended it.
@@ -156,7 +156,7 @@ def find_mirrored(path: Path, attempts: Attempts, *, offline: bool) -> str | Non
     """The address of a download in the mirror; None where there is none, or it doesn't hold it.
 
     Args:
-        path: its place in the cache.
+        path: where it goes in the cache.
         attempts: at asking the mirror's server.
         offline: use no network.
 

@@ -126,8 +126,8 @@ def _faults_of_requirements(recipe: Recipe) -> Iterator[str]:
         for text in texts:
             placeholders = list(faults_of_text(f"{owner}: {text}", text, CUDA_PLACEHOLDERS))
             yield from placeholders or _faults_of_requirement(owner, text, recipe)
-    for place in sorted({*recipe.needs} - {*NEEDS}):
-        yield f'needs: "{place}": {suggest(place, NEEDS)}'
+    for key in sorted({*recipe.needs} - {*NEEDS}):
+        yield f'needs: "{key}": {suggest(key, NEEDS)}'
 
 
 def _faults_of_requirement(owner: str, text: str, recipe: Recipe) -> Iterator[str]:

@@ -32,10 +32,10 @@ def faults_of_resources(recipe: Recipe) -> Iterator[str]:
         yield from _faults_of_pin(f"resource {resource.name}: source", resource.source)
         if not stays_inside(resource.to):
             yield f'resource {resource.name}: to="{resource.to}" leads out of the folder'
-    places = [PurePosixPath(resource.to) for resource in recipe.resources]
-    for place, other in itertools.combinations(places, 2):
-        if place.is_relative_to(other) or other.is_relative_to(place):
-            yield f'two resources want one place: to="{place}" and to="{other}"'
+    paths = [PurePosixPath(resource.to) for resource in recipe.resources]
+    for path, other in itertools.combinations(paths, 2):
+        if path.is_relative_to(other) or other.is_relative_to(path):
+            yield f'two resources overlap: to="{path}" and to="{other}"'
 
 
 def stays_inside(to: str) -> bool:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 # What of the caller's environment uv gets to see: which index, how to reach it, who we are there.
-# PATH is for `keyring`; uv looks for nothing else there, as it is always told which Python.
+# PATH is for `keyring`; uv looks for nothing else there, as its Python is always named.
 # Names from uv's documentation, "Environment variables".
 _PASSED = re.compile(
     r"HOME|PATH|XDG_CONFIG_HOME|XDG_CONFIG_DIRS|NETRC|TMPDIR"
@@ -139,7 +139,7 @@ def make_environment(folder: Path, python: Path, *, cache: Path, log: Path) -> N
     _run_uv(_Call(words=words, cache=cache, log=log, what=what))
 
 
-def install(  # noqa: PLR0913 - what, where, and how it is told
+def install(  # noqa: PLR0913 - what, where, and how it is reported
     python: Path,
     lock: Path,
     *,
@@ -175,7 +175,7 @@ def install(  # noqa: PLR0913 - what, where, and how it is told
     _install(_Call(words=words, cache=cache, log=log, what=title, fixes=(*own, *_FIXES)), console)
 
 
-def install_into(  # noqa: PLR0913 - what, where, and how it is told
+def install_into(  # noqa: PLR0913 - what, where, and how it is reported
     folder: Path,
     lock: Path,
     *,
@@ -223,7 +223,7 @@ def resolve(source: Path, *, python: str, uploaded_before: str, cache: Path, off
     Args:
         source: requirements, `name` or `name==version` a line.
         python: the oldest Python to serve, `3.10`.
-        uploaded_before: releases uploaded later are not looked at, ISO 8601.
+        uploaded_before: releases uploaded later are ignored, ISO 8601.
         cache: cuwheel's cache.
         offline: take everything from the cache.
 
@@ -266,7 +266,7 @@ def _run_uv(call: _Call) -> None:
     """Run uv, where no project's settings are in reach, and turn its failure into an error."""
     lines: list[str] = []
 
-    def see(line: str, _: int) -> None:
+    def note_line(line: str, _: int) -> None:
         if line:  # an empty one is only the runner's sign of life
             lines.append(line)
         if line.strip().startswith(_PROGRESS):
@@ -279,7 +279,7 @@ def _run_uv(call: _Call) -> None:
         env={**passed, **own},
         cwd=Path(os.sep),
         log=call.log,
-        on_line=see,
+        on_line=note_line,
         check=False,
     )
     if done.status:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cuwheel.system.console import Console
 
 
-_ANY = "any platform"  # stands in tags for the platform, which is looked at by itself
+_ANY = "any platform"  # stands in tags for the platform, which is checked by itself
 _PLATFORM = re.compile(r"any|(manylinux\w+_|linux_)" + platform.machine())
 _PATCHES = ("0", "99")  # a marker can tell patch releases apart: the first and a late one
 
@@ -84,10 +84,10 @@ def choose_wheels(
     pins = [(locked, pin) for locked in wanted for pin in locked.pins()]
     names = sorted({canonicalize_name(pin.requirement.name) for _, pin in pins})
     stop = Stop()
-    places = tuple(indexes)
+    addresses = tuple(indexes)
     with console.live("asking the indexes") as line:
         line.show(f"{len(names)} projects")
-        find = partial(find_wheels, indexes=places, retry_policy=retry_policy, stop=stop)
+        find = partial(find_wheels, indexes=addresses, retry_policy=retry_policy, stop=stop)
         tasks = [partial(find, name) for name in names]
         offered = dict(zip(names, run_all(tasks, stop), strict=True))
     chosen: dict[str, IndexFile] = {}

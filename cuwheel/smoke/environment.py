@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import parse_wheel_filename
 
 from cuwheel.pypi.uv import install, make_environment
-from cuwheel.smoke.hide_cuda import find_cuda, hiding
+from cuwheel.smoke.hide_cuda import find_cuda, hiding_prefix
 from cuwheel.smoke.loaded_libraries import own_libraries, owners
 from cuwheel.smoke.probe import Probe
 from cuwheel.system.files import write_atomically
@@ -56,8 +56,8 @@ def prepare_environment(folder: Path, wheel: RepairedWheel, job: Job) -> SmokeEn
     python = _make_environment(environment, base, wheel, job)
     [site] = (environment.resolve() / "lib").glob("python*/site-packages")
     keep = (environment, workspace.cache, workspace.work, base.resolve().parent.parent)
-    places = find_cuda(os.environ, base, keep=keep)
-    prefix = hiding(places, folder / "no-library") if places else ()
+    hidden_paths = find_cuda(os.environ, base, keep=keep)
+    prefix = hiding_prefix(hidden_paths, folder / "no-library") if hidden_paths else ()
     owned = owners(site)
     probe = Probe(
         python=python,
@@ -66,10 +66,10 @@ def prepare_environment(folder: Path, wheel: RepairedWheel, job: Job) -> SmokeEn
         folder=folder,
         log=workspace.log("smoke"),
         name=target.id,
-        hiding=prefix,
+        hiding_prefix=prefix,
         stub=_driver_stub(folder, workspace),
     )
-    hidden = places if prefix or not places else None
+    hidden = hidden_paths if prefix or not hidden_paths else None
     project = parse_wheel_filename(wheel.path.name)[0]
     return SmokeEnvironment(
         probe=probe, hidden=hidden, libraries=own_libraries(site, owned, project)

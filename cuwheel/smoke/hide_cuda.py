@@ -48,7 +48,7 @@ def find_cuda(
     """Folders and files, links followed, that together are the machine's CUDA without the driver.
 
     Args:
-        environ: `CUDA_HOME`, `CUDA_PATH` and `CONDA_PREFIX` name places to look at.
+        environ: `CUDA_HOME`, `CUDA_PATH` and `CONDA_PREFIX` name folders to search.
         python: the interpreter that will run: a conda Python searches its own `lib` first.
         keep: folders that have to stay in sight, wherever they are.
     """
@@ -69,7 +69,7 @@ def find_cuda(
     return tuple(sorted(folders | {file for file in files - inside if file.is_file()}))
 
 
-def hiding(places: tuple[Path, ...], decoy: Path) -> tuple[str, ...]:
+def hiding_prefix(places: tuple[Path, ...], decoy: Path) -> tuple[str, ...]:
     """The command prefix that runs a program without these places; its path has to be absolute.
 
     Args:

@@ -169,7 +169,7 @@ def _loads(
         is_foreign = not path.is_relative_to(site)
         place = str(path if is_foreign else path.relative_to(site))
         is_nvidias = not is_foreign and path.relative_to(site).parts[0] == _NVIDIA
-        # A link's name isn't seen, only its target's; outside, any file may be CUDA's.
+        # A link's name doesn't show, only its target's; outside, any file may be CUDA's.
         if not (is_foreign or is_nvidias or _is_watched(path.name)):
             continue
         soname = _soname(path)

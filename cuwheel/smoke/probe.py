@@ -74,7 +74,7 @@ class Probe:
         folder: where questions leave their files.
         log: gets all that the processes say.
         name: what errors call the wheel.
-        hiding: from `hiding.hiding`: what runs a program without the machine's CUDA.
+        hiding_prefix: from `hide_cuda.hiding_prefix`, runs a program without the machine's CUDA.
         stub: a library that may stand in for a driver that isn't there.
     """
 
@@ -84,7 +84,7 @@ class Probe:
     folder: Path
     log: Path
     name: str
-    hiding: tuple[str, ...] = ()
+    hiding_prefix: tuple[str, ...] = ()
     stub: Path | None = None
 
     def ask(
@@ -126,7 +126,7 @@ class Probe:
             old.unlink(missing_ok=True)
         text = json.dumps({**question, "stub": str(stub or "")})
         finished = run(
-            [*self.hiding, self.python, "-I", _SCRIPT, text, written],
+            [*self.hiding_prefix, self.python, "-I", _SCRIPT, text, written],
             env={
                 "PATH": "/usr/bin:/bin",
                 "LC_ALL": "C.UTF-8",

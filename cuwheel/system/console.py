@@ -64,7 +64,7 @@ class Live:
 
 
 class Listener(Protocol):
-    """Whom a download tells how it goes: the console itself, or the bar of many downloads."""
+    """Where a download reports its progress: the console itself, or the bar of many downloads."""
 
     def download(
         self, name: str, total: int | None, done: int

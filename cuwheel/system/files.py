@@ -66,7 +66,7 @@ def sha256_of_tree(folder: Path, *, skip: Callable[[Path], bool] = lambda _: Fal
 
     Args:
         folder: the tree.
-        skip: given a relative path, tells that it doesn't count.
+        skip: given a relative path, says that it doesn't count.
 
     Raises:
         OSError: something can't be read.
@@ -132,7 +132,7 @@ def new_file(final: Path) -> Iterator[BinaryIO]:
 
 
 def _locked_part(final: Path) -> BinaryIO:
-    """A new hidden file that is locked for as long as it is open, which tells that it is in use."""
+    """A new hidden file that is locked for as long as it is open, which marks it as in use."""
     while True:
         part = tempfile.NamedTemporaryFile(  # noqa: SIM115 - the caller closes it
             dir=final.parent, prefix=f".{final.name}.", suffix=_PART, delete=False

@@ -1,4 +1,4 @@
-"""Find the Python that a wheel is for, and say where was searched when there is none."""
+"""Find the Python that a wheel is for, or say where it was searched for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-_SAID = 100  # characters of a program's answer that a message shows
+_SHOWN = 100  # characters of a program's answer that a message shows
 _TIME_LIMIT = 20.0  # seconds for an interpreter to say who it is
 _QUESTION = (
     "import json, platform, sys, sysconfig; print(json.dumps(dict("
@@ -148,7 +148,7 @@ def _ask(path: Path) -> Interpreter:
         answer = json.loads(done.output.strip().splitlines()[-1])
     except (CommandFailedError, ValueError, IndexError) as error:
         words = error.tail[:1] if isinstance(error, CommandFailedError) else ()
-        said = f": {textwrap.shorten(words[0], _SAID)}" if words else ""
+        said = f": {textwrap.shorten(words[0], _SHOWN)}" if words else ""
         cause = error.why if isinstance(error, CommandFailedError) else "it gave no sensible answer"
         raise InterpreterNotFoundError(
             f"{path} is no Python that runs",

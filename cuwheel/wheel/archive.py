@@ -111,7 +111,7 @@ def unpack_wheel(path: Path, folder: Path) -> None:
     """Unpack a wheel into an existing folder: files 644 or 755, whatever the umask.
 
     Raises:
-        UnsafeArchiveError: it isn't a wheel, is damaged, or a member's place would be outside.
+        UnsafeArchiveError: it isn't a wheel, is damaged, or a member's path leads outside.
     """
     with open_wheel(path) as wheel:
         _check_members(wheel)

@@ -190,9 +190,9 @@ def _edit_header(path: Path, name: str, edit: Callable[[list[str]], list[str]]) 
     values = edit([blocks[index].decode().partition(":")[2].strip() for index in ours])
     lines = [f"{name}: {value}{end}".encode() for value in values]
     # The nth value takes the place of the nth line; the rest follows the last of them.
-    places = dict(zip(ours, lines, strict=False))
-    places |= dict.fromkeys(ours[len(lines) :], b"")
-    blocks = [places.get(index, block) for index, block in enumerate(blocks)]
+    replacements = dict(zip(ours, lines, strict=False))
+    replacements |= dict.fromkeys(ours[len(lines) :], b"")
+    blocks = [replacements.get(index, block) for index, block in enumerate(blocks)]
     last = ours[-1] if ours else len(blocks) - 1
     blocks[last + 1 : last + 1] = lines[len(ours) :]
     path.write_bytes(b"".join(blocks) + rest)

@@ -1,6 +1,6 @@
-"""A member of a zip archive, read once from end to end, and then at any place without a copy.
+"""A member of a zip archive, read once from end to end, and then at any offset without a copy.
 
-zipfile can only go back by beginning again. Here unpacking leaves places where it can go on later:
+zipfile can only go back by beginning again. Here unpacking notes offsets to go on from later:
 zlib's state, every few MiB. The form is the one of the .ZIP File Format Specification (PKWARE).
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PIECE = 1 << 20  # bytes, the most that is unpacked at a time
 _PACKED = 1 << 18  # bytes, of what is read of the archive at a time
-_SPACING = 1 << 23  # bytes between two places; a state takes about 45 kB, so 6 MB for 1 GiB
+_SPACING = 1 << 23  # bytes between two such offsets; a state takes about 45 kB, so 6 MB for 1 GiB
 _KEPT = 16  # pieces that are kept for the next read
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, length of the name and of the extra field
 _SIGNATURE = b"PK\3\4"
@@ -73,8 +73,8 @@ class SeekableMember:
         state = zlib_ng.decompressobj(-zlib_ng.MAX_WBITS) if self._is_packed() else None
         self._points = [_Point(unpacked=0, packed=0, state=state)]
         checksum, size = 0, 0
-        for place, piece in self._unpack(self._points[0]):
-            self._last.append((place, piece))
+        for offset, piece in self._unpack(self._points[0]):
+            self._last.append((offset, piece))
             checksum = zlib_ng.crc32(piece, checksum)
             size += len(piece)
             yield piece
@@ -85,16 +85,16 @@ class SeekableMember:
         """A seekable file of the content; `pieces` has to have come to its end before."""
         return io.BufferedReader(_MemberFile(self, self._last))
 
-    def nearest(self, place: int) -> int:
-        """The last place, not behind the one given, where unpacking can begin."""
-        return self._points[self._index(place)].unpacked
+    def nearest(self, offset: int) -> int:
+        """The last offset, not behind the one given, where unpacking can begin."""
+        return self._points[self._index(offset)].unpacked
 
-    def unpack_from(self, place: int) -> Iterator[tuple[int, bytes]]:
-        """Pieces, each with its place, from the `nearest` one on."""
-        return self._unpack(self._points[self._index(place)])
+    def unpack_from(self, offset: int) -> Iterator[tuple[int, bytes]]:
+        """Pieces, each with its offset, from the `nearest` one on."""
+        return self._unpack(self._points[self._index(offset)])
 
-    def _index(self, place: int) -> int:
-        return bisect_right([point.unpacked for point in self._points], place) - 1
+    def _index(self, offset: int) -> int:
+        return bisect_right([point.unpacked for point in self._points], offset) - 1
 
     def _is_packed(self) -> bool:
         kind = self._entry.compress_type
@@ -103,16 +103,16 @@ class SeekableMember:
         return kind == zipfile.ZIP_DEFLATED
 
     def _unpack(self, point: _Point) -> Iterator[tuple[int, bytes]]:
-        place = point.unpacked
+        offset = point.unpacked
         pieces = self._copy(point) if point.state is None else self._inflate(point)
         for piece, packed, state in pieces:
-            place += len(piece)
-            if place > self.size:
+            offset += len(piece)
+            if offset > self.size:
                 raise zipfile.BadZipFile(f"{self.name!r} is longer than its entry says")
-            if place >= self._points[-1].unpacked + _SPACING:
+            if offset >= self._points[-1].unpacked + _SPACING:
                 kept = state.copy() if state else None
-                self._points.append(_Point(unpacked=place, packed=packed, state=kept))
-            yield place - len(piece), piece
+                self._points.append(_Point(unpacked=offset, packed=packed, state=kept))
+            yield offset - len(piece), piece
 
     def _copy(self, point: _Point) -> Iterator[tuple[bytes, int, Any]]:
         packed = point.packed
@@ -141,7 +141,7 @@ class SeekableMember:
 
 
 class _MemberFile(io.RawIOBase):
-    """The content as a file; the pieces around the places that were read last are kept."""
+    """The content as a file; the pieces around the offsets that were read last are kept."""
 
     def __init__(self, member: SeekableMember, known: deque[tuple[int, bytes]]) -> None:
         super().__init__()
@@ -173,16 +173,16 @@ class _MemberFile(io.RawIOBase):
             self._at += len(part)
         return done
 
-    def _piece_at(self, place: int) -> tuple[int, bytes]:
+    def _piece_at(self, offset: int) -> tuple[int, bytes]:
         for start, piece in self._kept:
-            if start <= place < start + len(piece):
+            if start <= offset < start + len(piece):
                 return start, piece
-        if not self._member.nearest(place) <= self._flow_at <= place:
-            self._flow = self._member.unpack_from(place)
+        if not self._member.nearest(offset) <= self._flow_at <= offset:
+            self._flow = self._member.unpack_from(offset)
         for start, piece in self._flow:
             self._flow_at = start + len(piece)
             self._kept.append((start, piece))
-            if place < self._flow_at:
+            if offset < self._flow_at:
                 return start, piece
         raise zipfile.BadZipFile(f"{self._member.name!r} ends in the middle")
 
@@ -195,9 +195,9 @@ def _start_of(archive: int, entry: zipfile.ZipInfo) -> int:
     if len(header) < _LOCAL_HEADER.size or not header.startswith(_SIGNATURE):
         raise zipfile.BadZipFile(f"{entry.filename!r} has no header")
     sizes: tuple[int, int] = _LOCAL_HEADER.unpack(header)[1:]
-    place = entry.header_offset + _LOCAL_HEADER.size
-    name = os.pread(archive, sizes[0], place)
+    offset = entry.header_offset + _LOCAL_HEADER.size
+    name = os.pread(archive, sizes[0], offset)
     code = "utf-8" if entry.flag_bits & _UTF8 else "cp437"
     if name.decode(code, "replace") != entry.orig_filename:
         raise zipfile.BadZipFile(f"{entry.filename!r} has another name in its header")
-    return place + sum(sizes)
+    return offset + sum(sizes)

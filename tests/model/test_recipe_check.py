@@ -77,8 +77,8 @@ def test_passes_sound_recipe() -> None:
         ),
         ({"resources": (resource(to="/etc/x"),)}, "leads out of the folder"),
         ({"resources": (resource(to="a/../../x"),)}, "leads out of the folder"),
-        ({"resources": (resource(to="x"), resource(to="x"))}, "two resources want one place"),
-        ({"resources": (resource(to="x"), resource(to="x/y"))}, "two resources want one place"),
+        ({"resources": (resource(to="x"), resource(to="x"))}, "two resources overlap"),
+        ({"resources": (resource(to="x"), resource(to="x/y"))}, "two resources overlap"),
         ({"resources": (resource(sha256="abc"),)}, "resource tiny: source.sha256"),
         (
             {"smoke": Smoke(imports=("p",), call="p.f()\np.g()")},

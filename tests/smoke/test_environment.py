@@ -145,7 +145,7 @@ def test_refuses_the_machines_cuda_where_it_cannot_be_hidden(
     system_cuda: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(environment, "hiding", lambda *_: ())
+    monkeypatch.setattr(environment, "hiding_prefix", lambda *_: ())
     library = compile_tiny(tmp_path, system_cuda, str(system_cuda / "lib64"))
     save_wheel(workspace, MODULE, library)
 
@@ -159,7 +159,7 @@ def test_refuses_the_machines_cuda_where_it_cannot_be_hidden(
 def test_says_that_nothing_could_be_hidden(
     workspace: Workspace, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environment, "hiding", lambda *_: ())
+    monkeypatch.setattr(environment, "hiding_prefix", lambda *_: ())
     save_wheel(workspace, "")
 
     passed = smoke(make_job(target, workspace))

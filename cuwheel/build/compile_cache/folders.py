@@ -60,10 +60,10 @@ def make_socket_folder(work: Path, *, is_sandboxed: bool) -> Iterator[Path]:
     """
     folder = work / "sockets"
     if not is_sandboxed and not _holds_sockets(folder):
-        place = Path(tempfile.gettempdir())
-        if not _holds_sockets(place / "cuwheel-12345678"):
-            place = Path("/tmp")  # noqa: S108 - TMPDIR may be as deep as the work folder
-        with tempfile.TemporaryDirectory(prefix="cuwheel-", dir=place) as made:
+        parent = Path(tempfile.gettempdir())
+        if not _holds_sockets(parent / "cuwheel-12345678"):
+            parent = Path("/tmp")  # noqa: S108 - TMPDIR may be as deep as the work folder
+        with tempfile.TemporaryDirectory(prefix="cuwheel-", dir=parent) as made:
             yield Path(made)
         return
     shutil.rmtree(folder, ignore_errors=True)

@@ -71,7 +71,7 @@ def serve_relay(
         remote: where the storage is, for the warning.
         storage: what is read and written.
         path: of the socket; what stands there is replaced.
-        warn: is told, at most once, that the remote cache doesn't work.
+        warn: called, at most once, when the remote cache doesn't work.
     """
     relay = _Relay(remote, storage, warn)
     relay.probe()

@@ -136,7 +136,7 @@ class RedisStorage:
             socket_timeout=_LIMIT,
             socket_connect_timeout=_CONNECT,
             retry=Retry(NoBackoff(), 1),  # for a server that was restarted
-            protocol=2,  # with the third, a missing password is told in strange words
+            protocol=2,  # with the third, a missing password is reported in unclear words
         )
         if remote.scheme == "redis+unix":
             self._client = client(unix_socket_path=remote.path)

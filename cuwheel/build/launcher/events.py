@@ -98,7 +98,7 @@ class ProgramRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Events:
-    """All that one log tells, in the order in which it was written.
+    """All that one log holds, in the order in which it was written.
 
     Attributes:
         compiles: that have ended.
@@ -184,7 +184,7 @@ def _by_language(compiles: Iterable[Compile]) -> Counter[str]:
 
 
 def _event(line: bytes) -> Compile | ProgramRun | None:
-    """What a line tells; None: something that later releases write."""
+    """What a line records; None: something that later releases write."""
     content = json.loads(line)
     if content["kind"] == "compile":
         return _compile(content)

@@ -1,4 +1,4 @@
-"""What a build's timeline tells about how to build faster; each line follows from its figures."""
+"""What a build's timeline shows about how to build faster; each line follows from its figures."""
 
 from __future__ import annotations
 

@@ -224,13 +224,13 @@ def _path(parent: ET.Element, line: str, kind: str) -> None:
 
 
 def _rectangle(parent: ET.Element, box: tuple[float, float, float, float], kind: str) -> None:
-    """Left, top, width, height; what would be too narrow to be seen is widened."""
+    """Left, top, width, height; what would be too narrow to be visible is widened."""
     x, y, width, height = (f"{side:.1f}" for side in (*box[:2], *(max(0.5, s) for s in box[2:])))
     ET.SubElement(parent, "rect", {"class": kind}, x=x, y=y, width=width, height=height)
 
 
-def _text(parent: ET.Element, place: tuple[float, float], text: str, kind: str = "") -> None:
-    x, y = (f"{at:.1f}" for at in place)
+def _text(parent: ET.Element, position: tuple[float, float], text: str, kind: str = "") -> None:
+    x, y = (f"{at:.1f}" for at in position)
     if text:
         ET.SubElement(parent, "text", {"class": kind} if kind else {}, x=x, y=y).text = _plain(text)
 

@@ -98,17 +98,17 @@ def sandboxed(kind: str, mounts: Iterable[Mount], folder: Path) -> tuple[str, ..
             why=f"not there: {', '.join(str(mount.source) for mount in lost)}",
             fix="build again; something else has removed folders of this build",
         )
-    every = [*_system_places(), *own]
+    every = [*_system_mounts(), *own]
     return _bubblewrap(every, folder) if kind == "bubblewrap" else _own_calls(every, folder)
 
 
 def is_of_system(path: Path) -> bool:
-    """Whether every sandbox holds an absolute path of the machine, without being told to."""
+    """Whether every sandbox holds an absolute path of the machine, without being asked to."""
     top = path.parts[1:2]
     return not top or top[0] in _SYSTEM or top[0].startswith("lib")
 
 
-def _system_places() -> list[Mount]:
+def _system_mounts() -> list[Mount]:
     """The system's folders in the machine's root; links (`/bin` to `usr/bin`) as links."""
     found = []
     for path in sorted(Path("/").iterdir()):

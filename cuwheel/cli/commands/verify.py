@@ -97,7 +97,7 @@ def _verify_many(
 
 
 def _reason(error: CuwheelError) -> str:
-    """The build's own error where one is told, and the log that has all of it."""
+    """The build's own error where one is known, and the log that has all of it."""
     tail = [line.strip() for line in getattr(error, "tail", ())]
     said = [line for line in tail if line.startswith(("error:", "because"))]
     log = getattr(error, "log", None)

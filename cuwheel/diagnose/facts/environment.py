@@ -62,7 +62,7 @@ class PythonEnvironment:
         is_conda: conda made it.
         markers: what its requirements' markers are judged by.
         distributions: what is installed, the first of two with one name.
-        damaged: metadata that can't be read: place and reason.
+        damaged: metadata that can't be read: path and reason.
         shadowed: distributions of which another copy comes first.
     """
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cuwheel.diagnose.facts.loader import FoundLibrary, Loader
 
 
-# Not looked at as packages: frameworks are asked themselves, NVIDIA's wheels are held to what
+# Not examined as packages: frameworks are asked themselves, NVIDIA's wheels are held to what
 # requires them.
 _OTHERS = re.compile(
     r"torch|triton|jax|jaxlib|jax-cuda\d+-(plugin|pjrt)|tensorflow(-cpu)?|cupy(-cuda\d+x)?"
@@ -210,9 +210,9 @@ def _needs(
     """What requires a framework, or links it, imports it first."""
     imports = {project_of(line) for line in distribution.requires}
     imports |= {"torch"} if any(map(_is_torchs, elf.needed)) else set()
-    asker = SearchContext(rpath=elf.rpath, runpath=elf.runpath, imports=tuple(imports))
+    context = SearchContext(rpath=elf.rpath, runpath=elf.runpath, imports=tuple(imports))
     watched = (soname for soname in elf.needed if _is_watched(soname))
-    return tuple((soname, loader.find(path, soname, asker)) for soname in watched)
+    return tuple((soname, loader.find(path, soname, context)) for soname in watched)
 
 
 def _symbols(

@@ -1,6 +1,6 @@
 """Which file the loader takes for a library that another one needs, in an environment at rest.
 
-Order: ld.so(8). What can't be told from files is what was loaded before: that comes from a
+Order: ld.so(8). What can't be known from files is what was loaded before: that comes from a
 framework that was really imported.
 """
 
@@ -108,7 +108,7 @@ class Loader:
         entries = self.environ.get("LD_LIBRARY_PATH", "").split(":")
         return tuple(Path(entry) for entry in entries if entry)
 
-    def find(self, library: Path, soname: str, asked: SearchContext) -> FoundLibrary | None:
+    def find(self, library: Path, soname: str, context: SearchContext) -> FoundLibrary | None:
         """Where a library finds another; None: nowhere.
 
         What is loaded already is taken, whatever folders the library names.
@@ -116,15 +116,15 @@ class Loader:
         Args:
             library: the file that needs it.
             soname: what it needs.
-            asked: the ways that the library knows.
+            context: the ways that the library knows.
         """
         path, name = self._preloaded.get(soname, (None, ""))
         before = (
             FoundLibrary(path=path, supplier=self._supplier(path), condition=name) if path else None
         )
-        if before and name in asked.imports:
+        if before and name in context.imports:
             return before
-        rpath, runpath = asked.rpath, asked.runpath
+        rpath, runpath = context.rpath, context.runpath
         for folder in self._folders(library, rpath, runpath):
             there = folder / soname
             if there.is_file():

@@ -35,7 +35,7 @@ def judge_driver(
     """Judge driver and GPUs.
 
     Args:
-        driver: what was told of them.
+        driver: what is known of them.
         around: the machine; None where it couldn't be asked.
         environ: of the caller.
     """
@@ -95,7 +95,7 @@ def _fault_of_driver(driver: Driver, around: HostFacts | None) -> Verdict | None
     if driver.is_stub:
         return broken(
             "libcuda-driver-missing",
-            "programs load the toolkit's stub in the place of the driver's library",
+            "programs load the toolkit's stub instead of the driver's library",
             f"the loader takes {driver.libcuda}",
             "take the folder `stubs` out of LD_LIBRARY_PATH and /etc/ld.so.conf.d",
         )

@@ -31,7 +31,7 @@ class _Failure(NamedTuple):
     fix: str = ""
 
     def line_in(self, text: str) -> str:
-        """The line that tells it; empty where none does."""
+        """The line that says so; empty where none does."""
         return next((line for line in text.splitlines() if re.search(self.pattern, line)), "")
 
 
@@ -296,7 +296,7 @@ def _majors(
             "diagnose-mixed-cuda",
             f"NVIDIA's wheels are of CUDA {' and '.join(sorted(majors))}{of}",
             listed,
-            "remove those that nothing requires: pip check tells what does",
+            "remove those that nothing requires: pip check shows what does",
         )
 
 

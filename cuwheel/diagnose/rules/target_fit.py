@@ -38,7 +38,7 @@ class Fit:
 
     Attributes:
         name: as in the session, `bitsandbytes-122`.
-        runs: why its wheel doesn't run here; none: it does, as far as can be told.
+        runs: why its wheel doesn't run here; none: it does, as far as is known.
         builds: why it can't be built here.
     """
 

@@ -51,7 +51,7 @@ def keep_diffoscope(
         a: the first wheel.
         b: the second wheel.
         folder: where the reports go; made where it is missing.
-        search_path: where programs are looked for; PATH by default.
+        search_path: where programs are searched for; PATH by default.
     """
     path = os.environ.get("PATH", os.defpath) if search_path is None else search_path
     program = process.which(_PROGRAM, path)

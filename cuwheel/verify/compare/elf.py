@@ -51,7 +51,7 @@ _TABLES = (
     *(".rel", ".got", ".plt", ".dynamic", ".init_array", ".fini_array", ".eh_frame"),
     *(".nvFatBinSegment", ".symtab", ".dynsym", ".shstrtab", ".gnu.hash", ".hash", ".gnu.version"),
 )
-_LARGEST = 1 << 28  # bytes of a section that is looked into
+_LARGEST = 1 << 28  # bytes of a section that is compared
 _LARGEST_DEBUG = 1 << 24  # likewise, of debug information
 _CHUNK = 1 << 20  # bytes
 _TOO_LARGE = "it differs, and is too large to compare in detail"

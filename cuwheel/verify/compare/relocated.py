@@ -24,7 +24,7 @@ _SYMBOL_TABLES = (2, 11)  # SHT_SYMTAB, SHT_DYNSYM
 _FUNCTION = 2  # STT_FUNC
 _ALLOCATED = 2  # SHF_ALLOC
 _TEXTS = ".rodata"
-_TEXTS_MAX = 1 << 26  # bytes of texts that are looked at
+_TEXTS_MAX = 1 << 26  # bytes of texts that are compared
 _DISTANCE = 4  # bytes of a distance: how code for x86-64 says where something is
 _ADDRESS = 8  # bytes of an address
 _CALL = re.compile(rb"(?=(?:\xe8|\xe9|\xff\x15|\xff\x25)(.{4}))", re.DOTALL)  # call, jmp

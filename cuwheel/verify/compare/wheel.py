@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cuwheel.wheel.record import Content
 
 
-_LARGEST = 1 << 26  # bytes of a member that is neither ELF nor device code, to be looked into
+_LARGEST = 1 << 26  # bytes of a member that is neither ELF nor device code, to be compared
 
 
 class _Read(NamedTuple):
