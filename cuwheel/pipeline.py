@@ -183,13 +183,13 @@ def _run_stage(name: str, job: Job) -> None:
 
 def _prepare_work(job: Job, key: dict[str, str]) -> None:
     """Keep what an interrupted run of the same key left; remove everything else."""
-    workspace, wanted = job.workspace, digest_of_key(key)
+    workspace, digest = job.workspace, digest_of_key(key)
     mark = workspace.work / "key"
-    if not job.settings.reuse or not mark.is_file() or mark.read_text() != wanted:
+    if not job.settings.reuse or not mark.is_file() or mark.read_text() != digest:
         remove_tree(workspace.work)
     for name in _EACH_TIME:
         (workspace.work / "stages" / f"{name}.json").unlink(missing_ok=True)
-    write_atomically(mark, wanted)
+    write_atomically(mark, digest)
 
 
 def _tidy(workspace: Workspace) -> None:

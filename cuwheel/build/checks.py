@@ -63,8 +63,8 @@ def check_python(job: Job) -> list[Problem]:
 
 
 def _check_release(target: Target, python: Interpreter) -> list[Problem]:
-    wanted = Requirement(f"x{target.recipe.requires_python}").specifier
-    if wanted.contains(python.version):
+    required = Requirement(f"x{target.recipe.requires_python}").specifier
+    if required.contains(python.version):
         return []
     return [
         Problem(
@@ -113,12 +113,12 @@ def check_system_packages(job: Job) -> list[Problem]:
     if target.provider == "conda":
         return _check_conda_packages(target)
     missing = ["binutils" for name in ("strip", "ld") if not which(name, SYSTEM_PATH)]
-    wanted = target.recipe.needs.get("debian", ())
+    required = target.recipe.needs.get("debian", ())
     query = which("dpkg-query", SYSTEM_PATH)
     if query:
-        missing += [name for name in wanted if not _is_installed(query, name)]
-    elif wanted:
-        job.workspace.console.warn(f"can't tell whether these are installed: {', '.join(wanted)}")
+        missing += [name for name in required if not _is_installed(query, name)]
+    elif required:
+        job.workspace.console.warn(f"can't tell whether these are installed: {', '.join(required)}")
     if not missing:
         return []
     names = " ".join(sorted(set(missing)))
@@ -133,14 +133,14 @@ def check_system_packages(job: Job) -> list[Problem]:
 
 def _check_conda_packages(target: Target) -> list[Problem]:
     """The lock is asked, as the toolchain may be still to come; without one that stage says so."""
-    lock, wanted = toolchain_lock(target), target.recipe.needs.get("conda", ())
-    if lock is None or not wanted:
+    lock, required = toolchain_lock(target), target.recipe.needs.get("conda", ())
+    if lock is None or not required:
         return []  # reading a lock takes seconds
     try:
         locked = {package.name for package in read_conda_lock(lock).packages}
     except CuwheelError as error:
         return [problem_of(error)]
-    missing = [name for name in wanted if name not in locked]
+    missing = [name for name in required if name not in locked]
     if not missing:
         return []
     return [
@@ -173,12 +173,12 @@ def check_disk(job: Job) -> list[Problem]:
     problems = [
         Problem(
             what=f"the disk of {folder} is too small",
-            why=f"{show_size(machine.free_disk(folder))} are free, it takes {show_size(wanted)}",
+            why=f"{show_size(machine.free_disk(folder))} are free, it takes {show_size(needed)}",
             fix="free some space, or name a folder on another disk: -- --work DIR for the work, "
             "CUWHEEL_CACHE for the cache",
         )
-        for folder, wanted in rooms.items()
-        if machine.free_disk(folder) < wanted
+        for folder, needed in rooms.items()
+        if machine.free_disk(folder) < needed
     ]
     _warn_of_memory(job)
     return problems

@@ -64,8 +64,8 @@ def choose_target(
     if recipe is None:  # pragma: no cover - find_recipe has refused it
         raise UsageError(f"{entry.name} can't be loaded", why=entry.fault)
     check_recipe(recipe)
-    wanted = framework_of(given.framework)
-    _check_framework(recipe, wanted)
+    framework = framework_of(given.framework)
+    _check_framework(recipe, framework)
     toolkit = toolkit_by_release(tag)
     if given.toolchain == "pypi":
         check_has_compiler(toolkit)
@@ -73,7 +73,7 @@ def choose_target(
         recipe=recipe,
         toolkit=toolkit,
         python=python,
-        framework=wanted or recipe.framework,
+        framework=framework or recipe.framework,
         archs=sorted_archs(given.arch) or _archs(recipe, toolkit),
         provider=given.toolchain or toolkit.provider,
         root=entry.root,
@@ -102,8 +102,8 @@ def framework_of(text: str | None) -> Framework | None:
     if not text:
         return None
     try:
-        wanted = Requirement(text)
-        [pin] = wanted.specifier
+        requirement = Requirement(text)
+        [pin] = requirement.specifier
     except (InvalidRequirement, ValueError):
         pin = None
     if pin is None or pin.operator != "==" or "*" in pin.version:
@@ -112,7 +112,7 @@ def framework_of(text: str | None) -> Framework | None:
             why="the wheel is compiled against one release",
             fix="write it as name==version, e.g. --framework torch==2.11.0",
         )
-    return Framework(name=canonicalize_name(wanted.name), version=pin.version)
+    return Framework(name=canonicalize_name(requirement.name), version=pin.version)
 
 
 def _mode(name: str | None, recipe: Recipe) -> Mode:
@@ -145,12 +145,12 @@ def release_of(asked: str, found: Interpreter | InterpreterNotFoundError) -> str
     return ".".join(asked.split(".")[:2])
 
 
-def _check_framework(recipe: Recipe, wanted: Framework | None) -> None:
+def _check_framework(recipe: Recipe, framework: Framework | None) -> None:
     own = recipe.framework
-    if wanted is None or (own and own.name == wanted.name):
+    if framework is None or (own and own.name == framework.name):
         return
     raise UsageError(
-        f"{recipe.name} can't be built with --framework {wanted.name}=={wanted.version}",
+        f"{recipe.name} can't be built with --framework {framework.name}=={framework.version}",
         why=f"it is compiled against {own.name if own else 'no framework'}",
         fix=f"name a release of {own.name}, or leave it out" if own else "leave it out",
     )

@@ -52,7 +52,7 @@ class CondaSource:
             and its channel before it (`nvidia::…`) where the file gives them.
         virtual: name and version of each virtual package of the system it is for.
         digest: conda-lock's content hash over all of this.
-        wanted: SHA-256 over what the files say.
+        input_digest: SHA-256 over what the files say.
     """
 
     path: Path
@@ -60,7 +60,7 @@ class CondaSource:
     specs: tuple[str, ...]
     virtual: tuple[tuple[str, str], ...]
     digest: str
-    wanted: str
+    input_digest: str
 
 
 def read_source(path: Path) -> CondaSource:
@@ -93,7 +93,7 @@ def read_source(path: Path) -> CondaSource:
         specs=tuple(one.match_spec for one in dependencies),
         virtual=tuple((name, version.split()[0]) for name, version in system.items()),
         digest=content_hash(channels, dependencies, system, PLATFORM),
-        wanted=digest_of_input(path),
+        input_digest=digest_of_input(path),
     )
 
 

@@ -74,12 +74,12 @@ def fetch_packages(  # noqa: PLR0913 - what, from where, to where, and how
         HashMismatchError: what came for one isn't the file that the lock names.
         DiskFullError: the disk is full.
     """
-    wanted = [pinned_file(package) for package in packages]
+    files = [pinned_file(package) for package in packages]
     check_free_disk(cache, needed_disk(packages, cache))
     addresses = [partial(mirrors.url_for, package.url) for package in packages]
     try:
         return fetch_all(
-            list(zip(wanted, addresses, strict=True)),
+            list(zip(files, addresses, strict=True)),
             cache=cache,
             console=console,
             offline=offline,
@@ -286,6 +286,6 @@ def _damaged(prefix: Path) -> list[str]:
 def _stated(prefix: Path) -> Iterator[tuple[str, str]]:
     for record in sorted((prefix / "conda-meta").glob("*.json")):
         for entry in json.loads(record.read_text())["paths_data"]["paths"]:
-            wanted = entry.get("sha256_in_prefix") or entry.get("sha256")
-            if wanted and entry["path_type"] == "hardlink":
-                yield entry["_path"], wanted
+            expected = entry.get("sha256_in_prefix") or entry.get("sha256")
+            if expected and entry["path_type"] == "hardlink":
+                yield entry["_path"], expected

@@ -114,7 +114,7 @@ def lock_of_document(content: object, faults: list[str]) -> tuple[CondaLock, str
         channels=tuple(_channel(one, faults) for one in metadata.list("channels")),
         digest=metadata.fields("content_hash").text(PLATFORM, _SHA256),
         index=stated.get("index", ""),
-        wanted=stated.get("input", ""),
+        input_digest=stated.get("input", ""),
         files=stated.get("files", NOT_FETCHED),
     )
     return lock, stated.get("content", "")
@@ -164,7 +164,7 @@ def document_of_lock(lock: CondaLock) -> dict[str, Any]:
     stated = {
         "index": lock.index,
         "files": lock.files,
-        "input": lock.wanted,
+        "input": lock.input_digest,
         "content": lock.content,
     }
     return {

@@ -75,7 +75,7 @@ def faults_of_conda_lock(path: Path, source: Path) -> list[str]:
     Raises:
         LockError: the source itself is missing or can't be understood.
     """
-    asked = read_source(source)
+    described = read_source(source)
     if not path.is_file():
         return ["it is missing"]
     try:
@@ -83,7 +83,7 @@ def faults_of_conda_lock(path: Path, source: Path) -> list[str]:
     except LockError as error:
         return [error.why]
     faults = []
-    if (lock.digest, lock.wanted) != (asked.digest, asked.wanted):
+    if (lock.digest, lock.input_digest) != (described.digest, described.input_digest):
         faults.append("its input has changed since it was written")
     if stated != lock.content:
         faults.append("it was edited by hand")

@@ -60,7 +60,7 @@ class CondaLock:
         channels: as the source names them.
         digest: conda-lock's content hash of the source that it was solved from.
         index: where the records came from.
-        wanted: SHA-256 over what the source's files say.
+        input_digest: SHA-256 over what the source's files say.
         files: whether the files themselves have been fetched: `NOT_FETCHED`, or when they were.
     """
 
@@ -68,7 +68,7 @@ class CondaLock:
     channels: tuple[str, ...]
     digest: str
     index: str
-    wanted: str = ""
+    input_digest: str = ""
     files: str = NOT_FETCHED
 
     @property

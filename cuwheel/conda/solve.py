@@ -106,7 +106,7 @@ def solve(  # noqa: PLR0913 - what, from where, and how
         packages=tuple(sorted(packages, key=lambda package: package.name)),
         channels=source.channels,
         digest=source.digest,
-        wanted=source.wanted,
+        input_digest=source.input_digest,
         index=_describe_index(source.channels, addresses, note),
     )
 

@@ -58,13 +58,13 @@ def write_conda_lock(
 def _render(lock: CondaLock, python: Path, source: Path | None) -> Rendered:
     with tempfile.TemporaryDirectory() as folder:
         request, answer = Path(folder) / "request.json", Path(folder) / "answer.json"
-        asked = RenderRequest(
+        rendering = RenderRequest(
             document=document_of_lock(lock),
             source=str(source.absolute()) if source else "",
             platform=PLATFORM,
             answer=str(answer),
         )
-        request.write_text(json.dumps(asdict(asked)))
+        request.write_text(json.dumps(asdict(rendering)))
         # A home of its own: the user's conda has settings that change what a channel's name means.
         env = {"PATH": os.defpath, "HOME": folder, "TMPDIR": folder, "PYTHONPATH": str(ROOT)}
         done = run([python, "-s", "-W", "ignore", "-m", _PROGRAM, request], env=env, check=False)

@@ -120,9 +120,9 @@ class EnvironmentDiagnosis:
         installed = frameworks_of(environment)
         names = {canonicalize_name(name) for name in self._named}
         known = [environment.distributions[name] for name in names if self.has(name)]
-        wanted = {*names, *(project_of(line) for one in known for line in one.requires)}
-        asked = tuple(name for name, one in installed.items() if one.name in wanted)
-        return asked or tuple(installed)
+        required = {*names, *(project_of(line) for one in known for line in one.requires)}
+        chosen = tuple(name for name, one in installed.items() if one.name in required)
+        return chosen or tuple(installed)
 
     def judge(self, driver: Driver, around: HostFacts | None) -> None:
         """Wait for what was started, read the packages, judge it all."""
@@ -145,7 +145,7 @@ class EnvironmentDiagnosis:
             frameworks=self.frameworks,
             known=known,
         )
-        for project, recipe, declared in self._wanted_choices():
+        for project, recipe, declared in self._declared_choices():
             self._judge_choice(project, recipe, declared, environment, driver)
         question = TimedCall(_PACKAGE_TIME_LIMIT, lambda: self._read_packages(environment, loader))
         self.packages, fault = question.answer(())
@@ -165,14 +165,14 @@ class EnvironmentDiagnosis:
             return False
         return not self._named or project in {canonicalize_name(name) for name in self._named}
 
-    def _wanted_choices(self) -> Iterator[tuple[str, Recipe, LibraryPerCuda]]:
+    def _declared_choices(self) -> Iterator[tuple[str, Recipe, LibraryPerCuda]]:
         """Installed packages that choose among libraries, each with what says how."""
         for project, recipe in self._choosing.items():
             if recipe.library_per_cuda and self._wants(project):
                 yield project, recipe, recipe.library_per_cuda
 
     def _start_checks(self, environment: PythonEnvironment) -> None:
-        for project, _, declared in self._wanted_choices():
+        for project, _, declared in self._declared_choices():
             if declared.check:
                 self._checks[project] = TimedCall[ModuleRun | None](
                     IMPORT_TIME_LIMIT + _SLACK,

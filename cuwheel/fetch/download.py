@@ -75,7 +75,7 @@ class Task:
     """What to download, from where, to where; what shows progress, and what ends it.
 
     Attributes:
-        wanted: the file.
+        file: the one that is pinned.
         path: where it goes.
         url: http, https or file.
         console: shows progress.
@@ -83,7 +83,7 @@ class Task:
         fix: one more way out, for messages.
     """
 
-    wanted: PinnedFile
+    file: PinnedFile
     path: Path
     url: str
     console: Listener
@@ -100,7 +100,7 @@ class Download:
     """One file on its way from one address."""
 
     def __init__(self, task: Task, retry_policy: RetryPolicy) -> None:
-        self._wanted = task.wanted
+        self._file = task.file
         self._path = task.path
         self._partial = task.partial
         self._url = task.url
@@ -120,7 +120,7 @@ class Download:
             self._remove_nothing()
 
     def _finish(self) -> None:
-        if self._wanted.digest:
+        if self._file.digest:
             self._receive_checked()
         else:
             self._receive_all()
@@ -129,17 +129,17 @@ class Download:
     def _receive_checked(self) -> None:
         started_at = self._size()
         actual = self._hash() if started_at else ""
-        if actual != self._wanted.digest:
+        if actual != self._file.digest:
             self._receive_all()
             actual = self._hash()
-        if actual != self._wanted.digest and started_at:
+        if actual != self._file.digest and started_at:
             self._task.console.note(
-                f"the kept part of {self._wanted.name} doesn't fit; starting anew"
+                f"the kept part of {self._file.name} doesn't fit; starting anew"
             )
             self._partial.unlink()
             self._receive_all()
             actual = self._hash()
-        if actual != self._wanted.digest:
+        if actual != self._file.digest:
             aside = set_aside(self._partial, self._path, actual)
             raise self._wrong_hash(actual, aside)
 
@@ -220,7 +220,7 @@ class Download:
     def _write(self, pieces: Iterator[bytes], offset: int, total: int | None) -> None:
         self._check_size(total or 0)
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        row = self._task.console.download(self._wanted.name, total, offset)
+        row = self._task.console.download(self._file.name, total, offset)
         with row as show, self._partial.open("r+b" if offset else "wb") as stream:
             stream.seek(offset)
             stream.truncate()
@@ -231,15 +231,15 @@ class Download:
                 show(stream.tell())
 
     def _check_size(self, size: int) -> None:
-        if size <= self._wanted.max_size:
+        if size <= self._file.max_size:
             return
         self._partial.unlink(missing_ok=True)
         raise OversizedDownloadError(
-            f"{redact_url(self._url)} is larger than the {self._wanted.max_size} bytes "
+            f"{redact_url(self._url)} is larger than the {self._file.max_size} bytes "
             "that are allowed",
             why=f"it has at least {size} bytes",
-            fix="look at what the address sends; if the file is right and has grown, "
-            f"{self._wanted.regrow}",
+            fix="examine what the address sends; if the file is right and has grown, "
+            f"{self._file.regrow}",
         )
 
     def _size(self) -> int:
@@ -248,7 +248,7 @@ class Download:
         return 0
 
     def _hash(self) -> str:
-        return hash_of_file(self._partial, self._wanted.algorithm)
+        return hash_of_file(self._partial, self._file.algorithm)
 
     def _fix(self) -> str:
         kept = f" (it goes on after {self._size()} bytes)" if self._size() else ""
@@ -256,18 +256,18 @@ class Download:
 
     def _wrong_hash(self, actual: str, aside: Path) -> HashMismatchError:
         host = urlsplit(self._url).hostname or "the file system"
-        owner, algorithm = self._wanted.pinned_by, self._wanted.algorithm
+        owner, algorithm = self._file.pinned_by, self._file.algorithm
         kind = {"sha256": "SHA-256", "md5": "MD5"}[algorithm]
         return HashMismatchError(
             f"{redact_url(self._url)} is not the file that {owner} pins",
-            why=f"its {kind} is {actual}, that of {owner} is {self._wanted.digest}",
-            fix=f"look at what {host} sent, it lies in {aside}; {self._wanted.repin} only when you "
+            why=f"its {kind} is {actual}, that of {owner} is {self._file.digest}",
+            fix=f"examine what {host} sent, it lies in {aside}; {self._file.repin} only when you "
             "know that upstream's file is this one",
         )
 
 
 def download(
-    wanted: PinnedFile,
+    file: PinnedFile,
     path: Path,
     url: str,
     *,
@@ -279,7 +279,7 @@ def download(
     Raises:
         CuwheelError: as `fetch`.
     """
-    task = Task(wanted=wanted, path=path, url=url, console=console, stop=Stop(), fix=FIX)
+    task = Task(file=file, path=path, url=url, console=console, stop=Stop(), fix=FIX)
     Download(task, retry_policy).finish()
 
 

@@ -62,7 +62,7 @@ class Commit:
 
 
 def fetch_commit(  # noqa: PLR0913 - what, from where, to where, and how
-    wanted: Commit,
+    commit: Commit,
     *,
     cache: Path,
     console: Console,
@@ -76,7 +76,7 @@ def fetch_commit(  # noqa: PLR0913 - what, from where, to where, and how
     Hooks, templates and settings of the user and the system don't count; proxies do.
 
     Args:
-        wanted: the commit.
+        commit: of which repository, and which.
         cache: cuwheel's cache folder.
         console: shows what takes long.
         tar: where `git archive` writes the commit's files, in a folder that is there; None: they
@@ -90,20 +90,20 @@ def fetch_commit(  # noqa: PLR0913 - what, from where, to where, and how
         HashMismatchError: the tar isn't the one that the recipe pins.
         DiskFullError: a disk ran full.
     """
-    path = path_of_commit(wanted, cache)
-    _check_git(wanted, fix)
+    path = path_of_commit(commit, cache)
+    _check_git(commit, fix)
     task = _Task(
-        wanted=wanted,
+        commit=commit,
         path=path,
         tar=tar,
         console=console,
         offline=offline,
         retry_policy=retry_policy,
-        way_out=_way_out(wanted, path, fix),
+        way_out=_way_out(commit, path, fix),
     )
 
     def note_wait() -> None:
-        console.note(f"another cuwheel is fetching {wanted.stem}; waiting for it")
+        console.note(f"another cuwheel is fetching {commit.stem}; waiting for it")
 
     guard = cache / "downloads" / ".locks" / path.parent.name
     with naming_full_disk(path.parent), file_lock(guard, on_wait=note_wait):
@@ -113,16 +113,16 @@ def fetch_commit(  # noqa: PLR0913 - what, from where, to where, and how
     return path
 
 
-def path_of_commit(wanted: Commit, cache: Path) -> Path:
+def path_of_commit(commit: Commit, cache: Path) -> Path:
     """Where a commit's pack is in the cache, or will be."""
-    return cache / "downloads" / f"git-{wanted.id}" / f"{wanted.stem}.pack"
+    return cache / "downloads" / f"git-{commit.id}" / f"{commit.stem}.pack"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Task:
-    """What is wanted, where its pack and tar go, and how; `way_out` is for messages."""
+    """Which commit, where its pack and tar go, and how; `way_out` is for messages."""
 
-    wanted: Commit
+    commit: Commit
     path: Path
     tar: Path | None
     console: Console
@@ -136,19 +136,19 @@ class _Task:
         return tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.")
 
 
-def _way_out(wanted: Commit, path: Path, fix: str) -> str:
-    where = redact_url(wanted.repository)
+def _way_out(commit: Commit, path: Path, fix: str) -> str:
+    where = redact_url(commit.repository)
     return (
         f"try again later, or copy downloads/{path.parent.name}/{path.name} out of the cache of a "
         f"machine that reaches {where} to {path}{f', or {fix}' if fix else ''}"
     )
 
 
-def _check_git(wanted: Commit, fix: str) -> None:
+def _check_git(commit: Commit, fix: str) -> None:
     if which("git", os.environ.get("PATH", os.defpath)):
         return
     raise DownloadError(
-        f"{wanted.origin} can't be had",
+        f"{commit.origin} can't be had",
         why="there is no program `git` on PATH, which fetches it, and reads what is in the cache",
         fix=f"install git{f', or {fix}' if fix else ''}",
     )
@@ -188,21 +188,21 @@ def _verify(pack: Path, task: _Task) -> None:
         WrongPackError: it doesn't.
         HashMismatchError: the tar isn't the one that the recipe pins.
     """
-    wanted = task.wanted
+    commit = task.commit
     with task.aside() as name:
-        tar = task.tar or Path(name) / f"{wanted.stem}.tar"
+        tar = task.tar or Path(name) / f"{commit.stem}.tar"
         try:
-            archive_pack(pack, wanted.id, tar, prefix=f"{wanted.stem}/", home=Path(name))
+            archive_pack(pack, commit.id, tar, prefix=f"{commit.stem}/", home=Path(name))
         except CommandFailedError as error:
             raise _failed(task, error) from error
-        _check_hash(wanted, tar)
+        _check_hash(commit, tar)
 
 
-def _check_hash(wanted: Commit, tar: Path) -> None:
-    if wanted.sha256 and (actual := sha256_of_file(tar)) != wanted.sha256:
+def _check_hash(commit: Commit, tar: Path) -> None:
+    if commit.sha256 and (actual := sha256_of_file(tar)) != commit.sha256:
         raise HashMismatchError(
-            f"the tar of {wanted.origin} is not the file that the recipe pins",
-            why=f"its SHA-256 is {actual}, that of the recipe is {wanted.sha256}",
+            f"the tar of {commit.origin} is not the file that the recipe pins",
+            why=f"its SHA-256 is {actual}, that of the recipe is {commit.sha256}",
             fix="correct the recipe's `sha256` when you know that the commit is the right one; "
             "the commit's own id was checked",
         )
@@ -214,22 +214,22 @@ def _fetch(task: _Task) -> None:
     Raises:
         DownloadError: it can't be had.
     """
-    wanted = task.wanted
-    if task.offline and not is_local(wanted.repository):
+    commit = task.commit
+    if task.offline and not is_local(commit.repository):
         raise DownloadError(
             f"{task.path.name} is not in the cache",
             why="--offline is set, so it can't be fetched",
             fix=task.way_out,
         )
     _check_reachable(task)
-    task.console.note(f"fetching commit {wanted.id[:12]} of {redact_url(wanted.repository)}")
+    task.console.note(f"fetching commit {commit.id[:12]} of {redact_url(commit.repository)}")
     with task.aside() as name:
         pack = _fetch_pack(task, Path(name))
         try:
             _verify(pack, task)
         except WrongPackError as fault:
             raise DownloadError(
-                f"{wanted.origin} can't be fetched",
+                f"{commit.origin} can't be fetched",
                 why=f"what came is not that commit: {fault}",
                 fix=f"see that the recipe's `commit` is right, or {task.way_out}",
             ) from fault
@@ -239,8 +239,8 @@ def _fetch(task: _Task) -> None:
 
 
 def _fetch_pack(task: _Task, home: Path) -> Path:
-    wanted = task.wanted
-    words = ("fetch", "--quiet", "--no-tags", "--depth=1", wanted.repository, wanted.id)
+    commit = task.commit
+    words = ("fetch", "--quiet", "--no-tags", "--depth=1", commit.repository, commit.id)
     try:
         repository = new_repository(home)
         run_git(*words, repository=repository)
@@ -249,7 +249,7 @@ def _fetch_pack(task: _Task, home: Path) -> Path:
     packs = list((repository / "objects" / "pack").glob("*.pack"))
     if len(packs) != 1:
         raise DownloadError(
-            f"{wanted.origin} can't be fetched",
+            f"{commit.origin} can't be fetched",
             why=f"git kept {len(packs)} packs of it instead of one",
             fix=task.way_out,
         )
@@ -257,7 +257,7 @@ def _fetch_pack(task: _Task, home: Path) -> Path:
 
 
 def _failed(task: _Task, error: CommandFailedError) -> DownloadError:
-    where, id_ = redact_url(task.wanted.repository), task.wanted.id
+    where, id_ = redact_url(task.commit.repository), task.commit.id
     if any("not our ref" in line for line in error.tail):
         return DownloadError(
             f"{where} has no commit {id_}",
@@ -265,7 +265,7 @@ def _failed(task: _Task, error: CommandFailedError) -> DownloadError:
             fix="correct the recipe's `commit`",
         )
     return DownloadError(
-        f"{task.wanted.origin} can't be fetched",
+        f"{task.commit.origin} can't be fetched",
         why=f"git says: {words_of(error)}",
         fix=task.way_out,
     )
@@ -279,7 +279,7 @@ def _check_reachable(task: _Task) -> None:
     Raises:
         DownloadError: nothing answers.
     """
-    repository = task.wanted.repository
+    repository = task.commit.repository
     if is_local(repository):
         return
     url = f"{repository.rstrip('/')}/info/refs?service=git-upload-pack"

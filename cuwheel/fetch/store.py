@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from cuwheel.system.console import Console, Downloads, Listener
 
 
-def cached_path(cache: Path, wanted: PinnedFile) -> Path:
+def cached_path(cache: Path, file: PinnedFile) -> Path:
     """Where a file is in the cache, or will be.
 
     Args:
         cache: cuwheel's cache folder.
-        wanted: the file.
+        file: the one that is pinned.
     """
-    folder = wanted.sha256 or f"md5-{wanted.md5}"
-    return cache / "downloads" / folder / wanted.name
+    folder = file.sha256 or f"md5-{file.md5}"
+    return cache / "downloads" / folder / file.name
 
 
 def fetch(  # noqa: PLR0913 - what, from where, to where, and how
-    wanted: PinnedFile,
+    file: PinnedFile,
     find_url: Callable[[], str],
     *,
     cache: Path,
@@ -56,7 +56,7 @@ def fetch(  # noqa: PLR0913 - what, from where, to where, and how
     download it once.
 
     Args:
-        wanted: the file.
+        file: the one that is pinned.
         find_url: gives its address (http, https or file); called only when it must be downloaded,
             with `offline` too: then it must not use the network.
         cache: cuwheel's cache folder.
@@ -74,23 +74,23 @@ def fetch(  # noqa: PLR0913 - what, from where, to where, and how
         StoppedError: `stop` ended it.
     """
     stop = stop or Stop()
-    path = cached_path(cache, wanted)
+    path = cached_path(cache, file)
     guard = cache / "downloads" / ".locks" / path.parent.name
 
     def note_wait() -> None:
-        console.note(f"another cuwheel is downloading {wanted.name}; waiting for it")
+        console.note(f"another cuwheel is downloading {file.name}; waiting for it")
 
     with naming_full_disk(path.parent), _held(guard, note_wait, stop):
-        if not _is_whole(path, wanted, console):
+        if not _is_whole(path, file, console):
             attempts = Attempts(retry_policy, stop)
             url = _address(path, find_url, attempts, offline=offline, fix=fix)
-            task = Task(wanted=wanted, path=path, url=url, console=console, stop=stop, fix=fix)
+            task = Task(file=file, path=path, url=url, console=console, stop=stop, fix=fix)
             Download(task, retry_policy).finish()
     return path
 
 
 def fetch_all(  # noqa: PLR0913 - what, to where, and how
-    wanted: Sequence[tuple[PinnedFile, Callable[[], str]]],
+    files: Sequence[tuple[PinnedFile, Callable[[], str]]],
     *,
     cache: Path,
     console: Console,
@@ -104,7 +104,7 @@ def fetch_all(  # noqa: PLR0913 - what, to where, and how
     The first failure ends the others, and what they have by then is kept for the next run.
 
     Args:
-        wanted: each file and what gives its address, as for `fetch`.
+        files: each file and what gives its address, as for `fetch`.
         cache: cuwheel's cache folder.
         console: shows one bar for all.
         title: names them together.
@@ -118,7 +118,7 @@ def fetch_all(  # noqa: PLR0913 - what, to where, and how
     Raises:
         CuwheelError: as `fetch`, of the first that failed.
     """
-    tasks = {cached_path(cache, file): (file, find_url) for file, find_url in wanted}
+    tasks = {cached_path(cache, file): (file, find_url) for file, find_url in files}
     sizes = [file.size for file, _ in tasks.values()]
     total = None if None in sizes else sum(size or 0 for size in sizes)
     stop = Stop()
@@ -138,7 +138,7 @@ def fetch_all(  # noqa: PLR0913 - what, to where, and how
 
     with console.downloads(title, total, files=len(tasks)) as bar:
         run_all([partial(get, *task, bar) for task in tasks.values()], stop)
-    return tuple(cached_path(cache, file) for file, _ in wanted)
+    return tuple(cached_path(cache, file) for file, _ in files)
 
 
 @contextlib.contextmanager
@@ -194,11 +194,11 @@ def _address(
     )
 
 
-def _is_whole(path: Path, wanted: PinnedFile, console: Listener) -> bool:
+def _is_whole(path: Path, file: PinnedFile, console: Listener) -> bool:
     if not path.is_file():
         return False
-    actual = hash_of_file(path, wanted.algorithm)
-    if actual == wanted.digest:
+    actual = hash_of_file(path, file.algorithm)
+    if actual == file.digest:
         return True
     aside = set_aside(path, path, actual)
     console.warn(f"{path.name} was damaged (now {aside.name}) and is downloaded again")

@@ -45,7 +45,7 @@ class PypiLockSpec:
     python: str
 
     @property
-    def wanted(self) -> str:
+    def input_text(self) -> str:
         """What it is made from, as the resolver gets it.
 
         Raises:

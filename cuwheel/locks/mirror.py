@@ -89,15 +89,15 @@ def mirror(
         given[_checked(targets, source, workspace.cache)] = source
     files = [*_wheels(targets, workspace), *_conda_files(targets)]
     with naming_full_disk(folder):
-        for wanted, _ in files:
-            _take(cached_path(workspace.cache, wanted), cached_path(folder, wanted))
+        for file, _ in files:
+            _take(cached_path(workspace.cache, file), cached_path(folder, file))
         missing = [file for file, _ in files if not cached_path(folder, file).is_file()]
         check_free_disk(folder, sum(file.size or 0 for file in missing))
         for declared, way_out in sources.items():
             kept = given.get(declared) or path_of(declared, workspace.cache)
             _take(kept, path_of(declared, folder))
             fetch_pinned(declared, dataclasses.replace(workspace, cache=folder), way_out)
-        tasks = [(wanted, partial(str, url)) for wanted, url in files]
+        tasks = [(file, partial(str, url)) for file, url in files]
         fetch_all(
             tasks,
             cache=folder,
@@ -192,18 +192,18 @@ def _checked(targets: Sequence[Target], given: Path, cache: Path) -> Sdist | Arc
 
 def _wheels(targets: Sequence[Target], workspace: Workspace) -> list[tuple[PinnedFile, str]]:
     """Wheels of every lock that a build installs from, and of nox's, with their addresses."""
-    wanted: dict[Path, set[str]] = {}
+    pythons: dict[Path, set[str]] = {}
     for target in targets:
         locks = {target.lock, target.smoke_lock}
         locks |= {_toolchain_lock(target)} if target.provider == "pypi" else set()
         for path in locks:
-            wanted.setdefault(path, set()).add(target.python)
+            pythons.setdefault(path, set()).add(target.python)
     own = {target.python for target in targets if _numbers(target.python) >= _ENGINE_PYTHON}
     for name in ("engine", "nox"):
-        wanted[ROOT / "envs" / f"{name}.lock"] = own or {own_python().release}
+        pythons[ROOT / "envs" / f"{name}.lock"] = own or {own_python().release}
     locked = [
         LockedWheels(lock=path, releases=tuple(sorted(releases, key=_numbers)))
-        for path, releases in wanted.items()
+        for path, releases in pythons.items()
     ]
     chosen = choose_wheels(
         locked,

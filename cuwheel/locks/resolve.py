@@ -66,7 +66,7 @@ def _lock_pypi(job: PypiLockSpec, workspace: Workspace, cooldown: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         # The resolver gets one plain file, so that its output names no path of this machine.
         plain = Path(folder) / f"{job.lock.stem}.in"
-        plain.write_text(job.wanted)
+        plain.write_text(job.input_text)
         body = resolve(
             plain,
             python=job.python,
@@ -74,7 +74,7 @@ def _lock_pypi(job: PypiLockSpec, workspace: Workspace, cooldown: int) -> None:
             cache=workspace.cache,
             offline=False,
         )
-    text = render(body, wanted=job.wanted, command=job.command, cooldown=newest)
+    text = render(body, input_text=job.input_text, command=job.command, cooldown=newest)
     write_atomically(job.lock, text)
     workspace.console.note(f"{job.lock.name}: {len(read_pins(job.lock))} packages")
 
@@ -170,6 +170,6 @@ def _faults(job: PypiLockSpec | CondaLockSpec) -> list[str]:
     try:
         if isinstance(job, CondaLockSpec):
             return faults_of_conda_lock(job.lock, job.source)
-        return faults_of_lock(job.lock, job.wanted)
+        return faults_of_lock(job.lock, job.input_text)
     except CuwheelError as error:
         return [error.what]

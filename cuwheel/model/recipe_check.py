@@ -132,12 +132,12 @@ def _faults_of_requirements(recipe: Recipe) -> Iterator[str]:
 
 def _faults_of_requirement(owner: str, text: str, recipe: Recipe) -> Iterator[str]:
     try:
-        wanted = Requirement(text.format(cuda=0))
+        requirement = Requirement(text.format(cuda=0))
     except InvalidRequirement as error:
         yield f'{owner}: "{text}" is no requirement: {str(error).splitlines()[0]}'
         return
     framework = recipe.framework
-    if framework and canonicalize_name(wanted.name) == canonicalize_name(framework.name):
+    if framework and canonicalize_name(requirement.name) == canonicalize_name(framework.name):
         yield f'{owner}: "{text}": framework says which {framework.name} it is; leave it out'
 
 

@@ -52,13 +52,13 @@ def read_build_system(tree: Path) -> BuildSystem:
     )
 
 
-def unmet_requirements(wanted: Iterable[str], site_packages: Path) -> list[str]:
+def unmet_requirements(requirements: Iterable[str], site_packages: Path) -> list[str]:
     """Those of the requirements that nothing in this folder satisfies."""
     installed: dict[str, str] = {
         canonicalize_name(found.metadata["Name"]): found.version
         for found in importlib.metadata.distributions(path=[str(site_packages)])
     }
-    return [text for text in wanted if not _is_met(text, installed)]
+    return [text for text in requirements if not _is_met(text, installed)]
 
 
 def framework_cuda(version_file: Path) -> str | None:
@@ -78,10 +78,10 @@ def framework_cuda(version_file: Path) -> str | None:
 
 def _is_met(text: str, installed: Mapping[str, str]) -> bool:
     try:
-        wanted = Requirement(text)
+        requirement = Requirement(text)
     except InvalidRequirement:
         return False
-    if wanted.marker and not wanted.marker.evaluate({"extra": ""}):
+    if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
         return True
-    version = installed.get(canonicalize_name(wanted.name))
-    return version is not None and wanted.specifier.contains(version, prereleases=True)
+    version = installed.get(canonicalize_name(requirement.name))
+    return version is not None and requirement.specifier.contains(version, prereleases=True)

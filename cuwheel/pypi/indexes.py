@@ -57,7 +57,7 @@ class IndexFile:
 
 @dataclass(frozen=True, kw_only=True)
 class _Answer:
-    """What an index knows: the wanted file, or why it isn't it.
+    """What an index knows: the required file, or why it isn't it.
 
     Attributes:
         url: of the file; empty if it isn't there.

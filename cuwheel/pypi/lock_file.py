@@ -77,30 +77,30 @@ def read_input(source: Path, *, including: tuple[Path, ...] = ()) -> str:
     return as_input(line for line in lines if line)
 
 
-def render(body: str, *, wanted: str, command: str, cooldown: str) -> str:
+def render(body: str, *, input_text: str, command: str, cooldown: str) -> str:
     """A lock file's whole text.
 
     Args:
         body: what the resolver wrote.
-        wanted: what it is made from, as `as_input` and `read_input` give it.
+        input_text: what it is made from, as `as_input` and `read_input` give it.
         command: what writes this file again.
         cooldown: nothing uploaded after this time was considered, ISO 8601.
     """
     content = "\n".join(line for line in body.splitlines() if not line.startswith("#")) + "\n"
     return (
         f"# Written by `{command}`; don't edit.\n"
-        f"# input    sha256:{_digest(wanted)}\n"
+        f"# input    sha256:{_digest(input_text)}\n"
         f"# content  sha256:{_digest(content)}\n"
         f"# uploaded before {cooldown}\n{content}"
     )
 
 
-def faults_of_lock(lock: Path, wanted: str) -> list[str]:
+def faults_of_lock(lock: Path, input_text: str) -> list[str]:
     """Everything that is wrong with a lock, in words; empty when it is sound.
 
     Args:
         lock: the file.
-        wanted: what it is to be made from, as `as_input` and `read_input` give it.
+        input_text: what it is to be made from, as `as_input` and `read_input` give it.
     """
     if not lock.is_file():
         return ["it is missing"]
@@ -108,7 +108,7 @@ def faults_of_lock(lock: Path, wanted: str) -> list[str]:
     fields = dict(_FIELD.findall(text))
     body = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
     faults = []
-    if fields.get("input") != _digest(wanted):
+    if fields.get("input") != _digest(input_text):
         faults.append("its input has changed since it was written")
     if fields.get("content") != _digest(body):
         faults.append("it was edited by hand")

@@ -168,8 +168,8 @@ def install(  # noqa: PLR0913 - what, where, and how it is reported
             wheel for this Python.
         DiskFullError: a disk ran full.
     """
-    wanted = ("-r", only.absolute(), "-c", lock.absolute()) if only else ("-r", lock.absolute())
-    words = (*_pip_install(python, offline=offline), *wanted)
+    inputs = ("-r", only.absolute(), "-c", lock.absolute()) if only else ("-r", lock.absolute())
+    words = (*_pip_install(python, offline=offline), *inputs)
     own = (_Fix(says=_UNLOCKED, do=unlocked_fix),) if unlocked_fix else ()
     title = f"the packages of {(only or lock).name}"
     _install(_Call(words=words, cache=cache, log=log, what=title, fixes=(*own, *_FIXES)), console)
@@ -234,13 +234,13 @@ def resolve(source: Path, *, python: str, uploaded_before: str, cache: Path, off
         InstallError: the index can't be reached, or nothing satisfies the requirements.
         DiskFullError: a disk ran full.
     """
-    asked = ("--universal", "--python-version", python, "--exclude-newer", uploaded_before)
+    scope = ("--universal", "--python-version", python, "--exclude-newer", uploaded_before)
     form = ("--generate-hashes", "--no-annotate", "--no-header", "--no-emit-index-url")
     start = ("pip", "compile", *_OWN_PYTHON, sys.executable, *_offline(offline=offline))
     with tempfile.TemporaryDirectory() as folder:
         lock = Path(folder) / "lock"
         files = ("--no-emit-find-links", "--output-file", str(lock), str(source.absolute()))
-        words = (*start, *asked, *form, "--only-binary", ":all:", *files)
+        words = (*start, *scope, *form, "--only-binary", ":all:", *files)
         _run_uv(_Call(words=words, cache=cache, what=f"{source.name} can't be resolved"))
         return lock.read_text()
 

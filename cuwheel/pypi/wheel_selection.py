@@ -38,7 +38,7 @@ _PATCHES = ("0", "99")  # a marker can tell patch releases apart: the first and 
 
 @dataclass(frozen=True, kw_only=True)
 class LockedWheels:
-    """A lock whose wheels are wanted.
+    """A lock whose wheels are required.
 
     Attributes:
         lock: requirements with hashes.
@@ -58,7 +58,7 @@ class LockedWheels:
 
 
 def choose_wheels(
-    wanted: Sequence[LockedWheels],
+    locks: Sequence[LockedWheels],
     *,
     indexes: Iterable[str],
     console: Console,
@@ -69,7 +69,7 @@ def choose_wheels(
     Any manylinux fits: nobody knows the glibc of the machine that will install it.
 
     Args:
-        wanted: the locks.
+        locks: of which packages.
         indexes: addresses of simple indexes.
         console: shows a line while it runs.
         retry_policy: how long to go on trying, for each package.
@@ -81,7 +81,7 @@ def choose_wheels(
         DownloadError: no index has a package.
         LockError: a Python that is asked for has no wheel of a package; all are named.
     """
-    pins = [(locked, pin) for locked in wanted for pin in locked.pins()]
+    pins = [(locked, pin) for locked in locks for pin in locked.pins()]
     names = sorted({canonicalize_name(pin.requirement.name) for _, pin in pins})
     stop = Stop()
     addresses = tuple(indexes)

@@ -88,8 +88,8 @@ def _make_environment(environment: Path, base: Path, wheel: RepairedWheel, job: 
     requirement = environment.with_name(f"{project}.txt")
     uri = wheel.path.absolute().as_uri()
     extra = f"[{target.extra}]" if target.extra else ""
-    wanted = f"{project}{extra} @ {uri}"
-    write_atomically(requirement, f"{wanted} --hash=sha256:{wheel.sha256}\n")
+    pinned = f"{project}{extra} @ {uri}"
+    write_atomically(requirement, f"{pinned} --hash=sha256:{wheel.sha256}\n")
     install(
         python,
         target.smoke_lock,

@@ -50,12 +50,12 @@ def find_failures(
         hidden: the machine's CUDA, which it didn't see.
         target: whose recipe asked.
     """
-    wanted = target.recipe.smoke
+    declared = target.recipe.smoke
     if answer.failure:
         yield _problem(f"Python says:\n    {answer.traceback}", answer, hidden)
-    elif wanted.expect and answer.value != wanted.expect:
+    elif declared.expect and answer.value != declared.expect:
         yield SmokeProblem(
-            fact=f"{wanted.call} gives {answer.value}, not {wanted.expect}",
+            fact=f"{declared.call} gives {answer.value}, not {declared.expect}",
             fix="correct the package, or `smoke` in the recipe",
         )
 

@@ -304,7 +304,7 @@ def _not_hermetic(
         compiler = inputs.machine.host_compiler_version
         facts.append(f"the host compiler comes from the machine: {compiler}")
     if not path_map.is_sandboxed:
-        why = "not wanted" if job.settings.sandbox == "none" else "the system refuses namespaces"
+        why = "not requested" if job.settings.sandbox == "none" else "the system refuses namespaces"
         facts.append(f"no sandbox ({why}): the build could reach the network and other files")
         if canary.by_path:
             kinds = ", ".join(canary.by_path)

@@ -58,10 +58,10 @@ def find_host_compilers(environ: Mapping[str, str]) -> tuple[HostCompiler, ...]:
         chosen = which(environ["CXX"], environ.get("PATH", SYSTEM_PATH))
         names = [chosen] if chosen else []
     else:
-        wanted = ["g++", *(f"g++-{major}" for major in range(_NEWEST_TRIED, 8, -1))]
-        names = [found for name in wanted if (found := which(name, SYSTEM_PATH))]
-    asked = [read_compiler(Path(name)) for name in names]
-    return tuple(compiler for compiler in asked if compiler)
+        candidates = ["g++", *(f"g++-{major}" for major in range(_NEWEST_TRIED, 8, -1))]
+        names = [found for name in candidates if (found := which(name, SYSTEM_PATH))]
+    answers = [read_compiler(Path(name)) for name in names]
+    return tuple(compiler for compiler in answers if compiler)
 
 
 def newest_gcc_for(cuda_home: Path) -> int | None:

@@ -89,13 +89,13 @@ def require(folder: Path, requirements: Iterable[str]) -> None:
     Requirements of other projects stay as they are, and so does one of the same project that only
     an extra brings in. A replaced one keeps its place; new ones follow at the end.
     """
-    wanted = {project_of(text): text for text in requirements}
+    required = {project_of(text): text for text in requirements}
 
     def merge(old: list[str]) -> list[str]:
         replaced = [
-            line if is_optional(line) else wanted.get(project_of(line), line) for line in old
+            line if is_optional(line) else required.get(project_of(line), line) for line in old
         ]
-        return list(dict.fromkeys([*replaced, *wanted.values()]))
+        return list(dict.fromkeys([*replaced, *required.values()]))
 
     _edit_header(dist_info_of(folder) / "METADATA", "Requires-Dist", merge)
 

@@ -100,7 +100,7 @@ def test_notices_that_its_input_has_changed(
     assert faults_of_conda_lock(path, source) == ["its input has changed since it was written"]
 
 
-@pytest.mark.parametrize("field", ["digest", "wanted"])
+@pytest.mark.parametrize("field", ["digest", "input_digest"])
 def test_notices_that_it_states_another_input(
     path: Path, source: Path, lock: CondaLock, field: str
 ) -> None:
@@ -263,7 +263,7 @@ def test_both_readers_find_the_same_metadata(
 
     found = theirs[path]
     stated = [found["stated"][name] for name in ("index", "files", "input", "content")]
-    assert [lock.index, lock.files, lock.wanted, lock.content] == stated
+    assert [lock.index, lock.files, lock.input_digest, lock.content] == stated
     assert (list(lock.channels), lock.digest) == (found["channels"], found["digest"])
     sizes = {name: int(size) for name, size in found["stated"].items() if name.startswith("size ")}
     assert {f"size {one.file_name}": one.size for one in lock.packages if one.size} == sizes

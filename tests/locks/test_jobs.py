@@ -105,7 +105,7 @@ def test_other_framework_gets_own_lock(entries: tuple[CatalogueEntry, ...]) -> N
     job = only(lock_jobs(["build:with-torch"], entries, _NEWER))
 
     assert job.lock.name == "with_torch-torch2.12.0.lock"
-    assert job.wanted == "build\nsetuptools\ntorch==2.12.0\n"
+    assert job.input_text == "build\nsetuptools\ntorch==2.12.0\n"
     assert job.command == "nox -s lock -- build:with-torch --framework torch==2.12.0"
 
 
@@ -124,7 +124,7 @@ def test_recipe_may_have_lock_for_smoke(tmp_path: Path) -> None:
     job = only(lock_jobs(["smoke:tiny-cuda"], (entry,)))
 
     assert job.lock == tmp_path / "envs" / "smoke" / "tiny_cuda.lock"
-    assert job.wanted == "numpy\nnvidia-cuda-runtime\n"
+    assert job.input_text == "numpy\nnvidia-cuda-runtime\n"
 
 
 @pytest.fixture

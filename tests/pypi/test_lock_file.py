@@ -25,7 +25,7 @@ other-dep==2.5.1 --hash=sha256:{_HASHES[0]}
 def lock(tmp_path: Path) -> Path:
     path = tmp_path / "tiny.lock"
     path.write_text(
-        render(_BODY, wanted=_WANTED, command="nox -s lock -- tiny", cooldown="2026-01-01")
+        render(_BODY, input_text=_WANTED, command="nox -s lock -- tiny", cooldown="2026-01-01")
     )
     return path
 

@@ -152,7 +152,9 @@ def write_smoke_lock(project: Path) -> None:
     [job] = lock_jobs(["smoke:jaxmg"], load_catalogue([project]))
     assert isinstance(job, PypiLockSpec)
     toolchain = (ROOT / "envs" / "cuda130" / "pypi.lock").read_text()
-    job.lock.write_text(render(toolchain, wanted=job.wanted, command=job.command, cooldown=""))
+    job.lock.write_text(
+        render(toolchain, input_text=job.input_text, command=job.command, cooldown="")
+    )
 
 
 def write_recipe(project: Path, sources: dict[str, str]) -> None:

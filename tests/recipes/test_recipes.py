@@ -83,7 +83,7 @@ def test_declares_in_order(entry: CatalogueEntry) -> None:
 
 @every_lock
 def test_lock_matches_recipe(entry: CatalogueEntry, job: PypiLockSpec) -> None:
-    assert faults_of_lock(job.lock, job.wanted) == [], entry.name
+    assert faults_of_lock(job.lock, job.input_text) == [], entry.name
 
 
 @pytest.mark.parametrize("root", _PROJECTS, ids=lambda root: root.name)

@@ -100,7 +100,7 @@ def test_refuses_edited_hash(target: Target, lean_workspace: Workspace) -> None:
     lock = target.lock
     lines = lock.read_text().splitlines(keepends=True)
     body = "".join(line for line in lines if not line.startswith("#"))
-    lock.write_text(render(_flip(body), wanted=_wanted(target), command="x", cooldown="y"))
+    lock.write_text(render(_flip(body), input_text=_wanted(target), command="x", cooldown="y"))
 
     with pytest.raises(InstallError) as caught:
         environment(make_job(target, lean_workspace))
@@ -131,6 +131,6 @@ def _write_lock(target: Target, lean_workspace: Workspace) -> None:
         cache=lean_workspace.cache,
         offline=False,
     )
-    text = render(body, wanted=_wanted(target), command="nox -s lock", cooldown="2026-11-14")
+    text = render(body, input_text=_wanted(target), command="nox -s lock", cooldown="2026-11-14")
     target.lock.parent.mkdir(parents=True)
     target.lock.write_text(text)

@@ -48,7 +48,7 @@ def make_lock(source: Path) -> CondaLock:
         packages=(toy(), toy_data()),
         channels=asked.channels,
         digest=asked.digest,
-        wanted=asked.wanted,
+        input_digest=asked.input_digest,
         index="where the records came from",
     )
 

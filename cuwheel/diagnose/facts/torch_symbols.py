@@ -58,17 +58,17 @@ def find_missing(stream: IO[bytes], folder: Path, others: Iterable[Path]) -> Mis
     Raises:
         ElfFormatError: the library can't be read.
     """
-    wanted = {name for name in Symbols(stream).undefined() if _OF_TORCH.match(name)}
+    undefined = {name for name in Symbols(stream).undefined() if _OF_TORCH.match(name)}
     paths = [folder / name for name in _LIBRARIES]
-    if not wanted or not any(path.exists() for path in paths):
+    if not undefined or not any(path.exists() for path in paths):
         return None
     for path in (*paths, *others):
-        if not wanted:
+        if not undefined:
             return None
-        wanted = _lacking(path, wanted)
-    if not wanted:
+        undefined = _lacking(path, undefined)
+    if not undefined:
         return None
-    return Missing(names=tuple(sorted(wanted)), is_abi_only=_is_abi_only(wanted, paths))
+    return Missing(names=tuple(sorted(undefined)), is_abi_only=_is_abi_only(undefined, paths))
 
 
 def plain_name(mangled: str) -> str:
@@ -82,13 +82,13 @@ def plain_name(mangled: str) -> str:
     return "::".join(words) or mangled
 
 
-def _lacking(path: Path, wanted: set[str]) -> set[str]:
+def _lacking(path: Path, undefined: set[str]) -> set[str]:
     """A library that isn't there, or is damaged, has nothing."""
     try:
         with path.open("rb") as stream:
-            return Symbols(stream).lacking(wanted)
+            return Symbols(stream).lacking(undefined)
     except (OSError, ElfFormatError, struct.error):
-        return wanted
+        return undefined
 
 
 def _is_abi_only(names: Iterable[str], paths: Iterable[Path]) -> bool:

@@ -231,14 +231,14 @@ class PackageJudge:
             ("GLIBCXX", "glibcxx-too-old", glibcxx, "install a newer libstdc++, or"),
         )
         for family, anchor, has, fix in fixes:
-            wanted = [
+            newer = [
                 (version, library.path)
                 for library in package.libraries
                 for kind, version in library.versions
                 if kind == family and has and version_key(version) > version_key(has)
             ]
-            if wanted:
-                version, path = max(wanted, key=lambda one: version_key(one[0]))
+            if newer:
+                version, path = max(newer, key=lambda one: version_key(one[0]))
                 yield broken(
                     anchor,
                     f"{name} needs {family}_{version}",

@@ -107,9 +107,9 @@ def _why_not_run(
     for capability in sorted({gpu.capability for gpu in driver.gpus if gpu.capability}):
         if target.archs and not runs_on(code, capability):
             yield f"its archs are {describe_code(code)}, the GPU is sm_{capability}"
-    wanted = target.recipe.requires_python
-    if python and not Requirement(f"x{wanted}").specifier.contains(python, prereleases=True):
-        yield f"it takes Python {wanted}, the environment's is {python}"
+    required = target.recipe.requires_python
+    if python and not Requirement(f"x{required}").specifier.contains(python, prereleases=True):
+        yield f"it takes Python {required}, the environment's is {python}"
     glibc = around.glibc if around else ""
     if target.provider == "conda" and glibc and version_key(glibc) < version_key(_CONDA_GLIBC):
         yield f"glibc {glibc} is older than {_CONDA_GLIBC}"
