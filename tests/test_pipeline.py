@@ -278,7 +278,8 @@ def test_runs_cleanly_after_kill_in_stage(
 
     assert done.status == 0, done.output
     assert sha256_of_file(fresh.wheels()[0]) == sha256_of_file(expected)
-    assert _half_made(fresh) == []
+    # What other tests make in the shared cache meanwhile is theirs.
+    assert [left for left in _half_made(fresh) if fills_cache or cache not in left.parents] == []
 
 
 @pytest.mark.e2e
