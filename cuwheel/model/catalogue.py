@@ -132,7 +132,7 @@ def _load(root: Path, path: Path) -> CatalogueEntry:
             raise TypeError("RECIPE is not a Recipe(...)")  # noqa: TRY301
         _refuse_types(recipe)
     except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever a recipe does wrong, it is its fault
-        fault = f"{type(problem).__name__}: {problem}{_meant(problem)}"
+        fault = f"{type(problem).__name__}: {_meant(problem) or problem}"
         return CatalogueEntry(root=root, name=path.stem, recipe=None, fault=fault)
     return CatalogueEntry(root=root, name=recipe.name, recipe=recipe)
 
@@ -141,13 +141,16 @@ _UNKNOWN_FIELD = re.compile(r"(\w+)\.__init__\(\) got an unexpected keyword argu
 
 
 def _meant(problem: BaseException) -> str:
-    """The nearest field, where a declaration was given one that it hasn't."""
+    """What Python says, and the nearest field, where a declaration was given one that it hasn't.
+
+    Python names one itself from 3.13 on, in words of its own.
+    """
     found = _UNKNOWN_FIELD.match(str(problem)) if isinstance(problem, TypeError) else None
     declaration = getattr(cuwheel, found[1], None) if found else None
     if found is None or declaration is None:
         return ""
     known = inspect.signature(declaration).parameters
-    return f": {suggest(found[2], known)}"
+    return f"{found[0]}: {suggest(found[2], known)}"
 
 
 def _refuse_types(recipe: Recipe) -> None:
