@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _INTERRUPTED = 130  # what shells use for a program ended by Ctrl-C
 _TERMINATED = 143
-_UNREAD = 141  # what shells use for a program that writes where nobody reads
+_BROKEN_PIPE = 141  # what shells use for a program that writes where nobody reads
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         return _INTERRUPTED
     except BrokenPipeError:  # who read the report has enough: `… | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _UNREAD
+        return _BROKEN_PIPE
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             problem: CuwheelError = disk_full(Path(error.filename or default_cache()))

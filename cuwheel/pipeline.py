@@ -144,7 +144,7 @@ def _exclusive(job: Job) -> Any:
     workspace = job.workspace
 
     def tell() -> None:
-        workspace.console.note(f"another cuwheel is at work on {job.target.id}; waiting for it")
+        workspace.console.note(f"another cuwheel is building {job.target.id}; waiting for it")
 
     return file_lock(workspace.work.with_name(f"{workspace.work.name}.lock"), on_wait=tell)
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 _BATCH = 1 << 20  # bytes that go from one thread to the other at once; less costs switches
-_AHEAD = 4  # batches that wait at most, each of up to `_BATCH` and a piece
+_PREFETCH = 4  # batches that wait at most, each of up to `_BATCH` and a piece
 _ARCHIVE = b"!<arch>\n"  # a static library
 _Batch = list[tuple["SeekableMember", bytes]]
 
@@ -214,7 +214,7 @@ def _batches(members: Iterable[SeekableMember]) -> Iterator[_Batch]:
 def _prefetched(batches: Iterator[_Batch]) -> Generator[_Batch, None, None]:
     """The same, made in a thread of its own a little ahead of who takes them."""
     with ThreadPoolExecutor(1) as pool:
-        waiting = deque(pool.submit(next, batches, None) for _ in range(_AHEAD))
+        waiting = deque(pool.submit(next, batches, None) for _ in range(_PREFETCH))
         try:
             while (batch := waiting.popleft().result()) is not None:
                 waiting.append(pool.submit(next, batches, None))

@@ -84,7 +84,7 @@ def check_driver(job: Job) -> list[Problem]:
     return [
         Problem(
             what=f"a wheel for CUDA {target.toolkit.release} doesn't run on this machine",
-            why=f"its driver is {found}, it takes {least} at least",
+            why=f"its driver is {found}, it needs {least} at least",
             fix=f"{_fitting_toolkit(target, found)}update the driver, or build for another machine "
             "with -- --any-driver",
         )
@@ -173,7 +173,7 @@ def check_disk(job: Job) -> list[Problem]:
     problems = [
         Problem(
             what=f"the disk of {folder} is too small",
-            why=f"{show_size(machine.free_disk(folder))} are free, it takes {show_size(needed)}",
+            why=f"{show_size(machine.free_disk(folder))} are free, {show_size(needed)} are needed",
             fix="free some space, or name a folder on another disk: -- --work DIR for the work, "
             "CUWHEEL_CACHE for the cache",
         )

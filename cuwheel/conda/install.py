@@ -167,7 +167,7 @@ def install_packages(  # noqa: PLR0913 - what, from where, to where, and how
         fault = _link(unpackable, aside, final, cache, console)
         if fault:
             # What damaged the packages that are kept unpacked damaged all that is linked to them.
-            console.warn(f"unpacked packages in the cache are damaged ({fault}); unpacking anew")
+            console.warn(f"unpacked packages in the cache are damaged ({fault}); unpacking again")
             _remove_unpacked(packages, cache)
             empty(aside)
             fault = _link(unpackable, aside, final, cache, console)

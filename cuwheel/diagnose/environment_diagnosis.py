@@ -124,7 +124,7 @@ class EnvironmentDiagnosis:
         chosen = tuple(name for name, one in installed.items() if one.name in required)
         return chosen or tuple(installed)
 
-    def judge(self, driver: Driver, around: HostFacts | None) -> None:
+    def judge(self, driver: Driver, host: HostFacts | None) -> None:
         """Wait for what was started, read the packages, judge it all."""
         environment = self.environment
         if environment is None:
@@ -153,7 +153,7 @@ class EnvironmentDiagnosis:
         judge = PackageJudge(
             torch=self.framework("torch"),
             driver=driver,
-            around=around,
+            host=host,
             loader=loader,
             disagreements=disagreements,
             hints={name: choice.hint for name, choice in self.chosen_libraries.items()},

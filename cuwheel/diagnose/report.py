@@ -49,7 +49,7 @@ class Report:
     """All that was found out, and what is to be said of it.
 
     Attributes:
-        around, driver, installations: the machine.
+        host, driver, installations: the machine.
         settings: variables that decide something, with their values.
         chosen: the interpreter, and what led to it.
         environment, frameworks, packages, chosen_libraries: what it has; the last by project.
@@ -57,7 +57,7 @@ class Report:
         verdicts: the good first.
     """
 
-    around: HostFacts | None
+    host: HostFacts | None
     driver: Driver
     installations: Installations
     settings: tuple[tuple[str, str], ...]
@@ -86,7 +86,7 @@ def _data(report: Report, fails_on: FailsOn) -> dict[str, Any]:
         "verdict": report.level,
         "exit_code": exit_code_of(report.level, fails_on),
         "machine": {
-            "surroundings": _record(report.around),
+            "surroundings": _record(report.host),
             "driver": _record(report.driver),
             "installations": _record(report.installations),
             "settings": dict(report.settings),
@@ -187,7 +187,7 @@ def _closing(report: Report) -> rich.text.Text:
 
 
 def _machine_facts(report: Report) -> Iterator[tuple[str, str]]:
-    driver, around = report.driver, report.around
+    driver, host = report.driver, report.host
     for shown, same in itertools.groupby(driver.gpus, _show_gpu):
         numbers = [str(gpu.index) for gpu in same]
         yield f"GPU {'-'.join(dict.fromkeys((numbers[0], numbers[-1])))}", shown
@@ -201,13 +201,13 @@ def _machine_facts(report: Report) -> Iterator[tuple[str, str]]:
         if tool.path
     )
     yield "programs", ", ".join(tools)
-    if around:
-        kind = ", WSL" if around.is_wsl else ""
-        kind += f", in a container ({around.container})" if around.container else ""
-        yield "system", f"{around.system}, Linux {around.kernel}, {around.architecture}{kind}"
-        yield "libraries", f"glibc {around.glibc or 'unknown'}, GLIBCXX_{around.glibcxx or '?'}"
-        memory = f"{show_size(around.free_memory)} of {show_size(around.memory)} memory free"
-        yield "room", f"{memory}, {around.cores} cores, {show_size(around.free_disk)} disk free"
+    if host:
+        kind = ", WSL" if host.is_wsl else ""
+        kind += f", in a container ({host.container})" if host.container else ""
+        yield "system", f"{host.system}, Linux {host.kernel}, {host.architecture}{kind}"
+        yield "libraries", f"glibc {host.glibc or 'unknown'}, GLIBCXX_{host.glibcxx or '?'}"
+        memory = f"{show_size(host.free_memory)} of {show_size(host.memory)} memory free"
+        yield "resources", f"{memory}, {host.cores} cores, {show_size(host.free_disk)} disk free"
     yield "settings", ", ".join(f"{name}={value}" for name, value in report.settings)
 
 
@@ -222,8 +222,8 @@ def _show_gpu(gpu: Gpu) -> str:
 def _show_driver(driver: Driver) -> str:
     if not driver.version:
         return "none"
-    takes = f", takes CUDA up to {driver.newest_cuda}" if driver.newest_cuda else ""
-    return f"{driver.version}{takes} (asked: {driver.asked})"
+    newest = f", supports CUDA up to {driver.newest_cuda}" if driver.newest_cuda else ""
+    return f"{driver.version}{newest} (asked: {driver.asked})"
 
 
 def _toolkits(found: Installations) -> Iterator[str]:

@@ -114,17 +114,17 @@ def diagnose(
     chosen = find_environment(asked.python, environ, asked.start)
     choosing = choosing_packages(recipes)
     inner = EnvironmentDiagnosis(chosen, asked.packages, environ, choosing)
-    around, around_fault = machine.answer(None)
+    host, host_fault = machine.answer(None)
     driver, driver_fault = gpus.answer(Driver())
     installations, programs_fault = programs.answer(Installations())
     faults = (
-        ("the machine", around_fault),
+        ("the machine", host_fault),
         ("NVIDIA's driver", driver_fault),
         ("the toolkits", programs_fault),
     )
     verdicts = [not_asked(what, fault) for what, fault in faults if fault]
-    verdicts += judge_driver(driver, around, environ) if not driver_fault else ()
-    inner.judge(driver, around)
+    verdicts += judge_driver(driver, host, environ) if not driver_fault else ()
+    inner.judge(driver, host)
     verdicts += judge_installations(
         installations,
         inner.framework("torch"),
@@ -133,11 +133,11 @@ def diagnose(
     fits: tuple[Fit, ...] = ()
     if fit:
         version = inner.environment.version if inner.environment else ""
-        question = TimedCall(_MACHINE_TIME_LIMIT, partial(fit, driver, around, version))
+        question = TimedCall(_MACHINE_TIME_LIMIT, partial(fit, driver, host, version))
         fits, fault = question.answer(())
         verdicts += [not_asked("the targets", fault)] if fault else []
     return Report(
-        around=around,
+        host=host,
         driver=driver,
         installations=installations,
         settings=_settings(environ, choosing.values()),

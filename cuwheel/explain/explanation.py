@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cuwheel.explain.scanner import MatchedLine, Scan
 
 
-_MOST = 3  # causes that are shown
+_MAX_CAUSES = 3  # causes that are shown
 _NAME = re.compile(r"\{(\w+)\}")
 _CONDITION = re.compile(r"(\w+) *(>=|<=|==|<|>) *([\w.]+)")
 _COMPARISONS: Mapping[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
@@ -62,7 +62,7 @@ class Explanation:
         causes: three at most, the best first.
         failed: whether anything in it speaks of a failure that was not overcome.
         failure: the first line of that, where no cause is known.
-        around: that line and those around it, by number.
+        context: that line and those around it, by number.
         overcome: slugs of causes that a success came after.
         facts: what else it tells: releases and versions by name.
         lines: how many it has.
@@ -71,7 +71,7 @@ class Explanation:
     causes: tuple[FoundCause, ...]
     failed: bool
     failure: MatchedLine | None
-    around: Mapping[int, str]
+    context: Mapping[int, str]
     overcome: tuple[str, ...]
     facts: Mapping[str, str]
     lines: int
@@ -107,7 +107,7 @@ class Explainer:
             causes=shown,
             failed=bool(shown) or scan.failure is not None,
             failure=scan.failure,
-            around=scan.around,
+            context=scan.context,
             overcome=tuple(sorted(scan.overcome)),
             facts=facts,
             lines=scan.lines,
@@ -121,7 +121,7 @@ def _judged(met: Iterable[FoundCause], *, has_failed: bool) -> tuple[FoundCause,
     left = [one for one in kept if one.cause.slug not in brought]
     left.sort(key=lambda one: (-one.weight, one.evidence[0].number))
     # A hint is worth showing only where there is nothing better.
-    return tuple(one for one in left if one.weight > Weight.HINT or one is left[0])[:_MOST]
+    return tuple(one for one in left if one.weight > Weight.HINT or one is left[0])[:_MAX_CAUSES]
 
 
 def _found(

@@ -26,7 +26,7 @@ _TOKEN = re.compile(
 )
 _LITERAL = re.compile(r"[^\\.^$\[(]|\[([^\\^])\]|\\(\W)|(\\(?:[aftvnr]|x..|u....))", re.DOTALL)
 _OPTIONAL = re.compile(r"[*?]|\{0?,|\{0\}")
-_MOST = 24  # alternatives; more of them are no longer a fast search
+_MAX_ALTERNATIVES = 24  # alternatives; more of them are no longer a fast search
 _LONG = 8  # characters of a text that is rare enough
 
 
@@ -135,7 +135,7 @@ def _choices(parts: Iterable[_Part]) -> list[frozenset[str]]:
 
 def _begun(text: str, part: _Part) -> frozenset[str]:
     """A text and what alternatives behind it begin with."""
-    if not part.branches or len(part.branches) > _MOST:
+    if not part.branches or len(part.branches) > _MAX_ALTERNATIVES:
         return frozenset({text})
     starts = (itertools.takewhile(lambda one: one.char, _flat(one)) for one in part.branches)
     return frozenset(text + "".join(one.char for one in start) for start in starts)
@@ -146,7 +146,7 @@ def _best(choices: list[frozenset[str]]) -> frozenset[str]:
 
 
 def _usable(choices: Iterable[frozenset[str]]) -> list[frozenset[str]]:
-    return [one for one in choices if one and all(one) and len(one) <= _MOST]
+    return [one for one in choices if one and all(one) and len(one) <= _MAX_ALTERNATIVES]
 
 
 def _selectivity(texts: frozenset[str]) -> tuple[int, int]:

@@ -66,7 +66,7 @@ def _unknown(explanation: Explanation, name: str) -> Iterator[str]:
     yield f"{name}: it failed, and nothing in it is known to cuwheel. The first error:"
     yield ""
     first = explanation.failure.number if explanation.failure else 0
-    for number, line in explanation.around.items():
+    for number, line in explanation.context.items():
         mark = ">" if number == first else " "
         yield f"  {mark} {number:>7}  {line[:_LONGEST]}"
     yield ""

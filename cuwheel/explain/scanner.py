@@ -51,7 +51,7 @@ class Scan:
         signs: names of those that were met.
         facts: name → value, where it was first met.
         failure: the first line behind it that speaks of a failure, if there is one.
-        around: that line and those around it, by number.
+        context: that line and those around it, by number.
         lines: how many there are.
     """
 
@@ -60,7 +60,7 @@ class Scan:
     signs: set[str] = field(default_factory=set)
     facts: dict[str, str] = field(default_factory=dict)
     failure: MatchedLine | None = None
-    around: dict[int, str] = field(default_factory=dict)
+    context: dict[int, str] = field(default_factory=dict)
     lines: int = 0
 
 
@@ -189,7 +189,7 @@ class _Run:
 
     def _meet_failure(self, _: int, match: MatchedLine, lines: _Lines) -> None:
         self.found.failure = match
-        self.found.around = lines.around()
+        self.found.context = lines.context()
 
     def _meet_success(self, _: int, __: MatchedLine, ___: _Lines) -> None:
         found = self.found
@@ -202,7 +202,7 @@ class _Run:
             found.overcome |= set(found.causes) - set(lasting)
             found.causes = lasting
             self._reset_causes()
-        found.failure, found.around = None, {}
+        found.failure, found.context = None, {}
 
     def _end(self, index: int) -> None:
         for live in self._live:
@@ -295,7 +295,7 @@ class _Lines:
         """Characters of the window's first line."""
         return len(self.window.partition("\n")[0])
 
-    def around(self) -> dict[int, str]:
+    def context(self) -> dict[int, str]:
         """The line and those around it, by number; those behind it as far as the block goes."""
         text, start = self._block.text, self.start
         for _ in range(_BEFORE):

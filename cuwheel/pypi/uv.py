@@ -38,7 +38,7 @@ _PASSED = re.compile(
 # Only wheels: making one from a source distribution would run that package's code. Hard links are
 # uv's default here; said aloud, as with the symbolic links that a uv.toml can ask for a library
 # would be loaded from the cache.
-_SAFELY = ("--require-hashes", "--only-binary", ":all:", "--link-mode", "hardlink")
+_SAFE_OPTIONS = ("--require-hashes", "--only-binary", ":all:", "--link-mode", "hardlink")
 _OWN_PYTHON = ("--no-python-downloads", "--python")
 
 _PROGRESS = ("Resolved", "Downloading", "Prepared", "Installed")
@@ -249,7 +249,7 @@ def _pip_install(python: Path, *, offline: bool) -> tuple[str | Path, ...]:
     mirror = configured_mirror(os.environ, offline=offline)
     # Everything comes from the mirror, where there is one, whatever indexes are configured.
     origin = ("--no-index", "--find-links", mirror.wheels) if mirror else ()
-    start = ("pip", "install", *_SAFELY, *_offline(offline=offline), *origin)
+    start = ("pip", "install", *_SAFE_OPTIONS, *_offline(offline=offline), *origin)
     return (*start, *_OWN_PYTHON, python.absolute())
 
 

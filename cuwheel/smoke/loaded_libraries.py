@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # ld.so(8), LD_DEBUG=files: written once for each library, at the first time that it is asked for.
 _ASKED = re.compile(
-    r"file=(?P<name>.+) \[\d+\];  (?:needed|dynamically loaded) by (?P<asker>.+) \[\d+\]"
+    r"file=(?P<name>.+) \[\d+\];  (?:needed|dynamically loaded) by (?P<requester>.+) \[\d+\]"
 )
 _NVIDIA = "nvidia"  # top folder of what NVIDIA's wheels install
 _DRIVER = "NVIDIA's driver"
@@ -43,20 +43,20 @@ class LoadedLibrary:
     Attributes:
         soname: what it calls itself; its file's name where it doesn't.
         path: the file, links followed.
-        place: the file relative to site-packages; absolute outside.
+        location: the file relative to site-packages; absolute outside.
         is_foreign: it is outside site-packages.
         supplier: name and version of the distribution that owns the file, or what else it is;
             empty where nobody claims it.
-        asker: what the loader was first asked by, relative to site-packages, or `Python`; empty
+        requester: what the loader was first asked by, relative to site-packages, or `Python`; empty
             where it didn't say.
     """
 
     soname: str
     path: Path
-    place: str
+    location: str
     is_foreign: bool
     supplier: str
-    asker: str
+    requester: str
 
 
 def owners(site: Path) -> dict[str, str]:
@@ -84,8 +84,8 @@ def find_loaded_libraries(
         said: what the loader wrote of this process with `LD_DEBUG=files`.
         stub: what stood in for the driver.
     """
-    askers = _askers(said, site)
-    return tuple(_loads(files, site, owned, askers, stub))
+    requesters = _requesters(said, site)
+    return tuple(_loads(files, site, owned, requesters, stub))
 
 
 def cuda_releases(loads: Iterable[LoadedLibrary]) -> dict[str, tuple[LoadedLibrary, ...]]:
@@ -115,9 +115,9 @@ def print_loaded_libraries(loaded: Iterable[tuple[str, str, str, str]], console:
     table = rich.table.Table(box=None, padding=(0, 2, 0, 0))
     for title in ("library", "file", "from", "asked for by"):
         table.add_column(title, overflow="fold")
-    for soname, place, supplier, asker in loaded:
+    for soname, location, supplier, requester in loaded:
         # The name is enough, and the table fits a terminal.
-        cells = (soname, place, supplier or "nobody", Path(asker).name or "not known")
+        cells = (soname, location, supplier or "nobody", Path(requester).name or "not known")
         table.add_row(*map(rich.markup.escape, cells))
     console.terminal.print(rich.padding.Padding(table, (0, 0, 0, 2)))
 
@@ -162,12 +162,12 @@ def _loads(
     files: Iterable[Path],
     site: Path,
     owned: Mapping[str, str],
-    askers: Mapping[str, str],
+    requesters: Mapping[str, str],
     stub: Path | None,
 ) -> Iterator[LoadedLibrary]:
     for path in files:
         is_foreign = not path.is_relative_to(site)
-        place = str(path if is_foreign else path.relative_to(site))
+        location = str(path if is_foreign else path.relative_to(site))
         is_nvidias = not is_foreign and path.relative_to(site).parts[0] == _NVIDIA
         # A link's name doesn't show, only its target's; outside, any file may be CUDA's.
         if not (is_foreign or is_nvidias or _is_watched(path.name)):
@@ -177,10 +177,10 @@ def _loads(
             yield LoadedLibrary(
                 soname=soname,
                 path=path,
-                place=place,
+                location=location,
                 is_foreign=is_foreign,
-                supplier=_supplier(path, soname, owned.get(place, ""), stub),
-                asker=askers.get(soname) or askers.get(path.name, ""),
+                supplier=_supplier(path, soname, owned.get(location, ""), stub),
+                requester=requesters.get(soname) or requesters.get(path.name, ""),
             )
 
 
@@ -194,18 +194,20 @@ def _supplier(path: Path, soname: str, owner: str, stub: Path | None) -> str:
     return owner or (_DRIVER if is_from_driver(soname) else "")
 
 
-def _askers(said: str, site: Path) -> dict[str, str]:
+def _requesters(said: str, site: Path) -> dict[str, str]:
     """Who asked first, by the name of what was asked for."""
     found: dict[str, str] = {}
     for line in said.splitlines():
         if match := _ASKED.search(line):
-            found.setdefault(Path(match["name"]).name, _name_asker(Path(match["asker"]), site))
+            found.setdefault(
+                Path(match["name"]).name, _name_requester(Path(match["requester"]), site)
+            )
     return found
 
 
-def _name_asker(asker: Path, site: Path) -> str:
+def _name_requester(requester: Path, site: Path) -> str:
     """`Python` for the interpreter, its own library and its `ctypes`."""
-    real = asker.resolve()
+    real = requester.resolve()
     if real.is_relative_to(site):
         return str(real.relative_to(site))
-    return "Python" if "python" in asker.name else str(asker)
+    return "Python" if "python" in requester.name else str(requester)

@@ -97,7 +97,8 @@ def mixed_releases(answer: SmokeAnswer) -> Iterator[SmokeProblem]:
     releases = cuda_releases(answer.loads)
     if len(releases) > 1:
         files = ", ".join(
-            f"{load.soname} ({load.supplier or load.place}, asked for by {load.asker or 'nobody'})"
+            f"{load.soname} ({load.supplier or load.location}, asked for by "
+            f"{load.requester or 'nobody'})"
             for loads in releases.values()
             for load in loads
         )

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 
-_LITTER = {".git", ".hg", ".svn", "__pycache__"}
+_LEFT_OUT = {".git", ".hg", ".svn", "__pycache__"}
 # Only at the top: deeper down, a package may well have a folder that is called `build`.
-_LITTER_AT_TOP = {"build", "dist", ".nox", ".tox", ".venv"}
+_LEFT_OUT_AT_TOP = {"build", "dist", ".nox", ".tox", ".venv"}
 _SHOWN = 10  # bad entries that the message names
 
 # The times that a zip file can hold, and so a wheel: 1980 to 2107 ("APPNOTE.TXT - .ZIP File Format
@@ -29,8 +29,8 @@ _LATEST = 4_354_732_800  # 2107-12-30
 def is_litter(name: Path) -> bool:
     """Whether a path, relative to a source tree, is no source: version control, caches, builds."""
     return (
-        not _LITTER.isdisjoint(name.parts)
-        or not _LITTER_AT_TOP.isdisjoint(name.parts[:1])
+        not _LEFT_OUT.isdisjoint(name.parts)
+        or not _LEFT_OUT_AT_TOP.isdisjoint(name.parts[:1])
         or any(part.endswith(".egg-info") for part in name.parts)
     )
 

@@ -60,8 +60,8 @@ def smoke(job: Job) -> SmokeResult:
     passed = SmokeResult(
         sha256=wheel.sha256,
         imported=answers[0].imported,
-        libraries=tuple((load.soname, load.place) for load in loads if not load.is_foreign),
-        loaded=tuple((load.soname, load.place, load.supplier, load.asker) for load in loads),
+        libraries=tuple((load.soname, load.location) for load in loads if not load.is_foreign),
+        loaded=tuple((load.soname, load.location, load.supplier, load.requester) for load in loads),
         hidden=None if environment.hidden is None else tuple(map(str, environment.hidden)),
         has_driver_stub=any(answer.has_driver_stub for answer in answers),
     )

@@ -1,4 +1,4 @@
-"""The host compiler: which one is on the machine, and which one this nvcc takes."""
+"""The host compiler: which one is on the machine, and which one this nvcc supports."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _TARGET = Path("targets") / "x86_64-linux"
 _TRIPLET = "x86_64-conda-linux-gnu"
 # NVIDIA's libraries beside the toolkit; conda-forge puts them into `lib` and nowhere else.
-_BESIDE = ("libcudnn", "libcusparseLt", "libcutensor", "libnccl")
+_OTHER_LIBRARIES = ("libcudnn", "libcusparseLt", "libcutensor", "libnccl")
 _PROGRAMS = Path("cuwheel") / "bin"
 
 
@@ -36,7 +36,7 @@ def complete_prefix(prefix: Path) -> None:
     for library in sorted((prefix / "lib").glob("lib*.so*")):
         link = prefix / _TARGET / "lib" / library.name
         # Not all of `lib` may be offered to the linker: conda's own libstdc++ is there too.
-        if library.name.startswith(_BESIDE) and not link.exists():
+        if library.name.startswith(_OTHER_LIBRARIES) and not link.exists():
             link.symlink_to(Path("..") / ".." / ".." / "lib" / library.name)
     include = prefix / "include"
     include.mkdir(exist_ok=True)
@@ -90,7 +90,7 @@ def check_own_compiler(prefix: Path, owner: str) -> HostCompiler:
     if newest is not None and found.major > newest:
         raise ToolchainError(
             f"{owner} holds GCC {found.version}, which its nvcc refuses",
-            why=f"nvcc's host_config.h takes GCC {newest} at most; `-allow-unsupported-compiler` "
+            why=f"nvcc's host_config.h supports GCC up to {newest}; `-allow-unsupported-compiler` "
             "only moves the failure into the headers (`_Float32` is undefined)",
             fix=f"pin gcc_linux-64 and gxx_linux-64 to {newest} or older in its environment.yml, "
             "then write the lock again: `nox -s lock -- toolchain:…`",

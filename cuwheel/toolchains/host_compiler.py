@@ -1,4 +1,4 @@
-"""The compiler that nvcc hands host code to: which one it is, and whether this nvcc takes it."""
+"""The compiler that nvcc hands host code to: which one it is, and whether this nvcc supports it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CHOOSING = (
 
 
 def check_host_compiler(job: Job) -> list[Problem]:
-    """Find a GCC that this nvcc takes.
+    """Find a GCC that this nvcc supports.
 
     Where the toolchain brings one, there is nothing to check: it isn't there without a GCC that its
     nvcc takes (`conda_layout.check_own_compiler`).
@@ -91,7 +91,7 @@ def _check_system_compilers(job: Job) -> list[Problem]:
     versions = ", ".join(f"{compiler.cxx} is {compiler.version}" for compiler in found)
     return [
         Problem(
-            what=f"nvcc of CUDA {job.target.toolkit.release} takes GCC {newest} at most",
+            what=f"nvcc of CUDA {job.target.toolkit.release} supports GCC up to {newest}",
             why=versions,
             fix=fix,
         )

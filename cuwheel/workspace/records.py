@@ -180,8 +180,8 @@ class SmokeResult:
         imported: the modules that were imported.
         libraries: soname and file of every CUDA or framework library that got loaded, relative to
             site-packages.
-        loaded: soname, file, supplier and asker of each of these and of the driver's libraries;
-            the file is absolute outside site-packages, the asker is what the loader was first
+        loaded: soname, file, supplier and requester of each of these and of the driver's libraries;
+            the file is absolute outside site-packages, the requester is what the loader was first
             asked by, empty where it didn't say.
         hidden: folders and files of the machine's CUDA that could not be seen meanwhile; None: the
             system refused a mount namespace, so what came from there was only looked for.

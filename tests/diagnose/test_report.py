@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 def make_report(**changes: Any) -> Report:
     usual: dict[str, Any] = {
-        "around": None,
+        "host": None,
         "driver": Driver(),
         "installations": Installations(),
         "settings": (),

@@ -164,4 +164,4 @@ def test_names_python_that_is_none(env: Env, what: str) -> None:
     report = look_into(env)
 
     assert verdict_on(report, "python-not-found").level == "broken"
-    assert report.around is not None
+    assert report.host is not None

@@ -91,7 +91,7 @@ def test_refuses_gcc_13_for_nvcc_12_2(tmp_path: Path) -> None:
     with pytest.raises(PreflightError) as caught:
         preflight(make_job(target_for("12.2"), make_workspace(tmp_path)))
 
-    assert "nvcc of CUDA 12.2 takes GCC 12 at most" in caught.value.why
+    assert "nvcc of CUDA 12.2 supports GCC up to 12" in caught.value.why
     assert "apt-get install g++-12" in caught.value.fix
 
 
@@ -141,7 +141,7 @@ def test_refuses_cuda_that_driver_does_not_run(
 
     assert caught.value.why == (
         "1. a wheel for CUDA 13.0 doesn't run on this machine: "
-        "its driver is 535.104.05, it takes 580.65.06 at least"
+        "its driver is 535.104.05, it needs 580.65.06 at least"
     )
     assert "-- --any-driver" in caught.value.fix
 

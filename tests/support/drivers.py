@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cuwheel.diagnose.verdict import Verdict
 
 
-def make_around(**changes: Any) -> HostFacts:
+def make_host(**changes: Any) -> HostFacts:
     usual: dict[str, Any] = {
         "system": "Linux",
         "kernel": "6",
@@ -31,6 +31,6 @@ def make_around(**changes: Any) -> HostFacts:
     return HostFacts(**{**usual, **changes})
 
 
-def judge(driver: Driver, around: HostFacts | None = None, **environ: str) -> Verdict:
-    [found] = judge_driver(driver, around or make_around(), environ)
+def judge(driver: Driver, host: HostFacts | None = None, **environ: str) -> Verdict:
+    [found] = judge_driver(driver, host or make_host(), environ)
     return found

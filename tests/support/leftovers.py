@@ -16,8 +16,13 @@ _GRACE = 1.0  # seconds for one that is just ending
 
 def own_children() -> frozenset[int]:
     """Process ids of what this process started and hasn't waited for: `children` in proc(5)."""
-    found = [path.read_text().split() for path in Path("/proc/self/task").glob("*/children")]
-    return frozenset(int(pid) for pids in found for pid in pids)
+    found: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(
+            FileNotFoundError, ProcessLookupError
+        ):  # its thread has just ended
+            found.update(map(int, path.read_text().split()))
+    return frozenset(found)
 
 
 def end_families(pids: Iterable[int]) -> list[str]:

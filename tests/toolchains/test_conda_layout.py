@@ -114,7 +114,7 @@ def test_refuses_compiler_that_nvcc_refuses(prefix: Path) -> None:
     with pytest.raises(ToolchainError, match=r"holds GCC 13\.3\.0") as caught:
         check_own_compiler(prefix, "the lock")
 
-    assert "takes GCC 12 at most" in caught.value.why
+    assert "supports GCC up to 12" in caught.value.why
     assert "environment.yml" in caught.value.fix
 
 

@@ -32,7 +32,7 @@ SIZE_VARIABLE = "CUWHEEL_COMPILE_CACHE_SIZE"
 DEFAULT_SIZE = 10 << 30  # bytes
 
 _OLDEST_CCACHE = (4, 13)  # older ones miss nvcc's ways to write dependencies (ccache#1663)
-_SPEAKS_TO_RELAY = "redis+unix-storage"  # as `ccache --version` names it; it is a choice of builds
+_RELAY_FEATURE = "redis+unix-storage"  # as `ccache --version` names it; it is a choice of builds
 _SUPERVISOR = script("launcher/cache_server.py")
 _IDLE = 600  # seconds after which a server that a client had to start ends by itself
 _SHIFTS = {"k": 10, "m": 20, "g": 30, "t": 40}
@@ -171,8 +171,8 @@ def _ccache_version(program: Path, *, with_remote: bool) -> tuple[str, str]:
     if (int(found[1]), int(found[2])) < _OLDEST_CCACHE:
         oldest = ".".join(map(str, _OLDEST_CCACHE))
         return version, f"{program} is ccache {version}; with nvcc it has to be {oldest} or newer"
-    if with_remote and _SPEAKS_TO_RELAY not in said:
-        return version, f"{program} was built without {_SPEAKS_TO_RELAY}"
+    if with_remote and _RELAY_FEATURE not in said:
+        return version, f"{program} was built without {_RELAY_FEATURE}"
     return version, ""
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
-_ENOUGH = 3  # failures in a row after which the remote cache is left alone
+_MAX_FAILURES = 3  # failures in a row after which the remote cache is left alone
 _PROBE = "cuwheel-probe"  # a name under which nothing stands
 _TRIAL = ".sccache_check"  # what sccache reads and writes at its start, to see whether it can
 # Of a talk with one server; there is nothing to choose here.
@@ -161,7 +161,9 @@ class _Relay:
         self._ask(lambda: self.storage.put(name, value))
         return OK  # also where it failed: the cache tools can do nothing about it
 
-    def _ask(self, request: Callable[[], bytes | None], enough: int = _ENOUGH) -> bytes | None:
+    def _ask(
+        self, request: Callable[[], bytes | None], enough: int = _MAX_FAILURES
+    ) -> bytes | None:
         """Do a request to the storage; None where that is off or fails."""
         if self.traffic.is_off:
             return None

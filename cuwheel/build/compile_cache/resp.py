@@ -18,7 +18,7 @@ NOTHING = b"$-1\r\n"
 _END = b"\r\n"
 _LONGEST_LINE = 32  # bytes; a line holds the kind and a number
 _LARGEST = 512 << 20  # bytes; Redis's own limit for a value
-_MOST_WORDS = 64  # of one command; caches send five at most
+_MAX_WORDS = 64  # of one command; caches send five at most
 
 
 class ProtocolError(ConnectionError):
@@ -32,7 +32,7 @@ def read_command(stream: BufferedIOBase) -> list[bytes]:
         EOFError: the connection has ended.
         ProtocolError: this is another protocol, or more than a cache has to say.
     """
-    count = _read_number(stream, b"*", _MOST_WORDS)
+    count = _read_number(stream, b"*", _MAX_WORDS)
     return [_read_word(stream) for _ in range(count)]
 
 

@@ -120,7 +120,7 @@ def _try_all(toolchain: ViewPaths, folder: Path) -> Canary:
         raise ToolchainError(
             "this nvcc compiles nothing",
             why=str(problem),
-            fix="see that the host compiler works and is one that this nvcc takes",
+            fix="see that the host compiler works and is one that this nvcc supports",
         ) from problem
 
 

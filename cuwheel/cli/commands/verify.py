@@ -148,7 +148,7 @@ def _verify_against(
 
 def _alone_in(folder: Path, console: Console) -> AbstractContextManager[None]:
     def tell() -> None:
-        console.note("another verification of this target is at work; waiting for it")
+        console.note("another verification of this target is running; waiting for it")
 
     folder.parent.mkdir(parents=True, exist_ok=True)
     return file_lock(folder.with_name(f"{folder.name}.lock"), on_wait=tell)

@@ -72,7 +72,7 @@ class Driver:
     Attributes:
         asked: who answered: `NVML`, `nvidia-smi`, `the kernel`, or nobody.
         version: `580.159.04`; empty without one.
-        newest_cuda: the newest CUDA release that it takes, `13.0`.
+        newest_cuda: the newest CUDA release that it supports, `13.0`.
         gpus: those that the driver has, or the kernel sees.
         visible: how many a CUDA program sees; None where that couldn't be asked.
         nvml_fault: NVML's words where it doesn't answer.

@@ -1,4 +1,4 @@
-"""What kind of machine this is: system, libraries, room, container."""
+"""What kind of machine this is: system, libraries, resources, container."""
 
 from __future__ import annotations
 

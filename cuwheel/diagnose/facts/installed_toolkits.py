@@ -38,7 +38,7 @@ class Nvcc:
         found: what leads to it: `PATH`, `CUDA_HOME`, `/usr/local`, in the order of those who ask.
         release: `13.0`; empty where it doesn't tell.
         version: `13.0.88`.
-        max_gcc: the newest major version of GCC that it takes; None: not known.
+        max_gcc: the newest major version of GCC that it supports; None: not known.
         fault: why it doesn't tell.
     """
 

@@ -30,13 +30,13 @@ _IN_CONTAINER = (
 
 
 def judge_driver(
-    driver: Driver, around: HostFacts | None, environ: Mapping[str, str]
+    driver: Driver, host: HostFacts | None, environ: Mapping[str, str]
 ) -> Iterator[Verdict]:
     """Judge driver and GPUs.
 
     Args:
         driver: what is known of them.
-        around: the machine; None where it couldn't be asked.
+        host: the machine; None where it couldn't be asked.
         environ: of the caller.
     """
     for note in driver.notes:
@@ -49,15 +49,15 @@ def judge_driver(
                 gpu.fault,
                 "look at `dmesg | grep -i -e nvrm -e xid`; a lost GPU comes back with a restart",
             )
-    fault = _fault_of_driver(driver, around) or _fault_of_visibility(driver, environ)
+    fault = _fault_of_driver(driver, host) or _fault_of_visibility(driver, environ)
     if fault:
         yield fault
     elif driver.gpus:
         yield works(_summary(driver))
-    if around and around.container and driver.gpus and around.shared_memory < _LEAST_SHARED:
+    if host and host.container and driver.gpus and host.shared_memory < _LEAST_SHARED:
         yield warns(
             "nccl-shm-too-small",
-            f"shared memory is {show_size(around.shared_memory)}",
+            f"shared memory is {show_size(host.shared_memory)}",
             "NCCL and PyTorch's data loaders use that, and a container has little of it",
             "start the container with --shm-size=8g or --ipc=host",
         )
@@ -66,11 +66,11 @@ def judge_driver(
 def _summary(driver: Driver) -> str:
     count = len(driver.gpus) if driver.visible is None else driver.visible
     of_all = f" of {len(driver.gpus)}" if count != len(driver.gpus) else ""
-    takes = f", takes CUDA up to {driver.newest_cuda}" if driver.newest_cuda else ""
-    return f"driver {driver.version}{takes}; {plural(count, 'GPU')}{of_all} to be used"
+    newest = f", supports CUDA up to {driver.newest_cuda}" if driver.newest_cuda else ""
+    return f"driver {driver.version}{newest}; {plural(count, 'GPU')}{of_all} to be used"
 
 
-def _fault_of_driver(driver: Driver, around: HostFacts | None) -> Verdict | None:
+def _fault_of_driver(driver: Driver, host: HostFacts | None) -> Verdict | None:
     if driver.nvml_code == _LIBRARY_MISMATCH or driver.cuda_code == _CUDA_MISMATCH:
         return broken(
             "driver-library-mismatch",
@@ -100,19 +100,19 @@ def _fault_of_driver(driver: Driver, around: HostFacts | None) -> Verdict | None
             "take the folder `stubs` out of LD_LIBRARY_PATH and /etc/ld.so.conf.d",
         )
     if driver.cuda_fault:
-        return _missing(driver, around)
+        return _missing(driver, host)
     return None
 
 
-def _missing(driver: Driver, around: HostFacts | None) -> Verdict:
+def _missing(driver: Driver, host: HostFacts | None) -> Verdict:
     """There is no libcuda: the driver is missing, or the way to it."""
     why = driver.cuda_fault or driver.nvml_fault or "the loader finds no libcuda.so.1"
-    if around and around.is_wsl:
+    if host and host.is_wsl:
         fix = "add /usr/lib/wsl/lib to /etc/ld.so.conf.d and run ldconfig"
         if not driver.has_wsl_library:
             fix = "install NVIDIA's driver in Windows (not in Linux) and run `wsl --update`"
         return broken("libcuda-driver-missing", "WSL doesn't show its GPU", why, fix)
-    if around and around.container and (driver.version or driver.devices):
+    if host and host.container and (driver.version or driver.devices):
         return broken(
             "docker-no-gpu-runtime",
             "this container was started without the GPUs of its host",
@@ -132,7 +132,7 @@ def _missing(driver: Driver, around: HostFacts | None) -> Verdict:
         "no-cuda-device",
         "this machine has no NVIDIA GPU",
         f"none on the bus, no driver: {why}",
-        f"{fix}; to run them, {_IN_CONTAINER}" if around and around.container else fix,
+        f"{fix}; to run them, {_IN_CONTAINER}" if host and host.container else fix,
     )
 
 

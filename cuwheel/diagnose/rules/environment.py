@@ -76,7 +76,7 @@ _FAILURES = (
     _Failure(r"cuDNN version incompatib", "cudnn-version-mismatch"),
 )
 _LOST = re.compile(r"(lib\S+): cannot open shared object file")
-_AGAIN = "install it again with all that it requires: pip install --force-reinstall {}=={}"
+_REINSTALL = "install it again with all that it requires: pip install --force-reinstall {}=={}"
 
 # What is to be read where one of NVIDIA's wheels is missing; others hold mathematical libraries.
 _ANCHORS: dict[str, Anchor] = {
@@ -118,7 +118,7 @@ def _import_fault(
     words = framework.last_words
     if not words:
         return
-    again = _AGAIN.format(framework.name, framework.version.partition("+")[0])
+    again = _REINSTALL.format(framework.name, framework.version.partition("+")[0])
     if lost := _LOST.search(framework.failure):
         suppliers = {component.distribution for component in components_of(lost[1])}
         asked = (one.asked for one in unmet if one.project in suppliers)
@@ -151,8 +151,8 @@ def _cuda_fault(name: str, framework: FrameworkFacts, driver: Driver) -> Iterato
         yield broken(
             "driver-too-old",
             f"driver {driver.version} is too old for {name}",
-            f"that is built with CUDA {framework.cuda}, which takes driver {least} at least; this "
-            f"one takes CUDA up to {driver.newest_cuda or 'an older one'}",
+            f"that is built with CUDA {framework.cuda}, which needs driver {least} at least; this "
+            f"one supports CUDA up to {driver.newest_cuda or 'an older one'}",
             f"update the driver, or install a {framework.name} for "
             f"CUDA {driver.newest_cuda.partition('.')[0] or 'an older release'}",
         )

@@ -45,7 +45,7 @@ class PackageJudge:
     Attributes:
         torch: what is known of PyTorch; None where it isn't installed.
         driver: of this machine.
-        around: this machine; None where it couldn't be asked.
+        host: this machine; None where it couldn't be asked.
         loader: of the environment.
         disagreements: requirements that aren't met there.
         hints: of projects for which a way out is known already.
@@ -53,7 +53,7 @@ class PackageJudge:
 
     torch: FrameworkFacts | None
     driver: Driver
-    around: HostFacts | None
+    host: HostFacts | None
     loader: Loader
     disagreements: tuple[UnmetRequirement, ...]
     hints: Mapping[str, str]
@@ -211,8 +211,8 @@ class PackageJudge:
                 yield warns(
                     "ptx-unsupported-toolchain",
                     f"{name} holds only PTX for sm_{capability}",
-                    f"the driver takes CUDA up to {self.driver.newest_cuda} and may not know the "
-                    "PTX of a newer one",
+                    f"the driver supports CUDA up to {self.driver.newest_cuda} and may not know "
+                    "the PTX of a newer one",
                     f"update the driver, or install a build with code for sm_{capability}",
                 )
 
@@ -222,12 +222,12 @@ class PackageJudge:
 
     def _system(self, name: str, package: InstalledPackage) -> Iterator[Verdict]:
         """Whether C and C++ library are new enough."""
-        if self.around is None:
+        if self.host is None:
             return
         libstdcxx = self.loader.environment.prefix / "lib" / "libstdc++.so.6"
-        glibcxx = newest_glibcxx(libstdcxx) if libstdcxx.exists() else self.around.glibcxx
+        glibcxx = newest_glibcxx(libstdcxx) if libstdcxx.exists() else self.host.glibcxx
         fixes: tuple[tuple[str, Anchor, str, str], ...] = (
-            ("GLIBC", "glibc-too-old", self.around.glibc, "take a newer system, or"),
+            ("GLIBC", "glibc-too-old", self.host.glibc, "take a newer system, or"),
             ("GLIBCXX", "glibcxx-too-old", glibcxx, "install a newer libstdc++, or"),
         )
         for family, anchor, has, fix in fixes:

@@ -51,7 +51,7 @@ def fit_targets(
     entries: Iterable[CatalogueEntry],
     workspace: Workspace,
     driver: Driver,
-    around: HostFacts | None,
+    host: HostFacts | None,
     python: str,
 ) -> tuple[Fit, ...]:
     """Hold each recipe and toolkit against this machine.
@@ -60,7 +60,7 @@ def fit_targets(
         entries: the catalogue.
         workspace: where a build would work.
         driver: of this machine.
-        around: the machine itself; None where it couldn't be asked.
+        host: the machine itself; None where it couldn't be asked.
         python: of the environment, `3.12.1`; empty where there is none.
     """
     found = []
@@ -74,7 +74,7 @@ def fit_targets(
             found.append(
                 Fit(
                     name=target.name,
-                    runs=tuple(_why_not_run(target, driver, around, python)),
+                    runs=tuple(_why_not_run(target, driver, host, python)),
                     builds=tuple(_why_not_build(target, workspace, machine)),
                 )
             )
@@ -96,7 +96,7 @@ def _target(entry: CatalogueEntry, recipe: Recipe, release: str, python: str) ->
 
 
 def _why_not_run(
-    target: Target, driver: Driver, around: HostFacts | None, python: str
+    target: Target, driver: Driver, host: HostFacts | None, python: str
 ) -> Iterator[str]:
     least = target.toolkit.min_driver
     if not driver.version:
@@ -109,8 +109,8 @@ def _why_not_run(
             yield f"its archs are {describe_code(code)}, the GPU is sm_{capability}"
     required = target.recipe.requires_python
     if python and not Requirement(f"x{required}").specifier.contains(python, prereleases=True):
-        yield f"it takes Python {required}, the environment's is {python}"
-    glibc = around.glibc if around else ""
+        yield f"it needs Python {required}, the environment's is {python}"
+    glibc = host.glibc if host else ""
     if target.provider == "conda" and glibc and version_key(glibc) < version_key(_CONDA_GLIBC):
         yield f"glibc {glibc} is older than {_CONDA_GLIBC}"
 

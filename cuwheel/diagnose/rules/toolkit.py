@@ -95,8 +95,8 @@ def _host_fault(found: Installations, nvcc: Nvcc) -> Iterator[Verdict]:
     if int(host.version.split(".")[0]) > nvcc.max_gcc:
         yield warns(
             "host-compiler-too-new",
-            f"nvcc {nvcc.release} doesn't take {host.name} {host.version}",
-            f"{nvcc.path} takes GCC up to {nvcc.max_gcc}; {host.path} is what it would call",
+            f"nvcc {nvcc.release} doesn't support {host.name} {host.version}",
+            f"{nvcc.path} supports GCC up to {nvcc.max_gcc}; {host.path} is what it would call",
             f"apt-get install g++-{nvcc.max_gcc} and set NVCC_CCBIN=g++-{nvcc.max_gcc}, or take a "
             "newer toolkit",
         )

@@ -79,4 +79,4 @@ def test_refuses_compiler_that_nvcc_does_not_take(
     with pytest.raises(PreflightError) as caught:
         build(CXX=str(newer))
 
-    assert "takes GCC 15 at most" in str(caught.value)
+    assert "supports GCC up to 15" in str(caught.value)

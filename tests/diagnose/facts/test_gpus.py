@@ -10,7 +10,7 @@ from cuwheel.diagnose.facts import gpus
 from cuwheel.diagnose.facts.gpus import Driver, find_driver
 from cuwheel.diagnose.rules.driver import judge_driver
 from tests.support.diagnosed import make_driver
-from tests.support.drivers import judge, make_around
+from tests.support.drivers import judge, make_host
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,7 +72,7 @@ def test_tells_error_of_nvml(stubs: Path) -> None:
 def test_tells_lost_gpu(stubs: Path) -> None:
     found = ask(stubs, STUB_GPUS="2", STUB_LOST="1")
 
-    verdicts = list(judge_driver(found, make_around(), {}))
+    verdicts = list(judge_driver(found, make_host(), {}))
     assert [one.what for one in verdicts if one.level == "broken"] == ["GPU 1 doesn't answer"]
 
 

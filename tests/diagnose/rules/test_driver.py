@@ -8,7 +8,7 @@ import pytest
 
 from cuwheel.diagnose.facts.gpus import Driver, Gpu
 from cuwheel.diagnose.rules.driver import judge_driver
-from tests.support.drivers import judge, make_around
+from tests.support.drivers import judge, make_host
 
 
 def make_found(**changes: Any) -> Driver:
@@ -27,7 +27,7 @@ def make_found(**changes: Any) -> Driver:
 
 def test_praises_sound_driver() -> None:
     assert judge(make_found()).what == (
-        "driver 580.65.06, takes CUDA up to 13.0; 2 GPUs to be used"
+        "driver 580.65.06, supports CUDA up to 13.0; 2 GPUs to be used"
     )
 
 
@@ -41,7 +41,7 @@ _ABSENT: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("changes", "around", "anchor"),
+    ("changes", "host", "anchor"),
     [
         ({**_ABSENT, "version": "", "devices": 1}, {}, "libcuda-driver-missing"),
         (_ABSENT, {}, "libcuda-driver-missing"),
@@ -54,16 +54,14 @@ _ABSENT: dict[str, Any] = {
         ({"cuda_code": 100, "visible": None}, {}, "no-cuda-device"),
     ],
 )
-def test_names_fault_of_driver(
-    changes: dict[str, Any], around: dict[str, Any], anchor: str
-) -> None:
-    found = judge(make_found(**changes), make_around(**around))
+def test_names_fault_of_driver(changes: dict[str, Any], host: dict[str, Any], anchor: str) -> None:
+    found = judge(make_found(**changes), make_host(**host))
 
     assert (found.level, found.anchor) == ("broken", anchor)
 
 
 def test_only_notes_that_build_machine_has_no_gpu() -> None:
-    found = judge(make_found(**{**_ABSENT, "version": ""}), make_around())
+    found = judge(make_found(**{**_ABSENT, "version": ""}), make_host())
 
     assert (found.level, found.anchor) == ("note", "no-cuda-device")
 
@@ -93,8 +91,8 @@ def test_warns_of_gpus_behind_invalid_one() -> None:
 
 
 def test_warns_of_small_shared_memory() -> None:
-    around = make_around(container="Docker", shared_memory=64 << 20)
+    host = make_host(container="Docker", shared_memory=64 << 20)
 
-    found = list(judge_driver(make_found(), around, {}))
+    found = list(judge_driver(make_found(), host, {}))
 
     assert [one.anchor for one in found if one.anchor] == ["nccl-shm-too-small"]

@@ -73,7 +73,7 @@ def test_holds_ptx_to_the_newest_cuda_of_the_driver(tmp_path: Path, cuda: str, l
     judge = PackageJudge(
         torch=FrameworkFacts(name="torch", version="2.11.0", cuda=cuda),
         driver=Driver(version="580.65.06", newest_cuda="13.0", gpus=(gpu,)),
-        around=None,
+        host=None,
         loader=loader,
         disagreements=(),
         hints={},

@@ -47,7 +47,7 @@ def test_fits(tmp_path: Path) -> None:
         ({"driver": "535.104.05"}, "driver 535.104.05 is older than 580.65.06"),
         ({"driver": "580.9.1"}, "driver 580.9.1 is older than 580.65.06"),
         ({"capability": "80"}, "its archs are sm_90, the GPU is sm_80"),
-        ({"python": "3.9.1", "requires_python": ">=3.10"}, "it takes Python >=3.10"),
+        ({"python": "3.9.1", "requires_python": ">=3.10"}, "it needs Python >=3.10"),
     ],
 )
 def test_says_why_wheel_does_not_run(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:

@@ -43,7 +43,7 @@ def test_names_host_compiler_that_is_too_new(tmp_path: Path) -> None:
     [found] = judged(CUDA_HOME=str(home), PATH=f"{tmp_path / 'new'}:/usr/bin:/bin")
 
     assert found.anchor == "host-compiler-too-new"
-    assert "takes GCC up to 12" in found.cause
+    assert "supports GCC up to 12" in found.cause
 
 
 def test_asks_the_host_compiler_that_is_named(tmp_path: Path) -> None:
