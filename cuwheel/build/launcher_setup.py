@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.build.launcher.canary import prove
+from cuwheel.build.launcher.canary import run_canary
 from cuwheel.build.launcher.toolkit_view import (
     ViewPaths,
     fingerprint_of,
@@ -58,7 +58,7 @@ def set_up_launcher(
     real = _real_places(inputs)
     banner = inputs.machine.host_compiler_version
     fingerprint = fingerprint_of(inputs.toolchain.fingerprint, real.cxx, banner)
-    canary = prove(real, fingerprint, workspace.cache)
+    canary = run_canary(real, fingerprint, workspace.cache)
     inside = ViewPaths(
         view=Path(path_map.inside(str(real.view))),
         launcher=Path(path_map.inside(str(real.launcher))),

@@ -111,7 +111,7 @@ def _extra(workspace: Workspace, inputs: BuildInputs) -> list[Mount]:
     mounts = [
         Mount(source=prefix, target=_PYTHON),
         # An environment holds the path of its base, which is this machine's.
-        Mount(source=_settled(workspace, env), target=TOP / "environment" / "pyvenv.cfg"),
+        Mount(source=_write_settings(workspace, env), target=TOP / "environment" / "pyvenv.cfg"),
         # Some programs know no TMPDIR.
         Mount(source=inputs.tmp, target=Path("/tmp"), kind="write"),  # noqa: S108
     ]
@@ -122,16 +122,16 @@ def _extra(workspace: Workspace, inputs: BuildInputs) -> list[Mount]:
         own.add(inputs.toolchain.home)
     elif inputs.machine.host_compiler is not None:
         own.add(inputs.machine.host_compiler.resolve().parent.parent)
-    mounts += [Mount(source=path, target=path) for path in sorted(own) if _may_be_seen(path)]
+    mounts += [
+        Mount(source=path, target=path)
+        for path in sorted(own)
+        # No home: a `~/bin/g++` doesn't bring the keys along.
+        if not is_of_system(path) and not Path.home().is_relative_to(path)
+    ]
     return mounts
 
 
-def _may_be_seen(folder: Path) -> bool:
-    """Not what is in sight anyway, and no home: a `~/bin/g++` doesn't bring the keys along."""
-    return not is_of_system(folder) and not Path.home().is_relative_to(folder)
-
-
-def _settled(workspace: Workspace, env: Environment) -> Path:
+def _write_settings(workspace: Workspace, env: Environment) -> Path:
     """The environment's settings with the base Python where the sandbox has it."""
     lines = (prefix_of(env) / "pyvenv.cfg").read_text().splitlines()
     kept = [line for line in lines if line.partition("=")[0].strip() not in _MACHINES_OWN]

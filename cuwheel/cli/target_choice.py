@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from cuwheel.cuda.toolkits import Toolkit
     from cuwheel.model.catalogue import CatalogueEntry
-    from cuwheel.model.link import Mode
     from cuwheel.model.recipe import Recipe
     from cuwheel.system.pythons import Interpreter
 
@@ -69,6 +68,9 @@ def choose_target(
     toolkit = toolkit_by_release(tag)
     if given.toolchain == "pypi":
         check_has_compiler(toolkit)
+    # The recipe's own settings of a mode where it has that one, else the mode's defaults.
+    own = recipe.link.mode
+    mode = own if given.link in {None, mode_name(own)} else MODES[given.link]()
     return Target(
         recipe=recipe,
         toolkit=toolkit,
@@ -77,7 +79,7 @@ def choose_target(
         archs=sorted_archs(given.arch) or _archs(recipe, toolkit),
         provider=given.toolchain or toolkit.provider,
         root=entry.root,
-        mode=_mode(given.link, recipe),
+        mode=mode,
         source_override=given_path(given.source) if given.source else None,
     )
 
@@ -113,12 +115,6 @@ def framework_of(text: str | None) -> Framework | None:
             fix="write it as name==version, e.g. --framework torch==2.11.0",
         )
     return Framework(name=canonicalize_name(requirement.name), version=pin.version)
-
-
-def _mode(name: str | None, recipe: Recipe) -> Mode:
-    """The recipe's own settings of a mode where it has that one, else the mode's defaults."""
-    own = recipe.link.mode
-    return own if name in {None, mode_name(own)} else MODES[name]()
 
 
 def release_of(asked: str, found: Interpreter | InterpreterNotFoundError) -> str:

@@ -116,8 +116,13 @@ def unpack_wheel(path: Path, folder: Path) -> None:
     with open_wheel(path) as wheel:
         _check_members(wheel)
         for entry in wheel.archive.infolist():
-            if not entry.is_dir():
-                _unpack_member(wheel.archive, entry, folder / entry.filename)
+            if entry.is_dir():
+                continue
+            target = folder / entry.filename
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with wheel.archive.open(entry) as source, target.open("wb") as written:
+                shutil.copyfileobj(source, written, _CHUNK)
+            target.chmod(0o755 if entry.external_attr >> 16 & _EXECUTE else 0o644)
 
 
 def pack(folder: Path, path: Path, *, epoch: int) -> None:
@@ -243,10 +248,3 @@ def _refusal(entry: zipfile.ZipInfo) -> str:
     if entry.flag_bits & _ENCRYPTED:
         return "it is encrypted"
     return "it is a link" if stat.S_ISLNK(entry.external_attr >> 16) else ""
-
-
-def _unpack_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with archive.open(entry) as source, target.open("wb") as written:
-        shutil.copyfileobj(source, written, _CHUNK)
-    target.chmod(0o755 if entry.external_attr >> 16 & _EXECUTE else 0o644)

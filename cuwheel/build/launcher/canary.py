@@ -78,7 +78,7 @@ class _Tried:
     view: ViewPaths
 
 
-def prove(toolchain: ViewPaths, fingerprint: str, cache: Path) -> Canary:
+def run_canary(toolchain: ViewPaths, fingerprint: str, cache: Path) -> Canary:
     """Compile small files at two places and compare; what was found is kept in the cache.
 
     Two of these on one toolchain wait for each other.
@@ -111,7 +111,9 @@ def prove(toolchain: ViewPaths, fingerprint: str, cache: Path) -> Canary:
 
 
 def _try_all(toolchain: ViewPaths, folder: Path) -> Canary:
-    flags = _known_flags(toolchain)
+    nvcc = toolchain.toolkit / "bin" / "nvcc"
+    options = run([nvcc, "--help"], env={"PATH": SYSTEM_PATH}).output
+    flags = tuple(name for name, option in _FLAGS.items() if option in options)
     with contextlib.suppress(_CompileError):
         return _compare(toolchain, folder, ("path", *flags))
     try:
@@ -122,12 +124,6 @@ def _try_all(toolchain: ViewPaths, folder: Path) -> Canary:
             why=str(problem),
             fix="see that the host compiler works and is one that this nvcc supports",
         ) from problem
-
-
-def _known_flags(toolchain: ViewPaths) -> tuple[str, ...]:
-    nvcc = toolchain.toolkit / "bin" / "nvcc"
-    text = run([nvcc, "--help"], env={"PATH": SYSTEM_PATH}).output
-    return tuple(name for name, option in _FLAGS.items() if option in text)
 
 
 def _compare(toolchain: ViewPaths, folder: Path, flags: tuple[str, ...]) -> Canary:
@@ -152,7 +148,7 @@ def _make_objects(
     toolchain: ViewPaths, folder: Path, flags: tuple[str, ...], stop: Stop
 ) -> dict[str, str]:
     """Digests of the objects, by source."""
-    tried = _furnish(toolchain, folder, flags)
+    tried = _prepare(toolchain, folder, flags)
     digests = {}
     for name in _SOURCES:
         stop.check()
@@ -160,7 +156,7 @@ def _make_objects(
     return digests
 
 
-def _furnish(toolchain: ViewPaths, folder: Path, flags: tuple[str, ...]) -> _Tried:
+def _prepare(toolchain: ViewPaths, folder: Path, flags: tuple[str, ...]) -> _Tried:
     view = dataclasses.replace(toolchain, view=folder / "cuda", launcher=folder / "launcher")
     tried = _Tried(folder=folder, view=view)
     if folder.is_dir():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cuwheel.cli.reference.pages import MARK, code, page, read_docstring, table
 from cuwheel.conda.lock_file import read_conda_lock
@@ -43,6 +43,8 @@ _CONDA_COLUMNS = ("toolkit", "nvcc", "GCC", "sysroot", "packages", "download", "
 
 def toolkits_page() -> str:
     """The page."""
+    columns = read_docstring(toolkits.Toolkit).entries
+    releases = [[_cell(getattr(one, name)) for name in columns] for one in toolkits.TOOLKITS]
     conda_locks = sorted((ROOT / "envs").glob("cuda*/conda-lock.yml"))
     return page(
         [
@@ -50,7 +52,8 @@ def toolkits_page() -> str:
             MARK.format(source="cuwheel/cuda/toolkits.py, nvidia_wheels.py and the conda locks"),
             "## Releases",
             "What `toolkits` and `archs` of a recipe may name.",
-            _table_of(toolkits.Toolkit, toolkits.TOOLKITS),
+            _meanings(toolkits.Toolkit),
+            table(tuple(columns), releases),
             "## Components",
             *_component_parts(),
             "## Conda toolchains",
@@ -111,13 +114,6 @@ def _conda_row(path: Path) -> list[str]:
         f"{lock.download_size >> 20} MiB",
         lock.files,
     ]
-
-
-def _table_of(kind: type, rows: Sequence[Any]) -> str:
-    """A table of records, above it what each column means."""
-    columns = read_docstring(kind).entries
-    cells = [[_cell(getattr(row, name)) for name in columns] for row in rows]
-    return f"{_meanings(kind)}\n\n{table(tuple(columns), cells)}"
 
 
 def _meanings(kind: type) -> str:

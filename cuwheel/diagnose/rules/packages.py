@@ -104,11 +104,12 @@ class PackageJudge:
                 f"cxx11abi{str(bool(self.torch.cxx11_abi)).upper()}, or build it here",
             )
             return
+        release = ".".join(self.torch.version.split(".")[:2])
         yield broken(
             "torch-abi-mismatch",
             f"{name} is built for another torch than {self.torch.version}",
             f"{cause}{_built_for(package)}",
-            f"install a {package.name} built for torch {_minor(self.torch.version)}, or build it: "
+            f"install a {package.name} built for torch {release}, or build it: "
             f"pip install --no-build-isolation --no-binary {package.name} {package.name}",
         )
 
@@ -304,10 +305,6 @@ def _built_for(package: InstalledPackage) -> str:
         return f"; its version says that it was built for torch {found[1]}"
     asked = [line for line in package.requires if re.match(r"torch\s*\(?==", line)]
     return f"; it requires {asked[0]}" if asked else ""
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
 
 
 def _some(paths: Iterable[Path]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.build.launcher.canary import _SOURCES, Canary, _compare, prove
+from cuwheel.build.launcher.canary import _SOURCES, Canary, _compare, run_canary
 from cuwheel.build.launcher.toolkit_view import ViewPaths
 from cuwheel.errors import ToolchainError
 from cuwheel.paths import ROOT
@@ -30,7 +30,7 @@ while [ "$1" ]; do [ "$1" = -o ] && echo "$object" > "$2"; shift; done
 _PROVE = """
 import sys
 from pathlib import Path
-from cuwheel.build.launcher.canary import prove
+from cuwheel.build.launcher.canary import run_canary
 from cuwheel.system.parallel import Stop
 from cuwheel.build.launcher.toolkit_view import ViewPaths
 home, python, cache = map(Path, sys.argv[1:])
@@ -41,7 +41,7 @@ def ask_and_let_go(stop):
 Stop.ask = ask_and_let_go
 gcc, gxx = Path("/usr/bin/gcc"), Path("/usr/bin/g++")
 places = ViewPaths(view=home, launcher=home, toolkit=home, python=python, cc=gcc, cxx=gxx)
-prove(places, "x", cache)
+run_canary(places, "x", cache)
 """
 
 
@@ -77,7 +77,7 @@ def left_in(cache: Path) -> list[Path]:
 
 def test_nvcc_gives_equal_objects_everywhere(cuda_home: Path, tmp_path: Path) -> None:
     """Of CUDA 13.0; docs/reproducibility.md says so."""
-    found = prove(toolchain(cuda_home), "fingerprint", tmp_path)
+    found = run_canary(toolchain(cuda_home), "fingerprint", tmp_path)
 
     assert found == Canary(flags=("path", "seed", "objtemp"))
 
@@ -100,7 +100,7 @@ def test_tells_where_objects_differ(
 ) -> None:
     (easy_home / "calls.object").write_text(writes)
 
-    found = prove(toolchain(easy_home), "fingerprint", tmp_path)
+    found = run_canary(toolchain(easy_home), "fingerprint", tmp_path)
 
     assert (found.by_path, found.always) == (tuple(by_path), always)
 
@@ -127,7 +127,7 @@ def test_does_without_an_option_that_nvcc_refuses(cuda_home: Path, tmp_path: Pat
     )
     cudafe.chmod(0o755)
 
-    found = prove(toolchain(home), "fingerprint", tmp_path / "cache")
+    found = run_canary(toolchain(home), "fingerprint", tmp_path / "cache")
 
     assert found.flags == ("seed", "objtemp")
     assert "anonymous" in found.by_path
@@ -150,32 +150,32 @@ def test_nvcc_that_compiles_nothing_is_an_error(cuda_home: Path, tmp_path: Path)
     broken = dataclasses.replace(toolchain(cuda_home), cxx=Path("/bin/false"))
 
     with pytest.raises(ToolchainError) as caught:
-        prove(broken, "fingerprint", tmp_path)
+        run_canary(broken, "fingerprint", tmp_path)
 
     assert caught.value.what == "this nvcc compiles nothing"
     assert left_in(tmp_path) == []
 
 
 def test_keeps_what_was_found(easy_home: Path, tmp_path: Path) -> None:
-    first = prove(toolchain(easy_home), "fingerprint", tmp_path)
+    first = run_canary(toolchain(easy_home), "fingerprint", tmp_path)
     before = calls_of(easy_home)
 
-    assert prove(toolchain(easy_home), "fingerprint", tmp_path) == first
+    assert run_canary(toolchain(easy_home), "fingerprint", tmp_path) == first
     assert calls_of(easy_home) == before
 
 
 def test_tries_another_compiler_anew(easy_home: Path, tmp_path: Path) -> None:
-    prove(toolchain(easy_home), "fingerprint", tmp_path)
+    run_canary(toolchain(easy_home), "fingerprint", tmp_path)
     before = calls_of(easy_home)
 
-    prove(toolchain(easy_home), "another", tmp_path)
+    run_canary(toolchain(easy_home), "another", tmp_path)
 
     assert calls_of(easy_home) == 2 * before
 
 
 def test_two_at_once_agree(easy_home: Path, tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
-        tries = [pool.submit(prove, toolchain(easy_home), "same", tmp_path) for _ in range(2)]
+        tries = [pool.submit(run_canary, toolchain(easy_home), "same", tmp_path) for _ in range(2)]
         found = {one.result() for one in tries}
 
     assert found == {Canary(flags=("path", "seed", "objtemp"))}
@@ -184,12 +184,12 @@ def test_two_at_once_agree(easy_home: Path, tmp_path: Path) -> None:
 
 
 def test_removes_what_a_killed_one_left(easy_home: Path, tmp_path: Path) -> None:
-    prove(toolchain(easy_home), "fingerprint", tmp_path)
+    run_canary(toolchain(easy_home), "fingerprint", tmp_path)
     [record] = left_in(tmp_path)
     record.unlink()
     (record.parent / f".{record.stem}.abc" / "here").mkdir(parents=True)
 
-    prove(toolchain(easy_home), "fingerprint", tmp_path)
+    run_canary(toolchain(easy_home), "fingerprint", tmp_path)
 
     assert left_in(tmp_path) == [record]
 
