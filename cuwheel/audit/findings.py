@@ -38,7 +38,7 @@ class Rule:
 RULES = (
     Rule(
         name="archive",
-        summary="The archive itself is not a sound wheel.",
+        summary="The archive itself is not a valid wheel.",
         text="A member has an unsafe name, is a link or stands there twice, or RECORD doesn't say "
         "what the archive holds. Installers refuse such a file or install something else than "
         "was built. Something changed the wheel after it was packed: build it again.",

@@ -73,7 +73,7 @@ class ScannedLibrary:
         elf: what it says; None where it is damaged.
         device_code: archs of the device code that a GPU can be given, in whatever section; None
             where it has none.
-        damage: why it, or its device code, can't be read; empty for a sound one.
+        damage: why it, or its device code, can't be read; empty for an intact one.
     """
 
     name: str

@@ -148,7 +148,7 @@ def read_elf(stream: IO[bytes]) -> Elf:
     try:
         return _read(ElfImage(stream))
     except (ElfFormatError, struct.error) as problem:
-        raise ElfFormatError(f"not a sound ELF file: {problem}") from None
+        raise ElfFormatError(f"not a valid ELF file: {problem}") from None
 
 
 def _read(image: ElfImage) -> Elf:

@@ -2,7 +2,7 @@
 
 Field by field from the System V ABI (gabi, chapters "Object Files" and "Program Loading and
 Dynamic Linking"). Only what is requested is read, and never more than the file holds, so a damaged
-file costs no more memory than a sound one.
+file costs no more memory than a valid one.
 """
 
 from __future__ import annotations

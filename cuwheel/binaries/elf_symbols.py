@@ -49,7 +49,7 @@ class Symbols:
         try:
             self._image = ElfImage(stream)
         except struct.error as problem:
-            raise ElfFormatError(f"not a sound ELF file: {problem}") from None
+            raise ElfFormatError(f"not a valid ELF file: {problem}") from None
         if not self._image.is_wide:
             raise ElfFormatError("it is for a machine of 32 bits")
         self._tags: dict[int, list[int]] = {}

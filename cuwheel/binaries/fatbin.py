@@ -171,7 +171,7 @@ def _hop_elements(stream: IO[bytes], offset: int, end: int) -> frozenset[tuple[i
             raise FatbinFormatError("the file ends within a fat binary")
         kind, _, header, size, arch, flags = _ELEMENT.unpack(fields)
         if header < _ELEMENT.size:
-            raise FatbinFormatError("an element of a fat binary has no sound header")
+            raise FatbinFormatError("an element of a fat binary has no valid header")
         elements.add((kind, f"{arch}{arch_suffix(flags)}"))
         offset += header + size
     return frozenset(elements)

@@ -70,7 +70,7 @@ def read_conda_lock(path: Path) -> CondaLock:
 
 
 def faults_of_conda_lock(path: Path, source: Path) -> list[str]:
-    """Everything that is wrong with a conda lock, in words; empty when it is sound.
+    """Everything that is wrong with a conda lock, in words; empty when it is valid.
 
     Raises:
         LockError: the source itself is missing or can't be understood.

@@ -96,7 +96,7 @@ def render(body: str, *, input_text: str, command: str, cooldown: str) -> str:
 
 
 def faults_of_lock(lock: Path, input_text: str) -> list[str]:
-    """Everything that is wrong with a lock, in words; empty when it is sound.
+    """Everything that is wrong with a lock, in words; empty when it is valid.
 
     Args:
         lock: the file.

@@ -99,7 +99,7 @@ def try_patch(patch: bytes, tree: Path) -> Patched:
     try:
         files = PatchSet(text)
     except UnidiffParseError as problem:
-        patched.problems.append(f"it is no sound unified diff: {_plain(str(problem))}")
+        patched.problems.append(f"it is no valid unified diff: {_plain(str(problem))}")
         return patched
     patched.problems += _overlong_hunks(files, text.split("\n"))
     for file in files:

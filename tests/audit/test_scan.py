@@ -29,7 +29,7 @@ def test_tells_damaged_library(tmp_path: Path) -> None:
     scan = scan_file(tmp_path, library_with(tmp_path, "")[:200], "pkg/text.so")
 
     assert [library.damage.partition(":")[0] for library in scan.libraries] == [
-        "not a sound ELF file"
+        "not a valid ELF file"
     ]
 
 

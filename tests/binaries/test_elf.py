@@ -109,7 +109,7 @@ def test_refuses_truncated_file(tmp_path: Path, source: Path, size: int) -> None
     _compile(tmp_path, source)
     start = (tmp_path / "libcopy.so").read_bytes()[:size]
 
-    with pytest.raises(ElfFormatError, match="not a sound ELF file"):
+    with pytest.raises(ElfFormatError, match="not a valid ELF file"):
         read_elf(io.BytesIO(start))
 
 

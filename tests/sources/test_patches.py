@@ -182,7 +182,7 @@ def test_refuses_patch_without_effect(content: bytes, project: Project) -> None:
         (b"--- /dev/null\n+++ b/setup.py\n@@ -0,0 +1 @@\n+x\n", "has one already"),
         (b"--- a/setup.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-line 1\n", "more lines than that"),
         (b"--- a/setup.py\n+++ b/setup.py\n@@ -1 +1 @@\n-line 1\n+x\n+y\n", "longer than its"),
-        (b"--- a/setup.py\n+++ b/setup.py\n@@ -1,3 +1 @@\n-line 1\n+x\n", "no sound unified"),
+        (b"--- a/setup.py\n+++ b/setup.py\n@@ -1,3 +1 @@\n-line 1\n+x\n", "no valid unified"),
         (b"--- a/setup.py\n+++ b/setup.py\n@@ -90,0 +91 @@\n+x\n", "adds lines after line 90"),
         (OVERLAP, "overlaps"),
         (RENAME, "a rename"),

@@ -427,7 +427,7 @@ def test_finds_damaged_library(plant: _Plant) -> None:
 
     (line,) = plant.refused()
 
-    assert line.startswith("tiny_cuda/ext.so: library: not a sound ELF file")
+    assert line.startswith("tiny_cuda/ext.so: library: not a valid ELF file")
 
 
 def test_finds_wheel_over_budget(plant: _Plant) -> None:

@@ -47,13 +47,17 @@ def judge_installations(
     for tool in found.tools:
         if tool.fault:
             yield not_asked(str(tool.path), tool.fault)
-    sound = [nvcc for nvcc in found.nvccs if nvcc.release]
-    if not sound:
+    usable = [nvcc for nvcc in found.nvccs if nvcc.release]
+    if not usable:
         return
-    faults = [*_disagreement(found), *_host_fault(found, sound[0]), *_torch_fault(sound[0], torch)]
+    faults = [
+        *_disagreement(found),
+        *_host_fault(found, usable[0]),
+        *_torch_fault(usable[0], torch),
+    ]
     yield from faults
     if not faults:
-        yield works(f"builds take nvcc {sound[0].version} of {sound[0].path}")
+        yield works(f"builds take nvcc {usable[0].version} of {usable[0].path}")
 
 
 def _disagreement(found: Installations) -> Iterator[Verdict]:
