@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.conda.link_process import REFUSED, Unpackable, write_request
-from cuwheel.conda.solve import WAYS_OUT
+from cuwheel.conda.solve import UNREACHABLE_FIX
 from cuwheel.errors import DownloadError, InstallError
 from cuwheel.fetch.download import PinnedFile
 from cuwheel.fetch.mirror import MIRROR_VARIABLE, configured_mirror
@@ -70,7 +70,7 @@ def fetch_packages(  # noqa: PLR0913 - what, from where, to where, and how
         retry_policy: how long to go on trying, for each.
 
     Raises:
-        DownloadError: one can't be had.
+        DownloadError: one can't be fetched.
         HashMismatchError: what came for one isn't the file that the lock names.
         DiskFullError: the disk is full.
     """
@@ -91,7 +91,7 @@ def fetch_packages(  # noqa: PLR0913 - what, from where, to where, and how
         raise DownloadError(
             f"{title} can't be downloaded",
             why=f"from the conda channel {', '.join(channels)}: {problem.what}: {problem.why}",
-            fix=_ways_out(offline=offline),
+            fix=_download_fix(offline=offline),
         ) from problem
 
 
@@ -106,14 +106,14 @@ def needed_disk(packages: Iterable[CondaPackage], cache: Path) -> int:
     return sum(package.size for package in missing) * _UNPACKED
 
 
-def _ways_out(*, offline: bool) -> str:
+def _download_fix(*, offline: bool) -> str:
     if configured_mirror(os.environ, offline=offline):
         return (
             f"the mirror in {MIRROR_VARIABLE} wasn't written for this target: complete it where "
             "there is a network: `nox -s mirror -- RECIPE-TOOLKIT --to DIR`, "
             "docs/how-to/offline.md"
         )
-    return f"leave --offline out, or {WAYS_OUT}" if offline else WAYS_OUT
+    return f"leave --offline out, or {UNREACHABLE_FIX}" if offline else UNREACHABLE_FIX
 
 
 def install_packages(  # noqa: PLR0913 - what, from where, to where, and how
@@ -144,7 +144,7 @@ def install_packages(  # noqa: PLR0913 - what, from where, to where, and how
         retry_policy: how long to go on trying to download a package.
 
     Raises:
-        DownloadError: a package can't be had.
+        DownloadError: a package can't be fetched.
         HashMismatchError: what came for one isn't the file that the lock names.
         InstallError: they can't be unpacked, or their files aren't what they say, twice.
         DiskFullError: the disk is full.

@@ -37,7 +37,7 @@ _LIMIT = 300.0  # seconds; conda-forge's index takes some on a slow line
 _UNSOLVABLE = (rattler.exceptions.SolverError, rattler.exceptions.InvalidMatchSpecError)
 
 _MIRROR = "name a mirror of the channel: CUWHEEL_CONDA_MIRROR=https://… or file://…"
-WAYS_OUT = (
+UNREACHABLE_FIX = (
     "see that the machine reaches it (behind a proxy HTTPS_PROXY, with a certificate authority of "
     f"your own SSL_CERT_FILE);\nor {_MIRROR};"
     "\nor make one that holds all that a build needs, where there is a network, and carry it here: "
@@ -86,7 +86,7 @@ def solve(  # noqa: PLR0913 - what, from where, and how
         raise DownloadError(
             f"the index of {', '.join(map(redact_url, addresses))} can't be read",
             why=f"it answered at first, but wasn't read and solved within {limit:.0f} seconds",
-            fix=WAYS_OUT,
+            fix=UNREACHABLE_FIX,
         ) from problem
     except _UNSOLVABLE as problem:
         raise LockError(
@@ -99,7 +99,7 @@ def solve(  # noqa: PLR0913 - what, from where, and how
         raise DownloadError(
             f"the index of {', '.join(map(redact_url, addresses))} can't be read",
             why=_plain(str(problem)),
-            fix=WAYS_OUT,
+            fix=UNREACHABLE_FIX,
         ) from problem
     packages = (_package(record, mirrors, own) for record in records)
     return CondaLock(

@@ -86,7 +86,7 @@ def fetch_commit(  # noqa: PLR0913 - what, from where, to where, and how
         fix: a way out beside putting the pack into the cache by hand, for messages.
 
     Raises:
-        DownloadError: git isn't there, or the commit can't be had.
+        DownloadError: git isn't there, or the commit can't be fetched.
         HashMismatchError: the tar isn't the one that the recipe pins.
         DiskFullError: a disk ran full.
     """
@@ -99,7 +99,7 @@ def fetch_commit(  # noqa: PLR0913 - what, from where, to where, and how
         console=console,
         offline=offline,
         retry_policy=retry_policy,
-        way_out=_way_out(commit, path, fix),
+        fix=_fix_for(commit, path, fix),
     )
 
     def note_wait() -> None:
@@ -120,7 +120,7 @@ def path_of_commit(commit: Commit, cache: Path) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class _Task:
-    """Which commit, where its pack and tar go, and how; `way_out` is for messages."""
+    """Which commit, where its pack and tar go, and how; `fix` is for messages."""
 
     commit: Commit
     path: Path
@@ -128,7 +128,7 @@ class _Task:
     console: Console
     offline: bool
     retry_policy: RetryPolicy
-    way_out: str
+    fix: str
 
     def aside(self) -> tempfile.TemporaryDirectory[str]:
         """A folder for the time of a block; `remove_leftovers` knows its name."""
@@ -136,7 +136,7 @@ class _Task:
         return tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.")
 
 
-def _way_out(commit: Commit, path: Path, fix: str) -> str:
+def _fix_for(commit: Commit, path: Path, fix: str) -> str:
     where = redact_url(commit.repository)
     return (
         f"try again later, or copy downloads/{path.parent.name}/{path.name} out of the cache of a "
@@ -148,7 +148,7 @@ def _check_git(commit: Commit, fix: str) -> None:
     if which("git", os.environ.get("PATH", os.defpath)):
         return
     raise DownloadError(
-        f"{commit.origin} can't be had",
+        f"{commit.origin} can't be fetched",
         why="there is no program `git` on PATH, which fetches it, and reads what is in the cache",
         fix=f"install git{f', or {fix}' if fix else ''}",
     )
@@ -212,14 +212,14 @@ def _fetch(task: _Task) -> None:
     """Get the pack from the repository and bring it under its name when it is proven.
 
     Raises:
-        DownloadError: it can't be had.
+        DownloadError: it can't be fetched.
     """
     commit = task.commit
     if task.offline and not is_local(commit.repository):
         raise DownloadError(
             f"{task.path.name} is not in the cache",
             why="--offline is set, so it can't be fetched",
-            fix=task.way_out,
+            fix=task.fix,
         )
     _check_reachable(task)
     task.console.note(f"fetching commit {commit.id[:12]} of {redact_url(commit.repository)}")
@@ -231,7 +231,7 @@ def _fetch(task: _Task) -> None:
             raise DownloadError(
                 f"{commit.origin} can't be fetched",
                 why=f"what came is not that commit: {fault}",
-                fix=f"see that the recipe's `commit` is right, or {task.way_out}",
+                fix=f"see that the recipe's `commit` is right, or {task.fix}",
             ) from fault
         pack.chmod(0o644)
         task.path.parent.mkdir(exist_ok=True)
@@ -251,7 +251,7 @@ def _fetch_pack(task: _Task, home: Path) -> Path:
         raise DownloadError(
             f"{commit.origin} can't be fetched",
             why=f"git kept {len(packs)} packs of it instead of one",
-            fix=task.way_out,
+            fix=task.fix,
         )
     return packs[0]
 
@@ -267,7 +267,7 @@ def _failed(task: _Task, error: CommandFailedError) -> DownloadError:
     return DownloadError(
         f"{task.commit.origin} can't be fetched",
         why=f"git says: {words_of(error)}",
-        fix=task.way_out,
+        fix=task.fix,
     )
 
 
@@ -290,4 +290,4 @@ def _check_reachable(task: _Task) -> None:
         ):
             answer.raise_for_status()
     except requests.RequestException as problem:
-        raise unreachable(repository, problem, fix=task.way_out) from problem
+        raise unreachable(repository, problem, fix=task.fix) from problem

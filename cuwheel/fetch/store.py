@@ -67,7 +67,7 @@ def fetch(  # noqa: PLR0913 - what, from where, to where, and how
         fix: a way out beside putting the file into the cache by hand, for messages.
 
     Raises:
-        DownloadError: it can't be had.
+        DownloadError: it can't be fetched.
         HashMismatchError: what came isn't the file; it lies beside its path under another name.
         OversizedDownloadError: what comes is larger than allowed.
         DiskFullError: the cache's disk ran full.

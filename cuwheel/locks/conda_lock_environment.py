@@ -26,7 +26,7 @@ def conda_lock_python(workspace: Workspace, *, offline: bool = False) -> Path:
 
     Raises:
         LockError: its lock is missing.
-        InstallError: its packages can't be had.
+        InstallError: its packages can't be fetched.
         DiskFullError: the disk is full.
     """
     lock = ROOT / "envs" / "lock.lock"

@@ -76,7 +76,7 @@ def mirror(
         source: the recipe's source as a file, where this machine can't download it.
 
     Raises:
-        DownloadError: something can't be had.
+        DownloadError: something can't be fetched.
         HashMismatchError: something isn't what a recipe or lock pins.
         LockError: a lock is missing, or has no wheel for a Python.
         SourceError: a source that is in the project isn't there.
@@ -93,10 +93,10 @@ def mirror(
             _take(cached_path(workspace.cache, file), cached_path(folder, file))
         missing = [file for file, _ in files if not cached_path(folder, file).is_file()]
         check_free_disk(folder, sum(file.size or 0 for file in missing))
-        for declared, way_out in sources.items():
+        for declared, fix in sources.items():
             kept = given.get(declared) or path_of(declared, workspace.cache)
             _take(kept, path_of(declared, folder))
-            fetch_pinned(declared, dataclasses.replace(workspace, cache=folder), way_out)
+            fetch_pinned(declared, dataclasses.replace(workspace, cache=folder), fix)
         tasks = [(file, partial(str, url)) for file, url in files]
         fetch_all(
             tasks,
@@ -126,7 +126,7 @@ def _take(kept: Path, path: Path) -> None:
 
 
 def _sources(targets: Sequence[Target]) -> dict[Declared, str]:
-    """Sources and resources that aren't in a project, each with a way out when it can't be had.
+    """Sources and resources that aren't in a project, each with a fix for its error.
 
     Raises:
         SourceError: one that should be in the project isn't there.
@@ -139,8 +139,8 @@ def _sources(targets: Sequence[Target]) -> dict[Declared, str]:
         else:
             found[recipe.source] = "" if isinstance(recipe.source, GitCommit) else FIX
         for resource in recipe.resources:
-            way_out = f"get the resource {resource.name} on another machine and copy it there"
-            found.setdefault(resource.source, way_out)
+            fix = f"get the resource {resource.name} on another machine and copy it there"
+            found.setdefault(resource.source, fix)
     return found
 
 

@@ -103,7 +103,7 @@ def verify_locks(
 
     Raises:
         LockError: a lock is missing or was edited by hand.
-        DownloadError: a file can't be had.
+        DownloadError: a file can't be fetched.
         HashMismatchError: a file isn't the one that the lock names; its lock stays as it is.
     """
     today = datetime.datetime.now(tz=datetime.timezone.utc).date()

@@ -43,21 +43,21 @@ class Pinned:
 
 @contextlib.contextmanager
 def open_pinned(
-    declared: Declared, workspace: Workspace, way_out: str, *, offline: bool = False
+    declared: Declared, workspace: Workspace, fix: str, *, offline: bool = False
 ) -> Iterator[Pinned]:
     """Give what a recipe pins as an archive, for the time of a block.
 
     Args:
         declared: what.
         workspace: its cache gets it; the tar of a commit is made in its work folder.
-        way_out: one more way when it can't be had, for the message.
+        fix: what to do when it can't be fetched, for the message.
         offline: nothing may be downloaded.
 
     Raises:
         CuwheelError: as `fetch_pinned`.
     """
     if not isinstance(declared, GitCommit):
-        path = fetch_pinned(declared, workspace, way_out, offline=offline)
+        path = fetch_pinned(declared, workspace, fix, offline=offline)
         yield Pinned(path=path, origin=_origin(declared), sha256=declared.sha256)
         return
     commit = _commit(declared)
@@ -66,30 +66,30 @@ def open_pinned(
     aside.mkdir(parents=True)
     try:
         tar = aside / f"{commit.stem}.tar"
-        _fetch_commit(commit, workspace, way_out, tar=tar, offline=offline)
+        _fetch_commit(commit, workspace, fix, tar=tar, offline=offline)
         yield Pinned(path=tar, origin=commit.origin, sha256=sha256_of_file(tar))
     finally:
         remove_tree(aside)
 
 
 def fetch_pinned(
-    declared: Declared, workspace: Workspace, way_out: str, *, offline: bool = False
+    declared: Declared, workspace: Workspace, fix: str, *, offline: bool = False
 ) -> Path:
     """Have something that a recipe pins in the cache, checked: an archive, or a commit's pack.
 
     Args:
         declared: what.
         workspace: its cache gets it.
-        way_out: one more way when it can't be had, for the message.
+        fix: what to do when it can't be fetched, for the message.
         offline: nothing may be downloaded.
 
     Raises:
-        DownloadError: it can't be had.
-        HashMismatchError: what can be had isn't what the recipe pins.
+        DownloadError: it can't be fetched.
+        HashMismatchError: what was fetched isn't what the recipe pins.
         OversizedDownloadError: it is larger than the recipe allows.
     """
     if isinstance(declared, GitCommit):
-        return _fetch_commit(_commit(declared), workspace, way_out, offline=offline)
+        return _fetch_commit(_commit(declared), workspace, fix, offline=offline)
     return fetch(
         _as_pinned_file(declared),
         lambda: _find_url(declared, workspace.retry_policy, offline=offline),
@@ -97,7 +97,7 @@ def fetch_pinned(
         console=workspace.console,
         offline=offline,
         retry_policy=workspace.retry_policy,
-        fix=f"{way_out} (its SHA-256 is {declared.sha256})",
+        fix=f"{fix} (its SHA-256 is {declared.sha256})",
     )
 
 
@@ -154,7 +154,7 @@ def _is_inside(declared: Folder, root: Path) -> bool:
 def _fetch_commit(
     commit: Commit,
     workspace: Workspace,
-    way_out: str,
+    fix: str,
     *,
     tar: Path | None = None,
     offline: bool,
@@ -166,7 +166,7 @@ def _fetch_commit(
         tar=tar,
         offline=offline,
         retry_policy=workspace.retry_policy,
-        fix=way_out,
+        fix=fix,
     )
 
 

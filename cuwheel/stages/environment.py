@@ -39,7 +39,7 @@ def environment(job: Job) -> Environment:
 
     Raises:
         LockError: the target has no lock, or it doesn't match its input.
-        InstallError: the locked packages can't be had, or the framework doesn't import.
+        InstallError: the locked packages can't be fetched, or the framework doesn't import.
     """
     target, workspace = job.target, job.workspace
     check_target_lock(target)

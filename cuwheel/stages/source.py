@@ -39,8 +39,8 @@ def source(job: Job) -> SourceTree:
     """Put source and resources into the work folder, with one time stamp and plain modes.
 
     Raises:
-        DownloadError: an archive or a commit can't be had.
-        HashMismatchError: what can be had isn't what the recipe pins.
+        DownloadError: an archive or a commit can't be fetched.
+        HashMismatchError: what was fetched isn't what the recipe pins.
         OversizedDownloadError: it is larger than the recipe allows.
         UnsafeArchiveError: it would write outside its folder, or is damaged.
         SourceError: it holds no Python package, or `--source` or the recipe names no usable
@@ -85,10 +85,10 @@ def _declared(job: Job) -> SourceTree:
 
 def _fetch_resource(resource: Resource, job: Job) -> tuple[str, str, str]:
     """Put one resource at the path that the recipe gives; returns name, origin and SHA-256."""
-    way_out = f"get it on another machine and copy it there: it is the resource {resource.name}"
+    fix = f"get it on another machine and copy it there: it is the resource {resource.name}"
     path, offline = job.workspace.work / _RESOURCES / resource.to, job.settings.offline
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open_pinned(resource.source, job.workspace, way_out, offline=offline) as got:
+    with open_pinned(resource.source, job.workspace, fix, offline=offline) as got:
         if not resource.unpack:
             shutil.copyfile(got.path, path)
         else:

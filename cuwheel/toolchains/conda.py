@@ -45,7 +45,7 @@ def conda_toolchain(
 
     Raises:
         LockError: there is no lock, or it was edited by hand.
-        DownloadError: a package can't be had.
+        DownloadError: a package can't be fetched.
         HashMismatchError: what came for one isn't the file that the lock names.
         InstallError: the packages can't be installed.
         ToolchainError: they are no whole toolkit of this release, or not for this machine.
@@ -90,7 +90,7 @@ def conda_python(release: str, workspace: Workspace, *, offline: bool = False) -
         Its executable; None where there is no lock for that release, or none for this machine.
 
     Raises:
-        DownloadError: a package can't be had.
+        DownloadError: a package can't be fetched.
         HashMismatchError: what came for one isn't the file that the lock names.
         InstallError: the packages can't be installed.
     """

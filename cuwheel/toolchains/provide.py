@@ -41,7 +41,7 @@ def provide_toolchain(  # noqa: PLR0913 - what, from where, and how careful
         ToolchainError: the provider can't give this release.
         LockError: the provider has no lock for it.
         InstallError: the locked packages can't be installed.
-        DownloadError: a conda package can't be had.
+        DownloadError: a conda package can't be fetched.
     """
     if provider == "system":
         return _system_toolchain(toolkit, environ)

@@ -33,7 +33,7 @@ def pypi_toolchain(
 
     Raises:
         LockError: there is no lock.
-        InstallError: the locked packages can't be had.
+        InstallError: the locked packages can't be fetched.
         ToolchainError: they are no whole toolkit of this release.
     """
     source = find_lock(f"cuda{toolkit.tag}/pypi.lock", project_roots())

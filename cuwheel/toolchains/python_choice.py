@@ -33,7 +33,7 @@ def choose_python(
 
     Raises:
         InterpreterNotFoundError: the machine has none, and no lock's can be installed.
-        DownloadError: one that has to replace the system's can't be had.
+        DownloadError: one that has to replace the system's can't be fetched.
     """
     try:
         found = find_python(asked, os.environ) if asked else own_python()

@@ -455,7 +455,7 @@ def test_names_missing_git(
     wanted = commit_of(repository)
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    with pytest.raises(DownloadError, match="can't be had") as caught:
+    with pytest.raises(DownloadError, match="can't be fetched") as caught:
         fetch(wanted, workspace)
 
     assert "no program `git`" in caught.value.why

@@ -201,7 +201,7 @@ def _graft_findings(case: Case) -> Iterator[Finding]:
             fact = "a library that belongs to another wheel is copied in"
             severity = case.severity("warning" if _is_second(name, file, case) else "note")
             yield Finding(file=name, rule="grafted library", fact=fact, severity=severity)
-        yield from _torn_findings(name, file, case)
+        yield from _dlopen_findings(name, file, case)
 
 
 def _is_second(name: str, file: str, case: Case) -> bool:
@@ -215,7 +215,7 @@ def _is_second(name: str, file: str, case: Case) -> bool:
     return is_brought or PurePosixPath(name).parts[0].endswith(".libs")
 
 
-def _torn_findings(name: str, file: str, case: Case) -> Iterator[Finding]:
+def _dlopen_findings(name: str, file: str, case: Case) -> Iterator[Finding]:
     """A copy that opens others by name: under the names that repair tools give it finds none."""
     component = _component_of(file)
     if component is None or file == PurePosixPath(name).name:

@@ -99,7 +99,7 @@ class LibraryJudge:
             f"{self._name} lacks {choice.library}",
             f"{choice.decided_by} asks for {choice.release}; the package holds "
             f"{', '.join(choice.held) or 'none'}",
-            choice.hint or self._way_out(),
+            choice.hint or self._fix_for_choice(),
         )
 
     def _other_release(self, framework: FrameworkFacts) -> Verdict:
@@ -109,10 +109,10 @@ class LibraryJudge:
             f"{self._name} will load {choice.library}, not the one for {framework.name}",
             f"{choice.decided_by}={choice.release} says so, and {framework.name} is built with "
             f"CUDA {framework.cuda}",
-            choice.hint or self._way_out(),
+            choice.hint or self._fix_for_choice(),
         )
 
-    def _way_out(self) -> str:
+    def _fix_for_choice(self) -> str:
         """What makes it load a library that it has, or brings the one that it lacks."""
         choice, recipe = self.choice, self.recipe
         name, cuda = self.declared.framework, self.framework.cuda if self.framework else ""
