@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from bench.records import Turn, watched
 from cuwheel.build.environment import BuildInputs, variables
-from cuwheel.build.launcher.canary import prove
+from cuwheel.build.launcher.canary import run_canary
 from cuwheel.build.launcher.toolkit_view import ViewPaths, fingerprint_of
 from cuwheel.build.paths import prefix_of
 from cuwheel.cli.dispatch import parser_of
@@ -127,7 +127,7 @@ def prepare(command: Sequence[str], folder: Path, jobs: int, console: Console) -
         machine=workspace.load("preflight", Preflight),
         workspace=workspace,
     )
-    prove(prepared.places(workspace.folder("unused")), prepared.fingerprint, workspace.cache)
+    run_canary(prepared.places(workspace.folder("unused")), prepared.fingerprint, workspace.cache)
     return prepared
 
 
