@@ -1,4 +1,4 @@
-"""How a build is known to link a recipe's components: folders, names, headers.
+"""The flags with which a build links a recipe's components: folders, names, headers.
 
 NVIDIA's wheels hold no symbolic links, so there is no `libcufft.so` for `-lcufft` to find. A linker
 takes a file's whole name too (`-l:libcufft.so.12`; GNU ld's manual, option `-l`), which works with
@@ -64,7 +64,7 @@ def include_flags(target: Target, home: Path, site_packages: Path) -> tuple[str,
 
 
 def check_linkable(job: Job) -> list[Problem]:
-    """What the build will be known to link is there, as far as toolchain and environment are.
+    """What the build will be told to link is there, as far as toolchain and environment are.
 
     Where the recipe asks for no flags, the package finds the libraries its own way.
     """

@@ -55,12 +55,16 @@ def test_flags_link_the_runtime(tmp_path: Path, cuda_home: Path, mode: Static | 
     assert made.is_file()
 
 
-def test_names_library_as_toolchain_has_it(tmp_path: Path, cuda_home: Path) -> None:
+def test_names_library_as_toolchain_has_it(tmp_path: Path) -> None:
     target = make_target(link=Link("cudart", "cufft"))
+    libraries = tmp_path / "home" / "lib64"
+    libraries.mkdir(parents=True)
+    for name in ("libcudart.so.13", "libcufft.so.12"):
+        (libraries / name).touch()
 
-    flags = link_flags(target, cuda_home, tmp_path)
+    flags = link_flags(target, libraries.parent, tmp_path)
 
-    assert flags == (f"-L{cuda_home}/lib64", "-l:libcudart.so.13", "-l:libcufft.so.12")
+    assert flags == (f"-L{libraries}", "-l:libcudart.so.13", "-l:libcufft.so.12")
 
 
 def test_leads_to_library_that_no_toolkit_has(tmp_path: Path, cuda_home: Path) -> None:
