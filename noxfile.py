@@ -20,7 +20,7 @@ ROOT = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - path
 sys.path.insert(0, ROOT)  # nox doesn't
 
 from cuwheel.model.catalogue import load_catalogue, missing_roots  # noqa: E402
-from cuwheel.model.nox_sessions import asked_sessions, sessions_of, suggest_sessions  # noqa: E402
+from cuwheel.model.nox_sessions import requested_sessions, sessions_of, suggest_sessions  # noqa: E402
 from cuwheel.paths import project_roots  # noqa: E402
 
 nox.needs_version = ">=2024.4.15"
@@ -119,6 +119,6 @@ def lint(session: nox.Session) -> None:
 
 for line in (
     *missing_roots(project_roots()),
-    *suggest_sessions(asked_sessions(sys.argv[1:]), nox.registry.get(), ENTRIES),
+    *suggest_sessions(requested_sessions(sys.argv[1:]), nox.registry.get(), ENTRIES),
 ):
     print(f"cuwheel: {line}", file=sys.stderr)  # noqa: T201 - nox itself only says "not found"

@@ -20,7 +20,7 @@ from cuwheel.build.launcher.toolkit_view import ViewPaths, fingerprint_of
 from cuwheel.build.paths import prefix_of
 from cuwheel.cli.dispatch import parser_of
 from cuwheel.cli.target_choice import named_targets
-from cuwheel.cli.target_jobs import asked_jobs
+from cuwheel.cli.target_jobs import requested_jobs
 from cuwheel.errors import StageOrderError, UsageError
 from cuwheel.model.recipe import CMake
 from cuwheel.pipeline import make_stage
@@ -115,7 +115,7 @@ def prepare(command: Sequence[str], folder: Path, jobs: int, console: Console) -
     options = ("--jobs", str(jobs), "--work", str(work), "--dist", str(work / "dist"))
     given = parser_of("build").parse([*command, *options])
     [(entry, tag)] = named_targets("bench", given.targets)
-    [job] = asked_jobs(entry, tag, given, console)
+    [job] = requested_jobs(entry, tag, given, console)
     target, workspace = job.target, job.workspace
     for stage in _BEFORE_BUILD:
         make_stage(stage, job)

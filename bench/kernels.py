@@ -124,8 +124,8 @@ def _sources(
     """The files, and the folders of headers of their own."""
     if asked.sources:
         return tuple(sorted(asked.sources.absolute().glob("*.cu")))[: asked.files], ()
-    way_out = "name a folder of .cu files with --sources"
-    archive = fetch_pinned(FLASH_ATTN, bare_workspace(console), way_out)
+    fix = "name a folder of .cu files with --sources"
+    archive = fetch_pinned(FLASH_ATTN, bare_workspace(console), fix)
     csrc = unpack_archive(archive, folder / "flash-attn").top / "csrc"
     kernels = csrc / "flash_attn" / "src"
     own = (csrc / "flash_attn", kernels, csrc / "cutlass" / "include")

@@ -25,7 +25,7 @@ _BARE = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from cuwheel.model.catalogue import load_catalogue, missing_roots
-from cuwheel.model.nox_sessions import asked_sessions, sessions_of, suggest_sessions
+from cuwheel.model.nox_sessions import requested_sessions, sessions_of, suggest_sessions
 from cuwheel.paths import project_roots
 entries = load_catalogue(project_roots())
 assert not [path for path in sys.path if "site-packages" in path]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cuwheel.system.pythons import Interpreter
 
 
-def asked_jobs(
+def requested_jobs(
     entry: CatalogueEntry, tag: str, given: argparse.Namespace, console: Console
 ) -> Iterator[Job]:
     """One build for each Python that is asked for.

@@ -89,7 +89,7 @@ def _builds(entry: CatalogueEntry) -> Iterator[Session]:
         )
 
 
-def asked_sessions(arguments: Iterable[str]) -> tuple[str, ...]:
+def requested_sessions(arguments: Iterable[str]) -> tuple[str, ...]:
     """The session names on nox's command line (`-s a b`, `--session=a`), up to `--`."""
     found, listening = [], False
     for argument in arguments:

@@ -184,7 +184,7 @@ class SmokeResult:
             the file is absolute outside site-packages, the requester is what the loader was first
             asked by, empty where it didn't say.
         hidden: folders and files of the machine's CUDA that could not be seen meanwhile; None: the
-            system refused a mount namespace, so what came from there was only looked for.
+            system refused a mount namespace, so what came from there was only searched for.
         has_driver_stub: whether the toolkit's stub stood in for the driver, which isn't there.
     """
 

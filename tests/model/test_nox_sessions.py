@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.model.catalogue import load_catalogue
-from cuwheel.model.nox_sessions import VERBS, asked_sessions, sessions_of, suggest_sessions
+from cuwheel.model.nox_sessions import VERBS, requested_sessions, sessions_of, suggest_sessions
 from tests.model.test_catalogue import add_module, add_recipe
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def test_gives_broken_recipe_a_session_that_says_so(tmp_path: Path) -> None:
     ],
 )
 def test_reads_sessions_from_command_line(line: str, asked: tuple[str, ...]) -> None:
-    assert asked_sessions(line.split()) == asked
+    assert requested_sessions(line.split()) == asked
 
 
 @pytest.mark.parametrize(

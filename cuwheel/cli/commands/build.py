@@ -10,7 +10,7 @@ from cuwheel.build.sandbox.backends import KINDS
 from cuwheel.build.summary import print_summary
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.target_choice import named_targets
-from cuwheel.cli.target_jobs import asked_jobs
+from cuwheel.cli.target_jobs import requested_jobs
 from cuwheel.cli.target_options import add_target_options
 from cuwheel.workspace.serialization import to_json
 
@@ -59,7 +59,7 @@ def build_parser() -> Parser:
 def run_build(given: argparse.Namespace, console: Console) -> None:
     """Build one wheel for each target and Python asked for."""
     for entry, tag in named_targets("build-<target>", given.targets):
-        for job in asked_jobs(entry, tag, given, console):
+        for job in requested_jobs(entry, tag, given, console):
             _build(job, given, console)
 
 

@@ -10,7 +10,7 @@ from cuwheel.build.profile.report import print_profile, write_profile
 from cuwheel.build.summary import print_summary
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.target_choice import named_targets
-from cuwheel.cli.target_jobs import asked_jobs
+from cuwheel.cli.target_jobs import requested_jobs
 from cuwheel.cli.target_options import add_target_options, add_targets
 from cuwheel.errors import UsageError
 from cuwheel.system.console import report_terminal
@@ -36,7 +36,7 @@ def profile_parser() -> Parser:
 def run_profile(given: argparse.Namespace, console: Console) -> None:
     """Show where the time of the last build went; build first where there was none."""
     for entry, tag in named_targets("profile", given.targets):
-        for job in asked_jobs(entry, tag, given, console):
+        for job in requested_jobs(entry, tag, given, console):
             _profile(job, console)
 
 

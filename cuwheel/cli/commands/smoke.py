@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel import pipeline
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.target_choice import named_targets
-from cuwheel.cli.target_jobs import asked_jobs
+from cuwheel.cli.target_jobs import requested_jobs
 from cuwheel.cli.target_options import add_target_options, add_targets
 
 if TYPE_CHECKING:
@@ -27,5 +27,5 @@ def smoke_parser() -> Parser:
 def run_smoke(given: argparse.Namespace, console: Console) -> None:
     """Run the stage `smoke` on the last built wheel of each target."""
     for entry, tag in named_targets("smoke", given.targets):
-        for job in asked_jobs(entry, tag, given, console):
+        for job in requested_jobs(entry, tag, given, console):
             pipeline.make_stage("smoke", job)

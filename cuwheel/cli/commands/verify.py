@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.cli.parser import Parser, new_parser, refuse_none
 from cuwheel.cli.target_choice import named_targets
-from cuwheel.cli.target_jobs import asked_jobs
+from cuwheel.cli.target_jobs import requested_jobs
 from cuwheel.cli.target_options import add_target_options, add_targets
 from cuwheel.errors import CuwheelError, NotReproducibleError, UsageError
 from cuwheel.model.catalogue import load_catalogue, target_names
@@ -60,7 +60,7 @@ def run_verify(given: argparse.Namespace, console: Console) -> None:
     if given.against:
         _verify_against(named, given, console)
     elif len(named) == 1:
-        for job in asked_jobs(*named[0], given, console):
+        for job in requested_jobs(*named[0], given, console):
             found = _verify(job, given, console)
             raise_if_unequal(found.verified, job.target.id)
     else:
@@ -78,7 +78,7 @@ def _verify_many(
     for entry, tag in named:
         name = f"{entry.name}-{tag}"
         try:
-            for job in asked_jobs(entry, tag, given, console):
+            for job in requested_jobs(entry, tag, given, console):
                 found = _verify(job, given, console)
                 verified += 1
                 unequal += [job.target.id] if found.verified.unequal else []
@@ -132,7 +132,7 @@ def _verify_against(
         if not getattr(given, option):
             setattr(given, option, getattr(asked, option))
     given.python = given.python[:1]
-    [job] = asked_jobs(entry, tag, given, console)
+    [job] = requested_jobs(entry, tag, given, console)
     folder = job.workspace.work.parent / "verify" / job.target.id / "against"
     how = Variation(
         name="again",
