@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 def runs_on(code: DeviceCode, capability: str) -> str:
     """How code gets onto a GPU: `SASS`, `PTX`; empty: not at all.
 
-    Machine code runs on its own major release from its own minor on, that of `90a` there only,
-    that of `100f` on its family; PTX on anything newer ("CUDA C++ Programming Guide", chapter
-    "Compute Capabilities"; "NVCC", chapter "GPU Compilation").
+    Machine code runs on its own major release from its own minor on; PTX on anything newer. Both
+    of `90a` run there only, and both of `100f` on its family, which is the rest of its major
+    release ("CUDA C++ Programming Guide", chapter "Compute Capabilities"; "NVCC", chapter "GPU
+    Compilation"; nvcc 13.5 makes sm_100, sm_103 and sm_107 of compute_100f, and of compute_120f
+    sm_120 and sm_121).
 
     Args:
         code: archs, `90`, `90a`.
@@ -23,9 +25,7 @@ def runs_on(code: DeviceCode, capability: str) -> str:
     """
     if any(_is_sass_for(arch, capability) for arch in code.sass):
         return "SASS"
-    plain = [arch for arch in code.ptx if arch.isdigit()]
-    exact = [arch for arch in code.ptx if arch.rstrip("af") == capability]
-    return "PTX" if exact or any(int(arch) <= int(capability) for arch in plain) else ""
+    return "PTX" if any(_is_ptx_for(arch, capability) for arch in code.ptx) else ""
 
 
 def _is_sass_for(arch: str, capability: str) -> bool:
@@ -33,6 +33,10 @@ def _is_sass_for(arch: str, capability: str) -> bool:
     if arch.endswith("a"):
         return number == capability
     return number[:-1] == capability[:-1] and int(number) <= int(capability)
+
+
+def _is_ptx_for(arch: str, capability: str) -> bool:
+    return _is_sass_for(arch, capability) if arch[-1] in "af" else int(arch) <= int(capability)
 
 
 def describe_code(code: DeviceCode) -> str:
@@ -69,7 +73,7 @@ def arch_suffix(flags: int) -> str:
 
 
 def is_arch(text: str) -> bool:
-    """Whether a text has the form of a compute capability: `90`, `90a`."""
+    """Whether a text has the form of a compute capability: `90`, `90a`, `100f`."""
     return re.fullmatch("[0-9]+[af]?", text) is not None
 
 

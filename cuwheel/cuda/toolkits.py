@@ -17,8 +17,9 @@ class Toolkit:
         nvcc: full version of its compiler.
         max_gcc: the newest major version of GCC that nvcc takes; from its own
             `include/crt/host_config.h` (`__GNUC__ > …` → `#error unsupported GNU version`).
-        archs: compute capabilities that it compiles for; from `nvcc --list-gpu-arch`, where there
-            is no nvcc to query from `ptxas --help`.
+        archs: all that it compiles for, the architecture-specific (`90a`) and family-specific ones
+            (`100f`) among them; from `nvcc --help`, where there is no nvcc to ask from `ptxas
+            --help` (`nvcc --list-gpu-arch` leaves these out).
         min_driver: the oldest Linux driver that runs it; from NVIDIA's CUDA release notes,
             table "CUDA Toolkit and Minimum Required Driver Version for CUDA Minor Version
             Compatibility".
@@ -53,7 +54,14 @@ class Toolkit:
 # Versions of nvcc: for 12.x the one that conda-forge has, for 13.0 the one that cuda-toolkit 13.0.2
 # pins. The limits and archs of 12.x were read from the nvidia-cuda-nvcc-cu12 wheels of the same
 # versions, which hold host_config.h and ptxas (tests/e2e/test_cuda12_facts.py).
-_ARCHS_12 = ("50", "52", "53", "60", "61", "62", "70", "72", "75", "80", "86", "87", "89", "90")
+_ARCHS_12 = (
+    *("50", "52", "53", "60", "61", "62", "70", "72", "75"),
+    *("80", "86", "87", "89", "90", "90a"),
+)
+_ARCHS_13 = (
+    *("75", "80", "86", "87", "88", "89", "90", "90a", "100", "100a", "100f"),
+    *("103", "103a", "103f", "110", "110a", "110f", "120", "120a", "120f", "121", "121a", "121f"),
+)
 TOOLKITS = (
     Toolkit(
         release="12.1",
@@ -101,7 +109,7 @@ TOOLKITS = (
         release="12.8",
         nvcc="12.8.93",
         max_gcc=14,
-        archs=(*_ARCHS_12, "100", "101", "120"),
+        archs=(*_ARCHS_12, "100", "100a", "101", "101a", "120", "120a"),
         min_driver="525.60.13",
         provider="conda",
         libraries=(
@@ -117,7 +125,7 @@ TOOLKITS = (
         release="13.0",
         nvcc="13.0.88",
         max_gcc=15,
-        archs=("75", "80", "86", "87", "88", "89", "90", "100", "103", "110", "120", "121"),
+        archs=_ARCHS_13,
         min_driver="580.65.06",
         provider="pypi",
         libraries=(

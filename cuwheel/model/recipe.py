@@ -179,10 +179,12 @@ class Recipe:
         maintainers: handles of those who look after the recipe.
         source: where the source comes from.
         toolkits: CUDA releases to build with, e.g. `("13.0",)`.
-        archs: compute capabilities without dot, e.g. `("80", "90")`; or by CUDA release,
-            `{"12.4": ("70", "90"), "12.8": ("90", "100")}`, as older releases don't know newer
-            GPUs, and the other way round; empty: the wheel has no device code of its own.
-        ptx: `last` embeds PTX of the last arch too, so that newer GPUs can run it; `none` doesn't.
+        archs: compute capabilities without dot, e.g. `("80", "90")`, also those of one GPU or of
+            one family (`90a`, `100f`); or by CUDA release, `{"12.4": ("70", "90"), "12.8": ("90",
+            "100")}`, as older releases don't know newer GPUs, and the other way round; empty: the
+            wheel has no device code of its own. docs/reference/toolkits.md lists them all.
+        ptx: `last` embeds PTX of the last plain arch too, so that newer GPUs can run it; `none`
+            doesn't.
         python: `each`: one wheel for each Python (uses the C API); `any`: one wheel serves all.
         requires_python: the Pythons that the recipe's locks are solved for, e.g. `>=3.10`.
         framework: what the wheel is compiled against, if anything.

@@ -100,6 +100,8 @@ def _faults_of_archs(recipe: Recipe) -> Iterator[str]:
         if not isinstance(recipe.archs, Mapping) or toolkit.release in recipe.archs:
             archs = recipe.archs_for(toolkit.release)
             yield from _fault_of(partial(check_archs, recipe.name, toolkit, archs))
+            if recipe.ptx == "last" and archs and not any(arch.isdigit() for arch in archs):
+                yield f'ptx="last": PTX of {archs[-1]} serves no newer GPU: add "{archs[-1][:-1]}"'
 
 
 def _faults_of_link(recipe: Recipe) -> Iterator[str]:

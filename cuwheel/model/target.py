@@ -127,8 +127,9 @@ class Target:
 
     @property
     def ptx_archs(self) -> tuple[str, ...]:
-        """The archs whose PTX is embedded too."""
-        return self.archs[-1:] if self.recipe.ptx == "last" else ()
+        """The archs whose PTX is embedded too: that of `90a` or `100f` serves no newer GPU."""
+        plain = tuple(arch for arch in self.archs if arch.isdigit())
+        return plain[-1:] if self.recipe.ptx == "last" else ()
 
     def _extra_named(self, field: str) -> str:
         text = getattr(self.mode, field, "").format(cuda=self.toolkit.major)

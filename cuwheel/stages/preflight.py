@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from cuwheel.binaries.archs import sort_archs
 from cuwheel.build.link_flags import check_linkable
 from cuwheel.pypi.build_requirements import (
     BuildSystem,
@@ -12,6 +13,7 @@ from cuwheel.pypi.build_requirements import (
     read_build_system,
     unmet_requirements,
 )
+from cuwheel.system.compilers import archs_of
 from cuwheel.system.process import run
 from cuwheel.toolchains.host_compiler import (
     check_host_compiler,
@@ -74,16 +76,14 @@ def _check_archs(job: Job) -> list[Problem]:
     if not workspace.has("toolchain"):
         return []
     nvcc = workspace.load("toolchain", Toolchain).home / "bin" / "nvcc"
-    # It writes a temporary file, only to list what it knows.
-    env = {"PATH": os.defpath, "TMPDIR": str(workspace.folder("tmp"))}
-    said = run([nvcc, "--list-gpu-arch"], env=env).output
-    unknown = [arch for arch in job.target.archs if f"compute_{arch}" not in said.split()]
+    known = archs_of(nvcc, workspace.folder("tmp"))
+    unknown = [arch for arch in job.target.archs if arch not in known]
     if not unknown:
         return []
     return [
         Problem(
             what=f"nvcc itself doesn't know {', '.join(unknown)}",
-            why=f"it lists {' '.join(said.split())}",
+            why=f"its --help lists sm_{', sm_'.join(sort_archs(known))}",
             fix="take these out of `archs`, and correct cuwheel/cuda/toolkits.py",
         )
     ]

@@ -21,6 +21,7 @@ _NEWEST_TRIED = 29  # major release of GCC; 15 was out in 2025, and one a year f
 
 # `#if __GNUC__ > 15` before `#error -- unsupported GNU version!` in crt/host_config.h
 _NEWEST_GCC = re.compile(r"#if\s+__GNUC__\s*>\s*(\d+)")
+_LISTED_ARCH = re.compile(r"'sm_(\d+[af]?)'")  # in `nvcc --help` and `ptxas --help`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +73,20 @@ def newest_gcc_for(cuda_home: Path) -> int | None:
     except OSError:
         return None
     return int(found[1]) if found else None
+
+
+def archs_of(program: Path, tmp: Path) -> frozenset[str]:
+    """The archs that an nvcc or ptxas makes machine code for: `90`, `90a`, `100f`.
+
+    Raises:
+        CommandFailedError: it doesn't run.
+
+    Args:
+        program: what to ask.
+        tmp: a folder for the temporary files that nvcc writes even then.
+    """
+    said = run([program, "--help"], env={"PATH": SYSTEM_PATH, "TMPDIR": str(tmp)}).output
+    return frozenset(_LISTED_ARCH.findall(said))
 
 
 def read_compiler(cxx: Path) -> HostCompiler | None:

@@ -21,6 +21,9 @@ from cuwheel.binaries.archs import DeviceCode, describe_code, runs_on
         (("75",), ("90",), "80", ""),
         ((), ("90a",), "100", ""),
         ((), ("90a",), "90", "PTX"),
+        ((), ("100f",), "103", "PTX"),
+        ((), ("103f",), "100", ""),
+        ((), ("100f",), "110", ""),
     ],
 )
 def test_tells_how_code_runs(

@@ -179,3 +179,26 @@ def test_recipe_chooses_cpp_runtime(inputs: BuildInputs, kind: str, is_static: b
     flags = variables(make_target(libstdcxx=kind), inputs)["LDFLAGS"].split()
 
     assert ("-static-libstdc++" in flags, "-static-libgcc" in flags) == (is_static, is_static)
+
+
+_MIXED = ("90", "90a", "100f")
+
+
+def test_names_archs_as_pytorch_wants_them(inputs: BuildInputs) -> None:
+    made = _placeholders(make_target(archs=_MIXED, ptx="last"), inputs)
+
+    assert made["torch_archs"] == "9.0+PTX;9.0a;10.0f"
+
+
+def test_names_archs_as_cmake_wants_them(inputs: BuildInputs) -> None:
+    made = _placeholders(make_target(archs=_MIXED, ptx="last"), inputs)
+
+    assert made["cmake_archs"] == "90;90a-real;100f-real"
+
+
+def test_names_archs_as_nvcc_wants_them(inputs: BuildInputs) -> None:
+    made = _placeholders(make_target(archs=("90a", "100f")), inputs)
+
+    assert made["gencode"] == (
+        "-gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_100f,code=sm_100f"
+    )

@@ -8,8 +8,7 @@ from packaging.version import Version
 from cuwheel.cuda.toolkits import TOOLKITS, check_archs, toolkit_by_release
 from cuwheel.errors import UnsupportedArchError, UsageError
 from cuwheel.paths import ROOT
-from cuwheel.system.compilers import newest_gcc_for
-from cuwheel.system.process import run
+from cuwheel.system.compilers import archs_of, newest_gcc_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +37,17 @@ def test_refuses_all_unknown_archs_together() -> None:
 
     assert caught.value.what == "x-130: CUDA 13.0 cannot compile for sm_70, sm_999"
     assert caught.value.fix.startswith('remove "70", "999"')
+
+
+def test_takes_archs_of_one_gpu_and_of_a_family() -> None:
+    check_archs("x-130", _TOOLKIT, ("90a", "100f", "120a"))
+
+
+def test_refuses_family_that_toolkit_lacks() -> None:
+    with pytest.raises(UnsupportedArchError) as caught:
+        check_archs("x-128", toolkit_by_release("12.8"), ("100a", "100f"))
+
+    assert caught.value.what == "x-128: CUDA 12.8 cannot compile for sm_100f"
 
 
 @pytest.mark.parametrize("written", ["sm_90", "compute_90", "9.0"])
@@ -72,10 +82,8 @@ def test_pypi_lock_is_there_where_it_is_the_default(toolkit: Toolkit) -> None:
     assert lock.is_file() == (toolkit.provider == "pypi")
 
 
-def test_table_holds_archs_of_real_nvcc(cuda_home: Path) -> None:
-    told = run([cuda_home / "bin" / "nvcc", "--list-gpu-arch"], env={"PATH": "/usr/bin:/bin"})
-
-    assert set(told.output.replace("compute_", "").split()) == set(_TOOLKIT.archs)
+def test_table_holds_archs_of_real_nvcc(cuda_home: Path, tmp_path: Path) -> None:
+    assert archs_of(cuda_home / "bin" / "nvcc", tmp_path) == set(_TOOLKIT.archs)
 
 
 def test_table_holds_limit_of_real_nvcc(cuda_home: Path) -> None:

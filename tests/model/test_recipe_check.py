@@ -99,6 +99,7 @@ def test_passes_sound_recipe() -> None:
         ({"link": Link("cudart", mode=External(local_extra="local"))}, "local_extra without extra"),
         ({"toolkits": ("12.4", "12.8"), "has_local_version": False}, "get the same name"),
         ({"ptx": "lst"}, 'ptx="lst": did you mean "last"?'),
+        ({"ptx": "last", "archs": ("90a",)}, 'PTX of 90a serves no newer GPU: add "90"'),
         ({"python": "eech"}, 'python="eech": did you mean "each"?'),
         ({"has_local_version": "no"}, "has_local_version has to be True or False"),
         ({"max_wheel_size": "1 GB"}, "max_wheel_size has to be a number of bytes"),

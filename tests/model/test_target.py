@@ -106,6 +106,10 @@ def test_embeds_ptx_of_last_arch() -> None:
     assert make_target(archs=("80", "90"), ptx="last").ptx_archs == ("90",)
 
 
+def test_embeds_ptx_of_last_arch_that_newer_gpus_run() -> None:
+    assert make_target(archs=("80", "90", "90a", "100f"), ptx="last").ptx_archs == ("90",)
+
+
 def test_embeds_no_ptx_unless_asked() -> None:
     assert make_target(archs=("80", "90")).ptx_archs == ()
 

@@ -59,6 +59,15 @@ def test_refuses_compiler_newer_than_toolkits_own_header_takes(
     assert "supports GCC up to 7" in said
 
 
+def test_refuses_arch_that_nvcc_itself_lacks(workspace: Workspace, tmp_path: Path) -> None:
+    workspace.save("toolchain", _toolkit_home(tmp_path, newest_gcc=99))
+
+    said = _refusal(locked_target(archs=("90a", "100f")), workspace)
+
+    assert "nvcc itself doesn't know 100f" in said
+    assert "lists sm_90, sm_90a" in said
+
+
 def test_refuses_framework_of_other_cuda(workspace: Workspace, tmp_path: Path) -> None:
     site = tmp_path / "site"
     (site / "torch").mkdir(parents=True)
@@ -166,7 +175,7 @@ def _toolkit_home(folder: Path, newest_gcc: int) -> Toolchain:
     header.write_text(f"#if __GNUC__ > {newest_gcc}\n#error -- unsupported GNU version!\n#endif\n")
     nvcc = folder / "bin" / "nvcc"
     nvcc.parent.mkdir(exist_ok=True)
-    nvcc.write_text("#!/bin/sh\necho compute_90\n")
+    nvcc.write_text("#!/bin/sh\necho \"'sm_90', 'sm_90a'\"\n")
     nvcc.chmod(0o755)
     return Toolchain(
         home=folder, version="13.0.88", provider="system", fingerprint="0", pinned=False

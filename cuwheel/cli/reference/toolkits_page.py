@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+from cuwheel.binaries.archs import DeviceCode, runs_on, sort_archs
 from cuwheel.cli.reference.pages import MARK, code, page, read_docstring, table
 from cuwheel.conda.lock_file import read_conda_lock
 from cuwheel.cuda import components, toolkits
@@ -15,6 +16,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_ARCHS_INTRO = """\
+What `archs` of a recipe and `--arch` may name: all that the toolkit's own nvcc takes. GPUs are
+named by their compute capability.
+
+- A plain arch (`90`): its machine code runs on its own major release from its own minor on, its PTX
+  on everything newer too.
+- An architecture-specific one (`90a`) has instructions that no other GPU has: its machine code and
+  its PTX run on that one alone. Hopper's and Blackwell's fastest kernels need it.
+- A family-specific one (`100f`) has those that a family of GPUs shares, which is the rest of its
+  major release.
+
+`ptx="last"` embeds the PTX of the last plain arch. Machine code for Jetson's GPUs (`53`, `62`,
+`72`, `87`, `101`, `110`) and that for the others don't run on each other, whatever the table says
+("CUDA C++ Programming Guide", section "Binary Compatibility")."""
+_ARCH_COLUMNS = ("arch", "compiled by CUDA", "machine code runs on", "PTX runs on")
 _COMPONENTS_INTRO = """\
 What `link` of a recipe may name. Unless the recipe's `mode` says otherwise, a wheel holds none of
 them: it requires the wheel that supplies them, and finds them there by a relative rpath.
@@ -43,17 +59,16 @@ _CONDA_COLUMNS = ("toolkit", "nvcc", "GCC", "sysroot", "packages", "download", "
 
 def toolkits_page() -> str:
     """The page."""
-    columns = read_docstring(toolkits.Toolkit).entries
-    releases = [[_cell(getattr(one, name)) for name in columns] for one in toolkits.TOOLKITS]
-    conda_locks = sorted((ROOT / "envs").glob("cuda*/conda-lock.yml"))
     return page(
         [
             "# CUDA releases and components",
             MARK.format(source="cuwheel/cuda/toolkits.py, nvidia_wheels.py and the conda locks"),
             "## Releases",
-            "What `toolkits` and `archs` of a recipe may name.",
-            _meanings(toolkits.Toolkit),
-            table(tuple(columns), releases),
+            "What `toolkits` of a recipe may name.",
+            _releases_table(),
+            "## Archs",
+            _ARCHS_INTRO,
+            table(_ARCH_COLUMNS, [_arch_row(arch) for arch in _known_archs()]),
             "## Components",
             *_component_parts(),
             "## Conda toolchains",
@@ -61,6 +76,25 @@ def toolkits_page() -> str:
             table(_CONDA_COLUMNS, [_conda_row(lock) for lock in conda_locks]),
         ]
     )
+
+
+def _releases_table() -> str:
+    """A row for each toolkit, above it what each column means; archs have a table of their own."""
+    columns = [name for name in read_docstring(toolkits.Toolkit).entries if name != "archs"]
+    rows = [[_cell(getattr(one, name)) for name in columns] for one in toolkits.TOOLKITS]
+    return f"{_meanings(toolkits.Toolkit)}\n\n{table(columns, rows)}"
+
+
+def _known_archs() -> tuple[str, ...]:
+    return sort_archs(arch for one in toolkits.TOOLKITS for arch in one.archs)
+
+
+def _arch_row(arch: str) -> list[str]:
+    compiling = tuple(one.release for one in toolkits.TOOLKITS if arch in one.archs)
+    gpus = tuple(other for other in _known_archs() if other.isdigit())
+    sass = tuple(gpu for gpu in gpus if runs_on(DeviceCode(sass=(arch,)), gpu))
+    ptx = f"{code(arch)} and all newer" if arch.isdigit() else _cell(sass)
+    return [code(arch), _cell(compiling), _cell(sass), ptx]
 
 
 def _component_parts() -> Iterator[str]:
