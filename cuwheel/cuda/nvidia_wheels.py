@@ -96,7 +96,7 @@ TOOLKIT_WHEELS = (
     NvidiaWheel(
         name="nvidia-cublas(-cu12|)",
         folder="nvidia/(cublas|cu13)/lib",
-        bounds=_CUDA,
+        bounds=">={cublas},<(13|14)",
         read="(12.1.3.1, 12.8.4.1, 12.9.3.13|13.1.0.3, 13.10.0.20)",
         conda="libcublas",
         libraries=(

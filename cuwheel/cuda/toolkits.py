@@ -51,17 +51,21 @@ class Toolkit:
         return int(self.release.split(".", maxsplit=1)[0])
 
 
-# Versions of nvcc: for 12.x the one that conda-forge has, for 13.0 the one that cuda-toolkit 13.0.2
-# pins. The limits and archs of 12.x were read from the nvidia-cuda-nvcc-cu12 wheels of the same
-# versions, which hold host_config.h and ptxas (tests/e2e/test_cuda12_facts.py).
+# Versions of nvcc: for 12.x the one that conda-forge has, for 13.x the one that the cuda-toolkit of
+# envs/cuda<tag>/pypi.in pins. The limits and archs of 12.x were read from the nvidia-cuda-nvcc-cu12
+# wheels of the same versions, which hold host_config.h and ptxas (tests/e2e/test_cuda12_facts.py),
+# those of 13.x from the locked nvcc itself (tests/e2e/test_cuda13_facts.py).
 _ARCHS_12 = (
     *("50", "52", "53", "60", "61", "62", "70", "72", "75"),
     *("80", "86", "87", "89", "90", "90a"),
 )
-_ARCHS_13 = (
-    *("75", "80", "86", "87", "88", "89", "90", "90a", "100", "100a", "100f"),
-    *("103", "103a", "103f", "110", "110a", "110f", "120", "120a", "120f", "121", "121a", "121f"),
+_UP_TO_103 = (
+    *("75", "80", "86", "87", "88", "89", "90", "90a"),
+    *("100", "100a", "100f", "103", "103a", "103f"),
 )
+_FROM_110 = ("110", "110a", "110f", "120", "120a", "120f", "121", "121a", "121f")
+_ARCHS_13 = (*_UP_TO_103, *_FROM_110)
+_ARCHS_13_4 = (*_UP_TO_103, "107", "107a", "107f", *_FROM_110)
 TOOLKITS = (
     Toolkit(
         release="12.1",
@@ -71,6 +75,7 @@ TOOLKITS = (
         min_driver="525.60.13",
         provider="conda",
         libraries=(
+            ("cublas", "12.1"),
             ("cufft", "11.0"),
             ("curand", "10.3"),
             ("cusolver", "11.4"),
@@ -85,6 +90,7 @@ TOOLKITS = (
         min_driver="525.60.13",
         provider="conda",
         libraries=(
+            ("cublas", "12.2"),
             ("cufft", "11.0"),
             ("curand", "10.3"),
             ("cusolver", "11.5"),
@@ -99,6 +105,7 @@ TOOLKITS = (
         min_driver="525.60.13",
         provider="conda",
         libraries=(
+            ("cublas", "12.4"),
             ("cufft", "11.2"),
             ("curand", "10.3"),
             ("cusolver", "11.6"),
@@ -113,6 +120,7 @@ TOOLKITS = (
         min_driver="525.60.13",
         provider="conda",
         libraries=(
+            ("cublas", "12.8"),
             ("cufft", "11.3"),
             ("curand", "10.3"),
             ("cusolver", "11.7"),
@@ -129,10 +137,92 @@ TOOLKITS = (
         min_driver="580.65.06",
         provider="pypi",
         libraries=(
+            # 13.1 in truth: the requirement stays, so that published wheels keep their bytes.
+            ("cublas", "13.0"),
             ("cufft", "12.0"),
             ("curand", "10.4"),
             ("cusolver", "12.0"),
             ("cusparse", "12.6"),
+        ),
+        site_folder="nvidia/cu13",
+    ),
+    Toolkit(
+        release="13.1",
+        nvcc="13.1.115",
+        max_gcc=15,
+        archs=_ARCHS_13,
+        min_driver="580.65.06",
+        provider="pypi",
+        libraries=(
+            ("cublas", "13.2"),
+            ("cufft", "12.1"),
+            ("curand", "10.4"),
+            ("cusolver", "12.0"),
+            ("cusparse", "12.7"),
+        ),
+        site_folder="nvidia/cu13",
+    ),
+    Toolkit(
+        release="13.2",
+        nvcc="13.2.86",
+        max_gcc=15,
+        archs=_ARCHS_13,
+        min_driver="580.65.06",
+        provider="pypi",
+        libraries=(
+            ("cublas", "13.4"),
+            ("cufft", "12.2"),
+            ("curand", "10.4"),
+            ("cusolver", "12.2"),
+            ("cusparse", "12.7"),
+        ),
+        site_folder="nvidia/cu13",
+    ),
+    Toolkit(
+        release="13.3",
+        nvcc="13.3.73",
+        max_gcc=15,
+        archs=_ARCHS_13,
+        min_driver="580.65.06",
+        provider="pypi",
+        libraries=(
+            ("cublas", "13.6"),
+            ("cufft", "12.3"),
+            ("curand", "10.4"),
+            ("cusolver", "12.2"),
+            ("cusparse", "12.8"),
+        ),
+        site_folder="nvidia/cu13",
+    ),
+    Toolkit(
+        release="13.4",
+        nvcc="13.4.92",
+        max_gcc=16,
+        archs=_ARCHS_13_4,
+        min_driver="580.65.06",
+        provider="pypi",
+        libraries=(
+            ("cublas", "13.8"),
+            ("cufft", "12.4"),
+            ("curand", "10.4"),
+            ("cusolver", "12.3"),
+            ("cusparse", "12.8"),
+        ),
+        site_folder="nvidia/cu13",
+    ),
+    Toolkit(
+        release="13.5",
+        nvcc="13.5.37",
+        max_gcc=16,
+        archs=_ARCHS_13_4,
+        min_driver="580.65.06",
+        provider="pypi",
+        libraries=(
+            ("cublas", "13.10"),
+            ("cufft", "12.5"),
+            ("curand", "10.4"),
+            ("cusolver", "12.4"),
+            ("cusparse", "12.9"),
         ),
         site_folder="nvidia/cu13",
     ),

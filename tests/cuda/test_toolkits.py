@@ -8,6 +8,7 @@ from packaging.version import Version
 from cuwheel.cuda.toolkits import TOOLKITS, check_archs, toolkit_by_release
 from cuwheel.errors import UnsupportedArchError, UsageError
 from cuwheel.paths import ROOT
+from cuwheel.pypi.lock_file import pinned_version
 from cuwheel.system.compilers import archs_of, newest_gcc_for
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def test_finds_toolkit_by_release_and_tag(name: str) -> None:
 
 def test_names_nearest_toolkit() -> None:
     with pytest.raises(UsageError) as caught:
-        toolkit_by_release("13.1")
+        toolkit_by_release("13.00")
 
     assert caught.value.why == 'did you mean "13.0"?'
 
@@ -80,6 +81,15 @@ def test_pypi_lock_is_there_where_it_is_the_default(toolkit: Toolkit) -> None:
     lock = ROOT / "envs" / f"cuda{toolkit.tag}" / "pypi.lock"
 
     assert lock.is_file() == (toolkit.provider == "pypi")
+
+
+@every_toolkit
+def test_table_holds_version_of_locked_nvcc(toolkit: Toolkit) -> None:
+    lock = ROOT / "envs" / f"cuda{toolkit.tag}" / "pypi.lock"
+    names = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm")
+    locked = {pinned_version(lock, name) for name in names}
+
+    assert locked == ({toolkit.nvcc} if lock.is_file() else {None})
 
 
 def test_table_holds_archs_of_real_nvcc(cuda_home: Path, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_all_stands_for_every_lock(entries: tuple[CatalogueEntry, ...]) -> None:
     names = {job.name for job in lock_jobs(["all"], entries)}
 
     toolchains = {f"toolchain:{tag}:conda" for tag in ("121", "122", "124", "128")}
-    thirteen = {"toolchain:130:pypi", "toolchain:130:conda"}
+    thirteen = {f"toolchain:13{minor}:pypi" for minor in range(6)} | {"toolchain:130:conda"}
     pythons = {f"python:{tag}" for tag in ("310", "311", "312", "313")}
     recipes = {"build:plain", "build:with-torch"}
     assert names == {"engine", "dev", "lock", "nox"} | toolchains | thirteen | pythons | recipes

@@ -35,6 +35,7 @@ class Engine:
     Attributes:
         variables: come on top of this process's environment.
         within: the beginning of a command that runs what follows: `unshare --net`.
+        tag: of the toolkit that is built with.
     """
 
     python: Path
@@ -44,6 +45,7 @@ class Engine:
     project: Path
     variables: dict[str, str] = field(default_factory=dict)
     within: tuple[str, ...] = ()
+    tag: str = "130"
 
     def build(self, name: str, *options: str, **variables: str) -> Outcome:
         """Build a tiny package to the end."""
@@ -60,7 +62,7 @@ class Engine:
         arguments = ["--work", str(self.work), "--dist", str(self.dist)]
         if "--source" not in options:
             arguments += ["--source", str(source)]
-        command = [*self.within, str(self.python), "-m", "cuwheel", "build", f"{name}-130"]
+        command = [*self.within, str(self.python), "-m", "cuwheel", "build", f"{name}-{self.tag}"]
         with subprocess.Popen(
             [*command, *arguments, *options],
             env=self.environment(**variables),

@@ -1,4 +1,4 @@
-"""CUDA 13.0 cut down to what compiles and links the runtime: a seventh of the whole's bytes."""
+"""CUDA cut down to what compiles and links the runtime: a seventh of the whole's bytes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-_LOCK = "envs/cuda130/pypi.lock"
 _COMPILER = ("cuda-toolkit", "nvidia-cuda-crt", "nvidia-cuda-nvcc", "nvidia-nvvm")
 _RUNTIME = ("nvidia-cuda-cccl", "nvidia-cuda-culibos", "nvidia-cuda-runtime")
 
 
-def write_small_lock(project: Path, names: Iterable[str] = (*_COMPILER, *_RUNTIME)) -> Path:
+def write_small_lock(
+    project: Path, names: Iterable[str] = (*_COMPILER, *_RUNTIME), tag: str = "130"
+) -> Path:
     """Write the lines of the real lock that pin these packages into a project folder."""
-    pins = [pin for pin in read_pins(ROOT / _LOCK) if pin.requirement.name in set(names)]
-    lock = project / _LOCK
+    name = f"envs/cuda{tag}/pypi.lock"
+    pins = [pin for pin in read_pins(ROOT / name) if pin.requirement.name in set(names)]
+    lock = project / name
     lock.parent.mkdir(parents=True, exist_ok=True)
     lock.write_text("".join(line_of(str(pin.requirement), pin.hashes) for pin in pins))
     return lock
