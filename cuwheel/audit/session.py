@@ -148,7 +148,7 @@ def _possible_targets(
             recipe=recipe,
             toolkit=toolkit,
             python=python,
-            framework=recipe.framework,
+            framework=recipe.framework_for(toolkit.release),
             archs=archs or recipe.archs_for(toolkit.release),
             provider=toolkit.provider,
             root=entry.root,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cuwheel.build.launcher.events import EVENTS_LOG
 from cuwheel.build.link_flags import cuda_components, include_flags, link_flags
 from cuwheel.model.link import Static
-from cuwheel.model.recipe import CMake, Setuptools, TorchExtension
+from cuwheel.model.recipe import CMake, Setuptools, TorchExtension, texts_for
 from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.toolchains.conda_layout import sysroot_of
 
@@ -190,7 +190,8 @@ def _gate_variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
 def _backend_variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
     declared = target.recipe.build
     values = _placeholders(target, inputs)
-    own = {name: text.format_map(values) for name, text in declared.env.items()}
+    env = texts_for(declared.env, target.toolkit.release)
+    own = {name: text.format_map(values) for name, text in env.items()}
     if isinstance(declared, TorchExtension):
         return {"TORCH_CUDA_ARCH_LIST": values["torch_archs"], **own}
     if isinstance(declared, CMake):
@@ -210,13 +211,14 @@ def _cmake_arguments(
 ) -> str:
     """Definitions in scikit-build-core's `CMAKE_ARGS`, with no way back to the machine's CUDA."""
     kind = _cudart_kind(target)
+    own = texts_for(declared.define, target.toolkit.release)
     defined = {
         **_cmake_compilers(inputs),
         **({"CMAKE_CUDA_RUNTIME_LIBRARY": kind.capitalize()} if kind else {}),
         "CMAKE_CUDA_ARCHITECTURES": values["cmake_archs"],
         "CMAKE_CUDA_COMPILER": f"{values['cuda_home']}/bin/nvcc",
         "CUDAToolkit_ROOT": values["cuda_home"],
-        **{name: text.format_map(values) for name, text in declared.define.items()},
+        **{name: text.format_map(values) for name, text in own.items()},
     }
     return shlex.join(f"-D{name}={value}" for name, value in defined.items())
 

@@ -74,8 +74,7 @@ def check_linkable(job: Job) -> list[Problem]:
     if not (workspace.has("toolchain") and workspace.has("environment")):
         return []
     home = workspace.load("toolchain", Toolchain).home
-    build = target.recipe.build
-    texts = {**build.env, **getattr(build, "define", {})}.values()
+    texts = target.recipe.settings_for(target.toolkit.release).values()
     if not any(name in text for text in texts for name in _PLACEHOLDERS):
         return []
     return _check_libraries(target, home, workspace.load("environment", Environment).site_packages)

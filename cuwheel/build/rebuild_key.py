@@ -71,7 +71,7 @@ def _of_recipe(target: Target, workspace: Workspace) -> dict[str, str]:
     recipe = target.recipe
     fields = {f"recipe.{name}": repr(getattr(recipe, name)) for name in recipe.__dataclass_fields__}
     patches = {
-        f"patch {patch.file}": _digest(target.patch_folder / patch.file) for patch in recipe.patches
+        f"patch {patch.file}": _digest(target.patch_folder / patch.file) for patch in target.patches
     }
     script = target.smoke_script
     smoke = {f"smoke {script.name}": _digest(script)} if script else {}

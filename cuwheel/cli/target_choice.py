@@ -75,7 +75,7 @@ def choose_target(
         recipe=recipe,
         toolkit=toolkit,
         python=python,
-        framework=framework or recipe.framework,
+        framework=framework or recipe.framework_for(toolkit.release),
         archs=sorted_archs(given.arch) or _archs(recipe, toolkit),
         provider=given.toolchain or toolkit.provider,
         root=entry.root,
@@ -142,7 +142,7 @@ def release_of(asked: str, found: Interpreter | InterpreterNotFoundError) -> str
 
 
 def _check_framework(recipe: Recipe, framework: Framework | None) -> None:
-    own = recipe.framework
+    own = next(iter(recipe.frameworks), None)
     if framework is None or (own and own.name == framework.name):
         return
     raise UsageError(

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from cuwheel.conda.environment_file import name_of_lock
 from cuwheel.errors import LockError, UsageError, suggest
+from cuwheel.model.recipe import Framework
 from cuwheel.model.recipe_lock import RecipeLock, locks_of
 from cuwheel.paths import ROOT, find_lock, project_roots
 from cuwheel.pypi.lock_file import as_input, faults_of_lock, read_input
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from cuwheel.model.catalogue import CatalogueEntry
-    from cuwheel.model.recipe import Framework
     from cuwheel.model.target import Target
 
 
@@ -99,8 +99,8 @@ def lock_jobs(
         UsageError: a name is unknown; the message names the nearest.
     """
     known = _all_jobs(entries)
-    chosen = [job for name in names for job in _named(name, known)]
-    return tuple(_with_framework(job, framework) for job in dict.fromkeys(chosen))
+    chosen = (_with_framework(job, framework) for name in names for job in _named(name, known))
+    return tuple(dict.fromkeys(chosen))
 
 
 def conda_jobs(names: Iterable[str], roots: tuple[Path, ...]) -> tuple[CondaLockSpec, ...]:
@@ -185,8 +185,21 @@ def _all_jobs(entries: tuple[CatalogueEntry, ...]) -> list[PypiLockSpec | CondaL
     jobs += _conda_jobs(project_roots())
     for entry in entries:
         if entry.recipe:  # its build lock and smoke lock, or those for single majors of CUDA
-            jobs += [_job_of(declared, entry.root) for declared in locks_of(entry.recipe)]
+            declared = locks_of(entry.recipe)
+            kept = (one for lock in declared for one in _kept_beside(lock, entry.root))
+            jobs += [_job_of(lock, entry.root) for lock in dict.fromkeys((*declared, *kept))]
     return jobs
+
+
+def _kept_beside(declared: RecipeLock, root: Path) -> Iterator[RecipeLock]:
+    """The same lock for other releases of the framework, as far as there are files."""
+    if declared.framework is None:
+        return
+    name = declared.framework.name
+    pattern = replace(declared, framework=Framework(name=name, version="*")).path
+    for path in sorted(root.glob(str(pattern))):
+        version = path.name.removesuffix(".lock").rpartition(f"-{name}")[2]
+        yield replace(declared, framework=Framework(name=name, version=version))
 
 
 def _conda_jobs(roots: tuple[Path, ...]) -> list[CondaLockSpec]:

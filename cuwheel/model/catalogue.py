@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import cuwheel
 from cuwheel.errors import RecipeError, UsageError, suggest
 from cuwheel.model.link import Link, Mode
-from cuwheel.model.recipe import Build, Recipe, Smoke
+from cuwheel.model.recipe import Build, Framework, Recipe, Smoke
 from cuwheel.model.source import Source
 
 if TYPE_CHECKING:
@@ -170,10 +170,17 @@ def _refuse_types(recipe: Recipe) -> None:
         for field in dataclasses.fields(declaration):
             if str(field.type).startswith(("tuple", "Mapping")):
                 _refuse_text(f"{owner}{field.name}", getattr(declaration, field.name))
+    _refuse_frameworks(recipe.framework)
     for name in ("toolkits", "archs", "requires"):
         for value in getattr(recipe, name):
             if not isinstance(value, str):
                 raise TypeError(f'{name} has to hold texts: "{value}", not {value}')
+
+
+def _refuse_frameworks(named: object) -> None:
+    for value in named.values() if isinstance(named, Mapping) else [named]:
+        if not isinstance(value, Framework | None):
+            raise TypeError(f"framework has to hold Framework(...), not {value!r}")
 
 
 def _refuse_text(name: str, value: object) -> None:

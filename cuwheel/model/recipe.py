@@ -17,6 +17,9 @@ A recipe is one module in `recipes/` that holds `RECIPE = Recipe(...)` and nothi
 - `{site_packages}`: where the build environment has its packages;
 - `{version}`: the recipe's version.
 
+A value of `env` or `define` may differ by CUDA release, `{"12.1": "…", "13.0": "…"}`: for one that
+isn't named the variable isn't set.
+
 `{version}` stands for the same in a source, so that a version is written once. In requirements, in
 `wheel_name` and in the names of extras, `{cuda}` is the major release of CUDA. Sizes are bytes:
 `60 * MIB`, `4 * GIB`.
@@ -24,6 +27,7 @@ A recipe is one module in `recipes/` that holds `RECIPE = Recipe(...)` and nothi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -31,8 +35,6 @@ from cuwheel.model.source import Archive, Sdist
 from cuwheel.system.quantities import GIB, MIB
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from cuwheel.model.link import Link
     from cuwheel.model.source import Patch, Resource, Source
 
@@ -54,6 +56,9 @@ PLACEHOLDERS = (
 RELEASE_PLACEHOLDERS = ("cuda", "toolkit", "toolkit_tag")  # one of them in `LibraryPerCuda.file`
 CUDA_PLACEHOLDERS = ("cuda",)  # those in requirements, `Recipe.wheel_name` and `External`'s extras
 NEEDS = ("debian", "conda")  # where `Recipe.needs` may come from
+
+
+Settings = Mapping[str, str | Mapping[str, str]]  # name → text, or text by CUDA release
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +137,7 @@ class TorchExtension:
         env: more variables for the package's own setup.py.
     """
 
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Settings = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +148,7 @@ class Setuptools:
         env: variables for the package's setup.py, with placeholders.
     """
 
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Settings = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,8 +164,8 @@ class CMake:
         env: more variables, with placeholders.
     """
 
-    define: Mapping[str, str] = field(default_factory=dict)
-    env: Mapping[str, str] = field(default_factory=dict)
+    define: Settings = field(default_factory=dict)
+    env: Settings = field(default_factory=dict)
     install: bool = False
 
 
@@ -187,7 +192,8 @@ class Recipe:
             doesn't.
         python: `each`: one wheel for each Python (uses the C API); `any`: one wheel serves all.
         requires_python: the Pythons that the recipe's locks are solved for, e.g. `>=3.10`.
-        framework: what the wheel is compiled against, if anything.
+        framework: what the wheel is compiled against, if anything; or by CUDA release, `{"13.0":
+            Framework(…), "13.2": Framework(…)}`, as each release of a framework is built with one.
         wheel_name: the wheel's project name where it isn't the recipe's, `{cuda}` is the major
             release of CUDA: `jax-finufft-cuda{cuda}x`, as CuPy does.
         has_local_version: whether the wheel's version says what it was built for
@@ -207,6 +213,8 @@ class Recipe:
             cross to the framework (PyTorch); `static`: its libraries hold their own, which lets a
             wheel made by a new GCC run on old systems.
         smoke: how to see that the wheel works.
+        leave_out: files of the built wheel that the published one goes without, as patterns of
+            their names (`tests/*`: `*` stands for `/` too).
         library_per_cuda: how the package chooses among its libraries, if it has several.
         memory_per_job: bytes that one compile takes at its peak, for the first build; after that
             the gate knows better.
@@ -225,7 +233,7 @@ class Recipe:
     ptx: Literal["none", "last"] = "none"
     python: Literal["each", "any"] = "each"
     requires_python: str = ">=3.10"
-    framework: Framework | None = None
+    framework: Framework | Mapping[str, Framework] | None = None
     wheel_name: str = ""
     has_local_version: bool = True
     patches: tuple[Patch, ...] = ()
@@ -236,6 +244,7 @@ class Recipe:
     link: Link
     libstdcxx: Literal["shared", "static"] = "shared"
     smoke: Smoke
+    leave_out: tuple[str, ...] = ()
     library_per_cuda: LibraryPerCuda | None = None
     memory_per_job: int = 2 * GIB
     disk: int = 2 * GIB
@@ -261,6 +270,25 @@ class Recipe:
             return replace(self.source, url=self.source.url.replace("{version}", self.version))
         return self.source
 
+    @property
+    def frameworks(self) -> tuple[Framework, ...]:
+        """The releases that `framework` names, each once."""
+        if isinstance(self.framework, Framework):
+            return (self.framework,)
+        return tuple(dict.fromkeys((self.framework or {}).values()))
+
+    def framework_for(self, release: str) -> Framework | None:
+        """`framework` of one CUDA release (`12.8`); None where it names none for it."""
+        if isinstance(self.framework, Mapping):
+            return self.framework.get(release)
+        return self.framework
+
+    def settings_for(self, release: str) -> Mapping[str, str]:
+        """`build.env` and `build.define` of one CUDA release: name → text with placeholders."""
+        env = texts_for(self.build.env, release)
+        define = self.build.define if isinstance(self.build, CMake) else {}
+        return {**env, **texts_for(define, release)}
+
     def archs_for(self, release: str) -> tuple[str, ...]:
         """`archs` of one CUDA release (`12.8`), the oldest GPU first.
 
@@ -269,3 +297,12 @@ class Recipe:
         """
         archs = self.archs if isinstance(self.archs, tuple) else self.archs[release]
         return tuple(sorted(archs, key=lambda arch: (len(arch.rstrip("af")), arch)))
+
+
+def texts_for(settings: Settings, release: str) -> dict[str, str]:
+    """What settings say for one CUDA release (`12.8`)."""
+    found = {
+        name: text if isinstance(text, str) else text.get(release)
+        for name, text in settings.items()
+    }
+    return {name: text for name, text in found.items() if text is not None}

@@ -21,7 +21,7 @@ from cuwheel.cuda.toolkits import TOOLKITS, check_archs, toolkit_by_release
 from cuwheel.errors import CuwheelError, RecipeError, suggest
 from cuwheel.model import link, source
 from cuwheel.model.link import External
-from cuwheel.model.recipe import CUDA_PLACEHOLDERS, NEEDS, RELEASE_PLACEHOLDERS, Recipe
+from cuwheel.model.recipe import CUDA_PLACEHOLDERS, NEEDS, RELEASE_PLACEHOLDERS, CMake, Recipe
 from cuwheel.model.recipe_texts import faults_of_setting, faults_of_text
 from cuwheel.model.source_check import faults_of_resources, faults_of_source, stays_inside
 from cuwheel.system.quantities import plural
@@ -88,11 +88,28 @@ def _faults_of_toolkits(recipe: Recipe) -> Iterator[str]:
         yield 'toolkits is empty: name the CUDA releases to build with, like "13.0"'
     for release in recipe.toolkits:
         yield from _fault_of(partial(toolkit_by_release, release))
-    if isinstance(recipe.archs, Mapping):
-        for release in sorted({*recipe.toolkits} - {*recipe.archs}):
-            yield f'archs says nothing of "{release}", which toolkits names'
-        for release in sorted({*recipe.archs} - {*recipe.toolkits}):
-            yield f'archs names "{release}", which toolkits doesn\'t'
+    for name in ("archs", "framework"):
+        named = getattr(recipe, name)
+        if isinstance(named, Mapping):
+            for release in sorted({*recipe.toolkits} - {*named}):
+                yield f'{name} says nothing of "{release}", which toolkits names'
+            yield from _faults_of_releases(name, named, recipe)
+    for patch in recipe.patches:
+        yield from _faults_of_releases(f"toolkits of {patch.file}", patch.toolkits, recipe)
+    for name, value in _settings(recipe):
+        if not isinstance(value, str):
+            yield from _faults_of_releases(name, value, recipe)
+
+
+def _settings(recipe: Recipe) -> list[tuple[str, str | Mapping[str, str]]]:
+    """What the recipe tells its build, for whichever release of CUDA."""
+    define = recipe.build.define if isinstance(recipe.build, CMake) else {}
+    return [*recipe.build.env.items(), *define.items()]
+
+
+def _faults_of_releases(owner: str, named: Iterable[str], recipe: Recipe) -> Iterator[str]:
+    for release in sorted({*named} - {*recipe.toolkits}):
+        yield f'{owner} names "{release}", which toolkits doesn\'t'
 
 
 def _faults_of_archs(recipe: Recipe) -> Iterator[str]:
@@ -138,9 +155,9 @@ def _faults_of_requirement(owner: str, text: str, recipe: Recipe) -> Iterator[st
     except InvalidRequirement as error:
         yield f'{owner}: "{text}" is no requirement: {str(error).splitlines()[0]}'
         return
-    framework = recipe.framework
-    if framework and canonicalize_name(requirement.name) == canonicalize_name(framework.name):
-        yield f'{owner}: "{text}": framework says which {framework.name} it is; leave it out'
+    names = {canonicalize_name(one.name) for one in recipe.frameworks}
+    if canonicalize_name(requirement.name) in names:
+        yield f'{owner}: "{text}": framework says which {requirement.name} it is; leave it out'
 
 
 def _faults_of_python(recipe: Recipe) -> Iterator[str]:
@@ -156,8 +173,9 @@ def _faults_of_python(recipe: Recipe) -> Iterator[str]:
 
 def _faults_of_texts(recipe: Recipe) -> Iterator[str]:
     """Placeholders that the engine doesn't fill, and settings that aren't the recipe's."""
-    for name, text in {**recipe.build.env, **getattr(recipe.build, "define", {})}.items():
-        yield from faults_of_setting(name, text)
+    for name, value in _settings(recipe):
+        for text in [value] if isinstance(value, str) else value.values():
+            yield from faults_of_setting(name, text)
     script, call = recipe.smoke.script, recipe.smoke.call
     if script and not re.fullmatch(r"\w+\.py", script):
         yield f'smoke.script="{script}" has to name a file in recipes/smoke: "{recipe.folder}.py"'

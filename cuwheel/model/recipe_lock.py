@@ -35,7 +35,10 @@ class RecipeLock:
 
     @property
     def name(self) -> str:
-        """What `nox -s lock` calls it: `build:causal-conv1d`, `smoke:jax-finufft:cu13`."""
+        """What `nox -s lock` calls it: `build:causal-conv1d`, `smoke:jax-finufft:cu13`.
+
+        Where the recipe names several releases of its framework, this stands for a lock of each.
+        """
         return f"{self.kind}:{self.recipe.name}" + (f":cu{self.cuda}" if self.cuda else "")
 
     @property
@@ -111,9 +114,12 @@ def lock_of(
 
 def locks_of(recipe: Recipe) -> tuple[RecipeLock, ...]:
     """Every lock that a recipe has to have."""
-    majors = dict.fromkeys(int(release.split(".")[0]) for release in recipe.toolkits)
     kinds: tuple[Literal["build", "smoke"], ...] = ("build", "smoke")
-    found = (lock_of(recipe, kind, major, recipe.framework) for kind in kinds for major in majors)
+    found = (
+        lock_of(recipe, kind, int(release.split(".")[0]), recipe.framework_for(release))
+        for kind in kinds
+        for release in recipe.toolkits
+    )
     return tuple(dict.fromkeys(found))
 
 

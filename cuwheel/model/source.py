@@ -98,10 +98,12 @@ class Patch:
     Attributes:
         file: its name, `0001-<what-it-does>.patch`.
         why: the reason, one line.
+        toolkits: the CUDA releases that it is for; empty: all of the recipe's.
     """
 
     file: str
     why: str
+    toolkits: tuple[str, ...] = ()
 
 
 Source = Sdist | Archive | GitCommit | Folder

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cuwheel.model.link import Mode
     from cuwheel.model.recipe import Framework, Recipe
     from cuwheel.model.recipe_lock import RecipeLock
+    from cuwheel.model.source import Patch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +80,7 @@ class Target:
         A wheel that is linked in another mode than the recipe's, or compiled against another
         framework, always says so: `cu130.bundled`.
         """
-        is_other = self.framework != self.recipe.framework
+        is_other = self.framework != self.recipe.framework_for(self.toolkit.release)
         built_for = f"cu{self.toolkit.tag}{self._framework_tag}"
         own = built_for if self.recipe.has_local_version or is_other else ""
         return ".".join(tag for tag in (own, self._other_mode) if tag)
@@ -118,6 +119,14 @@ class Target:
     def patch_folder(self) -> Path:
         """Where the recipe's patches are."""
         return self.root / "patches" / self.recipe.folder
+
+    @property
+    def patches(self) -> tuple[Patch, ...]:
+        """The recipe's patches that are for this CUDA release."""
+        release = self.toolkit.release
+        return tuple(
+            one for one in self.recipe.patches if not one.toolkits or release in one.toolkits
+        )
 
     @property
     def smoke_script(self) -> Path | None:

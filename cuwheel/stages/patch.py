@@ -47,7 +47,7 @@ def patch(job: Job) -> SourceTree:
 
 
 def _read_patches(target: Target) -> dict[str, bytes]:
-    """The recipe's patches, in its order.
+    """The target's patches, in the recipe's order.
 
     Raises:
         PatchError: recipe and folder name different files.
@@ -69,7 +69,7 @@ def _read_patches(target: Target) -> dict[str, bytes]:
             why=_NEXT_LINE.join(faults),
             fix="add or remove the file, or its line in the recipe",
         )
-    return {name: (folder / name).read_bytes() for name in named}
+    return {patch.file: (folder / patch.file).read_bytes() for patch in target.patches}
 
 
 def _apply(name: str, content: bytes, copy: Path, target: Target, tree: SourceTree) -> None:

@@ -43,7 +43,7 @@ def provenance(job: Job) -> Provenance:
     record = BuildRecord(
         wheel=wheel.path.name,
         sha256=wheel.sha256,
-        parameters=_parameters(target),
+        parameters=(*_parameters(target), ("left_out", wheel.left_out)),
         environment=built.environment,
         jobs=workspace.load("preflight", Preflight).jobs,
         materials=tuple(_materials(target, workspace)),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.build.link_flags import cuda_components
 from cuwheel.model.link import External, mode_name
+from cuwheel.repair.left_out import leave_out
 from cuwheel.repair.links import find_links, read_libraries, rpath_entries, unused_components
 from cuwheel.repair.metadata import add_sbom, copied_in, rewrite_metadata
 from cuwheel.repair.tools import RepairTools
@@ -29,8 +30,8 @@ def repair(job: Job) -> RepairedWheel:
     """Strip, set relative rpaths, let auditwheel graft and tag, rewrite the metadata, normalise.
 
     Raises:
-        RepairError: the wheel holds no library, needs CUDA or framework libraries that the recipe
-            doesn't declare, or auditwheel refuses it.
+        RepairError: `leave_out` fits nothing, the wheel holds no library, needs CUDA or framework
+            libraries that the recipe doesn't declare, or auditwheel refuses it.
         UnsafeArchiveError: what the build made is not a wheel.
         DiskFullError: no space is left for the unpacked wheel.
     """
@@ -50,6 +51,7 @@ def repair(job: Job) -> RepairedWheel:
     )
     with naming_full_disk(scratch):
         content = _unpacked(built.path, scratch / "built")
+        left_out = leave_out(content, target)
         links = find_links(target, read_libraries(content))
         _warn_of_unused(target, workspace, links)
         _strip(tools, content)
@@ -78,6 +80,7 @@ def repair(job: Job) -> RepairedWheel:
         tools=tools.versions(),
         mode=mode_name(target.mode),
         bundled=bundled,
+        left_out=left_out,
     )
 
 

@@ -139,6 +139,7 @@ class RepairedWheel:
         tools: name and version of each program that changed it.
         mode: `external`, `bundled` or `static`.
         bundled: file and size in bytes of each library that was copied in.
+        left_out: files that the build made and the recipe leaves out.
     """
 
     path: Path
@@ -150,6 +151,7 @@ class RepairedWheel:
     tools: tuple[tuple[str, str], ...]
     mode: str = "external"
     bundled: tuple[tuple[str, int], ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,8 +79,8 @@ def test_lists_toolkits_where_none_is_named() -> None:
 
 
 def test_names_nearest_toolkit() -> None:
-    with pytest.raises(UsageError, match="no CUDA 131") as caught:
-        run_command("toolchain", ["131"], Console())
+    with pytest.raises(UsageError, match="no CUDA 139") as caught:
+        run_command("toolchain", ["139"], Console())
 
     assert "did you mean" in caught.value.why
 

@@ -109,6 +109,31 @@ def test_other_framework_gets_own_lock(entries: tuple[CatalogueEntry, ...]) -> N
     assert job.command == "nox -s lock -- build:with-torch --framework torch==2.12.0"
 
 
+def test_name_stands_for_lock_of_each_framework(tmp_path: Path) -> None:
+    declared = {"13.0": _TORCH, "13.2": _NEWER}
+    recipe = make_recipe(toolkits=("13.0", "13.2"), framework=declared)
+    entries = (CatalogueEntry(root=tmp_path, name="tiny-cuda", recipe=recipe),)
+
+    jobs = lock_jobs(["build:tiny-cuda"], entries)
+    one = lock_jobs(["build:tiny-cuda"], entries, _NEWER)
+
+    names = ["tiny_cuda-torch2.11.0.lock", "tiny_cuda-torch2.12.0.lock"]
+    assert [job.lock.name for job in jobs] == names
+    assert [job.lock.name for job in one] == names[1:]
+
+
+def test_knows_locks_that_are_kept_for_other_releases(tmp_path: Path) -> None:
+    folder = tmp_path / "envs" / "build"
+    folder.mkdir(parents=True)
+    (folder / "tiny_cuda-torch2.12.0.lock").touch()
+    entry = CatalogueEntry(root=tmp_path, name="tiny-cuda", recipe=make_recipe(framework=_TORCH))
+
+    jobs = lock_jobs(["build:tiny-cuda"], (entry,))
+
+    assert [job.lock.name for job in jobs] == ["tiny_cuda.lock", "tiny_cuda-torch2.12.0.lock"]
+    assert jobs[1].command == "nox -s lock -- build:tiny-cuda --framework torch==2.12.0"
+
+
 @pytest.mark.parametrize("name", ["build:plain", "engine", "toolchain:130"])
 def test_refuses_framework_where_there_is_none(
     entries: tuple[CatalogueEntry, ...], name: str

@@ -54,6 +54,16 @@ def test_takes_no_smoke_script_for_a_recipe(tmp_path: Path) -> None:
     assert [entry.name for entry in load_catalogue([tmp_path])] == ["a-one"]
 
 
+@pytest.mark.parametrize("written", ['"torch==2.11.0"', '{"13.0": "torch==2.11.0"}'])
+def test_says_what_a_framework_has_to_be(tmp_path: Path, written: str) -> None:
+    text = _SOUND.format(name="x", digits="0" * 64, maintainer="me")
+    add_module(tmp_path, "x", text.replace("requires=", f"framework={written}, requires="))
+
+    [entry] = load_catalogue([tmp_path])
+
+    assert "framework has to hold Framework(...)" in entry.fault
+
+
 def test_first_project_wins(tmp_path: Path) -> None:
     for maintainer in ("first", "second"):
         add_recipe(tmp_path / maintainer, "same", maintainer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cuwheel.model.recipe import CMake, Framework
 from cuwheel.model.source import Archive, GitCommit, Sdist
 from tests.support.factories import make_recipe
 
@@ -19,6 +20,29 @@ def test_takes_archs_of_the_release() -> None:
 
     assert recipe.archs_for("12.4") == ("70", "90")
     assert recipe.archs_for("13.0") == ("90", "100")
+
+
+_OLD, _NEW = (Framework(name="torch", version=version) for version in ("2.11.0", "2.15.0"))
+
+
+def test_takes_framework_of_the_release() -> None:
+    recipe = make_recipe(toolkits=("13.0", "13.2"), framework={"13.0": _OLD, "13.2": _NEW})
+
+    assert [recipe.framework_for(one) for one in ("13.0", "13.2", "13.5")] == [_OLD, _NEW, None]
+
+
+def test_plain_framework_is_that_of_every_release() -> None:
+    recipe = make_recipe(framework=_OLD)
+
+    assert (recipe.framework_for("13.2"), recipe.frameworks) == (_OLD, (_OLD,))
+
+
+def test_takes_settings_of_the_release() -> None:
+    build = CMake(define={"A": "1", "B": {"13.0": "2"}}, env={"C": {"12.1": "3", "13.0": "4"}})
+    recipe = make_recipe(build=build)
+
+    assert recipe.settings_for("13.0") == {"A": "1", "B": "2", "C": "4"}
+    assert recipe.settings_for("12.1") == {"A": "1", "C": "3"}
 
 
 def test_knows_no_archs_of_release_that_is_not_declared() -> None:

@@ -6,8 +6,10 @@ from cuwheel.errors import RecipeError
 from cuwheel.model.link import External, Link
 from cuwheel.model.recipe import CMake, Framework, LibraryPerCuda, Setuptools, Smoke
 from cuwheel.model.recipe_check import check_recipe
-from cuwheel.model.source import Archive, Folder, GitCommit, Resource, Sdist
+from cuwheel.model.source import Archive, Folder, GitCommit, Patch, Resource, Sdist
 from tests.support.factories import make_recipe
+
+_TORCH = Framework(name="torch", version="2.11.0")
 
 
 def resource(to: str = "tiny", sha256: str = "0" * 64) -> Resource:
@@ -42,8 +44,8 @@ def test_passes_sound_recipe() -> None:
         ({"requires": ("cutensor-cu{cudda}",)}, 'did you mean "cuda"?'),
         ({"needs": {"debain": ("libfftw3-dev",)}}, 'did you mean "debian"?'),
         (
-            {"framework": Framework(name="torch", version="2.11.0"), "requires": ("Torch>=2",)},
-            "framework says which torch it is",
+            {"framework": _TORCH, "requires": ("Torch>=2",)},
+            "framework says which Torch it is",
         ),
         (
             {"smoke": Smoke(imports=("p",), requires=("jax[cuda{cuda}",))},
@@ -75,6 +77,20 @@ def test_passes_sound_recipe() -> None:
             {"toolkits": ("12.8", "13.0"), "archs": {"13.0": ("90",)}},
             'archs says nothing of "12.8"',
         ),
+        (
+            {"toolkits": ("12.8", "13.0"), "framework": {"13.0": _TORCH}},
+            'framework says nothing of "12.8"',
+        ),
+        (
+            {"framework": {"13.0": _TORCH}, "requires": ("Torch>=2",)},
+            "framework says which Torch it is",
+        ),
+        (
+            {"patches": (Patch(file="0001-x.patch", why="x", toolkits=("12.8",)),)},
+            'toolkits of 0001-x.patch names "12.8"',
+        ),
+        ({"build": CMake(define={"A": {"12.8": "1"}})}, 'A names "12.8", which toolkits'),
+        ({"build": CMake(define={"A": {"13.0": "{arch}"}})}, 'did you mean "archs"?'),
         ({"resources": (resource(to="/etc/x"),)}, "leads out of the folder"),
         ({"resources": (resource(to="a/../../x"),)}, "leads out of the folder"),
         ({"resources": (resource(to="x"), resource(to="x"))}, "two resources overlap"),

@@ -17,12 +17,12 @@ _TORCH = Framework(name="torch", version="2.11.0")
 
 def build_lock(**changes: Any) -> RecipeLock:
     recipe = make_recipe(**changes)
-    return lock_of(recipe, "build", 13, recipe.framework)
+    return lock_of(recipe, "build", 13, recipe.framework_for("13.0"))
 
 
 def smoke_lock(*requires: str, **changes: Any) -> RecipeLock:
     recipe = make_recipe(smoke=Smoke(imports=("p",), requires=requires), **changes)
-    return lock_of(recipe, "smoke", 13, recipe.framework)
+    return lock_of(recipe, "smoke", 13, recipe.framework_for("13.0"))
 
 
 def names_of(**changes: Any) -> list[str]:
@@ -64,6 +64,22 @@ def test_names_component_that_there_is_not() -> None:
 
 def test_recipe_has_one_lock() -> None:
     assert names_of(toolkits=("12.8", "13.0")) == ["build:tiny-cuda"]
+
+
+def test_recipe_has_lock_for_each_release_of_framework() -> None:
+    newer = Framework(name="torch", version="2.15.0")
+
+    locks = locks_of(
+        make_recipe(
+            toolkits=("13.0", "13.1", "13.2"),
+            framework={"13.0": _TORCH, "13.1": _TORCH, "13.2": newer},
+        )
+    )
+
+    assert [str(lock.path) for lock in locks] == [
+        "envs/build/tiny_cuda-torch2.11.0.lock",
+        "envs/build/tiny_cuda-torch2.15.0.lock",
+    ]
 
 
 def test_recipe_has_lock_for_each_major_that_a_requirement_names() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import PatchError
+from cuwheel.model.source import Patch
 from cuwheel.stages.patch import patch
 from cuwheel.system.files import sha256_of_file, sha256_of_tree
 from tests.support.factories import EPOCH, make_job, make_target
@@ -44,6 +45,17 @@ def test_applies_patches_in_recipe_order(project: Project) -> None:
 
     assert (tree.path / "setup.py").read_bytes() == twice
     assert [name for name, _ in tree.patches] == ["0002-first.patch", "0001-second.patch"]
+
+
+def test_applies_only_patches_of_the_toolkit(project: Project, diff: Callable[..., bytes]) -> None:
+    project.write(NAME, diff({"setup.py": SETUP}, {"setup.py": changed(3)}))
+    other = Patch(file=NAME, why="a test", toolkits=("12.8",))
+    target = make_target(root=project.root, toolkits=("12.8", "13.0"), patches=(other,))
+
+    tree = patch(make_job(target, project.workspace))
+
+    assert (tree.path / "setup.py").read_bytes() == SETUP
+    assert tree.patches == ()
 
 
 def test_records_digest_and_keeps_origin(project: Project, diff: Callable[..., bytes]) -> None:

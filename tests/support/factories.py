@@ -20,7 +20,7 @@ from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.fetch.retry import RetryPolicy
 from cuwheel.model.catalogue import find_recipe, load_catalogue
 from cuwheel.model.link import Link
-from cuwheel.model.recipe import Framework, Recipe, Setuptools, Smoke
+from cuwheel.model.recipe import Recipe, Setuptools, Smoke
 from cuwheel.model.source import Sdist
 from cuwheel.model.target import Target
 from cuwheel.paths import ROOT
@@ -79,12 +79,11 @@ def make_target(  # noqa: PLR0913 - the fields of a target, each with a default
     `python` is the target's; `serves` is the field `python` of the recipe.
     """
     changed = make_recipe(python=serves, **recipe)
-    framework: Framework | None = changed.framework
     return Target(
         recipe=changed,
         toolkit=toolkit_by_release(toolkit),
         python=python,
-        framework=framework,
+        framework=changed.framework_for(toolkit),
         archs=changed.archs_for(toolkit) if archs is None else archs,
         provider=provider,
         root=root or Path("unused"),

@@ -59,6 +59,7 @@ _CONDA_COLUMNS = ("toolkit", "nvcc", "GCC", "sysroot", "packages", "download", "
 
 def toolkits_page() -> str:
     """The page."""
+    conda_locks = sorted((ROOT / "envs").glob("cuda*/conda-lock.yml"))
     return page(
         [
             "# CUDA releases and components",

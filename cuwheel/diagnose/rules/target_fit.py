@@ -87,7 +87,7 @@ def _target(entry: CatalogueEntry, recipe: Recipe, release: str, python: str) ->
         recipe=recipe,
         toolkit=toolkit,
         python=".".join(python.split(".")[:2]) or "3.12",
-        framework=recipe.framework,
+        framework=recipe.framework_for(toolkit.release),
         archs=recipe.archs_for(release),
         provider=toolkit.provider,
         root=entry.root,
