@@ -24,7 +24,7 @@ def test_builds_for_archs_of_one_gpu_and_of_a_family(engine: Engine, name: str) 
 
     assert done.status == 0, done.output
     assert "sm_90a sm_100f sm_120a" in done.output
-    [record] = engine.work.glob("*/audit.json")
+    [record] = engine.work.glob("*/stages/audit.json")
     code = DeviceCode(sass=tuple(json.loads(record.read_text())["archs"]))
     assert [gpu for gpu in ("90", "100", "103", "120", "121") if runs_on(code, gpu)] == [
         *("90", "100", "103", "120")

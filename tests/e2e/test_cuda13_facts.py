@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.build.launcher.canary import Canary, prove
+from cuwheel.build.launcher.canary import Canary, run_canary
 from cuwheel.build.launcher.toolkit_view import ViewPaths
 from cuwheel.cuda.toolkits import TOOLKITS, toolkit_by_release
 from cuwheel.locks.jobs import lock_jobs
@@ -83,7 +83,7 @@ def test_nvcc_gives_equal_objects_everywhere(cuda_home: Path, tmp_path: Path) ->
         view=unused, launcher=unused, toolkit=cuda_home, python=BASE_PYTHON, cc=gcc, cxx=gxx
     )
 
-    assert prove(places, "x", tmp_path) == Canary(flags=("path", "seed", "objtemp"))
+    assert run_canary(places, "x", tmp_path) == Canary(flags=("path", "seed", "objtemp"))
 
 
 def test_builds_a_package_twice_with_the_same_bytes(engine: Engine) -> None:
