@@ -18,7 +18,7 @@ ARCHS = ("90a", "100f", "120a")
 ASKED = tuple(word for arch in ARCHS for word in ("--arch", arch))
 
 
-@pytest.mark.parametrize("name", ["tiny-capi", "tiny-skbuild", "tiny-rdc"])
+@pytest.mark.parametrize("name", ["tiny-capi", "tiny-skbuild"])
 def test_builds_for_archs_of_one_gpu_and_of_a_family(engine: Engine, name: str) -> None:
     done = engine.build(name, *ASKED, "--keep-work")
 
