@@ -86,7 +86,7 @@ RECIPE = Recipe(
     # but that is CUDA 13's; CUDA 12's is libcusolver.so.11.
     link=Link(
         *("cudart", "cublas", "cublasLt", "cupti", "cusolver", "cusolverMg", "cudnn"),
-        *("cusparse", "nvJitLink"),
+        *("cusparse", "nvJitLink", "driver"),
     ),
     libstdcxx="static",  # JAX calls them through XLA's C interface; for manylinux_2_28
     smoke=Smoke(

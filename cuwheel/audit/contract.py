@@ -16,6 +16,7 @@ class Contract:
         cuda: major release of CUDA.
         python: `3.12`; None where one wheel serves every Python.
         links: declared components.
+        has_driver: whether the recipe declares that it links the driver.
         mode: `external`, `bundled` or `static`.
         extra: the extra that brings CUDA's libraries; empty where the wheel requires them itself.
         archs: of the machine code, sorted.
@@ -29,6 +30,7 @@ class Contract:
     cuda: int
     python: str | None
     links: tuple[str, ...]
+    has_driver: bool
     mode: str
     extra: str
     archs: tuple[str, ...]

@@ -157,7 +157,8 @@ RULES = (
         "beside the framework's own. If that is intended, the recipe says `mode=Bundled()`. Repair "
         "tools rename what they copy: a library that opens others by name (NVRTC, cuDNN) doesn't "
         "find them then, so leave it out (`--exclude`) and require its wheel. The driver's own "
-        "libraries must never be in a wheel: they have to fit the kernel module.",
+        "libraries must never be in a wheel, nor a stub that linkers get for one: they have to fit "
+        "the kernel module.",
     ),
     Rule(
         name="mixed CUDA majors",

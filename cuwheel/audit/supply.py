@@ -107,7 +107,7 @@ class Chain:
         if soname in case.system or soname.startswith("ld-linux"):
             return Supply(library=library.name, soname=soname, supplier="system")
         if is_from_driver(soname):
-            return Supply(library=library.name, soname=soname, supplier="driver")
+            return self._from_driver(library, soname)
         if component := self.conditions.component(library.name, soname):
             return self._from_component(library, soname, component)
         if soname in case.own:
@@ -128,6 +128,17 @@ class Chain:
             soname=soname,
             supplier="wheel",
             faults=() if is_found else (fault,),
+        )
+
+    def _from_driver(self, library: ScannedLibrary, soname: str) -> Supply:
+        contract = self.case.contract
+        rest = "from the GPU's driver, which the recipe doesn't declare"
+        fault = _fault("error", "comes", "come", rest)
+        return Supply(
+            library=library.name,
+            soname=soname,
+            supplier="driver",
+            faults=(fault,) if contract and not contract.has_driver else (),
         )
 
     def _from_component(self, library: ScannedLibrary, soname: str, component: Component) -> Supply:

@@ -134,6 +134,7 @@ def _contract(target: Target) -> Contract:
         cuda=target.toolkit.major,
         python=target.python if recipe.python == "each" else None,
         links=recipe.link.components,
+        has_driver=recipe.link.has_driver,
         mode=mode_name(target.mode),
         extra=target.extra,
         archs=sort_archs(target.archs),

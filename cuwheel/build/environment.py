@@ -255,7 +255,7 @@ def _placeholders(target: Target, inputs: BuildInputs) -> dict[str, str]:
         "torch_archs": ";".join(dotted),
         "gencode": " ".join(gencode),
         "jobs": str(inputs.machine.jobs),
-        "link_flags": " ".join(link_flags(target, *folders)),
+        "link_flags": " ".join(link_flags(target, *folders, inputs.view / "lib64" / "stubs")),
         "link_includes": " ".join(include_flags(target, *folders)),
         "toolkit": target.toolkit.release,
         "toolkit_tag": target.toolkit.tag,

@@ -16,6 +16,7 @@ from cuwheel.build.launcher.toolkit_view import (
 )
 from cuwheel.build.paths import packages_moved, python_in
 from cuwheel.errors import StageOrderError
+from cuwheel.toolchains.driver_stub import compile_driver_stub
 
 if TYPE_CHECKING:
     from cuwheel.build.compile_cache.choice import CacheChoice
@@ -78,7 +79,8 @@ def set_up_launcher(
         "moves": packages_moved(path_map, inputs.python, packages),
         "events": path_map.inside(str(inputs.events_log)),
     }
-    make_view(real.view, real.toolkit, inside, fingerprint)
+    stub = compile_driver_stub(inputs.toolchain.release, real.cc)
+    make_view(real.view, real.toolkit, inside, fingerprint, stub)
     make_launcher(real.launcher, inside, settings, real.python, fingerprint)
     return Launcher(canary=canary, fingerprint=fingerprint, python=inside.python)
 

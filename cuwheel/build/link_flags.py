@@ -39,19 +39,23 @@ def cuda_components(target: Target) -> tuple[Component, ...]:
     return tuple(component for component in found if component.cuda is not None)
 
 
-def link_flags(target: Target, home: Path, site_packages: Path) -> tuple[str, ...]:
+def link_flags(
+    target: Target, home: Path, site_packages: Path, driver_stub: Path
+) -> tuple[str, ...]:
     """Linker options for the recipe's components, in the target's mode.
 
     Args:
         target: what is built.
         home: the toolchain's folder.
         site_packages: of the build environment, for libraries that are no part of a toolkit.
+        driver_stub: the folder with what linkers get for the driver.
     """
+    driver = (f"-L{driver_stub}", "-lcuda") if target.recipe.link.has_driver else ()
     if isinstance(target.mode, Static):
         archives = (name for component in cuda_components(target) for name in component.static)
         names = [f"-l{name}" for name in dict.fromkeys(archives)]
-        return (f"-L{home / 'lib64'}", *names, *_SYSTEM_LIBRARIES)
-    return tuple(_shared_flags(cuda_components(target), home, site_packages))
+        return (f"-L{home / 'lib64'}", *names, *driver, *_SYSTEM_LIBRARIES)
+    return (*_shared_flags(cuda_components(target), home, site_packages), *driver)
 
 
 def include_flags(target: Target, home: Path, site_packages: Path) -> tuple[str, ...]:

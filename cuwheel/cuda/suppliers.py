@@ -9,6 +9,8 @@ from pathlib import PurePosixPath
 
 from cuwheel.cuda.components import COMPONENTS, Component, fits
 
+DRIVER_SONAME = "libcuda.so.1"  # what CUDA's programs link of the driver
+
 # They come with the driver and have to fit it, so no wheel may hold them: what the Linux driver
 # 580.159.04 has installed on a machine with an H200, and what libnvidia-container looks for of
 # older ones (its `nvc_info.c`). The driver's README, chapter "Installed Components", lists each.

@@ -65,26 +65,37 @@ def mode_name(mode: Mode) -> str:
     return next(name for name, kind in MODES.items() if isinstance(mode, kind))
 
 
+DRIVER = "driver"  # in `Link`: what the machine's own NVIDIA driver brings
+
+
 class Link:
     """The shared libraries of CUDA and of frameworks that the wheel uses.
 
     Args:
-        components: names from `cuwheel.components.COMPONENTS` (`cudart`, `cublas`, `torch`, …).
+        names: of components, from `cuwheel.cuda.components.COMPONENTS` (`cudart`, `cublas`,
+            `torch`, …), and `driver` for `libcuda.so.1`, which comes with the machine's driver: no
+            wheel can bring it, so where there is none the wheel can't be loaded.
         mode: where CUDA's libraries are when the wheel runs; a framework's stay in its own wheel.
+
+    Attributes:
+        components: the names without `driver`.
+        has_driver: whether that is among them.
     """
 
-    def __init__(self, *components: str, mode: Mode = External()) -> None:
-        self.components = components
+    def __init__(self, *names: str, mode: Mode = External()) -> None:
+        self.names = names
         self.mode = mode
+        self.components = tuple(name for name in names if name != DRIVER)
+        self.has_driver = DRIVER in names
 
     def __eq__(self, other: object) -> bool:
-        """Two are equal when they name the same components in the same order, in one mode."""
+        """Two are equal when they have the same names in the same order, in one mode."""
         return isinstance(other, Link) and repr(self) == repr(other)
 
     def __hash__(self) -> int:
-        """By its components."""
-        return hash(self.components)
+        """By its names."""
+        return hash(self.names)
 
     def __repr__(self) -> str:
         """As it is written in a recipe; part of the build's key, so it has to be stable."""
-        return f"Link({', '.join(map(repr, self.components))}, mode={self.mode!r})"
+        return f"Link({', '.join(map(repr, self.names))}, mode={self.mode!r})"

@@ -16,7 +16,7 @@ from cuwheel.cuda.suppliers import (
     resolve_entry,
 )
 from cuwheel.errors import RepairError
-from cuwheel.model.link import Bundled, External, Static, mode_name
+from cuwheel.model.link import DRIVER, Bundled, External, Static, mode_name
 from cuwheel.system.files import list_tree
 from cuwheel.wheel.metadata import installed_path
 
@@ -95,13 +95,23 @@ def find_links(target: Target, libraries: tuple[PlacedLibrary, ...]) -> Links:
     external: dict[str, Component] = {}
     bundled: dict[str, Component] = {}
     driver: set[str] = set()
-    problems: list[str] = []
+    problems = [*_copies_of_driver(libraries)]
+    if problems:
+        raise RepairError(
+            f"{target.id}: the wheel holds a library of NVIDIA's driver, or what stands in for it",
+            why="\n".join(problems),
+            fix="keep the package's build from copying what it links; the machine's own driver "
+            "brings that library, and any other is of another release",
+        )
     of_mode: list[str] = []
     missing: set[str] = set()
     for library, soname in _needs(libraries, own):
         component = component_of(soname, target.toolkit.major)
         if is_from_driver(soname):
             driver.add(soname)
+            if not target.recipe.link.has_driver:
+                missing.add(DRIVER)
+                problems.append(f"{library.name} needs {soname} (of the GPU's driver)")
         elif component and component.name not in declared:
             missing.add(component.name)
             problems.append(f"{library.name} needs {soname} (component {component.name})")
@@ -146,6 +156,13 @@ def _iter_libraries(content: Path) -> Iterator[PlacedLibrary]:
         if elf.is_host_code:
             path = installed_path(name.as_posix())
             yield PlacedLibrary(name=name.as_posix(), path=path, elf=elf)
+
+
+def _copies_of_driver(libraries: tuple[PlacedLibrary, ...]) -> Iterator[str]:
+    """By its soname too: a stub's file may have any name."""
+    for library in libraries:
+        if found := next(filter(is_from_driver, sorted(library.names)), ""):
+            yield f"{library.name} calls itself {found}"
 
 
 def _needs(
@@ -205,7 +222,7 @@ def _declare(target: Target, missing: set[str]) -> str:
     link = target.recipe.link
     added = [f'"{name}"' for name in sorted(missing)]
     if link.mode == External():
-        known = [f'"{name}"' for name in link.components]
+        known = [f'"{name}"' for name in link.names]
         return f"write link=Link({', '.join([*known, *added])})"
     return f"add {', '.join(added)} to `link`"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,14 +13,13 @@ from cuwheel.smoke.hide_cuda import find_cuda, hiding_prefix
 from cuwheel.smoke.loaded_libraries import own_libraries, owners
 from cuwheel.smoke.probe import Probe
 from cuwheel.system.files import write_atomically
-from cuwheel.workspace.records import Environment, Toolchain
+from cuwheel.workspace.records import Environment
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.workspace.job import Job
     from cuwheel.workspace.records import RepairedWheel
-    from cuwheel.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +37,16 @@ class SmokeEnvironment:
     libraries: tuple[str, ...]
 
 
-def prepare_environment(folder: Path, wheel: RepairedWheel, job: Job) -> SmokeEnvironment:
+def prepare_environment(
+    folder: Path, wheel: RepairedWheel, job: Job, driver_stub: bytes | None
+) -> SmokeEnvironment:
     """Install a wheel where nothing else is, and find out what of the machine to hide.
 
     Args:
         folder: for the environment; an absolute path that isn't there yet.
         wheel: what to install.
         job: of its build; the target's smoke lock says which releases are installed with it.
+        driver_stub: what may stand in for a driver that isn't there; None: nothing.
 
     Raises:
         InstallError: what the wheel declares can't be installed, or isn't in the recipe's lock.
@@ -58,6 +59,9 @@ def prepare_environment(folder: Path, wheel: RepairedWheel, job: Job) -> SmokeEn
     keep = (environment, workspace.cache, workspace.work, base.resolve().parent.parent)
     hidden_paths = find_cuda(os.environ, base, keep=keep)
     prefix = hiding_prefix(hidden_paths, folder / "no-library") if hidden_paths else ()
+    stub = folder / "libcuda-stub.so" if driver_stub else None
+    if stub and driver_stub:
+        stub.write_bytes(driver_stub)
     owned = owners(site)
     probe = Probe(
         python=python,
@@ -67,7 +71,7 @@ def prepare_environment(folder: Path, wheel: RepairedWheel, job: Job) -> SmokeEn
         log=workspace.log("smoke"),
         name=target.id,
         hiding_prefix=prefix,
-        stub=_driver_stub(folder, workspace),
+        stub=stub,
     )
     hidden = hidden_paths if prefix or not hidden_paths else None
     project = parse_wheel_filename(wheel.path.name)[0]
@@ -102,18 +106,3 @@ def _make_environment(environment: Path, base: Path, wheel: RepairedWheel, job: 
         + target.locked_smoke.way_to_add("it"),
     )
     return python
-
-
-def _driver_stub(folder: Path, workspace: Workspace) -> Path | None:
-    """A copy of the toolkit's stub of the driver, as the toolkit itself may get hidden.
-
-    NVIDIA's conda packages and installers have one, its wheels don't.
-    """
-    if not workspace.has("toolchain"):
-        return None
-    stub = workspace.load("toolchain", Toolchain).home / "lib64" / "stubs" / "libcuda.so"
-    if not stub.is_file():
-        return None
-    copy = folder / "libcuda-stub.so"
-    shutil.copyfile(stub, copy)
-    return copy

@@ -33,7 +33,7 @@ _ASKED = re.compile(
 )
 _NVIDIA = "nvidia"  # top folder of what NVIDIA's wheels install
 _DRIVER = "NVIDIA's driver"
-_STUB = "the toolkit's stub of NVIDIA's driver"
+_STUB = "a stub in place of NVIDIA's driver"
 
 
 @dataclass(frozen=True, kw_only=True)

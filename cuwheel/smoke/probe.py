@@ -35,7 +35,7 @@ class SmokeAnswer:
         suffixes: names of extension modules end so in this Python.
         files: all libraries that got loaded.
         loads: those of CUDA, of a framework and of the driver.
-        has_driver_stub: the toolkit's stub stood in for the driver.
+        has_driver_stub: our stub stood in for the driver.
     """
 
     imported: tuple[str, ...]

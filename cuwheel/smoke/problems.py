@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cuwheel.cuda.suppliers import component_of, is_from_driver
+from cuwheel.cuda.driver_functions import is_driver_function
+from cuwheel.cuda.suppliers import DRIVER_SONAME, component_of, is_from_driver
 from cuwheel.smoke.hide_cuda import supplier_among
 from cuwheel.smoke.loaded_libraries import cuda_releases
 
@@ -38,6 +40,9 @@ _HINTS = {
     "cannot open shared object": "declare the library's component in the recipe's `link`, so that "
     "the wheel requires it and has an rpath to it",
 }
+
+
+_SYMBOL = re.compile(r"undefined symbol: (\w+)")
 
 
 def find_failures(
@@ -118,7 +123,19 @@ def _problem(fact: str, answer: SmokeAnswer, hidden: Iterable[Path]) -> SmokePro
 def _hint(said: str) -> str:
     soname = said.partition(": ")[2].partition(":")[0]
     if is_from_driver(soname):
-        return "run this stage on a machine with NVIDIA's driver, which brings that library"
+        return (
+            f"{soname} is NVIDIA's driver's, and here is neither a driver nor a compiler to make a "
+            "stub of it: install g++, or run this stage on a machine with the driver"
+            if soname == DRIVER_SONAME
+            else f"{soname} is NVIDIA's driver's, which only a machine with a GPU has, and nothing "
+            "stands in for it: let the package load it when it is used, not when it is imported"
+        )
+    symbol = _SYMBOL.search(said)
+    if symbol and is_driver_function(symbol[1]):
+        return (
+            f"{symbol[1]} is a function of NVIDIA's driver: link that too (`-lcuda`, CMake's "
+            '`CUDA::cuda_driver`), and add "driver" to the recipe\'s `link`'
+        )
     component = component_of(soname)
     if component and "cannot open shared object" in said:
         return f'declare "{component.name}" in the recipe\'s `link`'

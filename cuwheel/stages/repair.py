@@ -6,7 +6,8 @@ import platform
 from typing import TYPE_CHECKING
 
 from cuwheel.build.link_flags import cuda_components
-from cuwheel.model.link import External, mode_name
+from cuwheel.cuda.suppliers import DRIVER_SONAME
+from cuwheel.model.link import DRIVER, External, mode_name
 from cuwheel.repair.left_out import leave_out
 from cuwheel.repair.links import find_links, read_libraries, rpath_entries, unused_components
 from cuwheel.repair.metadata import add_sbom, copied_in, rewrite_metadata
@@ -95,6 +96,11 @@ def _warn_of_unused(target: Target, workspace: Workspace, links: Links) -> None:
         workspace.console.warn(
             f'{target.id}: the recipe declares link "{component.name}" and no library of the wheel '
             f"needs {' or '.join(component.sonames)}"
+        )
+    if target.recipe.link.has_driver and not links.driver:
+        workspace.console.warn(
+            f'{target.id}: the recipe declares link "{DRIVER}" and no library of the wheel needs '
+            f"{DRIVER_SONAME}"
         )
 
 

@@ -17,6 +17,7 @@ from cuwheel.smoke.problems import (
     unloadable,
 )
 from cuwheel.system.files import naming_full_disk, remove_tree
+from cuwheel.toolchains.driver_stub import driver_stub_of
 from cuwheel.workspace.records import RepairedWheel, SmokeResult
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def smoke(job: Job) -> SmokeResult:
     remove_tree(folder)
     workspace.log("smoke").unlink(missing_ok=True)
     with naming_full_disk(folder):
-        environment = prepare_environment(folder, wheel, job)
+        environment = prepare_environment(folder, wheel, job, driver_stub_of(job))
         answers, problems = _run_probes(environment, target, workspace)
     _raise_problems(problems, target, workspace)
     loads = merge(answer.loads for answer in answers)
@@ -207,8 +208,8 @@ def _report(
         note(f"hidden from the wheel: {named}")
     if passed.has_driver_stub:
         note(
-            "NVIDIA's driver isn't here: the toolkit's stub stood in for it while libraries were "
-            "loaded"
+            "NVIDIA's driver isn't here: a stub of it stood in, which loads and whose every "
+            "function fails"
         )
     missing = set(wheel.external) - {soname for soname, *_ in passed.loaded}
     if missing:

@@ -33,6 +33,11 @@ class Toolchain:
     programs: Path | None = None
     packages: tuple[tuple[str, str, str, str], ...] = ()
 
+    @property
+    def release(self) -> str:
+        """`13.0` of 13.0.88."""
+        return ".".join(self.version.split(".")[:2])
+
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
@@ -187,7 +192,7 @@ class SmokeResult:
             asked by, empty where it didn't say.
         hidden: folders and files of the machine's CUDA that could not be seen meanwhile; None: the
             system refused a mount namespace, so what came from there was only searched for.
-        has_driver_stub: whether the toolkit's stub stood in for the driver, which isn't there.
+        has_driver_stub: whether our stub stood in for the driver, which isn't there.
     """
 
     sha256: str

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,13 +13,12 @@ from cuwheel.workspace.records import Environment, Toolchain
 from tests.support.factories import compile_library, make_job, make_target, make_workspace
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cuwheel.workspace.workspace import Workspace
 
 _LINKS_RUNTIME = (
     "#include <cuda_runtime_api.h>\nint f(void) { int v; return cudaRuntimeGetVersion(&v); }\n"
 )
+_STUBS = Path("/view/lib64/stubs")
 _ASKS = Setuptools(env={"FLAGS": "{link_flags}"})
 
 
@@ -47,7 +47,10 @@ def test_flags_link_the_runtime(tmp_path: Path, cuda_home: Path, mode: Static | 
     source = tmp_path / "f.c"
     source.write_text(_LINKS_RUNTIME)
 
-    flags = (*include_flags(target, cuda_home, tmp_path), *link_flags(target, cuda_home, tmp_path))
+    flags = (
+        *include_flags(target, cuda_home, tmp_path),
+        *link_flags(target, cuda_home, tmp_path, _STUBS),
+    )
     made = compile_library(
         tmp_path / "libf.so", "gcc", "-fPIC", source, *flags, "-Wl,-z,defs", "-lstdc++"
     )
@@ -62,16 +65,26 @@ def test_names_library_as_toolchain_has_it(tmp_path: Path) -> None:
     for name in ("libcudart.so.13", "libcufft.so.12"):
         (libraries / name).touch()
 
-    flags = link_flags(target, libraries.parent, tmp_path)
+    flags = link_flags(target, libraries.parent, tmp_path, _STUBS)
 
     assert flags == (f"-L{libraries}", "-l:libcudart.so.13", "-l:libcufft.so.12")
+@pytest.mark.parametrize("mode", [None, Static()])
+def test_links_driver_in_every_mode(tmp_path: Path, cuda_home: Path, mode: Static | None) -> None:
+    target = make_target(link=Link("driver", "cudart"), mode=mode)
+
+    flags = link_flags(target, cuda_home, tmp_path, _STUBS)
+
+    assert " ".join((f"-L{_STUBS}", "-lcuda")) in " ".join(flags)
 
 
 def test_leads_to_library_that_no_toolkit_has(tmp_path: Path, cuda_home: Path) -> None:
     folder = make_wheel_folder(tmp_path)
     target = make_target(link=Link("cutensornet"))
 
-    flags = (*link_flags(target, cuda_home, tmp_path), *include_flags(target, cuda_home, tmp_path))
+    flags = (
+        *link_flags(target, cuda_home, tmp_path, _STUBS),
+        *include_flags(target, cuda_home, tmp_path),
+    )
 
     headers = (f"-I{cuda_home}/include", f"-I{tmp_path}/cuquantum/include")
     assert flags == (f"-L{folder}", "-l:libcutensornet.so.2", *headers)
@@ -81,7 +94,7 @@ def test_leaves_framework_to_its_build(tmp_path: Path, cuda_home: Path) -> None:
     framework = Framework(name="torch", version="2.11.0")
     target = make_target(link=Link("cudart", "torch"), framework=framework)
 
-    assert "torch" not in shlex.join(link_flags(target, cuda_home, tmp_path))
+    assert "torch" not in shlex.join(link_flags(target, cuda_home, tmp_path, _STUBS))
 
 
 def test_finds_library_that_is_nowhere(tmp_path: Path, cuda_home: Path) -> None:

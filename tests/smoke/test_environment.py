@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,9 @@ from cuwheel.errors import InstallError, SmokeError
 from cuwheel.model.link import External, Link
 from cuwheel.smoke import environment
 from cuwheel.stages.smoke import smoke
+from cuwheel.toolchains.driver_stub import compile_driver_stub
 from tests.support.factories import (
+    compile_library,
     heard,
     make_job,
 )
@@ -20,17 +23,13 @@ from tests.support.requirements import require
 from tests.support.smoked import (
     MODULE,
     compile_needing,
-    compile_stub,
     compile_tiny,
     needs_no_driver,
-    save_toolchain,
     save_wheel,
     target_of,
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cuwheel.model.target import Target
     from cuwheel.workspace.workspace import Workspace
 
@@ -205,24 +204,22 @@ def test_stub_stands_in_for_a_driver_that_is_not_there(
     workspace: Workspace, tmp_path: Path, target: Target
 ) -> None:
     needs_no_driver()
-    library = compile_needing(tmp_path / "libtiny.so", "libcuda.so.1")
-    compile_stub(tmp_path / "toolkit")
-    save_toolchain(workspace, tmp_path / "toolkit")
+    (tmp_path / "libcuda.so").write_bytes(compile_driver_stub("13.0", Path("gcc")))
+    source = tmp_path / "tiny.c"
+    source.write_text("int cuInit(unsigned); int start(void) { return cuInit(0); }\n")
+    linked = (f"-L{tmp_path}", "-lcuda")
+    library = compile_library(tmp_path / "libtiny.so", "gcc", "-fPIC", source, *linked)
     save_wheel(workspace, MODULE.replace(".version", ""), library)
 
     passed = smoke(make_job(target, workspace))
 
     [(soname, _, supplier, _)] = passed.loaded
     assert passed.has_driver_stub
-    assert (soname, supplier) == ("libcuda.so.1", "the toolkit's stub of NVIDIA's driver")
-    assert "the toolkit's stub stood in for it" in heard(workspace)
+    assert (soname, supplier) == ("libcuda.so.1", "a stub in place of NVIDIA's driver")
+    assert "NVIDIA's driver isn't here: a stub of it stood in" in heard(workspace)
 
 
-def test_takes_no_stub_where_none_is_needed(
-    workspace: Workspace, tmp_path: Path, target: Target
-) -> None:
-    compile_stub(tmp_path / "toolkit")
-    save_toolchain(workspace, tmp_path / "toolkit")
+def test_takes_no_stub_where_none_is_needed(workspace: Workspace, target: Target) -> None:
     save_wheel(workspace, "")
 
     passed = smoke(make_job(target, workspace))

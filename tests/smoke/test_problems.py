@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cuwheel.smoke import problems
 
+_ABSENT = "cannot open shared object file: No such file or directory"
 
-def test_sends_to_a_machine_with_driver() -> None:
-    said = "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory"
 
-    assert "NVIDIA's driver" in problems._hint(said)
+@pytest.mark.parametrize(
+    ("said", "fix"),
+    [
+        (f"ImportError: libcuda.so.1: {_ABSENT}", "install g++, or run this stage on a machine"),
+        (f"ImportError: libnvidia-ml.so.1: {_ABSENT}", "let the package load it when it is used"),
+        ("OSError: a.so: undefined symbol: cuMemCreate", 'add "driver" to the recipe\'s `link`'),
+        ("OSError: a.so: undefined symbol: cublasCreate_v2", "declare the component that has this"),
+    ],
+)
+def test_says_what_to_do_about_the_driver(said: str, fix: str) -> None:
+    assert fix in problems._hint(said)

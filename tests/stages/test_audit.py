@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import shutil
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from cuwheel.model.link import Link
 from cuwheel.repair.tools import RepairTools
 from cuwheel.stages.audit import audit
 from cuwheel.stages.repair import repair
+from cuwheel.toolchains.driver_stub import compile_driver_stub
 from cuwheel.wheel.archive import pack, unpack_wheel
 from tests.support.factories import (
     EPOCH,
@@ -27,8 +29,6 @@ from tests.support.factories import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cuwheel.workspace.records import Audit, RepairedWheel
 
 _KERNEL = """
@@ -334,7 +334,24 @@ def test_lets_neighbour_on_rpath_pass(plant: _Plant) -> None:
 def test_lets_driver_pass(plant: _Plant) -> None:
     plant.needing("tiny_cuda/ext.so", "libcuda.so.1")
 
-    assert ("tiny_cuda/ext.so", "libcuda.so.1", "driver") in plant.audit().suppliers
+    found = plant.audit(link=Link("cudart", "driver"))
+
+    assert ("tiny_cuda/ext.so", "libcuda.so.1", "driver") in found.suppliers
+
+
+def test_finds_driver_that_recipe_does_not_declare(plant: _Plant) -> None:
+    plant.needing("tiny_cuda/ext.so", "libcuda.so.1")
+
+    fact = "libcuda.so.1 comes from the GPU's driver, which the recipe doesn't declare"
+    assert plant.refused() == [f"tiny_cuda/ext.so: needed library: {fact}"]
+
+
+@pytest.mark.parametrize("name", ["libcuda.so", "helper.so"])
+def test_finds_stub_of_driver_under_any_name(plant: _Plant, name: str) -> None:
+    (plant.folder / "tiny_cuda" / name).write_bytes(compile_driver_stub("13.0", Path("gcc")))
+
+    [finding] = plant.refused()
+    assert finding.startswith(f"tiny_cuda/{name}: grafted library: it belongs to the GPU's driver")
 
 
 @pytest.mark.parametrize("entry", ["/usr/local/cuda/lib64", "$ORIGIN/../../../lib", "lib"])

@@ -15,6 +15,7 @@ from cuwheel.errors import RepairError
 from cuwheel.model.link import Bundled, External, Link, Static
 from cuwheel.stages.repair import repair
 from cuwheel.system import process
+from cuwheel.toolchains.driver_stub import compile_driver_stub
 from cuwheel.wheel.metadata import header
 from cuwheel.workspace.records import Toolchain
 from tests.support.factories import (
@@ -207,6 +208,37 @@ def test_refuses_components_that_recipe_does_not_declare(tmp_path: Path) -> None
 
     assert "pkg/ext.so needs libcublas.so.13 (component cublas)" in caught.value.why
     assert caught.value.fix == 'write link=Link("cudart", "cublas", "cufft")'
+
+
+def test_refuses_driver_that_recipe_does_not_declare(tmp_path: Path) -> None:
+    library = library_needing(tmp_path, "ext.so", "libcudart.so.13", "libcuda.so.1")
+
+    with pytest.raises(RepairError) as caught:
+        repair_wheel(tmp_path, {"pkg/ext.so": library})
+
+    assert "pkg/ext.so needs libcuda.so.1 (of the GPU's driver)" in caught.value.why
+    assert caught.value.fix == 'write link=Link("cudart", "driver")'
+
+
+def test_leaves_driver_to_the_machine(tmp_path: Path) -> None:
+    library = library_needing(tmp_path, "ext.so", "libcuda.so.1")
+
+    wheel, _ = repair_wheel(tmp_path, {"pkg/ext.so": library}, link=Link("driver"))
+
+    assert elf_of(wheel, "pkg/ext.so").needed[:1] == ("libcuda.so.1",)
+    assert wheel.requires == ()
+    assert wheel.bundled == ()
+
+
+@pytest.mark.parametrize("name", ["libcuda.so.1", "helper.so"])
+def test_refuses_stub_of_driver_that_the_build_copied(tmp_path: Path, name: str) -> None:
+    stub = tmp_path / name
+    stub.write_bytes(compile_driver_stub("13.0", Path("gcc")))
+
+    with pytest.raises(RepairError, match="holds a library of NVIDIA's driver") as caught:
+        repair_wheel(tmp_path, {f"pkg/{name}": stub}, link=Link("driver"))
+
+    assert caught.value.why == f"pkg/{name} calls itself libcuda.so.1"
 
 
 @pytest.mark.parametrize(

@@ -261,12 +261,12 @@ def test_tells_which_library_waits_for_a_driver(
     workspace: Workspace, tmp_path: Path, target: Target
 ) -> None:
     needs_no_driver()
-    save_wheel(workspace, "", compile_needing(tmp_path / "libtiny.so", "libcuda.so.1"))
+    save_wheel(workspace, "", compile_needing(tmp_path / "libtiny.so", "libnvidia-ml.so.1"))
 
     passed = smoke(make_job(target, workspace))
 
     assert passed.loaded == ()
-    assert "tiny_cuda/libtiny.so needs libcuda.so.1, which NVIDIA's driver brings" in heard(
+    assert "tiny_cuda/libtiny.so needs libnvidia-ml.so.1, which NVIDIA's driver brings" in heard(
         workspace
     )
 

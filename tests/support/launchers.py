@@ -80,6 +80,7 @@ def make_bench(  # noqa: PLR0913 - what a bench may have of its own, each with a
     flags: tuple[str, ...] = ALL_FLAGS,
     cc: Path = Path("/usr/bin/gcc"),
     cxx: Path = Path("/usr/bin/g++"),
+    driver_stub: bytes = b"",
     **settings: object,
 ) -> Bench:
     """A view of the toolkit at `home` and its launcher, which maps the folder's names."""
@@ -96,7 +97,7 @@ def make_bench(  # noqa: PLR0913 - what a bench may have of its own, each with a
         made.mkdir(parents=True)
     real = {"tmp": folder / "tmp", "cuda": inside.view, "source": source}
     maps = tuple((str(path), f"/cuwheel/{name}") for name, path in real.items())
-    make_view(inside.view, home, inside, "fingerprint")
+    make_view(inside.view, home, inside, "fingerprint", driver_stub)
     stated = {
         **launcher_settings(inside, inside, maps=maps, flags=flags),
         "events": str(folder / "events.jsonl"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cuwheel.model.recipe import LibraryPerCuda, Smoke
 from cuwheel.pypi.uv import resolve
 from cuwheel.system.files import sha256_of_file
-from cuwheel.workspace.records import Environment, RepairedWheel, Toolchain
+from cuwheel.workspace.records import Environment, RepairedWheel
 from tests.support.factories import compile_library, make_target, make_workspace, write_wheel
 from tests.support.requirements import require
 
@@ -109,20 +109,6 @@ def compile_needing(path: Path, soname: str) -> Path:
     source.write_text("int any;\n")
     other = compile_library(path.parent / "beside" / soname, "gcc", source, f"-Wl,-soname,{soname}")
     return compile_library(path, "gcc", "-fPIC", source, "-Wl,--no-as-needed", other)
-
-
-def save_toolchain(workspace: Workspace, home: Path) -> None:
-    record = Toolchain(home=home, version="13.0.88", provider="pypi", fingerprint="", pinned=True)
-    workspace.save("toolchain", record)
-
-
-def compile_stub(home: Path) -> None:
-    """What a toolkit has in the driver's place, for linkers."""
-    source = home / "stub.c"
-    home.mkdir()
-    source.write_text("int cuInit(unsigned flags) { return 34; }\n")
-    name = home / "lib64" / "stubs" / "libcuda.so"
-    compile_library(name, "gcc", "-fPIC", source, "-Wl,-soname,libcuda.so.1")
 
 
 def needs_no_driver() -> None:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from cuwheel.audit.driver_functions import release_of_function
 from cuwheel.audit.findings import Finding
 from cuwheel.audit.manylinux import MACHINES, first_with, is_missing
 from cuwheel.audit.scan import join_codes
 from cuwheel.cuda.components import COMPONENTS
+from cuwheel.cuda.driver_functions import release_of_function
 from cuwheel.cuda.suppliers import is_from_driver, is_grafted, resolve_entry
 from cuwheel.cuda.toolkits import oldest_driver
 from cuwheel.wheel.metadata import installed_path

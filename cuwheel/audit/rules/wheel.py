@@ -192,9 +192,10 @@ def _leak_findings(case: Case) -> Iterator[Finding]:
 
 
 def _graft_findings(case: Case) -> Iterator[Finding]:
+    sonames = {library.name: elf.soname for library, elf in case.host_libraries}
     for name in case.scan.names:
         file = name_before_graft(PurePosixPath(name).name)
-        if is_from_driver(file):
+        if is_from_driver(sonames.get(name, "")) or is_from_driver(file):
             fact = "it belongs to the GPU's driver, and has to fit the machine's"
             yield Finding(file=name, rule="grafted library", fact=fact)
         elif is_grafted(name) and not case.is_supplier and not _is_bundled(file, case.contract):

@@ -42,6 +42,7 @@ _PROGRAMS = (
     *("targets/x86_64-linux/bin", "targets/x86_64-linux/nvvm/bin"),
 )
 _REAL = "bin-real"
+_DRIVER_STUB = "lib64/stubs/libcuda.so"
 # The scripts call Python by this link: a cache takes their text for the compiler, so it has to be
 # the same for every Python.
 _PYTHON = "python"
@@ -90,7 +91,9 @@ class ViewPaths:
         return self.launcher / "gated"
 
 
-def make_view(folder: Path, home: Path, inside: ViewPaths, fingerprint: str) -> None:
+def make_view(
+    folder: Path, home: Path, inside: ViewPaths, fingerprint: str, driver_stub: bytes = b""
+) -> None:
     """Fill an empty folder with links to a CUDA home, and with our scripts.
 
     Args:
@@ -99,18 +102,22 @@ def make_view(folder: Path, home: Path, inside: ViewPaths, fingerprint: str) -> 
         inside: the paths at which the build will find it all.
         fingerprint: of the compilers. It stands in each script, so a compile cache that looks at
             "the compiler" sees another one when the real one is another.
+        driver_stub: the library to put where linkers look for the driver's, if the toolkit itself
+            has none there; empty: none.
     """
-    overlaid = {
+    overlaid: dict[str, str | bytes] = {
         f"{place}/{name}": _gate(inside, inside.toolkit / place / name, fingerprint)
         for place in _PROGRAMS
         for name in _GATED
         if (home / place / name).exists()
     }
     real = {
-        name.removeprefix("bin/"): text
-        for name, text in overlaid.items()
+        name.removeprefix("bin/"): content
+        for name, content in overlaid.items()
         if name.startswith("bin/")
     }
+    if driver_stub and not (home / _DRIVER_STUB).exists():
+        overlaid[_DRIVER_STUB] = driver_stub
     (folder / _REAL).mkdir()
     _overlay(folder / _REAL, home / "bin", inside.toolkit / "bin", real)
     _overlay(
@@ -211,20 +218,20 @@ def _ask(program: Path, option: str) -> str:
         return ""
 
 
-def _overlay(folder: Path, real: Path, inside: Path, files: Mapping[str, str]) -> None:
+def _overlay(folder: Path, real: Path, inside: Path, files: Mapping[str, str | bytes]) -> None:
     """Links to all of a folder but for the files that are given; folders on their way are real."""
-    nested: dict[str, dict[str, str]] = {}
+    nested: dict[str, dict[str, str | bytes]] = {}
     for name, content in files.items():
         first, _, rest = name.partition("/")
         if rest:
             nested.setdefault(first, {})[rest] = content
         else:
             _write(folder / first, content)
-    for entry in sorted(real.iterdir()):
-        if entry.name in nested:
-            (folder / entry.name).mkdir(exist_ok=True)
-            _overlay(folder / entry.name, entry, inside / entry.name, nested[entry.name])
-        elif entry.name not in files:
+    for name, inner in nested.items():
+        (folder / name).mkdir(exist_ok=True)
+        _overlay(folder / name, real / name, inside / name, inner)
+    for entry in sorted(real.iterdir()) if real.is_dir() else ():
+        if entry.name not in nested and entry.name not in files:
             (folder / entry.name).symlink_to(inside / entry.name)
 
 
@@ -257,7 +264,7 @@ def _settings_module(settings: Mapping[str, object]) -> str:
     return "\n".join(["from launch import Settings", "SETTINGS = Settings()", *lines, ""])
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, content: str | bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
     os.chmod(path, 0o755)  # noqa: PTH101, S103 - a program

@@ -33,7 +33,8 @@ named by their compute capability.
 _ARCH_COLUMNS = ("arch", "compiled by CUDA", "machine code runs on", "PTX runs on")
 _COMPONENTS_INTRO = """\
 What `link` of a recipe may name. Unless the recipe's `mode` says otherwise, a wheel holds none of
-them: it requires the wheel that supplies them, and finds them there by a relative rpath.
+them: it requires the wheel that supplies them, and finds them there by a relative rpath. `driver`
+stands beside them for what the machine's NVIDIA driver brings, and no wheel can.
 [how-to/link-to-nvidia-wheels.md](../how-to/link-to-nvidia-wheels.md) shows how."""
 _SUPPLIERS_INTRO = """\
 Which wheel on the package index supplies them, what our wheel requires for it, and where a recipe's

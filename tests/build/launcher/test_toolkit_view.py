@@ -164,3 +164,19 @@ def test_fingerprint_tells_compilers_apart(change: str, tmp_path: Path) -> None:
     )
 
     assert before == again != after
+
+
+def test_linkers_find_a_stub_of_the_driver(tmp_path: Path, cuda_home: Path) -> None:
+    bench = make_bench(tmp_path, cuda_home, driver_stub=b"stub")
+    stubs = bench.inside.view / "lib64" / "stubs"
+
+    assert (stubs / "libcuda.so").read_bytes() == b"stub"
+    assert (stubs.parent / "libcudart.so").samefile(cuda_home / "lib64" / "libcudart.so")
+    assert not (cuda_home / "lib64" / "stubs").exists()
+
+
+def test_stub_of_the_toolkit_stays(tmp_path: Path, conda_toolchain: Toolchain) -> None:
+    bench = make_bench(tmp_path, conda_toolchain.home, driver_stub=b"stub")
+
+    own = conda_toolchain.home / "lib64" / "stubs" / "libcuda.so"
+    assert (bench.inside.view / "lib64" / "stubs" / "libcuda.so").samefile(own)
