@@ -79,7 +79,8 @@ class Smoke:
     """What a working installation can do without a GPU.
 
     Attributes:
-        imports: modules to import.
+        imports: modules to import, one at least. Each library of the wheel that this doesn't load
+            is loaded after that, in a process of its own.
         requires: what the installed wheel needs and its build doesn't, with `{cuda}`: there is a
             lock of its own for it, which holds the wheels that supply `link` too; none: the
             build's lock has all.

@@ -177,6 +177,11 @@ def _faults_of_texts(recipe: Recipe) -> Iterator[str]:
         for text in [value] if isinstance(value, str) else value.values():
             yield from faults_of_setting(name, text)
     script, call = recipe.smoke.script, recipe.smoke.call
+    if not recipe.smoke.imports:
+        yield (
+            "smoke.imports is empty, so nobody would see whether the wheel works: name its "
+            f'modules, like ("{recipe.folder}",)'
+        )
     if script and not re.fullmatch(r"\w+\.py", script):
         yield f'smoke.script="{script}" has to name a file in recipes/smoke: "{recipe.folder}.py"'
     if len(call) > _LONGEST_CALL or "\n" in call:

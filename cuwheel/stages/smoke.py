@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel.cuda.suppliers import component_of, is_cuda_library, is_from_driver
@@ -21,8 +22,6 @@ from cuwheel.toolchains.driver_stub import driver_stub_of
 from cuwheel.workspace.records import RepairedWheel, SmokeResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.model.target import Target
     from cuwheel.smoke.environment import SmokeEnvironment
     from cuwheel.smoke.probe import SmokeAnswer
@@ -55,16 +54,17 @@ def smoke(job: Job) -> SmokeResult:
     workspace.log("smoke").unlink(missing_ok=True)
     with naming_full_disk(folder):
         environment = prepare_environment(folder, wheel, job, driver_stub_of(job))
-        answers, problems = _run_probes(environment, target, workspace)
-    _raise_problems(problems, target, workspace)
-    loads = merge(answer.loads for answer in answers)
+        tried = _run_probes(environment, target, workspace)
+    _raise_problems(tried.problems, target, workspace)
+    loads = merge(answer.loads for answer in tried.answers)
     passed = SmokeResult(
         sha256=wheel.sha256,
-        imported=answers[0].imported,
+        imported=tried.answers[0].imported,
+        own=tuple(sorted(tried.own.items())),
         libraries=tuple((load.soname, load.location) for load in loads if not load.is_foreign),
         loaded=tuple((load.soname, load.location, load.supplier, load.requester) for load in loads),
         hidden=None if environment.hidden is None else tuple(map(str, environment.hidden)),
-        has_driver_stub=any(answer.has_driver_stub for answer in answers),
+        has_driver_stub=any(answer.has_driver_stub for answer in tried.answers),
     )
     _report(passed, wheel, target, workspace)
     remove_tree(folder)
@@ -84,9 +84,16 @@ def _find_wheel(target: Target, workspace: Workspace) -> RepairedWheel:
     return wheel
 
 
-def _run_probes(
-    environment: SmokeEnvironment, target: Target, workspace: Workspace
-) -> tuple[list[SmokeAnswer], list[SmokeProblem]]:
+@dataclass
+class _Tried:
+    """What was found so far: answers, problems, and the fate of each library of the wheel."""
+
+    answers: list[SmokeAnswer]
+    problems: list[SmokeProblem]
+    own: dict[str, str]
+
+
+def _run_probes(environment: SmokeEnvironment, target: Target, workspace: Workspace) -> _Tried:
     """Do what the recipe says, then load each library that this did not load."""
     declared = target.recipe.smoke
     chosen = target.recipe.library_per_cuda
@@ -98,27 +105,49 @@ def _run_probes(
         libraries=libraries,
     )
     hidden = environment.hidden or ()
-    answers, problems = [first], list(find_failures(first, hidden, target))
-    for library in _unloaded_libraries(environment, first):
-        try:
-            alone = environment.probe.ask(libraries=[library])
-            if alone.failure and not first.failure and _may_load_after_imports(first, alone):
-                alone = _load_after_imports(library, alone, environment, target, workspace)
-        except SmokeError as error:
-            problems.append(crashed(library, error))
-            continue
-        answers.append(alone)
-        if alone.failure and not (first.failure and _has_same_cause(first, alone)):
-            if is_from_driver(alone.lacking):
-                workspace.console.note(
-                    f"{library} needs {alone.lacking}, which NVIDIA's driver brings: it was not "
-                    "loaded, as this machine has none"
-                )
-            else:
-                problems.append(unloadable(library, alone, hidden))
-    for answer in answers:
-        problems += [*foreign_libraries(answer), *mixed_releases(answer)]
-    return answers, list(dict.fromkeys(problems))
+    tried = _Tried([first], list(find_failures(first, hidden, target)), {})
+    for library in environment.libraries:
+        if (environment.probe.site / library).resolve() in first.files:
+            tried.own[library] = "loaded by the imports"
+        elif _is_of_other_python(library, first):
+            tried.own[library] = "not loaded, as it is another Python's"
+        else:
+            _load(library, tried, environment, target, workspace)
+    for answer in tried.answers:
+        tried.problems += [*foreign_libraries(answer), *mixed_releases(answer)]
+    tried.problems = list(dict.fromkeys(tried.problems))
+    return tried
+
+
+def _load(
+    library: str,
+    tried: _Tried,
+    environment: SmokeEnvironment,
+    target: Target,
+    workspace: Workspace,
+) -> None:
+    """Load a library that the imports left alone, in a process of its own."""
+    first = tried.answers[0]
+    tried.own[library] = "loaded alone"
+    try:
+        alone = environment.probe.ask(libraries=[library])
+        if alone.failure and not first.failure and _may_load_after_imports(first, alone):
+            alone = _load_after_imports(library, alone, environment, target, workspace)
+            tried.own[library] = "loaded after the imports"
+    except SmokeError as error:
+        tried.problems.append(crashed(library, error))
+        return
+    tried.answers.append(alone)
+    if not alone.failure or (first.failure and _has_same_cause(first, alone)):
+        return
+    if is_from_driver(alone.lacking):
+        tried.own[library] = f"not loaded, as {alone.lacking} isn't here"
+        workspace.console.note(
+            f"{library} needs {alone.lacking}, which NVIDIA's driver brings: it was not "
+            "loaded, as this machine has none"
+        )
+    else:
+        tried.problems.append(unloadable(library, alone, environment.hidden or ()))
 
 
 def _values(target: Target) -> dict[str, str]:
@@ -131,13 +160,10 @@ def _values(target: Target) -> dict[str, str]:
     }
 
 
-def _unloaded_libraries(environment: SmokeEnvironment, answer: SmokeAnswer) -> Iterator[str]:
-    """Libraries of the wheel that nothing loaded, without extension modules of other Pythons."""
+def _is_of_other_python(library: str, answer: SmokeAnswer) -> bool:
+    """Whether it is an extension module that this Python doesn't import, by its name."""
     own = tuple(suffix for suffix in answer.suffixes if suffix != ".so")
-    for name in environment.libraries:
-        is_others = ".cpython-" in name and not name.endswith(own)
-        if not is_others and (environment.probe.site / name).resolve() not in answer.files:
-            yield name
+    return ".cpython-" in library and not library.endswith(own)
 
 
 def _may_load_after_imports(first: SmokeAnswer, alone: SmokeAnswer) -> bool:
@@ -195,6 +221,9 @@ def _report(
 ) -> None:
     """Say who supplied what, how sure that is, and what these imports did not load."""
     note = workspace.console.note
+    if passed.own:
+        told = ", ".join(f"{file} ({fate})" for file, fate in passed.own)
+        note(f"imported {', '.join(passed.imported)}; the wheel's own libraries: {told}")
     if passed.loaded:
         print_loaded_libraries(passed.loaded, workspace.console)
     if passed.hidden is None:

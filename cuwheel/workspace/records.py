@@ -185,6 +185,7 @@ class SmokeResult:
     Attributes:
         sha256: of the wheel that was installed.
         imported: the modules that were imported.
+        own: file and fate of each library of the wheel itself: who loaded it, or why nobody did.
         libraries: soname and file of every CUDA or framework library that got loaded, relative to
             site-packages.
         loaded: soname, file, supplier and requester of each of these and of the driver's libraries;
@@ -198,6 +199,7 @@ class SmokeResult:
     sha256: str
     imported: tuple[str, ...]
     libraries: tuple[tuple[str, str], ...]
+    own: tuple[tuple[str, str], ...] = ()
     loaded: tuple[tuple[str, str, str, str], ...] = ()
     hidden: tuple[str, ...] | None = None
     has_driver_stub: bool = False

@@ -51,6 +51,7 @@ def test_passes_sound_recipe() -> None:
             {"smoke": Smoke(imports=("p",), requires=("jax[cuda{cuda}",))},
             'smoke.requires: "jax[cuda{cuda}" is no requirement',
         ),
+        ({"smoke": Smoke(imports=())}, "smoke.imports is empty"),
         ({"toolkits": ("13.7",)}, "cuwheel knows no CUDA 13.7"),
         ({"archs": ("90", "35")}, "cannot compile for sm_35"),
         ({"link": Link("cudart", "cublaslt")}, 'did you mean "cublasLt"?'),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from importlib.machinery import EXTENSION_SUFFIXES
 from typing import TYPE_CHECKING
 
 import pytest
@@ -189,6 +190,28 @@ def test_loads_library_that_the_import_leaves_alone(
     assert passed.libraries == (("libcudart.so.13", "nvidia/cu13/lib/libcudart.so.13"),)
 
 
+def test_names_each_library_of_the_wheel_and_who_loaded_it(
+    workspace: Workspace, tmp_path: Path, target: Target
+) -> None:
+    source = tmp_path / "any.c"
+    source.write_text("int any;\n")
+    own, foreign = EXTENSION_SUFFIXES[0], ".cpython-39-x86_64-linux-gnu.so"
+    names = ("libtiny.so", "librest.so", f"_native{own}", f"_native{foreign}")
+    libraries = [compile_library(tmp_path / name, "gcc", "-fPIC", source) for name in names]
+    save_wheel(workspace, MODULE.replace(".version", ""), *libraries)
+
+    passed = smoke(make_job(target, workspace))
+
+    assert dict(passed.own) == {
+        "tiny_cuda/libtiny.so": "loaded by the imports",
+        "tiny_cuda/librest.so": "loaded alone",
+        f"tiny_cuda/_native{own}": "loaded alone",
+        f"tiny_cuda/_native{foreign}": "not loaded, as it is another Python's",
+    }
+    assert "imported tiny_cuda; the wheel's own libraries: " in heard(workspace)
+    assert "tiny_cuda/librest.so (loaded alone)" in heard(workspace)
+
+
 def test_refuses_library_with_a_symbol_that_nobody_has(
     workspace: Workspace, tmp_path: Path, lock: str
 ) -> None:
@@ -252,8 +275,9 @@ def test_lets_library_rely_on_what_the_import_loads(
     module = "import ctypes, pathlib\nctypes.CDLL(str(pathlib.Path(__file__).with_name('{}')))"
     save_wheel(workspace, module.format(base.name), library, base)
 
-    smoke(make_job(target, workspace))
+    passed = smoke(make_job(target, workspace))
 
+    assert ("tiny_cuda/libtiny.so", "loaded after the imports") in passed.own
     assert "tiny_cuda/libtiny.so loads only after `import tiny_cuda`" in heard(workspace)
 
 
@@ -266,6 +290,7 @@ def test_tells_which_library_waits_for_a_driver(
     passed = smoke(make_job(target, workspace))
 
     assert passed.loaded == ()
+    assert passed.own == (("tiny_cuda/libtiny.so", "not loaded, as libnvidia-ml.so.1 isn't here"),)
     assert "tiny_cuda/libtiny.so needs libnvidia-ml.so.1, which NVIDIA's driver brings" in heard(
         workspace
     )
