@@ -49,7 +49,11 @@ RECIPE = Recipe(
         },
     ),
     # Behind upstream's own extras: `cuda13` brings JAX's CUDA and these, `cuda13-local` neither.
-    link=Link("cudart", "cufft", mode=External(extra="cuda{cuda}", local_extra="cuda{cuda}-local")),
+    link=Link(
+        *("cudart", "cufft"),
+        mode=External(extra="cuda{cuda}", local_extra="cuda{cuda}-local"),
+        bundles=("libfftw3", "libfftw3_omp", "libfftw3f", "libfftw3f_omp", "libgomp"),
+    ),
     # With Debian 12's static one (it calls arc4random) the wheel would need glibc 2.36, not 2.34.
     libstdcxx="shared",
     # Without jax_finufft_gpu the package works too, on the CPU alone, and says nothing.

@@ -18,6 +18,7 @@ class Contract:
         links: declared components.
         has_driver: whether the recipe declares that it links the driver.
         mode: `external`, `bundled` or `static`.
+        bundles: libraries of the build machine that it may hold, `libgomp`.
         extra: the extra that brings CUDA's libraries; empty where the wheel requires them itself.
         archs: of the machine code, sorted.
         ptx_archs: of the PTX, sorted.
@@ -32,6 +33,7 @@ class Contract:
     links: tuple[str, ...]
     has_driver: bool
     mode: str
+    bundles: tuple[str, ...]
     extra: str
     archs: tuple[str, ...]
     ptx_archs: tuple[str, ...]

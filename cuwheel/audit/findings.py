@@ -152,11 +152,12 @@ RULES = (
     ),
     Rule(
         name="grafted library",
-        summary="A library of CUDA, or of a framework, is copied into the wheel.",
+        summary="A library of CUDA, a framework or the build machine is copied into the wheel.",
         text="A copy makes the wheel larger by its size, and puts a second one into the process "
         "beside the framework's own. If that is intended, the recipe says `mode=Bundled()`. Repair "
         "tools rename what they copy: a library that opens others by name (NVRTC, cuDNN) doesn't "
-        "find them then, so leave it out (`--exclude`) and require its wheel. The driver's own "
+        "find them then, so leave it out (`--exclude`) and require its wheel. What else a recipe's "
+        "wheel may hold of the build machine (`libgomp`) its `bundles` name. The driver's own "
         "libraries must never be in a wheel, nor a stub that linkers get for one: they have to fit "
         "the kernel module.",
     ),

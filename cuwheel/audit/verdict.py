@@ -136,6 +136,7 @@ def _contract(target: Target) -> Contract:
         links=recipe.link.components,
         has_driver=recipe.link.has_driver,
         mode=mode_name(target.mode),
+        bundles=recipe.link.bundles,
         extra=target.extra,
         archs=sort_archs(target.archs),
         ptx_archs=sort_archs(target.ptx_archs),

@@ -87,6 +87,21 @@ def name_before_graft(file: str) -> str:
     return _GRAFTED_NAME.sub("", file)
 
 
+def component_of_copy(file: str, cuda: int | None = None) -> Component | None:
+    """The component of a copied file, `libcufft-1a2b3c4d.so.12.0.0.61` of `libcufft.so.12`."""
+    name = name_before_graft(file)
+    while ".so" in name:
+        if component := component_of(name, cuda):
+            return component
+        name = name.rpartition(".")[0]
+    return None
+
+
+def stem_of(file: str) -> str:
+    """`libgomp` of a library's file name, also of a copy's: `libgomp-1a2b3c4d.so.1.0.0`."""
+    return name_before_graft(file).partition(".so")[0]
+
+
 def is_grafted(member: str) -> bool:
     """Whether a file in a wheel is a library that belongs to another wheel.
 

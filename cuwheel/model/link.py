@@ -76,20 +76,24 @@ class Link:
             `torch`, …), and `driver` for `libcuda.so.1`, which comes with the machine's driver: no
             wheel can bring it, so where there is none the wheel can't be loaded.
         mode: where CUDA's libraries are when the wheel runs; a framework's stay in its own wheel.
+        bundles: libraries of the machine that are copied into the wheel, as few systems have them:
+            `libgomp`, without what follows in the file's name. Any other is refused. Their licences
+            belong into the recipe's `license`.
 
     Attributes:
         components: the names without `driver`.
         has_driver: whether that is among them.
     """
 
-    def __init__(self, *names: str, mode: Mode = External()) -> None:
+    def __init__(self, *names: str, mode: Mode = External(), bundles: tuple[str, ...] = ()) -> None:
         self.names = names
         self.mode = mode
+        self.bundles = bundles
         self.components = tuple(name for name in names if name != DRIVER)
         self.has_driver = DRIVER in names
 
     def __eq__(self, other: object) -> bool:
-        """Two are equal when they have the same names in the same order, in one mode."""
+        """Two are equal when they name the same in the same order, in one mode."""
         return isinstance(other, Link) and repr(self) == repr(other)
 
     def __hash__(self) -> int:
@@ -98,4 +102,5 @@ class Link:
 
     def __repr__(self) -> str:
         """As it is written in a recipe; part of the build's key, so it has to be stable."""
-        return f"Link({', '.join(map(repr, self.names))}, mode={self.mode!r})"
+        bundles = f", bundles={self.bundles!r}" if self.bundles else ""
+        return f"Link({', '.join(map(repr, self.names))}, mode={self.mode!r}{bundles})"

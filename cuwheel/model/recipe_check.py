@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.cuda.components import component_by_name
+from cuwheel.cuda.suppliers import is_cuda_library, is_from_driver
 from cuwheel.cuda.toolkits import TOOLKITS, check_archs, toolkit_by_release
 from cuwheel.errors import CuwheelError, RecipeError, suggest
 from cuwheel.model import link, source
@@ -126,6 +127,16 @@ def _faults_of_link(recipe: Recipe) -> Iterator[str]:
     majors = dict.fromkeys(toolkit.major for toolkit in _toolkits(recipe)) or (None,)
     for name, major in itertools.product(recipe.link.components, majors):
         yield from _fault_of(partial(component_by_name, name, major))
+
+
+def _faults_of_bundles(recipe: Recipe) -> Iterator[str]:
+    for name in recipe.link.bundles:
+        if not re.fullmatch(r"lib[A-Za-z0-9_+.-]+", name) or ".so" in name:
+            yield f'link: bundles: "{name}" is no library\'s name without its ".so", like "libgomp"'
+        elif is_cuda_library(f"{name}.so") or is_from_driver(f"{name}.so.1"):
+            yield (
+                f"link: bundles: \"{name}\" isn't the machine's own: name its component, and a mode"
+            )
 
 
 def _toolkits(recipe: Recipe) -> list[Toolkit]:
@@ -253,6 +264,7 @@ _CHECKS: tuple[Callable[[Recipe], Iterable[str]], ...] = (
     _faults_of_toolkits,
     _faults_of_archs,
     _faults_of_link,
+    _faults_of_bundles,
     _faults_of_requirements,
     _faults_of_python,
     _faults_of_texts,

@@ -21,9 +21,10 @@ from cuwheel.system.files import list_tree
 from cuwheel.wheel.metadata import installed_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from cuwheel.cuda.components import Component
+    from cuwheel.model.link import Link
     from cuwheel.model.target import Target
 
 
@@ -201,7 +202,7 @@ def _opened_by(component: Component, cuda: int) -> tuple[str, ...]:
 
 def _refuse(target: Target, problems: list[str], missing: set[str], *, is_of_mode: bool) -> None:
     if missing:
-        what, fix = "that its recipe doesn't declare", _declare(target, missing)
+        what, fix = "that its recipe doesn't declare", say_link(target.recipe.link, missing)
     elif is_of_mode:
         name = mode_name(target.mode)
         what = "that can't be supplied"
@@ -217,14 +218,21 @@ def _refuse(target: Target, problems: list[str], missing: set[str], *, is_of_mod
     )
 
 
-def _declare(target: Target, missing: set[str]) -> str:
-    """What to write; a mode that the recipe names stays as it is."""
-    link = target.recipe.link
-    added = [f'"{name}"' for name in sorted(missing)]
+def say_link(link: Link, names: Iterable[str] = (), bundles: Iterable[str] = ()) -> str:
+    """What to write in a recipe so that its `link` has more; a mode that it names stays as it is.
+
+    Args:
+        link: as the recipe has it.
+        names: that are missing.
+        bundles: that are missing.
+    """
+    known = [f'"{name}"' for name in (*link.names, *sorted(names))]
+    copied = [f'"{name}"' for name in dict.fromkeys((*link.bundles, *sorted(bundles)))]
+    field = f"bundles=({', '.join(copied)},)" if copied else ""
     if link.mode == External():
-        known = [f'"{name}"' for name in link.names]
-        return f"write link=Link({', '.join([*known, *added])})"
-    return f"add {', '.join(added)} to `link`"
+        return f"write link=Link({', '.join([*known, *([field] if field else [])])})"
+    added = ", ".join(known[len(link.names) :])
+    return f"write {field} into `link`" if bundles else f"add {added} to `link`"
 
 
 def _iter_entries(

@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from cuwheel.build.link_flags import cuda_components
 from cuwheel.cuda.components import COMPONENTS, component_by_name, requirement_for
-from cuwheel.cuda.suppliers import component_of, name_before_graft
+from cuwheel.cuda.suppliers import component_of_copy
 from cuwheel.locks.jobs import toolchain_lock
 from cuwheel.model.link import Static
 from cuwheel.model.source import Sdist
@@ -142,7 +142,7 @@ def _contained(target: Target, workspace: Workspace, content: Path) -> Iterator[
     """Other people's code in the wheel: what auditwheel copied, and what was linked in."""
     for name, _ in copied_in(content):
         path = content / name
-        component = _component_of_copy(path.name, target.toolkit.major)
+        component = component_of_copy(path.name, target.toolkit.major)
         yield _part(path, component, target)
     if not isinstance(target.mode, Static):
         return
@@ -166,13 +166,3 @@ def _part(path: Path, component: Component | None, target: Target) -> SbomCompon
         license=_NVIDIAS_TERMS,
         description=f"of {component.distribution}",
     )
-
-
-def _component_of_copy(file: str, cuda: int) -> Component | None:
-    """The component of `libcufft-1a2b3c4d.so.12.0.0.61`, whose soname is `libcufft.so.12`."""
-    name = name_before_graft(file)
-    while ".so" in name:
-        if component := component_of(name, cuda):
-            return component
-        name = name.rpartition(".")[0]
-    return None

@@ -9,6 +9,7 @@ from cuwheel.build.link_flags import cuda_components
 from cuwheel.cuda.suppliers import DRIVER_SONAME
 from cuwheel.model.link import DRIVER, External, mode_name
 from cuwheel.repair.left_out import leave_out
+from cuwheel.repair.bundles import check_bundles
 from cuwheel.repair.links import find_links, read_libraries, rpath_entries, unused_components
 from cuwheel.repair.metadata import add_sbom, copied_in, rewrite_metadata
 from cuwheel.repair.tools import RepairTools
@@ -62,6 +63,10 @@ def repair(job: Job) -> RepairedWheel:
         pack(content, plain, epoch=epoch)
         grafted = _graft(tools, plain, links)
         final = _unpacked(grafted, scratch / "final")
+        for name in check_bundles(target, final):
+            workspace.console.warn(
+                f'{target.id}: the recipe bundles "{name}" and no library of the wheel needs it'
+            )
         # Again, since auditwheel drops entries that lead out of the wheel.
         _set_rpaths(tools, final, links, target.mode)
         requires = rewrite_metadata(target, final, links)

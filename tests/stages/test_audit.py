@@ -346,6 +346,16 @@ def test_finds_driver_that_recipe_does_not_declare(plant: _Plant) -> None:
     assert plant.refused() == [f"tiny_cuda/ext.so: needed library: {fact}"]
 
 
+def test_finds_copy_that_recipe_does_not_name(plant: _Plant) -> None:
+    (plant.folder / "tiny_cuda.libs").mkdir()
+    plant.compile("tiny_cuda.libs/libgomp-1a2b3c4d.so.1.0.0")
+
+    fact = "it was copied from the build machine, and the recipe's `bundles` don't name it"
+    expected = f"tiny_cuda.libs/libgomp-1a2b3c4d.so.1.0.0: grafted library: {fact}"
+    assert plant.refused() == [expected]
+    assert plant.audit(link=Link("cudart", bundles=("libgomp",)))
+
+
 @pytest.mark.parametrize("name", ["libcuda.so", "helper.so"])
 def test_finds_stub_of_driver_under_any_name(plant: _Plant, name: str) -> None:
     (plant.folder / "tiny_cuda" / name).write_bytes(compile_driver_stub("13.0", Path("gcc")))

@@ -153,8 +153,9 @@ def test_grafts_library_that_few_systems_have(tmp_path: Path, cuda_home: Path) -
     source.write_text("#include <omp.h>\nint threads(void) { return omp_get_max_threads(); }\n")
     flags = ("-fopenmp", "-Wl,--no-as-needed", cuda_home / "lib64" / "libcudart.so.13")
     library = compile_library(tmp_path / "ext.so", "gcc", "-fPIC", source, *flags)
+    link = Link("cudart", bundles=("libgomp",))
 
-    wheel, _ = repair_wheel(tmp_path, {"pkg/ext.so": library})
+    wheel, _ = repair_wheel(tmp_path, {"pkg/ext.so": library}, link=link)
 
     elf = elf_of(wheel, "pkg/ext.so")
     assert any(soname.startswith("libgomp-") for soname in elf.needed)

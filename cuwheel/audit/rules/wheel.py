@@ -17,7 +17,13 @@ from cuwheel.audit.findings import Finding
 from cuwheel.audit.manylinux import policy_of
 from cuwheel.cuda.components import COMPONENTS
 from cuwheel.cuda.frameworks import preloads
-from cuwheel.cuda.suppliers import component_of, is_from_driver, is_grafted, name_before_graft
+from cuwheel.cuda.suppliers import (
+    component_of_copy,
+    is_from_driver,
+    is_grafted,
+    name_before_graft,
+    stem_of,
+)
 from cuwheel.system.quantities import show_size
 from cuwheel.wheel.metadata import header
 
@@ -28,7 +34,6 @@ if TYPE_CHECKING:
 
     from cuwheel.audit.case import Case
     from cuwheel.audit.contract import Contract
-    from cuwheel.cuda.components import Component
 
 
 # Setuptools wrote it long before metadata 2.4 had it; twine lets it pass (7.0.0, `package.py`).
@@ -202,7 +207,17 @@ def _graft_findings(case: Case) -> Iterator[Finding]:
             fact = "a library that belongs to another wheel is copied in"
             severity = case.severity("warning" if _is_second(name, file, case) else "note")
             yield Finding(file=name, rule="grafted library", fact=fact, severity=severity)
+        elif _is_unnamed_copy(name, case.contract):
+            fact = "it was copied from the build machine, and the recipe's `bundles` don't name it"
+            yield Finding(file=name, rule="grafted library", fact=fact)
         yield from _dlopen_findings(name, file, case)
+
+
+def _is_unnamed_copy(name: str, contract: Contract | None) -> bool:
+    path = PurePosixPath(name)
+    if contract is None or not path.parts[0].endswith(".libs") or is_grafted(name):
+        return False
+    return stem_of(path.name) not in contract.bundles
 
 
 def _is_second(name: str, file: str, case: Case) -> bool:
@@ -210,7 +225,7 @@ def _is_second(name: str, file: str, case: Case) -> bool:
 
     A package that puts a library of NVIDIA's among its own files has made up its mind.
     """
-    component = _component_of(file)
+    component = component_of_copy(file)
     brought = {one.distribution for one in case.dependencies if not one.extra}
     is_brought = component is not None and component.distribution in brought
     return is_brought or PurePosixPath(name).parts[0].endswith(".libs")
@@ -218,7 +233,7 @@ def _is_second(name: str, file: str, case: Case) -> bool:
 
 def _dlopen_findings(name: str, file: str, case: Case) -> Iterator[Finding]:
     """A copy that opens others by name: under the names that repair tools give it finds none."""
-    component = _component_of(file)
+    component = component_of_copy(file)
     if component is None or file == PurePosixPath(name).name:
         return
     files = {one for one in case.files if name_before_graft(one) == one}
@@ -227,15 +242,6 @@ def _dlopen_findings(name: str, file: str, case: Case) -> Iterator[Finding]:
         if not is_loaded and not any(fnmatchcase(one, pattern) for one in files):
             fact = f"it opens {pattern} by name, and no file of the wheel is called so"
             yield Finding(file=name, rule="grafted library", fact=fact)
-
-
-def _component_of(file: str) -> Component | None:
-    """By a file's full name too: `libnvrtc.so.12.6.85` has the soname `libnvrtc.so.12`."""
-    found = component_of(file)
-    while found is None and ".so." in file:
-        file = file.rpartition(".")[0]
-        found = component_of(file)
-    return found
 
 
 def _is_bundled(file: str, contract: Contract | None) -> bool:
