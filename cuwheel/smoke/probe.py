@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.cuda.suppliers import is_from_driver
+from cuwheel.cuda.suppliers import DRIVER_SONAME
 from cuwheel.errors import SmokeError
 from cuwheel.smoke.loaded_libraries import LoadedLibrary, find_loaded_libraries
 from cuwheel.standalone import script
@@ -116,7 +116,7 @@ class Probe:
             "libraries": tuple(libraries),
         }
         answer = self._ask(question, None)
-        if is_from_driver(answer.lacking) and self.stub:
+        if answer.lacking == DRIVER_SONAME and self.stub:
             return self._ask(question, self.stub)
         return answer
 

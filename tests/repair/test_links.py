@@ -84,9 +84,10 @@ def test_refuses_library_that_is_nowhere(tmp_path: Path) -> None:
 def test_leaves_driver_to_the_system(tmp_path: Path) -> None:
     library = library_needing(tmp_path, "ext.so", "libcuda.so.1")
 
-    wheel, _ = repair_wheel(tmp_path, {"pkg/ext.so": library}, link=Link())
+    wheel, _ = repair_wheel(tmp_path, {"pkg/ext.so": library}, link=Link("driver"))
 
     assert elf_of(wheel, "pkg/ext.so").needed[0] == "libcuda.so.1"
+    assert (wheel.requires, wheel.bundled) == ((), ())
     assert wheel.external == ()
 
 

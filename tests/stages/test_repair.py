@@ -221,16 +221,6 @@ def test_refuses_driver_that_recipe_does_not_declare(tmp_path: Path) -> None:
     assert caught.value.fix == 'write link=Link("cudart", "driver")'
 
 
-def test_leaves_driver_to_the_machine(tmp_path: Path) -> None:
-    library = library_needing(tmp_path, "ext.so", "libcuda.so.1")
-
-    wheel, _ = repair_wheel(tmp_path, {"pkg/ext.so": library}, link=Link("driver"))
-
-    assert elf_of(wheel, "pkg/ext.so").needed[:1] == ("libcuda.so.1",)
-    assert wheel.requires == ()
-    assert wheel.bundled == ()
-
-
 @pytest.mark.parametrize("name", ["libcuda.so.1", "helper.so"])
 def test_refuses_stub_of_driver_that_the_build_copied(tmp_path: Path, name: str) -> None:
     stub = tmp_path / name
