@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from cuwheel.build.link_flags import cuda_components
 from cuwheel.cuda.suppliers import DRIVER_SONAME
 from cuwheel.model.link import DRIVER, External, mode_name
-from cuwheel.repair.left_out import leave_out
 from cuwheel.repair.bundles import check_bundles
+from cuwheel.repair.left_out import leave_out
 from cuwheel.repair.links import find_links, read_libraries, rpath_entries, unused_components
 from cuwheel.repair.metadata import add_sbom, copied_in, rewrite_metadata
 from cuwheel.repair.tools import RepairTools

@@ -68,6 +68,8 @@ def test_names_library_as_toolchain_has_it(tmp_path: Path) -> None:
     flags = link_flags(target, libraries.parent, tmp_path, _STUBS)
 
     assert flags == (f"-L{libraries}", "-l:libcudart.so.13", "-l:libcufft.so.12")
+
+
 @pytest.mark.parametrize("mode", [None, Static()])
 def test_links_driver_in_every_mode(tmp_path: Path, cuda_home: Path, mode: Static | None) -> None:
     target = make_target(link=Link("driver", "cudart"), mode=mode)
