@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,13 +165,15 @@ def test_runs_host_compiler_again_that_hides_a_kill(
     cgroup.limit(500 * MIB)
     # Read from outside, its code is nothing that the kernel could take away instead of killing.
     forget(cc1plus).read_bytes()
-    other = start(cgroup, [str(gated.hog("other")), "-", "350", "1", "4000"])
+    other = start(cgroup, [str(gated.hog("other")), "-", "350", "1", "600000"])
+    wait_for(lambda: cgroup.used >= 350 * MIB)
     small = Gated(folder=gated.folder, variables={"CUWHEEL_MEMORY_PER_JOB": str(20 * MIB)})
 
-    statuses = run_all(cgroup, through_gate(host_compiles[:1]), small)
+    compile_ = start(cgroup, through_gate(host_compiles[:1])[0], env=small.environment())
+    wait_for(lambda: cgroup.kills > 0)
+    other.kill()
 
-    assert (statuses, other.wait(60)) == ([0], 0)
-    assert cgroup.kills > 0
+    assert (compile_.wait(60), other.wait(60)) == (0, -signal.SIGKILL)
     assert [event["tries"] > 1 for event in gated.events()] == [True]
 
 
