@@ -59,6 +59,7 @@ HELD_BY = {
     "standalone/launcher/cache_server": "build/compile_cache/test_backends",
     "standalone/memory_gate/child": "standalone/memory_gate/test_gate",
     "standalone/namespaces/hide": "smoke/test_hide_cuda",
+    "standalone/probes/backend": "build/test_requirements",
     "standalone/probes/driver": "diagnose/facts/test_gpus",
     "standalone/probes/environment": "diagnose/facts/test_environment",
     "standalone/probes/smoke": "smoke/test_probe",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # What PEP 517 says for a project without the table.
 _DEFAULT_REQUIRES = ("setuptools",)
-_DEFAULT_BACKEND = "setuptools.build_meta"
+_DEFAULT_BACKEND = "setuptools.build_meta:__legacy__"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,12 +28,14 @@ class BuildSystem:
         tree: the folder with the file.
         requires: requirements of the build.
         module: the backend's module.
+        object: the backend inside of it, with dots; empty: the module itself.
         backend_path: folders in the tree where the backend may lie.
     """
 
     tree: Path
     requires: tuple[str, ...]
     module: str
+    object: str
     backend_path: tuple[str, ...]
 
 
@@ -44,10 +46,12 @@ def read_build_system(tree: Path) -> BuildSystem:
     except (OSError, tomli.TOMLDecodeError):
         project = {}
     table: dict[str, Any] = project.get("build-system", {})
+    module, _, inside = str(table.get("build-backend", _DEFAULT_BACKEND)).partition(":")
     return BuildSystem(
         tree=tree,
         requires=tuple(table.get("requires", _DEFAULT_REQUIRES)),
-        module=str(table.get("build-backend", _DEFAULT_BACKEND)).partition(":")[0],
+        module=module,
+        object=inside,
         backend_path=tuple(table.get("backend-path", ())),
     )
 

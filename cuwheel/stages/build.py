@@ -16,6 +16,7 @@ from cuwheel.build.environment import BuildInputs, variables
 from cuwheel.build.launcher.events import EVENTS_LOG, hit_counts, read_events
 from cuwheel.build.launcher_setup import set_up_launcher
 from cuwheel.build.paths import build_path_map, private_paths
+from cuwheel.build.requirements import check_backend_requirements
 from cuwheel.errors import BuildFailedError
 from cuwheel.model.recipe import CMake
 from cuwheel.system import machine
@@ -24,6 +25,7 @@ from cuwheel.system.files import disk_full, naming_full_disk, remove_tree, says_
 from cuwheel.system.process import run
 from cuwheel.system.quantities import plural, show_size, show_time
 from cuwheel.toolchains.system_programs import make_toolbox
+from cuwheel.workspace.problems import raise_problems
 from cuwheel.workspace.records import BuiltWheel, Environment, Preflight, SourceTree, Toolchain
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ def build(job: Job) -> BuiltWheel:
     paths on every machine, and no network; the compiler launcher stands before each compiler.
 
     Raises:
+        PreflightError: the package's backend says that a lock lacks something.
         BuildFailedError: the build failed; its log and the work folder are kept.
         DiskFullError: it failed because a disk ran full.
         SandboxError: the sandbox that was asked for doesn't work here.
@@ -69,7 +72,14 @@ def build(job: Job) -> BuiltWheel:
         launcher = set_up_launcher(workspace, inputs, path_map, choice)
         started = time.time()
         stated = variables(target, inputs)
-        finished = _run_all(target, workspace, inputs, _Run(path_map, choice, launcher, stated))
+        how = _Run(path_map, choice, launcher, stated)
+        raise_problems(
+            check_backend_requirements(
+                target, inputs, path_map, how.inside, workspace.log("backend")
+            ),
+            target.id,
+        )
+        finished = _run_all(target, workspace, inputs, how)
     log = workspace.log("build")
     events = read_events(inputs.events_log)
     _warn_of_cache_failure(workspace, inputs, choice, has_compiled=bool(events.compiles))
@@ -125,9 +135,14 @@ class _Run(NamedTuple):
     variables: dict[str, str]
 
     @property
+    def inside(self) -> dict[str, str]:
+        """The build's variables, as it sees them."""
+        return {name: self.path_map.inside(value) for name, value in self.variables.items()}
+
+    @property
     def environment(self) -> dict[str, str]:
         """What they see: the build's variables, and the compile cache's."""
-        inside = {name: self.path_map.inside(value) for name, value in self.variables.items()}
+        inside = self.inside
         of_cache = self.choice.cache.variables(
             self.choice.inside(self.path_map),
             fingerprint=self.launcher.fingerprint,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.binaries.archs import sort_archs
 from cuwheel.build.link_flags import check_linkable
+from cuwheel.build.requirements import check_stated_requirements
 from cuwheel.pypi.build_requirements import (
     BuildSystem,
     framework_cuda,
@@ -45,6 +46,7 @@ def preflight(job: Job) -> Preflight:
         check_host_compiler,
         _check_framework,
         _check_build_requirements,
+        _check_run_requirements,
         check_linkable,
     )
     workspace = job.workspace
@@ -126,6 +128,15 @@ def _check_build_requirements(job: Job) -> list[Problem]:
             fix=target.locked_build.way_to_add(*unmet),
         )
     ]
+
+
+def _check_run_requirements(job: Job) -> list[Problem]:
+    """What only the backend can tell, the stage build asks it first of all."""
+    workspace = job.workspace
+    stage = next((name for name in ("patch", "source") if workspace.has(name)), None)
+    if stage is None:
+        return []
+    return check_stated_requirements(job.target, workspace.load(stage, SourceTree).path)
 
 
 def _check_backend_imports(env: Environment, system: BuildSystem) -> list[Problem]:
