@@ -152,6 +152,19 @@ class DownloadError(CuwheelError):
     anchor = "download"
 
 
+class UnknownProjectError(DownloadError):
+    """No package index has a project of this name, or not the release or the source asked for.
+
+    The indexes answered; the name, the version or the index is wrong, or upstream publishes only
+    wheels there. The message says what each index has. Names are those of the package index
+    (`flash-attn`), which may differ from what is imported. A source that is on no index can be
+    pinned in the recipe by its own address: `Archive`, or `GitCommit`.
+    """
+
+    exit_code = 35
+    anchor = "unknown-project"
+
+
 class HashMismatchError(CuwheelError):
     """A downloaded file is not the file that the recipe pins.
 

@@ -21,7 +21,7 @@ from cuwheel.workspace.records import Audit, BuiltWheel, IndexedWheel, RepairedW
 from cuwheel.workspace.serialization import from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from cuwheel.workspace.job import Job
@@ -81,13 +81,7 @@ def make(job: Job, *, keep_work: bool) -> Summary:
             return from_json(Summary, record["summary"])
         for reason in reasons:
             workspace.console.note(f"building, because {reason}")
-        with naming_full_disk(workspace.work):
-            _prepare_work(job, key)
-            from cuwheel.build.early_check import check_early  # noqa: PLC0415 - as `_stage` does
-
-            check_early(job)
-            for name in STAGES:
-                _run_stage(name, job)
+        _run_stages(STAGES, job, key)
         # Whatever is kept here from now on is of a finished run: no later one takes it up.
         (workspace.work / "key").unlink()
         summary = _summarise(workspace)
@@ -113,6 +107,21 @@ def make_stage(name: str, job: Job) -> Any:
         record = _stage(name)(job)
         workspace.save(name, record)
     return record
+
+
+def make_until(last: str, job: Job) -> None:
+    """Run the stages up to one and stop; the next build goes on from there.
+
+    Args:
+        last: the stage.
+        job: what to build, and where.
+
+    Raises:
+        CuwheelError: of the stage that failed.
+    """
+    with _alone(job):
+        _run_stages(STAGES[: STAGES.index(last) + 1], job, key_of(job))
+    job.workspace.console.note(f"stopped after {last}; the work folder is {job.workspace.work}")
 
 
 def rebuild_reasons(job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -170,6 +179,16 @@ def _stage(name: str) -> Callable[[Job], Any]:
     """A stage, imported when it runs: a build with nothing to do needs none of them."""
     found: Callable[[Job], Any] = getattr(import_module(f"cuwheel.stages.{name}"), name)
     return found
+
+
+def _run_stages(names: Sequence[str], job: Job, key: dict[str, str]) -> None:
+    with naming_full_disk(job.workspace.work):
+        _prepare_work(job, key)
+        from cuwheel.build.early_check import check_early  # noqa: PLC0415 - as `_stage` does
+
+        check_early(job)
+        for name in names:
+            _run_stage(name, job)
 
 
 def _run_stage(name: str, job: Job) -> None:

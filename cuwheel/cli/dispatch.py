@@ -26,6 +26,7 @@ COMMANDS = {
     "lock-check": "lock",
     "lock-verify": "lock",
     "mirror": "mirror",
+    "new": "new",
     "profile": "profile",
     "smoke": "smoke",
     "toolchain": "toolchain",

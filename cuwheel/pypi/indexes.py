@@ -5,7 +5,7 @@ from __future__ import annotations
 import configparser
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,9 @@ import pypi_simple
 import requests
 import tomli
 from packaging.utils import canonicalize_version
+from packaging.version import InvalidVersion, Version
 
-from cuwheel.errors import DownloadError, HashMismatchError
+from cuwheel.errors import DownloadError, HashMismatchError, UnknownProjectError
 from cuwheel.fetch.retry import RETRY_POLICY, Attempts
 from cuwheel.fetch.urls import is_local, local_path, redact_url
 from cuwheel.fetch.web import open_session, unreachable
@@ -53,6 +54,28 @@ class IndexFile:
     url: str
     sha256: str
     size: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """A release of a project, as an index shows it.
+
+    Attributes:
+        version: of it.
+        sdist: its source; None where it has none.
+        wheels: names of its wheels.
+        is_yanked: whether all of its files were withdrawn (PEP 592).
+    """
+
+    version: Version
+    sdist: IndexFile | None
+    wheels: tuple[str, ...]
+    is_yanked: bool
+
+    @property
+    def is_final(self) -> bool:
+        """Whether pip would take it without being asked for this very version."""
+        return not (self.version.is_prerelease or self.is_yanked)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,27 +158,94 @@ def find_wheels(
     Raises:
         DownloadError: no index has the project.
     """
-    said = []
-    attempts = Attempts(retry_policy, stop)
+    index, page = _first_page(project, indexes, Attempts(retry_policy, stop), "wheels of ")
+    wheels = [found for found in page.packages if found.package_type == "wheel"]
+    return tuple(_file_of(found, index) for found in wheels)
+
+
+def find_releases(
+    project: str,
+    *,
+    indexes: Iterable[str],
+    retry_policy: RetryPolicy = RETRY_POLICY,
+    stop: Stop | None = None,
+) -> tuple[Release, ...]:
+    """Give all releases of a project that the first index with it has, the newest last.
+
+    Args:
+        project: its name.
+        indexes: addresses of simple indexes, asked in this order.
+        retry_policy: how long to go on trying.
+        stop: ends it early.
+
+    Raises:
+        UnknownProjectError: every index answers, and none has the project.
+        DownloadError: an index can't be asked, and no other has the project.
+    """
+    index, page = _first_page(project, indexes, Attempts(retry_policy, stop))
+    found: dict[Version, _Files] = {}
+    for file in page.packages:
+        try:
+            version = Version(file.version or "")
+        except InvalidVersion:
+            continue  # of the time before PEP 440
+        files = found.setdefault(version, _Files())
+        files.yanked.append(file.is_yanked)
+        if file.package_type == "sdist":
+            files.sdist = _file_of(file, index)
+        elif file.package_type == "wheel":
+            files.wheels.append(file.filename)
+    return tuple(
+        Release(
+            version=version,
+            sdist=files.sdist,
+            wheels=tuple(files.wheels),
+            is_yanked=all(files.yanked),
+        )
+        for version, files in sorted(found.items())
+    )
+
+
+@dataclass(kw_only=True)
+class _Files:
+    """What a page shows of one release."""
+
+    sdist: IndexFile | None = None
+    wheels: list[str] = field(default_factory=list)
+    yanked: list[bool] = field(default_factory=list)
+
+
+def _first_page(
+    project: str, indexes: Iterable[str], attempts: Attempts, wanted: str = ""
+) -> tuple[str, pypi_simple.ProjectPage]:
+    """The first index that has a project, and its page of it."""
+    said = {}
     for index in indexes:
         attempts.reset_count()
         page = _try_page(index, project, attempts)
         if isinstance(page, pypi_simple.ProjectPage):
-            return tuple(
-                IndexFile(
-                    name=found.filename,
-                    url=_with_credentials(found.url, index),
-                    sha256=found.digests.get("sha256", ""),
-                    size=found.size,
-                )
-                for found in page.packages
-                if found.package_type == "wheel"
-            )
-        said.append(f"{redact_url(index)}: {page}")
-    raise DownloadError(
-        f"no index has wheels of {project}",
-        why="; ".join(said),
+            return index, page
+        said[index] = page
+    is_unknown = bool(said) and not wanted and set(said.values()) == {_lacks(project)}
+    kind = UnknownProjectError if is_unknown else DownloadError
+    raise kind(
+        f"no index has {wanted}{project}",
+        why="; ".join(f"{redact_url(index)}: {answer}" for index, answer in said.items())
+        or "no index is configured that can be read without a network",
         fix="name your index with UV_DEFAULT_INDEX or PIP_INDEX_URL",
+    )
+
+
+def _lacks(project: str) -> str:
+    return f"has no {project}"
+
+
+def _file_of(found: pypi_simple.DistributionPackage, index: str) -> IndexFile:
+    return IndexFile(
+        name=found.filename,
+        url=_with_credentials(found.url, index),
+        sha256=found.digests.get("sha256", ""),
+        size=found.size,
     )
 
 
@@ -164,7 +254,7 @@ def _try_page(index: str, project: str, attempts: Attempts) -> pypi_simple.Proje
     try:
         return _read_page(index, project, attempts)
     except pypi_simple.NoSuchProjectError:
-        return f"has no {project}"
+        return _lacks(project)
     except requests.HTTPError as problem:
         return f"answered {problem.response.status_code}"
     except requests.RequestException as problem:

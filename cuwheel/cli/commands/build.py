@@ -53,6 +53,11 @@ def build_parser() -> Parser:
         choices=pipeline.STAGES,
         help="run this stage alone, on what the one before it left",
     )
+    add(
+        "--until",
+        choices=pipeline.STAGES,
+        help="stop after this stage; the next build goes on from there",
+    )
     return parser
 
 
@@ -73,5 +78,7 @@ def _build(job: Job, given: argparse.Namespace, console: Console) -> None:
             console.note(f"the last build ran because {reason}")
     elif given.stage:
         print(to_json(pipeline.make_stage(given.stage, job)), end="")  # noqa: T201 - data
+    elif given.until:
+        pipeline.make_until(given.until, job)
     else:
         print_summary(pipeline.make(job, keep_work=given.keep_work), console)

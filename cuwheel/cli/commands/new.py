@@ -1,0 +1,44 @@
+"""The session `new`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.cli.parser import Parser
+from cuwheel.cli.parser import new_parser as make_parser
+from cuwheel.drafts.session import Wish, draft_recipe
+from cuwheel.model.catalogue import load_catalogue
+from cuwheel.paths import project_roots
+from cuwheel.workspace.workspace import bare_workspace
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.system.console import Console
+
+
+def new_parser() -> Parser:
+    """What the session understands."""
+    parser = make_parser("new", "Draft a recipe from a package's source on the package index.")
+    add = parser.add_argument
+    add("name", metavar="NAME", help="the project's name on the index, as torch-scatter")
+    add("--version", metavar="V", help="the release; default: the newest that has a source")
+    add("--maintainer", default="", metavar="HANDLE", help="yours, as on GitHub")
+    add(
+        "--overwrite",
+        action="store_true",
+        help="replace a recipe of this name that is there already",
+    )
+    return parser
+
+
+def run_new(given: argparse.Namespace, console: Console) -> None:
+    """Draft a recipe into the first project folder."""
+    roots = project_roots()
+    wish = Wish(
+        project=given.name,
+        version=given.version or "",
+        maintainer=given.maintainer,
+        overwrites=given.overwrite,
+    )
+    draft_recipe(wish, roots[0], load_catalogue(roots), bare_workspace(console))

@@ -1,0 +1,153 @@
+"""Which build system a draft names, and what it is told: knobs, switches, downloads."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cuwheel.drafts.draft import Call, Field, Note, find_out, guess
+from cuwheel.drafts.flags import FLAGS
+from cuwheel.drafts.target_choice import counts, places
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.drafts.draft import Value
+    from cuwheel.drafts.finding import Finding
+    from cuwheel.drafts.survey import Survey
+
+# What every build gets from the engine (docs/build-environment.md), or isn't about this build.
+_GIVEN = {
+    *("CUDA_HOME", "CUDA_PATH", "CUDACXX", "CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS", "PATH"),
+    *("MAX_JOBS", "NVCC_THREADS", "TORCH_CUDA_ARCH_LIST", "CMAKE_ARGS", "CMAKE_GENERATOR"),
+    *("CUDAARCHS", "CMAKE_BUILD_PARALLEL_LEVEL", "HOME", "TMPDIR", "SOURCE_DATE_EPOCH"),
+}
+_FORCE = re.compile(r"(FORCE_BUILD|FORCE_(WITH_)?CUDA|(WITH|USE|BUILD|ENABLE)_CUDA)(_EXT\w*)?$")
+_ARCH = re.compile(r"(CUDA|GPU|SM|NVCC)_?ARCH|ARCHS?(_LIST)?$|GENCODE|COMPUTE_CAPABILIT")
+_NOT_CUDA = re.compile(r"HIP|ROCM|AMD|GFX|_NO_|^NO_|SKIP|DISABLE|SYCL|XPU|MUSA")
+_MANY = 6  # downloads that the draft names
+_SWITCH = re.compile(r"(?:^|_)(?:WITH_|USE_|ENABLE_|BUILD_)?(?:CUDA|GPU)$")
+_NATIVE = re.compile(r"(?:^|_)NATIVE$")
+_OFF = {"OFF", "FALSE", "NO", "0", ""}
+
+
+def choose_build(survey: Survey) -> Field:
+    """The build system, with the switches that make it compile, offline and for the archs."""
+    switches = dict(_variables(survey))
+    notes = [note for _, note in switches.values()]
+    env = {name: value for name, (value, _) in switches.items()}
+    given: dict[str, Value] = {}
+    if survey.uses_cmake:
+        defines = dict(_definitions(survey))
+        notes += [note for _, note in defines.values()]
+        if defines:
+            given["define"] = {name: value for name, (value, _) in defines.items()}
+    if env:
+        given["env"] = env
+    name = "CMake" if survey.uses_cmake else "TorchExtension" if survey.uses_torch else "Setuptools"
+    notes += _about_build(survey, env)
+    return Field(name="build", value=Call(name=name, given=given), notes=tuple(notes))
+
+
+def _variables(survey: Survey) -> Iterator[tuple[str, tuple[str, Note]]]:
+    """Variables of setup.py's own that have to be set."""
+    for name, found in sorted(survey.variables().items()):
+        if name in _GIVEN or _NOT_CUDA.search(name) or name.startswith("CMAKE_"):
+            continue
+        if _FORCE.search(name):
+            value = found.wants or "1"
+            shown = f' == "{found.wants}"' if found.wants else ""
+            yield name, (value, guess(f"{found.where} asks for {name}{shown}"))
+        elif _ARCH.search(name):
+            value = _arch_form(found.default)
+            default = f", by default {found.default}" if found.default else ""
+            yield name, (value, guess(f"{found.where} takes the archs from {name}{default}"))
+
+
+def _arch_form(default: str) -> str:
+    """The placeholder whose form is the default value's."""
+    if "compute_" in default or "gencode" in default:
+        return "{gencode}"
+    if re.search(r"\d\.\d", default):
+        return "{torch_archs}"
+    return "{archs}"
+
+
+def _definitions(survey: Survey) -> Iterator[tuple[str, tuple[str, Note]]]:
+    """Options of CMake that switch CUDA on and this machine's CPU off."""
+    for one in filter(counts, survey.of("option")):
+        is_off = one.default.upper() in _OFF
+        if _SWITCH.search(one.name) and is_off and not _NOT_CUDA.search(one.name):
+            yield one.name, ("ON", guess(f"{one.where}: CUDA is off by default"))
+        elif _NATIVE.search(one.name):
+            yield one.name, ("OFF", guess(f"{one.where}: else it is for this machine's CPU alone"))
+        elif "native" in one.default:
+            yield one.name, ("", guess(f"{one.where}: its default is {one.default}"))
+        elif re.search(r"CUDA_ARCH|COMPUTE_CAPABILIT", one.name) and one.name[:6] != "CMAKE_":
+            yield one.name, ("{archs}", guess(f"{one.where}: an arch list of its own"))
+
+
+def _about_build(survey: Survey, env: dict[str, str]) -> Iterator[Note]:
+    yield from _about_downloads(survey, env)
+    gpus = [one for one in survey.of("gpu") if counts(one)]
+    if gpus and not any(_FORCE.search(name) for name in env):
+        yield find_out(f"how it compiles CUDA code without a GPU: {places(gpus)} asks for one")
+    for name, why in FLAGS.items():
+        found = [one for one in survey.of("flag") if one.name == name and counts(one)]
+        if found:
+            yield find_out(f"{name} ({places(found)}): {why}{_under(found[0])}")
+    if slow := survey.of("no ninja"):
+        yield find_out(
+            f"{places(slow)} compiles one file after the other (use_ninja=False): a patch that "
+            "says True makes --jobs count"
+        )
+    for one in filter(counts, survey.of("missing")):
+        yield find_out(f"{one.where} names {one.name}, which the source lacks{_under(one)}")
+    yield from _about_unknown(survey, env)
+
+
+def _about_downloads(survey: Survey, env: dict[str, str]) -> Iterator[Note]:
+    downloads = [one for one in survey.of("download") if counts(one) and not _is_cmake(one)]
+    if downloads and any("FORCE_BUILD" in name for name in env):
+        yield guess(f"that keeps {places(downloads)} from downloading a wheel")
+    elif downloads:
+        yield find_out(f"how to keep it from downloading: {_said(downloads)}")
+
+
+def _about_unknown(survey: Survey, env: dict[str, str]) -> Iterator[Note]:
+    for one in survey.of("unread"):
+        yield find_out(f"{one.where} can't be read: {one.name}")
+    if computed := survey.of("computed variable"):
+        yield find_out(f"which variables it reads at {places(computed)}: the name is computed")
+    left = sorted({*survey.variables()} - {*env} - _GIVEN)
+    if left:
+        yield find_out(f"whether one of the variables that it reads matters: {', '.join(left)}")
+    if not (survey.uses_cmake or survey.uses_torch):
+        yield find_out("how its setup.py calls nvcc: it has to take CUDA_HOME and the archs")
+
+
+def _is_cmake(finding: Finding) -> bool:
+    file = finding.where.partition(":")[0]
+    return file.endswith((".cmake", "CMakeLists.txt"))
+
+
+def _under(finding: Finding) -> str:
+    return f" (if {finding.guard})" if finding.guard else ""
+
+
+def _said(downloads: list[Finding]) -> str:
+    shown = "; ".join(f"{one.where} {one.name}"[:90] for one in downloads[:_MANY])
+    return f"{shown}; …" if len(downloads) > _MANY else shown
+
+
+def choose_resources(survey: Survey) -> Iterator[Field]:
+    """What CMake would fetch while it configures: it has to be pinned, or switched off."""
+    found = [one for one in survey.of("download") if counts(one) and _is_cmake(one)]
+    notes = [
+        find_out(f"how to do without what {one.where} downloads: {one.name}{_under(one)}")
+        for one in found[:_MANY]
+    ]
+    if len(found) > _MANY:
+        notes.append(find_out(f"likewise for {len(found) - _MANY} more, from {found[_MANY].where}"))
+    if notes:
+        yield Field(name="resources", value=None, notes=tuple(notes))

@@ -1,0 +1,38 @@
+"""What compiler and linker flags in a build's texts say: archs, libraries, what isn't portable."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cuwheel.drafts.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# nvcc's documentation, "NVIDIA CUDA Compiler Driver NVCC": `-gencode arch=compute_90,code=sm_90`,
+# `-arch=sm_90`.
+_GENCODE = re.compile(r"code=\[?(?:sm|compute)_(\d+[af]?)|-arch[= ]sm_(\d+[af]?)")
+_LIBRARY = re.compile(r"(?:^|\s)-l:?(?:lib)?(\w[\w+-]*?)(?:\.(?:so|a)[\d.]*)?(?=\s|$)")
+# Each with what it does to a wheel; the last is one of several spellings.
+FLAGS = {
+    "-lineinfo": "it embeds the absolute paths and time stamps of all sources: drop it by a patch",
+    "-march=native": "the wheel would run on this machine's kind of CPU alone: switch it off",
+    "--threads": "nvcc compiles for several archs at once, and its memory counts for each",
+}
+_SPELLED = {
+    "-lineinfo": re.compile(r"(?<![\w-])--?(?:generate-)?line-?info\b"),
+    "-march=native": re.compile(r"-m(?:arch|cpu|tune)=native"),
+    "--threads": re.compile(r"(?<![\w-])(?:--threads|-t)[= ]?\d*$"),
+}
+
+
+def read_flags(text: str, where: str, guard: str = "") -> Iterator[Finding]:
+    """Every fact that one text of a build, or one argument, states as a compiler's flag."""
+    for first, second in _GENCODE.findall(text):
+        yield Finding(kind="gencode", name=first or second, where=where, guard=guard)
+    for name, pattern in _SPELLED.items():
+        if pattern.search(text):
+            yield Finding(kind="flag", name=name, where=where, guard=guard)
+    for name in _LIBRARY.findall(text) if "ineinfo" not in text else ():
+        yield Finding(kind="library", name=name, where=where, guard=guard)

@@ -1,0 +1,132 @@
+"""The session new: from a project's name to a recipe's draft in the project folder."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from cuwheel.drafts.choices import draft_of
+from cuwheel.drafts.render import render_draft
+from cuwheel.drafts.report import print_draft
+from cuwheel.drafts.survey import survey_source
+from cuwheel.drafts.upstream import choose_release, releases_of, unpack_upstream
+from cuwheel.errors import FileAccessError, SourceError, UnknownProjectError, UsageError
+from cuwheel.system.files import write_atomically
+
+if TYPE_CHECKING:
+    from cuwheel.drafts.survey import Survey
+    from cuwheel.drafts.upstream import Upstream
+    from cuwheel.model.catalogue import CatalogueEntry
+    from cuwheel.pypi.indexes import Release
+    from cuwheel.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What the session was asked for.
+
+    Attributes:
+        project: its name on the index.
+        version: the release; empty for the newest.
+        maintainer: the handle of who writes the recipe; empty: not said.
+        overwrites: whether a recipe that is there may be replaced.
+    """
+
+    project: str
+    version: str = ""
+    maintainer: str = ""
+    overwrites: bool = False
+
+
+def draft_recipe(
+    wish: Wish, root: Path, entries: tuple[CatalogueEntry, ...], workspace: Workspace
+) -> Path:
+    """Write a recipe's draft, and say what was guessed, what is unknown, and how to go on.
+
+    Args:
+        wish: which package.
+        root: the project folder that gets the recipe.
+        entries: the recipes that are there.
+        workspace: its cache gets the source.
+
+    Raises:
+        UsageError: the name is none, or there is a recipe of it already.
+        UnknownProjectError: no index has the project, this release of it, or its source.
+        SourceError: its source holds no CUDA code, or no Python package.
+        DownloadError: the index can't be asked.
+
+    Returns:
+        The recipe's file.
+    """
+    name = canonicalize_name(wish.project)
+    path = root / "recipes" / f"{name.replace('-', '_')}.py"
+    _refuse_existing(name, path, entries, overwrites=wish.overwrites)
+    with workspace.console.stage("new"):
+        upstream = choose_release(name, _releases(wish.project, workspace), wish.version)
+        with tempfile.TemporaryDirectory() as folder:
+            tree = unpack_upstream(upstream, Path(folder) / "source", workspace)
+            survey = survey_source(tree)
+            _refuse_foreign(upstream, survey)
+            draft = draft_of(upstream, survey, wish.maintainer)
+        try:
+            write_atomically(path, render_draft(draft))
+        except OSError as problem:
+            raise FileAccessError(
+                f"{path} can't be written", why=str(problem.strerror), fix="see whose the folder is"
+            ) from problem
+    print_draft(draft, upstream, survey, path)
+    return path
+
+
+def _releases(project: str, workspace: Workspace) -> tuple[Release, ...]:
+    try:
+        return releases_of(project, workspace)
+    except UnknownProjectError as error:
+        error.fix = (
+            "look the name up on the index's own page: it may differ from what is imported; "
+            "a package that is on no index is pinned by Archive(…) or GitCommit(…)"
+        )
+        raise
+
+
+def _refuse_existing(
+    name: str, path: Path, entries: tuple[CatalogueEntry, ...], *, overwrites: bool
+) -> None:
+    if not name.replace("-", "").isalnum():
+        raise UsageError(
+            f'"{name}" is no name of a project',
+            why="it has letters, digits and hyphens",
+            fix="nox -s new -- torch-scatter",
+        )
+    known = {canonicalize_name(entry.name): entry for entry in entries}
+    if overwrites or not (path.exists() or name in known):
+        return
+    entry = known.get(name)
+    where = path if path.exists() or entry is None else entry.root / "recipes"
+    raise UsageError(
+        f"there is a recipe {name} already",
+        why=f"it stands in {where}",
+        fix=f"`nox -s bump -- {name}` takes it to upstream's newest release; "
+        "`--overwrite` replaces it with a new draft",
+    )
+
+
+def _refuse_foreign(upstream: Upstream, survey: Survey) -> None:
+    name = f"{upstream.project} {upstream.version}"
+    if not survey.has_setup and not (survey.tree / "pyproject.toml").is_file():
+        raise SourceError(
+            f"the source of {name} holds no Python package",
+            why="neither pyproject.toml nor setup.py is at its top",
+            fix="see what upstream publishes; a package in a subfolder needs a patch that moves it",
+        )
+    if not survey.has_cuda:
+        raise SourceError(
+            f"the source of {name} has no CUDA code",
+            why="it holds no .cu file, and its build files name neither nvcc's flags nor CUDA",
+            fix="if upstream's wheels have CUDA libraries, their source is elsewhere: pin it with "
+            "Archive(…) or GitCommit(…); if they have none, the package needs no recipe",
+        )

@@ -1,0 +1,276 @@
+"""Read a setup.py, and what it imports of its own tree, as syntax trees: nothing of it is run."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from cuwheel.drafts.finding import Finding, Kind, spot
+from cuwheel.drafts.flags import read_flags
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+OFF_BY_DEFAULT = "off by default"  # ends the guard of what a variable would have to switch on
+_MOST_FILES = 40  # of the tree, that a setup.py imports
+_GETTERS = re.compile(r"(?:os\.)?(?:getenv|environ\.(?:get|pop|setdefault))")
+_ENVIRON = re.compile(r"(?:os\.)?environ")
+_DOWNLOADS = re.compile(
+    r"(?:urllib\.request\.)?(?:urlopen|urlretrieve)|requests\.\w+|wget\.\w+"
+    r"|torch\.hub\.download_url_to_file|(?:git\.)?Repo\.clone_from"
+)
+_RUNNERS = re.compile(r"(?:subprocess\.(?:run|call|check_\w+|Popen)|os\.(?:system|popen))")
+_FETCHERS = re.compile(r"(?:^|/)(?:git|wget|curl|aria2c)$")
+_EXTENSIONS = re.compile(r"(?:\w+\.)*(?:CUDA|Cpp|Sycl)?Extension|(?:\w+\.)*Pybind11Extension")
+_SOURCE = re.compile(r"[\w./-]+\.(?:cu|cpp|cc|cxx|c)")
+
+
+def read_setup(tree: Path, files: Iterable[Path] = ()) -> tuple[Finding, ...]:
+    """Every fact that the build's Python code states.
+
+    Args:
+        tree: the source.
+        files: more modules to start from, such as a build backend in the tree.
+    """
+    queue = [path for path in (tree / "setup.py", *files) if path.is_file()]
+    found: list[Finding] = []
+    for path in queue:
+        try:
+            module = ast.parse(path.read_bytes())
+        except (SyntaxError, ValueError) as problem:
+            name = str(problem).splitlines()[0]
+            found.append(Finding(kind="unread", name=name, where=spot(tree, path, 1)))
+            continue
+        imported = set(_imported(module))
+        local = [made for name in sorted(imported) for made in _in_tree(tree, name)]
+        queue += [one for one in local if one not in queue][: max(_MOST_FILES - len(queue), 0)]
+        found += _Reader(tree, path, module).read()
+    return tuple(dict.fromkeys(found))
+
+
+def _imported(module: ast.Module) -> Iterator[str]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+
+
+def _in_tree(tree: Path, name: str) -> list[Path]:
+    """The module's file in the tree; a package's, which setup.py would only import for a number."""
+    path = tree.joinpath(*name.split("."))
+    return [one for one in (path.with_suffix(".py"),) if one.is_file()]
+
+
+class _Reader:
+    """One module, with the parent of each node."""
+
+    def __init__(self, tree: Path, path: Path, module: ast.Module) -> None:
+        self._tree = tree
+        self._path = path
+        self._module = module
+        self._parents = {
+            child: node for node in ast.walk(module) for child in ast.iter_child_nodes(node)
+        }
+        self._getters = set(_own_getters(module))
+        self._switches = self._read_switches()
+
+    def _read_switches(self) -> set[str]:
+        """Names that are true only where a variable says so: `X = os.getenv("X", "0") == "1"`."""
+        found = set()
+        for node in self._module.body:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Compare):
+                asked = node.value.left
+                if isinstance(asked, ast.Call) and _GETTERS.fullmatch(_dotted(asked.func)):
+                    default = _text(asked.args[1]) if len(asked.args) > 1 else ""
+                    if default != _text(node.value.comparators[0]):
+                        found |= {_dotted(target) for target in node.targets}
+        return found
+
+    def read(self) -> Iterator[Finding]:
+        """Every fact, in the order of the file."""
+        names = sorted({name.partition(".")[0] for name in _imported(self._module)})
+        for name in names:
+            if name not in sys.stdlib_module_names and not _in_tree(self._tree, name):
+                yield Finding(kind="import", name=name, where=self._imported_at(name))
+        for node in ast.walk(self._module):
+            if isinstance(node, ast.Call):
+                yield from self._read_call(node)
+            elif isinstance(node, ast.Subscript | ast.Compare):
+                yield from self._read_lookup(node)
+            elif (text := _text(node)) and not self._is_docstring(node):
+                yield from read_flags(text, self._at(node), self._guard(node))
+
+    def _read_call(self, node: ast.Call) -> Iterator[Finding]:
+        name = _dotted(node.func)
+        if _GETTERS.fullmatch(name) or name in self._getters:
+            yield from self._variable(node, node.args[:1], node.args[1:2])
+        elif _DOWNLOADS.fullmatch(name):
+            yield self._finding("download", ast.unparse(node), node)
+        elif _RUNNERS.fullmatch(name):
+            yield from self._read_process(node)
+        elif name.endswith("cuda.is_available"):
+            yield self._finding("gpu", name, node)
+        elif _EXTENSIONS.fullmatch(name) or _has_keyword(node, "sources"):
+            yield from self._read_extension(node)
+        for keyword in node.keywords:
+            is_false = isinstance(keyword.value, ast.Constant) and keyword.value.value is False
+            if keyword.arg == "use_ninja" and is_false:
+                yield self._finding("no ninja", "use_ninja=False", node)
+            if keyword.arg == "py_limited_api" and not is_false:
+                yield self._finding("stable ABI", f"py_limited_api in {name}", node)
+
+    def _read_lookup(self, node: ast.Subscript | ast.Compare) -> Iterator[Finding]:
+        """`os.environ["X"]`, `"X" in os.environ`."""
+        if isinstance(node, ast.Subscript):
+            if _ENVIRON.fullmatch(_dotted(node.value)) and isinstance(node.ctx, ast.Load):
+                yield from self._variable(node, [node.slice], [])
+        elif _ENVIRON.fullmatch(_dotted(node.comparators[0])):
+            yield from self._variable(node, [node.left], [])
+
+    def _variable(
+        self, node: ast.expr, names: list[ast.expr], defaults: list[ast.expr]
+    ) -> Iterator[Finding]:
+        name = _text(names[0]) if names else ""
+        if not name:
+            if not self._in_getter(node):
+                yield self._finding("computed variable", ast.unparse(node), node)
+            return
+        default = next((str(one.value) for one in defaults if isinstance(one, ast.Constant)), "")
+        yield Finding(
+            kind="variable",
+            name=name,
+            where=self._at(node),
+            default=default,
+            wants=self._wants(node),
+            guard=self._guard(node),
+        )
+
+    def _wants(self, node: ast.AST) -> str:
+        """What the value is compared with, or 1 where it is read as a number or a truth."""
+        while (parent := self._parents.get(node)) is not None and not isinstance(parent, ast.stmt):
+            if isinstance(parent, ast.Compare) and isinstance(parent.ops[0], ast.Eq | ast.In):
+                other = parent.comparators[0] if parent.left is node else parent.left
+                words = other.elts if isinstance(other, ast.Tuple | ast.List | ast.Set) else [other]
+                if words and (text := _text(words[0])):
+                    return text
+            if isinstance(parent, ast.Call) and node in parent.args:
+                return "1" if _dotted(parent.func).split(".")[-1] in _TRUTHS else ""
+            node = parent
+        return ""
+
+    def _read_process(self, node: ast.Call) -> Iterator[Finding]:
+        """`subprocess.run(["git", "clone", …])`, `os.system("wget …")`."""
+        if not node.args:
+            return
+        first = node.args[0]
+        parts = first.elts if isinstance(first, ast.List | ast.Tuple) else [first]
+        words = [word for part in parts for word in (_text(part) or "…").split()]
+        if not words or not _FETCHERS.search(words[0]):
+            return
+        if words[0] != "git" or {"clone", "submodule", "fetch"} & {*words}:
+            yield self._finding("download", " ".join(words), node)
+        if "submodule" in words and words[-1] != "…" and "/" in words[-1]:
+            yield from self._missing(words[-1], node)
+
+    def _missing(self, name: str, node: ast.AST) -> Iterator[Finding]:
+        path = self._tree / name
+        if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+            yield self._finding("missing", name, node)
+
+    def _read_extension(self, node: ast.Call) -> Iterator[Finding]:
+        given = {keyword.arg: keyword.value for keyword in node.keywords}
+        name = given.get("name") or (node.args[0] if node.args else None)
+        if text := _text(name):
+            yield self._finding("extension", text, node)
+        for part in _elements(given.get("libraries")):
+            if text := _text(part):
+                yield self._finding("library", text, part)
+        sources = given.get("sources") or (node.args[1] if len(node.args) > 1 else None)
+        for part in _elements(sources):
+            text = _text(part)
+            if text and _SOURCE.fullmatch(text):
+                yield from self._missing(text, part)
+
+    def _finding(self, kind: Kind, name: str, node: ast.AST) -> Finding:
+        return Finding(kind=kind, name=name, where=self._at(node), guard=self._guard(node))
+
+    def _guard(self, node: ast.AST) -> str:
+        """The nearest `if` around a node, inside its own function."""
+        while (parent := self._parents.get(node)) is not None:
+            if isinstance(parent, ast.If) and node is not parent.test:
+                text = ast.unparse(parent.test)
+                if text in self._switches and node in parent.body:
+                    return f"{text}, {OFF_BY_DEFAULT}"
+                return text if node in parent.body else f"not ({text})"
+            if isinstance(parent, ast.FunctionDef):
+                return ""
+            node = parent
+        return ""
+
+    def _is_docstring(self, node: ast.Constant) -> bool:
+        return isinstance(self._parents.get(node), ast.Expr)
+
+    def _in_getter(self, node: ast.AST) -> bool:
+        """Whether it stands in a function whose callers name the variable."""
+        found: ast.AST | None = node
+        while found is not None and not isinstance(found, ast.FunctionDef):
+            found = self._parents.get(found)
+        return isinstance(found, ast.FunctionDef) and found.name in self._getters
+
+    def _imported_at(self, name: str) -> str:
+        for node in ast.walk(self._module):
+            names = _imported(ast.Module(body=[node], type_ignores=[])) if _is_import(node) else ()
+            if any(one.partition(".")[0] == name for one in names):
+                return self._at(node)
+        return spot(self._tree, self._path, 1)  # pragma: no cover - it is imported somewhere
+
+    def _at(self, node: ast.AST) -> str:
+        return spot(self._tree, self._path, getattr(node, "lineno", 1))
+
+
+_TRUTHS = ("int", "bool", "strtobool", "str2bool")
+
+
+def _own_getters(module: ast.Module) -> Iterator[str]:
+    """Functions of the module that read the variable which their first argument names."""
+    for function in ast.walk(module):
+        if isinstance(function, ast.FunctionDef) and function.args.args:
+            first = function.args.args[0].arg
+            for node in ast.walk(function):
+                names = node.args[:1] if isinstance(node, ast.Call) else []
+                is_getter = isinstance(node, ast.Call) and _GETTERS.fullmatch(_dotted(node.func))
+                if is_getter and any(
+                    isinstance(one, ast.Name) and one.id == first for one in names
+                ):
+                    yield function.name
+
+
+def _is_import(node: ast.AST) -> bool:
+    return isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def _has_keyword(node: ast.Call, name: str) -> bool:
+    return any(keyword.arg == name for keyword in node.keywords)
+
+
+def _elements(node: ast.expr | None) -> list[ast.expr]:
+    return node.elts if isinstance(node, ast.List | ast.Tuple) else []
+
+
+def _text(node: ast.AST | None) -> str:
+    """A plain text; empty for anything that is made while the code runs."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _dotted(node: ast.AST) -> str:
+    """`os.environ.get`; empty for what is no plain name."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        owner = _dotted(node.value)
+        return f"{owner}.{node.attr}" if owner else node.attr
+    return ""
