@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from typing import TYPE_CHECKING
 
 from cuwheel.drafts.draft import Call, Field, Note, find_out, guess
 from cuwheel.drafts.flags import FLAGS
-from cuwheel.drafts.target_choice import counts, places
+from cuwheel.drafts.relevance import OFF
+from cuwheel.drafts.target_choice import places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,10 +27,11 @@ _GIVEN = {
 _FORCE = re.compile(r"(FORCE_BUILD|FORCE_(WITH_)?CUDA|(WITH|USE|BUILD|ENABLE)_CUDA)(_EXT\w*)?$")
 _ARCH = re.compile(r"(CUDA|GPU|SM|NVCC)_?ARCH|ARCHS?(_LIST)?$|GENCODE|COMPUTE_CAPABILIT")
 _NOT_CUDA = re.compile(r"HIP|ROCM|AMD|GFX|_NO_|^NO_|SKIP|DISABLE|SYCL|XPU|MUSA")
-_MANY = 6  # downloads that the draft names
+_OTHER = re.compile(r"HIP|ROCM|HEXAGON|MUSA|SYCL|VULKAN|ASCEND|^Windows|^VC[A-Z]|^GITHUB_")
+_MANY = 4  # downloads that the draft names
+_LONG = 70  # characters of a condition that the draft shows
 _SWITCH = re.compile(r"(?:^|_)(?:WITH_|USE_|ENABLE_|BUILD_)?(?:CUDA|GPU)$")
 _NATIVE = re.compile(r"(?:^|_)NATIVE$")
-_OFF = {"OFF", "FALSE", "NO", "0", ""}
 
 
 def choose_build(survey: Survey) -> Field:
@@ -75,8 +78,10 @@ def _arch_form(default: str) -> str:
 
 def _definitions(survey: Survey) -> Iterator[tuple[str, tuple[str, Note]]]:
     """Options of CMake that switch CUDA on and this machine's CPU off."""
-    for one in filter(counts, survey.of("option")):
-        is_off = one.default.upper() in _OFF
+    for one in survey.relevant("option"):
+        is_off = one.default.upper() in OFF
+        if one.name in survey.defined:
+            continue  # its own pyproject.toml decides
         if _SWITCH.search(one.name) and is_off and not _NOT_CUDA.search(one.name):
             yield one.name, ("ON", guess(f"{one.where}: CUDA is off by default"))
         elif _NATIVE.search(one.name):
@@ -89,11 +94,11 @@ def _definitions(survey: Survey) -> Iterator[tuple[str, tuple[str, Note]]]:
 
 def _about_build(survey: Survey, env: dict[str, str]) -> Iterator[Note]:
     yield from _about_downloads(survey, env)
-    gpus = [one for one in survey.of("gpu") if counts(one)]
+    gpus = survey.relevant("gpu")
     if gpus and not any(_FORCE.search(name) for name in env):
         yield find_out(f"how it compiles CUDA code without a GPU: {places(gpus)} asks for one")
     for name, why in FLAGS.items():
-        found = [one for one in survey.of("flag") if one.name == name and counts(one)]
+        found = [one for one in survey.relevant("flag") if one.name == name]
         if found:
             yield find_out(f"{name} ({places(found)}): {why}{_under(found[0])}")
     if slow := survey.of("no ninja"):
@@ -101,13 +106,13 @@ def _about_build(survey: Survey, env: dict[str, str]) -> Iterator[Note]:
             f"{places(slow)} compiles one file after the other (use_ninja=False): a patch that "
             "says True makes --jobs count"
         )
-    for one in filter(counts, survey.of("missing")):
+    for one in survey.relevant("missing"):
         yield find_out(f"{one.where} names {one.name}, which the source lacks{_under(one)}")
     yield from _about_unknown(survey, env)
 
 
 def _about_downloads(survey: Survey, env: dict[str, str]) -> Iterator[Note]:
-    downloads = [one for one in survey.of("download") if counts(one) and not _is_cmake(one)]
+    downloads = [one for one in survey.relevant("download") if not _is_cmake(one)]
     if downloads and any("FORCE_BUILD" in name for name in env):
         yield guess(f"that keeps {places(downloads)} from downloading a wheel")
     elif downloads:
@@ -119,7 +124,11 @@ def _about_unknown(survey: Survey, env: dict[str, str]) -> Iterator[Note]:
         yield find_out(f"{one.where} can't be read: {one.name}")
     if computed := survey.of("computed variable"):
         yield find_out(f"which variables it reads at {places(computed)}: the name is computed")
-    left = sorted({*survey.variables()} - {*env} - _GIVEN)
+    left = sorted(
+        name
+        for name in survey.variables()
+        if name not in env and name not in _GIVEN and not _OTHER.search(name)
+    )
     if left:
         yield find_out(f"whether one of the variables that it reads matters: {', '.join(left)}")
     if not (survey.uses_cmake or survey.uses_torch):
@@ -132,7 +141,8 @@ def _is_cmake(finding: Finding) -> bool:
 
 
 def _under(finding: Finding) -> str:
-    return f" (if {finding.guard})" if finding.guard else ""
+    """The condition of a fact, short."""
+    return f" (if {textwrap.shorten(finding.guard, _LONG)})" if finding.guard else ""
 
 
 def _said(downloads: list[Finding]) -> str:
@@ -142,7 +152,7 @@ def _said(downloads: list[Finding]) -> str:
 
 def choose_resources(survey: Survey) -> Iterator[Field]:
     """What CMake would fetch while it configures: it has to be pinned, or switched off."""
-    found = [one for one in survey.of("download") if counts(one) and _is_cmake(one)]
+    found = [one for one in survey.relevant("download") if _is_cmake(one)]
     notes = [
         find_out(f"how to do without what {one.where} downloads: {one.name}{_under(one)}")
         for one in found[:_MANY]

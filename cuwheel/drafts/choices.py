@@ -43,7 +43,7 @@ def draft_of(upstream: Upstream, survey: Survey, maintainer: str) -> Draft:
         Field(
             name="homepage",
             value=page.value,
-            notes=() if page.value else (find_out("upstream's page, https://…"),),
+            notes=tuple(_about_page(page)),
         ),
         Field(
             name="maintainers",
@@ -80,6 +80,13 @@ _ORDER = (
     *("python", "requires_python", "framework", "patches", "resources", "requires", "build"),
     *("link", "smoke", "memory_per_job"),
 )
+
+
+def _about_page(page: Said) -> Iterator[Note]:
+    if not page.value:
+        yield find_out("upstream's page, https://…")
+    elif "link" in page.where:
+        yield guess(f"{page.where}; the metadata name none")
 
 
 def _about_license(survey: Survey) -> Iterator[Note]:

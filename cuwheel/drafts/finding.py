@@ -12,6 +12,7 @@ Kind = Literal[
     "variable",  # an environment variable that the build reads
     "computed variable",  # one whose name is made while the build runs
     "download",  # a call that fetches something
+    "program",  # a program that it starts
     "missing",  # a file or folder that the build names and the source lacks
     "gencode",  # an arch in a compiler flag
     "flag",  # a compiler flag that a reproducible or portable wheel can't have

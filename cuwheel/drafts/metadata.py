@@ -5,7 +5,7 @@ from __future__ import annotations
 import email.parser
 import email.policy
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import tomli
@@ -62,6 +62,7 @@ _TEXTS = (
     (r"Redistribution and use", "BSD-2-Clause"),
 )
 _LICENSE_FILES = ("LICEN[CS]E*", "COPYING*")
+_REPOSITORY = re.compile(r"https://git(?:hub|lab)\.com/[\w.-]+/[\w-]+")
 _PAGES = ("homepage", "home", "source", "repository", "source code", "github", "code")
 
 
@@ -107,7 +108,7 @@ def read_metadata(tree: Path) -> Metadata:
     fields = email.parser.Parser(policy=email.policy.compat32).parsestr(text)
     pyproject = _read_toml(tree / "pyproject.toml")
     project = pyproject.get("project", {})
-    required = fields.get_all("Requires-Dist", project.get("dependencies", []))
+    required = fields.get_all("Requires-Dist", project.get("dependencies", _of_egg_info(tree)))
     dynamic = {*project.get("dynamic", ()), *map(str.lower, fields.get_all("Dynamic", []))}
     return Metadata(
         summary=_known(fields.get("Summary", project.get("description", ""))),
@@ -127,6 +128,14 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomli.loads(path.read_text(errors="replace"))
     except (OSError, tomli.TOMLDecodeError):
         return {}
+
+
+def _of_egg_info(tree: Path) -> list[str]:
+    """The first section of setuptools' requires.txt; old PKG-INFOs state no requirements."""
+    for path in (*tree.glob("*.egg-info/requires.txt"), *tree.glob("*/*.egg-info/requires.txt")):
+        lines = path.read_text(errors="replace").partition("[")[0].splitlines()
+        return [line for line in lines if line.strip()]
+    return []
 
 
 def _known(text: str) -> str:
@@ -188,17 +197,18 @@ def _other_licenses(tree: Path) -> Iterator[Said]:
 
 
 def _homepage(text: str) -> Said:
+    """The page that the metadata name, else the first repository that the text links."""
     found = _line_of(text, "Home-page")
+    pages = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        label, _, url = line.removeprefix("Project-URL: ").partition(", ")
+        if line.startswith("Project-URL: "):
+            pages[label.lower()] = Said(value=url.strip(), where=f"PKG-INFO:{number}")
+        elif linked := _REPOSITORY.search(line):
+            pages.setdefault("linked", Said(value=linked[0], where=f"PKG-INFO:{number}, a link"))
     if not found.value:
-        pages = {}
-        for number, line in enumerate(text.splitlines(), 1):
-            label, _, url = line.removeprefix("Project-URL: ").partition(", ")
-            if line.startswith("Project-URL: "):
-                pages[label.lower()] = Said(value=url.strip(), where=f"PKG-INFO:{number}")
-        found = next((pages[name] for name in _PAGES if name in pages), found)
-    if found.value.startswith("http://"):
-        return Said(value=found.value.replace("http://", "https://", 1), where=found.where)
-    return found
+        found = next((pages[name] for name in (*_PAGES, "linked") if name in pages), found)
+    return replace(found, value=re.sub("^http:", "https:", found.value))
 
 
 def _on_linux(texts: list[str]) -> Iterator[Requirement]:

@@ -41,13 +41,17 @@ def choose_requires(survey: Survey) -> Field:
         told = ", ".join(f"{name} ({where})" for name, where in sorted(more.items()))
         notes.append(guess(f"imported by the build, and in no [build-system]: {told}"))
     wanted |= {name: name for name in more}
+    if started := [one for one in survey.relevant("program") if one.name not in wanted]:
+        told = ", ".join(dict.fromkeys(f"{one.name} ({one.where})" for one in started))
+        notes.append(guess(f"the build starts {told}"))
+        wanted |= {one.name: one.name for one in started}
     wanted |= {name: text for name, text in _tools(survey) if name not in wanted}
     return Field(name="requires", value=tuple(sorted(wanted.values())), notes=tuple(notes))
 
 
 def _imported(survey: Survey) -> Iterator[tuple[str, str]]:
     own = {name.lower() for name in survey.packages}
-    for one in survey.of("import"):
+    for one in survey.relevant("import"):
         if one.name.lower() not in own:
             yield canonicalize_name(_DISTRIBUTIONS.get(one.name, one.name)), one.where
 

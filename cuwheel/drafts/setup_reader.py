@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from cuwheel.drafts.finding import Finding, Kind, spot
 from cuwheel.drafts.flags import read_flags
+from cuwheel.drafts.relevance import OFF_BY_DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-OFF_BY_DEFAULT = "off by default"  # ends the guard of what a variable would have to switch on
 _MOST_FILES = 40  # of the tree, that a setup.py imports
 _GETTERS = re.compile(r"(?:os\.)?(?:getenv|environ\.(?:get|pop|setdefault))")
 _ENVIRON = re.compile(r"(?:os\.)?environ")
@@ -24,6 +24,7 @@ _DOWNLOADS = re.compile(
 )
 _RUNNERS = re.compile(r"(?:subprocess\.(?:run|call|check_\w+|Popen)|os\.(?:system|popen))")
 _FETCHERS = re.compile(r"(?:^|/)(?:git|wget|curl|aria2c)$")
+_COMPILING = ("cmake", "ninja")  # programs that a build starts, and the index has
 _EXTENSIONS = re.compile(r"(?:\w+\.)*(?:CUDA|Cpp|Sycl)?Extension|(?:\w+\.)*Pybind11Extension")
 _SOURCE = re.compile(r"[\w./-]+\.(?:cu|cpp|cc|cxx|c)")
 
@@ -169,6 +170,8 @@ class _Reader:
         first = node.args[0]
         parts = first.elts if isinstance(first, ast.List | ast.Tuple) else [first]
         words = [word for part in parts for word in (_text(part) or "…").split()]
+        if words and words[0] in _COMPILING:
+            yield self._finding("program", words[0], node)
         if not words or not _FETCHERS.search(words[0]):
             return
         if words[0] != "git" or {"clone", "submodule", "fetch"} & {*words}:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.drafts.cmake_reader import read_cmake
 from cuwheel.drafts.metadata import read_metadata
+from cuwheel.drafts.relevance import OFF, is_relevant
 from cuwheel.drafts.setup_reader import read_setup
 from cuwheel.pypi.build_requirements import read_build_system
 
@@ -53,10 +54,27 @@ class Survey:
         """The facts of these kinds."""
         return tuple(finding for finding in self.findings if finding.kind in kinds)
 
+    @property
+    def defined(self) -> dict[str, str]:
+        """CMake's definitions that its own pyproject.toml makes."""
+        cmake = self.metadata.tools.get("scikit-build", {}).get("cmake", {})
+        return {name: str(value) for name, value in cmake.get("define", {}).items()}
+
+    def relevant(self, *kinds: Kind) -> tuple[Finding, ...]:
+        """The facts of these kinds that count for CUDA on Linux."""
+        given = {one.name: one.default for one in self.of("option")} | self.defined
+        off = {
+            name
+            for name, value in given.items()
+            if value.upper() in OFF and not re.search(r"(?:CUDA|GPU)$", name)
+        }
+        off |= {name for name in given if name.endswith("NATIVE")}  # the draft switches it off
+        return tuple(finding for finding in self.of(*kinds) if is_relevant(finding, off))
+
     def variables(self) -> dict[str, Finding]:
-        """Each environment variable that the build reads, where it is first read."""
+        """Each environment variable that the build reads, where it is first read or compared."""
         found: dict[str, Finding] = {}
-        for finding in self.of("variable"):
+        for finding in self.relevant("variable"):
             known = found.setdefault(finding.name, finding)
             if finding.wants and not known.wants:
                 found[finding.name] = finding

@@ -10,7 +10,6 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.cuda.components import COMPONENTS
 from cuwheel.drafts.draft import Call, Field, Note, find_out, guess
-from cuwheel.drafts.setup_reader import OFF_BY_DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,21 +27,6 @@ _GIVEN = re.compile(r"NOT (?:\()?(?:DEFINED )?CMAKE_CUDA_ARCHITECTURES\b")
 _STATIC = re.compile(r"_static(_nocallback)?$")
 # CMake's names of imported targets and linker's names, where they aren't the component's.
 _LIBRARIES = {"cuda": "driver", "cuda_driver": "driver", "cublaslt": "cublasLt", "c10": "torch"}
-# Guards and folders of other platforms and accelerators.
-_ELSEWHERE = re.compile(
-    r"(?<!NOT )(?<!not )\b(APPLE|WIN32|MSVC|EMSCRIPTEN|ANDROID|IS_ROCM|ROCM|HIP|HIP_BUILD|IS_HIP\w*"
-    r"|GGML_(?:HIP|MUSA|SYCL|METAL|VULKAN|OPENCL|CANN)|USE_(?:ROCM|HIP)|IS_WINDOWS|win32)\b"
-)
-_OTHER_FOLDER = re.compile(
-    r"(^|/)[\w-]*(hip|rocm|musa|sycl|metal|vulkan|opencl|cann|openvino|webgpu|hexagon|zdnn)[\w-]*/"
-)
-
-
-def counts(finding: Finding) -> bool:
-    """Whether a fact is about CUDA on Linux, as far as its guard and its folder tell."""
-    is_off = finding.guard.endswith(OFF_BY_DEFAULT)
-    is_elsewhere = _ELSEWHERE.search(finding.guard) or _OTHER_FOLDER.search(finding.where)
-    return not (is_off or is_elsewhere)
 
 
 def places(findings: Iterable[Finding], most: int = 3) -> str:
@@ -79,7 +63,7 @@ def _about_torch(survey: Survey) -> Iterator[Note]:
 def choose_archs(survey: Survey) -> Field:
     """One arch for each generation of GPUs, and what keeps the source from taking them."""
     notes = [guess("machine code of one serves all GPUs of its generation: Ampere, Hopper, …")]
-    fixed = [one for one in survey.of("gencode") if counts(one)]
+    fixed = survey.relevant("gencode")
     if fixed and not _own_variable(survey):
         archs = sorted({one.name for one in fixed}, key=lambda arch: (len(arch), arch))
         ignored = (
@@ -93,12 +77,17 @@ def choose_archs(survey: Survey) -> Field:
                 f"{_PATCH_ARCHS}"
             )
         )
-    for one in survey.of("archs"):
-        if counts(one) and not _GIVEN.search(one.guard) and "CMAKE_CUDA_ARCH" not in one.name:
-            under = f" if {one.guard}" if one.guard else ""
-            notes.append(
-                find_out(f"{one.where} sets CMAKE_CUDA_ARCHITECTURES to {one.name}{under}")
+    own = [
+        one
+        for one in survey.relevant("archs")
+        if not _GIVEN.search(one.guard) and "CMAKE_CUDA_ARCH" not in one.name
+    ]
+    if own:
+        notes.append(
+            find_out(
+                f"whether {places(own)} set CMAKE_CUDA_ARCHITECTURES only where it isn't given"
             )
+        )
     return Field(name="archs", value=ARCHS, notes=tuple(notes))
 
 
@@ -128,7 +117,7 @@ def choose_link(survey: Survey) -> Field:
     """The components that the build names; the linker decides, and `repair` tells."""
     found: dict[str, Finding] = {}
     static, unknown = set(), set()
-    for one in filter(counts, survey.of("library")):
+    for one in survey.relevant("library"):
         name = one.name
         if _STATIC.search(name):
             static.add(one)
