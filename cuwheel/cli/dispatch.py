@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "audit": "audit",
     "build": "build",
+    "bump": "bump",
     "diagnose": "diagnose",
     "docs": "docs",
     "explain": "explain",
@@ -27,6 +28,7 @@ COMMANDS = {
     "lock-verify": "lock",
     "mirror": "mirror",
     "new": "new",
+    "outdated": "outdated",
     "profile": "profile",
     "smoke": "smoke",
     "toolchain": "toolchain",

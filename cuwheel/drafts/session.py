@@ -102,7 +102,7 @@ def _refuse_existing(
             why="it has letters, digits and hyphens",
             fix="nox -s new -- torch-scatter",
         )
-    known = {canonicalize_name(entry.name): entry for entry in entries}
+    known = {str(canonicalize_name(entry.name)): entry for entry in entries}
     if overwrites or not (path.exists() or name in known):
         return
     entry = known.get(name)

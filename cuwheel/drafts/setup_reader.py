@@ -214,7 +214,7 @@ class _Reader:
             node = parent
         return ""
 
-    def _is_docstring(self, node: ast.Constant) -> bool:
+    def _is_docstring(self, node: ast.AST) -> bool:
         return isinstance(self._parents.get(node), ast.Expr)
 
     def _in_getter(self, node: ast.AST) -> bool:
@@ -226,7 +226,9 @@ class _Reader:
 
     def _imported_at(self, name: str) -> str:
         for node in ast.walk(self._module):
-            names = _imported(ast.Module(body=[node], type_ignores=[])) if _is_import(node) else ()
+            if not isinstance(node, ast.Import | ast.ImportFrom):
+                continue
+            names = _imported(ast.Module(body=[node], type_ignores=[]))
             if any(one.partition(".")[0] == name for one in names):
                 return self._at(node)
         return spot(self._tree, self._path, 1)  # pragma: no cover - it is imported somewhere
@@ -250,10 +252,6 @@ def _own_getters(module: ast.Module) -> Iterator[str]:
                     isinstance(one, ast.Name) and one.id == first for one in names
                 ):
                     yield function.name
-
-
-def _is_import(node: ast.AST) -> bool:
-    return isinstance(node, ast.Import | ast.ImportFrom)
 
 
 def _has_keyword(node: ast.Call, name: str) -> bool:

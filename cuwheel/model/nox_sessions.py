@@ -51,6 +51,8 @@ VERBS = (
     _verb("diagnose", "Say whether GPU packages work here, and if not, why.", "report"),
     _verb("explain", "Read a log of any tool and say what went wrong: -- LOG.", "report"),
     _verb("new", "Draft a recipe from a package's source on the index: -- NAME.", "maintain"),
+    _verb("outdated", "Say what is newer than what recipes pin: [-- NAME].", "maintain"),
+    _verb("bump", "Take a recipe to upstream's newest release: -- NAME.", "maintain"),
     _verb("toolchain", "Make a CUDA toolchain, say where it is: -- 130.", "maintain", "toolkit"),
     _verb(
         "mirror", "Write all that a build offline needs: -- TARGET --to DIR.", "maintain", "target"

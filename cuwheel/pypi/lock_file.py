@@ -130,12 +130,20 @@ def read_pins(lock: Path) -> tuple[Pin, ...]:
         OSError: it can't be read.
         InvalidRequirement: a line is no requirement.
     """
-    joined = lock.read_text(errors="replace").replace("\\\n", " ")
+    return parse_pins(lock.read_text(errors="replace"))
+
+
+def parse_pins(text: str) -> tuple[Pin, ...]:
+    """Every package of a lock's text.
+
+    Raises:
+        InvalidRequirement: a line is no requirement.
+    """
     pins = []
-    for line in joined.splitlines():
-        text = line.split("--hash")[0].strip()
-        if text and not text.startswith("#"):
-            pins.append(Pin(requirement=Requirement(text), hashes=tuple(_HASH.findall(line))))
+    for line in text.replace("\\\n", " ").splitlines():
+        wanted = line.split("--hash")[0].strip()
+        if wanted and not wanted.startswith("#"):
+            pins.append(Pin(requirement=Requirement(wanted), hashes=tuple(_HASH.findall(line))))
     return tuple(pins)
 
 

@@ -115,12 +115,12 @@ def _overlong_hunks(files: PatchSet, lines: list[str]) -> Iterator[str]:
             if lines[last].startswith(("+", "-", " ")) and not lines[last].startswith("-- "):
                 is_next_file = lines[last].startswith("--- ") and lines[last + 1].startswith("+++ ")
                 if not is_next_file:
-                    yield f"{_name_of(hunk, number, file.path)}: longer than its header says"
+                    yield f"{name_of_hunk(hunk, number, file.path)}: longer than its header says"
 
 
 def _patch_file(file: PatchedFile, patched: Patched) -> None:
     is_new, is_gone = file.source_file == _NOWHERE, file.target_file == _NOWHERE
-    name = _name_in_tree(file.source_file if is_gone else file.target_file)
+    name = name_in_tree(file.source_file if is_gone else file.target_file)
     before = after = None
     fault = _fault_of_entry(file) or _fault_of_name(name, patched)
     if not fault:
@@ -138,7 +138,7 @@ def _patch_file(file: PatchedFile, patched: Patched) -> None:
         patched.executable[name] = file.target_mode.endswith("755")
 
 
-def _name_in_tree(name: str) -> str:
+def name_in_tree(name: str) -> str:
     """A name of the patch without its first folder (`a/`, `b/`), as `patch -p1` takes it."""
     return name.partition("/")[2]
 
@@ -152,7 +152,7 @@ def _fault_of_entry(file: PatchedFile) -> str:
         return "a symbolic link or submodule; only files are patched"
     if any(name.startswith('"') for name in names):
         return "a quoted name; make the patch with `git -c core.quotePath=off diff`"
-    if len({_name_in_tree(name) for name in names}) > 1:
+    if len({name_in_tree(name) for name in names}) > 1:
         return "a rename; make the patch with `git diff --no-renames`"
     return ""
 
@@ -176,7 +176,7 @@ def _fault_of_file(file: PatchedFile, before: bytes | None, *, is_new: bool) -> 
         return "" if is_new or file.is_added_file else "the source has no such file"
     if not is_new:
         return ""
-    made = "".join(line for hunk in file for line in _lines(hunk, without="-")).encode(_BYTES)
+    made = "".join(line for hunk in file for line in lines_of(hunk, without="-")).encode(_BYTES)
     if made == before:
         return "upstream already has this change: the file is there"
     return "the patch makes this file, but the source has one already"
@@ -189,12 +189,12 @@ def _apply(file: PatchedFile, before: bytes) -> tuple[bytes, list[str]]:
     misfits = []
     done = 0
     for number, hunk in enumerate(file, 1):
-        expected, replacement = _lines(hunk, without="+"), _lines(hunk, without="-")
+        expected, replacement = lines_of(hunk, without="+"), lines_of(hunk, without="-")
         start = hunk.source_start - 1 if expected else hunk.source_start
         end = start + len(expected)
         if not done <= start <= len(old) or old[start:end] != expected:
             misfits.append(
-                f"{_name_of(hunk, number, file.path)}: {_reject_reason(hunk, old, done)}"
+                f"{name_of_hunk(hunk, number, file.path)}: {_reject_reason(hunk, old, done)}"
             )
             continue
         new += old[done:start] + replacement
@@ -205,7 +205,7 @@ def _apply(file: PatchedFile, before: bytes) -> tuple[bytes, list[str]]:
     return "".join(new).encode(_BYTES), misfits
 
 
-def _lines(hunk: Hunk, *, without: str) -> list[str]:
+def lines_of(hunk: Hunk, *, without: str) -> list[str]:
     """One side of a hunk: without `+` what has to be there, without `-` what comes instead."""
     lines: list[str] = []
     is_kept = False
@@ -220,7 +220,7 @@ def _lines(hunk: Hunk, *, without: str) -> list[str]:
 
 def _reject_reason(hunk: Hunk, old: list[str], done: int) -> str:
     """Why a hunk doesn't fit, as near to the cause as is known."""
-    expected, replacement = _lines(hunk, without="+"), _lines(hunk, without="-")
+    expected, replacement = lines_of(hunk, without="+"), lines_of(hunk, without="-")
     start = max(hunk.source_start - 1, 0)
     has_new_lines = any(line.is_added for line in hunk)
     position = hunk.target_start - 1
@@ -236,9 +236,9 @@ def _reject_reason(hunk: Hunk, old: list[str], done: int) -> str:
     for number, line in enumerate(expected, start):
         found = old[number] if number < len(old) else None
         if found is None:
-            return f"line {number + 1} should be {_quoted(line)}, but the file has {len(old)} lines"
+            return f"line {number + 1} should be {quoted(line)}, but the file has {len(old)} lines"
         if found != line:
-            return f"line {number + 1} should be {_quoted(line)}, but is {_quoted(found)}"
+            return f"line {number + 1} should be {quoted(line)}, but is {quoted(found)}"
     return f"it adds lines after line {hunk.source_start}, but the file has {len(old)} lines"
 
 
@@ -249,7 +249,8 @@ def _find(lines: list[str], text: list[str]) -> int | None:
     return next(positions, None)
 
 
-def _name_of(hunk: Hunk, number: int, name: str) -> str:
+def name_of_hunk(hunk: Hunk, number: int, name: str) -> str:
+    """What messages call a hunk: `hunk 1 of setup.py (@@ -173,35 +173,6 @@)`."""
     old = f"-{hunk.source_start},{hunk.source_length}"
     new = f"+{hunk.target_start},{hunk.target_length}"
     return f"hunk {number} of {_plain(name)} (@@ {old} {new} @@)"
@@ -260,6 +261,6 @@ def _plain(text: str) -> str:
     return text.strip().encode(_BYTES, "replace").decode("utf-8", "backslashreplace")
 
 
-def _quoted(line: str) -> str:
+def quoted(line: str) -> str:
     """A line with everything visible that can differ."""
     return repr(line.encode(_BYTES).decode("utf-8", "backslashreplace"))

@@ -1,0 +1,199 @@
+"""Whether patches still fit a source that they weren't made for: as they are, moved, or no more.
+
+A build applies patches exactly (`patches`). Here one is looked for elsewhere in its files too, and
+written again for the place where it was found; or its result is there already.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass
+from itertools import zip_longest
+from operator import eq
+from typing import TYPE_CHECKING, Literal
+
+from unidiff.errors import UnidiffParseError
+from unidiff.patch import PatchSet
+
+from cuwheel.sources.patches import lines_of, name_in_tree, name_of_hunk, quoted, try_patch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from unidiff.patch import Hunk, PatchedFile
+
+State = Literal["applies", "offset", "obsolete", "broken"]
+
+_BYTES = "latin-1"  # as `patches` reads files: each byte is a character
+_NOWHERE = "/dev/null"
+_HEADER = re.compile(r"@@ -\d+(,\d+)? \+\d+(,\d+)? @@")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchHealth:
+    """How one patch fares with a source, and with the patches before it.
+
+    Attributes:
+        file: the patch.
+        state: `applies`; `offset`: its lines stand elsewhere in their files; `obsolete`: the source
+            has the change; `broken`: neither.
+        told: of `offset`, how far each hunk moved; of `broken`, what is wrong with which hunk.
+        content: the patch as it applies exactly; of `obsolete` and `broken`, as it was.
+    """
+
+    file: str
+    state: State
+    told: tuple[str, ...]
+    content: bytes
+
+
+def check_patches(patches: Mapping[str, bytes], tree: Path) -> tuple[PatchHealth, ...]:
+    """Try patches one after the other; those that fit change the tree.
+
+    Args:
+        patches: content by file name, in the order in which they apply.
+        tree: a copy of the source, for this alone.
+    """
+    return tuple(_check(file, content, tree) for file, content in patches.items())
+
+
+def _check(file: str, content: bytes, tree: Path) -> PatchHealth:
+    exact = try_patch(content, tree)
+    if not exact.problems and exact.has_effect:
+        exact.write()
+        return PatchHealth(file=file, state="applies", told=(), content=content)
+    try:
+        files = PatchSet(content.decode(_BYTES))
+    except UnidiffParseError:
+        return PatchHealth(file=file, state="broken", told=tuple(exact.problems), content=content)
+    moved = _Moved(files, tree, forward=True)
+    if moved.is_found:
+        rewritten = moved.rewritten(content)
+        again = try_patch(rewritten, tree)
+        if not again.problems and again.has_effect:
+            again.write()
+            told = tuple(moved.told())
+            return PatchHealth(file=file, state="offset", told=told, content=rewritten)
+    if _Moved(files, tree, forward=False).is_found:
+        return PatchHealth(file=file, state="obsolete", told=(), content=content)
+    told = tuple(_misfits(files, tree)) or tuple(exact.problems) or ("it has no effect",)
+    return PatchHealth(file=file, state="broken", told=told, content=content)
+
+
+def _misfits(files: PatchSet, tree: Path) -> Iterator[str]:
+    """For each hunk that fits nowhere, where most of its lines stand, and the first that differs."""
+    for file in files:
+        path = tree / name_in_tree(file.source_file)
+        if not path.is_file() or path.is_symlink():
+            continue
+        text = list(io.StringIO(path.read_bytes().decode(_BYTES)))
+        for number, hunk in enumerate(file, 1):
+            wanted = lines_of(hunk, without="+")
+            if not wanted or next(_places(wanted, text, 0), None) is not None:
+                continue
+            name = name_of_hunk(hunk, number, file.path)
+            if next(_places(lines_of(hunk, without="-"), text, 0), None) is not None:
+                yield f"{name}: upstream has this part of the patch"
+                continue
+            place = max(range(len(text)), key=lambda at: _equal(wanted, text, at), default=0)
+            line = next((one for one, two in zip_longest(wanted, text[place:]) if one != two), "")
+            yield (
+                f"{name}: {_equal(wanted, text, place)} of its {len(wanted)} lines stand from line "
+                f"{place + 1} on; the first that differs should be {quoted(line or '')}"
+            )
+
+
+def _equal(wanted: list[str], text: list[str], place: int) -> int:
+    """How many lines are the same from a place on, line by line."""
+    return sum(map(eq, wanted, text[place:]))
+
+
+class _Moved:
+    """Where the hunks of a patch stand in a tree: what it expects, or what it leaves."""
+
+    def __init__(self, files: PatchSet, tree: Path, *, forward: bool) -> None:
+        self._files = files
+        self._tree = tree
+        self._forward = forward
+        self._places: dict[int, tuple[Hunk, int]] = {}  # first line of the hunk → place
+        self.is_found = bool(files) and all(map(self._find_file, files))
+
+    def _find_file(self, file: PatchedFile) -> bool:
+        before, after = file.source_file, file.target_file
+        if not self._forward:
+            before, after = after, before
+        name = name_in_tree(after if before == _NOWHERE else before)
+        path = self._tree / name
+        if before == _NOWHERE:
+            return bool(name) and not path.exists()
+        if not name or not path.is_file() or path.is_symlink():
+            return False
+        text = list(io.StringIO(path.read_bytes().decode(_BYTES)))
+        if after == _NOWHERE:  # all of the file, not a part
+            return lines_of(file[0], without=self._gone) == text if len(file) else not text
+        return len(file) > 0 and self._find_hunks(file, text)
+
+    def _find_hunks(self, file: PatchedFile, text: list[str]) -> bool:
+        done = shift = 0
+        for hunk in file:
+            wanted = lines_of(hunk, without=self._gone)
+            nominal = (hunk.source_start if self._forward else hunk.target_start) - bool(wanted)
+            places = list(_places(wanted, text, done)) if wanted else []
+            if not places:
+                return False
+            place = min(places, key=lambda at: abs(at - nominal - shift))
+            shift, done = place - nominal, place + len(wanted)
+            self._places[_first_line(hunk)] = (hunk, shift)
+        return True
+
+    @property
+    def _gone(self) -> str:
+        """The lines that aren't looked for."""
+        return "+" if self._forward else "-"
+
+    def told(self) -> Iterator[str]:
+        """How far each hunk has moved."""
+        for file in self._files:
+            for number, hunk in enumerate(file, 1):
+                _, shift = self._places.get(_first_line(hunk), (hunk, 0))
+                if shift:
+                    way = "down" if shift > 0 else "up"
+                    yield f"{name_of_hunk(hunk, number, file.path)}: {abs(shift)} lines {way}"
+
+    def rewritten(self, content: bytes) -> bytes:
+        """The patch with the line numbers of the places that were found; nothing else changes."""
+        lines = content.decode(_BYTES).split("\n")
+        for file in self._files:
+            grown = 0
+            for hunk in file:
+                _, shift = self._places.get(_first_line(hunk), (hunk, 0))
+                start = hunk.source_start + shift
+                # An empty side is named by the line before it (GNU diffutils, "Detailed Unified").
+                target = start + grown + (hunk.target_length > 0) - (hunk.source_length > 0)
+                header = (
+                    f"@@ -{_span(start, hunk.source_length)} "
+                    f"+{_span(target, hunk.target_length)} @@"
+                )
+                at = _first_line(hunk) - 2
+                lines[at] = _HEADER.sub(header, lines[at], count=1)
+                grown += hunk.target_length - hunk.source_length
+        return "\n".join(lines).encode(_BYTES)
+
+
+def _places(wanted: list[str], text: list[str], after: int) -> Iterator[int]:
+    """Every place where a run of lines stands."""
+    count = len(wanted)
+    for at in range(after, len(text) - count + 1):
+        if text[at] == wanted[0] and text[at : at + count] == wanted:
+            yield at
+
+
+def _first_line(hunk: Hunk) -> int:
+    """Number of the line behind the hunk's header, in the patch."""
+    return int(hunk[0].diff_line_no or 0)
+
+
+def _span(start: int, length: int) -> str:
+    return f"{start}" if length == 1 else f"{start},{length}"

@@ -1,0 +1,160 @@
+"""What the sessions outdated and bump print: tables for a person, JSON for a script, a diff."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+import rich.markup
+import rich.table
+
+from cuwheel.pypi.lock_file import parse_pins
+from cuwheel.system.console import report_terminal
+from cuwheel.system.quantities import plural
+from cuwheel.updates.file_changes import diff_of, read_if_there
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cuwheel.sources.patch_health import PatchHealth
+    from cuwheel.updates.bump import Bump
+    from cuwheel.updates.outdated import News, Pinned, RecipeNews
+
+_COLOURS = {"applies": "green", "offset": "yellow", "obsolete": "cyan", "broken": "red"}
+_SAID = {
+    "applies": "applies",
+    "offset": "applies with offset",
+    "obsolete": "obsolete: upstream has it",
+    "broken": "broken",
+}
+
+
+def print_news(news: News, *, as_json: bool) -> None:
+    """Print what is newer."""
+    terminal = report_terminal()
+    if as_json:
+        terminal.print(json.dumps(_as_data(news), indent=2), markup=False, soft_wrap=True)
+        return
+    table = rich.table.Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("recipe", "pinned", "newest", "framework", "locks", "patches, on the newest"):
+        table.add_column(title, overflow="fold")
+    for one in news.recipes:
+        table.add_row(*_row(one))
+    terminal.print(table)
+    terminal.print("")
+    for line in _lines(news):
+        terminal.print(line)
+
+
+def _row(one: RecipeNews) -> Iterator[str]:
+    yield one.name
+    yield one.upstream.pinned
+    yield _newest(one.upstream)
+    yield ", ".join(f"{pin.name} {pin.pinned} → {_newest(pin)}" for pin in one.frameworks)
+    yield ", ".join(f"{lock.days} days" for lock in one.locks)
+    yield "\n".join(f"{health.file}: {_state(health)}" for health in one.patches)
+
+
+def _newest(pin: Pinned) -> str:
+    if not pin.newest:
+        return "?"
+    return f"[bold yellow]{pin.newest}[/]" if pin.is_outdated else f"[green]{pin.newest}[/]"
+
+
+def _state(health: PatchHealth) -> str:
+    return f"[{_COLOURS[health.state]}]{_SAID[health.state]}[/]"
+
+
+def _lines(news: News) -> Iterator[str]:
+    for one in news.recipes:
+        if one.upstream.note:
+            yield rich.markup.escape(f"{one.name}: {one.upstream.note}")
+        for health in one.patches:
+            yield from (
+                rich.markup.escape(f"{one.name}: {health.file}: {text}") for text in health.told
+            )
+        if one.upstream.is_outdated and not one.upstream.note.startswith("pinned as"):
+            yield f"{one.name}: `nox -s bump -- {one.name}` makes the change"
+        for lock in one.locks:
+            yield f"{one.name}: {lock.file} is {lock.days} days old"
+    if news.toolkits:
+        yield f"CUDA: the index has {', '.join(news.toolkits)}, which cuwheel doesn't know yet"
+    elif news.toolkit_note:
+        yield f"CUDA: {news.toolkit_note}"
+    else:
+        yield "CUDA: the index has no release that cuwheel doesn't know"
+    for lock in news.locks:
+        yield f"{lock.file} is {lock.days} days old"
+
+
+def _as_data(news: News) -> dict[str, object]:
+    return {
+        "recipes": [
+            {
+                "name": one.name,
+                "upstream": _pin(one.upstream),
+                "frameworks": [_pin(pin) for pin in one.frameworks],
+                "patches": [
+                    {"file": health.file, "state": health.state, "told": health.told}
+                    for health in one.patches
+                ],
+                "locks": [dataclasses.asdict(lock) for lock in one.locks],
+            }
+            for one in news.recipes
+        ],
+        "toolkits": news.toolkits,
+        "locks": [dataclasses.asdict(lock) for lock in news.locks],
+    }
+
+
+def _pin(pin: Pinned) -> dict[str, object]:
+    return {**dataclasses.asdict(pin), "is_outdated": pin.is_outdated}
+
+
+def print_bump(bump: Bump, *, is_trial: bool) -> None:
+    """Print a change as a diff; of locks, which packages move."""
+    terminal = report_terminal()
+    locks = {path for path in bump.changes if path.suffix == ".lock"}
+    shown = {path: content for path, content in bump.changes.items() if path not in locks}
+    for line in diff_of(shown, bump.root):
+        terminal.print(line, markup=False, style=_style(line), soft_wrap=True)
+    terminal.print("")
+    for health in bump.patches:
+        terminal.print(f"{health.file}: {_state(health)}")
+        for text in health.told:
+            terminal.print(f"  {text}", markup=False)
+    for text in bump.told:
+        terminal.print(f"source: {text}", markup=False)
+    for path, content in bump.changes.items():
+        if path in locks:
+            terminal.print(f"{path.relative_to(bump.root)}: {_moved(path, content)}", markup=False)
+    done = "would change" if is_trial else "changed"
+    name, count = bump.recipe.name, plural(len(bump.changes), "file")
+    terminal.print(f"[bold]{name} {bump.recipe.version} → {bump.version}[/]: {count} {done}")
+    if not is_trial:
+        terminal.print(f"review with `git diff`, then `nox -s build-{name}-… -- --arch 90`")
+
+
+def _style(line: str) -> str | None:
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    return "bold" if line.startswith(("+++", "---")) else colours.get(line[:1])
+
+
+def _moved(path: Path, content: bytes | None) -> str:
+    old, new = _versions(read_if_there(path)), _versions(content)
+    moved = [
+        f"{name} {old.get(name, 'new')} → {new.get(name, 'gone')}"
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    ]
+    return ", ".join(moved) if moved else "the same packages"
+
+
+def _versions(content: bytes | None) -> dict[str, str]:
+    """Each package's release; several for some Pythons have one each."""
+    found: dict[str, list[str]] = {}
+    for pin in parse_pins((content or b"").decode()):
+        found.setdefault(pin.requirement.name, []).append(pin.version)
+    return {name: "/".join(versions) for name, versions in found.items()}
