@@ -1,4 +1,4 @@
-"""Which build system a draft names, and what it is told: knobs, switches, downloads."""
+"""Which build system a draft names, and its settings: knobs, switches, downloads."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from cuwheel.drafts.target_choice import choose_archs, choose_framework, choose_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.drafts.metadata import Said
+    from cuwheel.drafts.metadata import Fact
     from cuwheel.drafts.survey import Survey
     from cuwheel.drafts.upstream import Upstream
 
@@ -82,7 +82,7 @@ _ORDER = (
 )
 
 
-def _about_page(page: Said) -> Iterator[Note]:
+def _about_page(page: Fact) -> Iterator[Note]:
     if not page.value:
         yield find_out("upstream's page, https://…")
     elif "link" in page.where:
@@ -106,7 +106,7 @@ def _about_license(survey: Survey) -> Iterator[Note]:
         yield find_out(f"whether what is built in adds a licence: {shown}{more}")
 
 
-def _foreign(survey: Survey) -> Iterator[Said]:
+def _foreign(survey: Survey) -> Iterator[Fact]:
     """Licences that differ from the package's own."""
     own = survey.metadata.license.value
     yield from (one for one in survey.metadata.other_licenses if one.value != own)

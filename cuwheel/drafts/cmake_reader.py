@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from cuwheel.drafts.cmake_text import Command, read_commands
-from cuwheel.drafts.finding import Finding, Kind, spot
+from cuwheel.drafts.finding import Finding, Kind, place_of
 from cuwheel.drafts.flags import read_flags
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def read_cmake(tree: Path) -> tuple[Finding, ...]:
         name = path.relative_to(tree).as_posix()
         if path.is_file() and not _ASIDE.search(name):
             for command in read_commands(path.read_text(errors="replace")):
-                found += _read_command(command, spot(tree, path, command.line))
+                found += _read_command(command, place_of(tree, path, command.line))
     return tuple(dict.fromkeys(found))
 
 
@@ -124,13 +124,13 @@ def _read_process(command: Command, finding: _Maker) -> Iterator[Finding]:
 def _described(command: Command) -> str:
     """What a dependency manager of CMake's would fetch: name, address, version."""
     words = command.arguments
-    told = {
+    fields = {
         key: value
         for key, value in itertools.pairwise(words)
         if key in {"NAME", "GIT_REPOSITORY", "GITHUB_REPOSITORY", "URL", "GIT_TAG", "VERSION"}
     }
-    name = told.pop("NAME", words[0])
-    return " ".join([f"{command.name}({name})", *told.values()])
+    name = fields.pop("NAME", words[0])
+    return " ".join([f"{command.name}({name})", *fields.values()])
 
 
 _READERS: dict[str, Callable[[Command, _Maker], Iterator[Finding]]] = {

@@ -52,6 +52,6 @@ class Finding:
     guard: str = ""
 
 
-def spot(tree: Path, file: Path, line: int) -> str:
+def place_of(tree: Path, file: Path, line: int) -> str:
     """`setup.py:43`."""
     return f"{file.relative_to(tree).as_posix()}:{line}"

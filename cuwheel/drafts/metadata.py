@@ -67,7 +67,7 @@ _PAGES = ("homepage", "home", "source", "repository", "source code", "github", "
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class Fact:
     """A fact, and which line of which file says it; no fact: `value` is empty."""
 
     value: str = ""
@@ -91,14 +91,14 @@ class Metadata:
     """
 
     summary: str
-    license: Said
-    homepage: Said
-    requires_python: Said
+    license: Fact
+    homepage: Fact
+    requires_python: Fact
     requires: tuple[str, ...]
     dynamic: bool
     project: dict[str, Any]
     tools: dict[str, Any]
-    other_licenses: tuple[Said, ...]
+    other_licenses: tuple[Fact, ...]
 
 
 def read_metadata(tree: Path) -> Metadata:
@@ -143,30 +143,30 @@ def _known(text: str) -> str:
     return "" if text.strip() in {"UNKNOWN", ""} else " ".join(text.split())
 
 
-def _line_of(text: str, field: str, value: str = "") -> Said:
+def _line_of(text: str, field: str, value: str = "") -> Fact:
     """The first line of a PKG-INFO with a field, and where."""
     for number, line in enumerate(text.splitlines(), 1):
         if not line:
             break
         name, _, said = line.partition(": ")
         if name == field and _known(said) and value in said:
-            return Said(value=_known(said), where=f"PKG-INFO:{number}")
-    return Said()
+            return Fact(value=_known(said), where=f"PKG-INFO:{number}")
+    return Fact()
 
 
-def _license(tree: Path, text: str, classifiers: list[str]) -> Said:
+def _license(tree: Path, text: str, classifiers: list[str]) -> Fact:
     for field in ("License-Expression", "License"):
         said = _line_of(text, field)
         if spdx := _as_spdx(said.value):
-            return Said(value=spdx, where=f"{said.where}, {field}")
+            return Fact(value=spdx, where=f"{said.where}, {field}")
     for classifier in classifiers:
         if spdx := _CLASSIFIERS.get(classifier.rpartition(" :: ")[2], ""):
             where = _line_of(text, "Classifier", classifier).where
-            return Said(value=spdx, where=f"{where}, Classifier")
+            return Fact(value=spdx, where=f"{where}, Classifier")
     for path in _license_files(tree):
         if spdx := _spdx_of_text(path):
-            return Said(value=spdx, where=f"the text of {path.name}")
-    return Said()
+            return Fact(value=spdx, where=f"the text of {path.name}")
+    return Fact()
 
 
 def _as_spdx(text: str) -> str:
@@ -187,25 +187,25 @@ def _spdx_of_text(path: Path) -> str:
     return next((spdx for pattern, spdx in _TEXTS if re.search(pattern, text)), "")
 
 
-def _other_licenses(tree: Path) -> Iterator[Said]:
+def _other_licenses(tree: Path) -> Iterator[Fact]:
     """Licences of what a source brings along, as in `third_party/` and `vendor/`."""
     for pattern in _LICENSE_FILES:
         for path in sorted(tree.rglob(pattern)):
             name = path.relative_to(tree)
             if len(name.parts) > 1 and path.is_file() and ".egg-info" not in str(name):
-                yield Said(value=_spdx_of_text(path), where=name.as_posix())
+                yield Fact(value=_spdx_of_text(path), where=name.as_posix())
 
 
-def _homepage(text: str) -> Said:
+def _homepage(text: str) -> Fact:
     """The page that the metadata name, else the first repository that the text links."""
     found = _line_of(text, "Home-page")
     pages = {}
     for number, line in enumerate(text.splitlines(), 1):
         label, _, url = line.removeprefix("Project-URL: ").partition(", ")
         if line.startswith("Project-URL: "):
-            pages[label.lower()] = Said(value=url.strip(), where=f"PKG-INFO:{number}")
+            pages[label.lower()] = Fact(value=url.strip(), where=f"PKG-INFO:{number}")
         elif linked := _REPOSITORY.search(line):
-            pages.setdefault("linked", Said(value=linked[0], where=f"PKG-INFO:{number}, a link"))
+            pages.setdefault("linked", Fact(value=linked[0], where=f"PKG-INFO:{number}, a link"))
     if not found.value:
         found = next((pages[name] for name in (*_PAGES, "linked") if name in pages), found)
     return replace(found, value=re.sub("^http:", "https:", found.value))

@@ -38,12 +38,12 @@ def choose_requires(survey: Survey) -> Field:
     asked = [*_imported(survey)]
     more = {name: where for name, where in asked if name not in {*wanted, "torch"}}
     if more:
-        told = ", ".join(f"{name} ({where})" for name, where in sorted(more.items()))
-        notes.append(guess(f"imported by the build, and in no [build-system]: {told}"))
+        listed = ", ".join(f"{name} ({where})" for name, where in sorted(more.items()))
+        notes.append(guess(f"imported by the build, and in no [build-system]: {listed}"))
     wanted |= {name: name for name in more}
     if started := [one for one in survey.relevant("program") if one.name not in wanted]:
-        told = ", ".join(dict.fromkeys(f"{one.name} ({one.where})" for one in started))
-        notes.append(guess(f"the build starts {told}"))
+        listed = ", ".join(dict.fromkeys(f"{one.name} ({one.where})" for one in started))
+        notes.append(guess(f"the build starts {listed}"))
         wanted |= {one.name: one.name for one in started}
     wanted |= {name: text for name, text in _tools(survey) if name not in wanted}
     return Field(name="requires", value=tuple(sorted(wanted.values())), notes=tuple(notes))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class DraftOptions:
     """What the session was asked for.
 
     Attributes:
@@ -43,12 +43,12 @@ class Wish:
 
 
 def draft_recipe(
-    wish: Wish, root: Path, entries: tuple[CatalogueEntry, ...], workspace: Workspace
+    options: DraftOptions, root: Path, entries: tuple[CatalogueEntry, ...], workspace: Workspace
 ) -> Path:
     """Write a recipe's draft, and say what was guessed, what is unknown, and how to go on.
 
     Args:
-        wish: which package.
+        options: which package.
         root: the project folder that gets the recipe.
         entries: the recipes that are there.
         workspace: its cache gets the source.
@@ -62,16 +62,16 @@ def draft_recipe(
     Returns:
         The recipe's file.
     """
-    name = canonicalize_name(wish.project)
+    name = canonicalize_name(options.project)
     path = root / "recipes" / f"{name.replace('-', '_')}.py"
-    _refuse_existing(name, path, entries, overwrites=wish.overwrites)
+    _refuse_existing(name, path, entries, overwrites=options.overwrites)
     with workspace.console.stage("new"):
-        upstream = choose_release(name, _releases(wish.project, workspace), wish.version)
+        upstream = choose_release(name, _releases(options.project, workspace), options.version)
         with tempfile.TemporaryDirectory() as folder:
             tree = unpack_upstream(upstream, Path(folder) / "source", workspace)
             survey = survey_source(tree)
             _refuse_foreign(upstream, survey)
-            draft = draft_of(upstream, survey, wish.maintainer)
+            draft = draft_of(upstream, survey, options.maintainer)
         try:
             write_atomically(path, render_draft(draft))
         except OSError as problem:

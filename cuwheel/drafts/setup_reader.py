@@ -7,7 +7,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from cuwheel.drafts.finding import Finding, Kind, spot
+from cuwheel.drafts.finding import Finding, Kind, place_of
 from cuwheel.drafts.flags import read_flags
 from cuwheel.drafts.relevance import OFF_BY_DEFAULT
 
@@ -43,7 +43,7 @@ def read_setup(tree: Path, files: Iterable[Path] = ()) -> tuple[Finding, ...]:
             module = ast.parse(path.read_bytes())
         except (SyntaxError, ValueError) as problem:
             name = str(problem).splitlines()[0]
-            found.append(Finding(kind="unread", name=name, where=spot(tree, path, 1)))
+            found.append(Finding(kind="unread", name=name, where=place_of(tree, path, 1)))
             continue
         imported = set(_imported(module))
         local = [made for name in sorted(imported) for made in _in_tree(tree, name)]
@@ -231,10 +231,10 @@ class _Reader:
             names = _imported(ast.Module(body=[node], type_ignores=[]))
             if any(one.partition(".")[0] == name for one in names):
                 return self._at(node)
-        return spot(self._tree, self._path, 1)  # pragma: no cover - it is imported somewhere
+        return place_of(self._tree, self._path, 1)  # pragma: no cover - it is imported somewhere
 
     def _at(self, node: ast.AST) -> str:
-        return spot(self._tree, self._path, getattr(node, "lineno", 1))
+        return place_of(self._tree, self._path, getattr(node, "lineno", 1))
 
 
 _TRUTHS = ("int", "bool", "strtobool", "str2bool")

@@ -9,8 +9,7 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import dataclass
-from itertools import zip_longest
-from operator import eq
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Literal
 
 from unidiff.errors import UnidiffParseError
@@ -33,19 +32,19 @@ _HEADER = re.compile(r"@@ -\d+(,\d+)? \+\d+(,\d+)? @@")
 
 @dataclass(frozen=True, kw_only=True)
 class PatchHealth:
-    """How one patch fares with a source, and with the patches before it.
+    """Whether one patch fits a source to which the patches before it were applied.
 
     Attributes:
         file: the patch.
         state: `applies`; `offset`: its lines stand elsewhere in their files; `obsolete`: the source
             has the change; `broken`: neither.
-        told: of `offset`, how far each hunk moved; of `broken`, what is wrong with which hunk.
+        details: of `offset`, how far each hunk moved; of `broken`, what is wrong with which hunk.
         content: the patch as it applies exactly; of `obsolete` and `broken`, as it was.
     """
 
     file: str
     state: State
-    told: tuple[str, ...]
+    details: tuple[str, ...]
     content: bytes
 
 
@@ -63,27 +62,29 @@ def _check(file: str, content: bytes, tree: Path) -> PatchHealth:
     exact = try_patch(content, tree)
     if not exact.problems and exact.has_effect:
         exact.write()
-        return PatchHealth(file=file, state="applies", told=(), content=content)
+        return PatchHealth(file=file, state="applies", details=(), content=content)
     try:
         files = PatchSet(content.decode(_BYTES))
     except UnidiffParseError:
-        return PatchHealth(file=file, state="broken", told=tuple(exact.problems), content=content)
+        return PatchHealth(
+            file=file, state="broken", details=tuple(exact.problems), content=content
+        )
     moved = _Moved(files, tree, forward=True)
     if moved.is_found:
         rewritten = moved.rewritten(content)
         again = try_patch(rewritten, tree)
         if not again.problems and again.has_effect:
             again.write()
-            told = tuple(moved.told())
-            return PatchHealth(file=file, state="offset", told=told, content=rewritten)
+            details = tuple(moved.details())
+            return PatchHealth(file=file, state="offset", details=details, content=rewritten)
     if _Moved(files, tree, forward=False).is_found:
-        return PatchHealth(file=file, state="obsolete", told=(), content=content)
-    told = tuple(_misfits(files, tree)) or tuple(exact.problems) or ("it has no effect",)
-    return PatchHealth(file=file, state="broken", told=told, content=content)
+        return PatchHealth(file=file, state="obsolete", details=(), content=content)
+    details = tuple(_misfits(files, tree)) or tuple(exact.problems) or ("it has no effect",)
+    return PatchHealth(file=file, state="broken", details=details, content=content)
 
 
 def _misfits(files: PatchSet, tree: Path) -> Iterator[str]:
-    """For each hunk that fits nowhere, where most of its lines stand, and the first that differs."""
+    """What each hunk that fits nowhere misses."""
     for file in files:
         path = tree / name_in_tree(file.source_file)
         if not path.is_file() or path.is_symlink():
@@ -97,17 +98,19 @@ def _misfits(files: PatchSet, tree: Path) -> Iterator[str]:
             if next(_places(lines_of(hunk, without="-"), text, 0), None) is not None:
                 yield f"{name}: upstream has this part of the patch"
                 continue
-            place = max(range(len(text)), key=lambda at: _equal(wanted, text, at), default=0)
-            line = next((one for one, two in zip_longest(wanted, text[place:]) if one != two), "")
-            yield (
-                f"{name}: {_equal(wanted, text, place)} of its {len(wanted)} lines stand from line "
-                f"{place + 1} on; the first that differs should be {quoted(line or '')}"
-            )
+            yield f"{name}: {_lost(wanted, text)}"
 
 
-def _equal(wanted: list[str], text: list[str], place: int) -> int:
-    """How many lines are the same from a place on, line by line."""
-    return sum(map(eq, wanted, text[place:]))
+def _lost(wanted: list[str], text: list[str]) -> str:
+    """Which lines of a hunk its file no longer has, and where the others stand."""
+    blocks = SequenceMatcher(None, wanted, text, autojunk=False).get_matching_blocks()
+    there = {at + one for at, _, size in blocks for one in range(size)}
+    lost = [line for number, line in enumerate(wanted) if number not in there]
+    near = max(blocks, key=lambda block: block.size)
+    if not lost:
+        return f"its lines no longer follow each other; the first stand at line {near.b + 1}"
+    rest = f"; the rest stands about line {near.b + 1}" if there else ""
+    return f"{len(lost)} of its {len(wanted)} lines are gone, first {quoted(lost[0])}{rest}"
 
 
 class _Moved:
@@ -153,7 +156,7 @@ class _Moved:
         """The lines that aren't looked for."""
         return "+" if self._forward else "-"
 
-    def told(self) -> Iterator[str]:
+    def details(self) -> Iterator[str]:
         """How far each hunk has moved."""
         for file in self._files:
             for number, hunk in enumerate(file, 1):

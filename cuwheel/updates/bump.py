@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class BumpOptions:
     """How a recipe is to be changed.
 
     Attributes:
@@ -59,8 +59,8 @@ class Bump:
         version: the new one.
         root: the project folder.
         changes: content by file; None: it is removed.
-        patches: how each fared.
-        told: what is different in the source, one line each.
+        patches: whether each fits the new source.
+        details: what is different in the source, one line each.
     """
 
     recipe: Recipe
@@ -68,17 +68,17 @@ class Bump:
     root: Path
     changes: dict[Path, bytes | None]
     patches: tuple[PatchHealth, ...]
-    told: tuple[str, ...]
+    details: tuple[str, ...]
 
 
-def bump_recipe(entry: CatalogueEntry, wish: Wish, workspace: Workspace) -> Bump | None:
+def bump_recipe(entry: CatalogueEntry, options: BumpOptions, workspace: Workspace) -> Bump | None:
     """Take a recipe to another release: version, hash, patches, locks.
 
     Everything is made aside first; the files change at the very end, together.
 
     Args:
         entry: the recipe.
-        wish: to which release, and how.
+        options: to which release, and how.
         workspace: its cache gets the sources.
 
     Returns:
@@ -92,23 +92,25 @@ def bump_recipe(entry: CatalogueEntry, wish: Wish, workspace: Workspace) -> Bump
         CuwheelError: the source can't be had, or the locks can't be resolved.
     """
     recipe, source = _changeable(entry)
-    release = choose_release(source.project, releases_of(source.project, workspace), wish.version)
+    release = choose_release(
+        source.project, releases_of(source.project, workspace), options.version
+    )
     if release.version == recipe.version:
         return None
     path = entry.root / recipe.module
-    if not wish.takes_uncommitted:
+    if not options.takes_uncommitted:
         locks = [entry.root / lock.path for lock in locks_of(recipe)]
         refuse_uncommitted([path, patch_folder(entry), *locks], entry.root)
     with tempfile.TemporaryDirectory() as name:
         aside = Path(name)
         tree = unpack_upstream(release, aside / "new", workspace)
         health = check_patches_of(entry, tree)
-        _refuse_broken(entry, release, health, keeps_broken=wish.keeps_broken)
+        _refuse_broken(entry, release, health, keeps_broken=options.keeps_broken)
         pinned = dataclasses.replace(source, version=recipe.version)
-        told = changes_of_source(recipe, pinned, tree, aside / "old", workspace)
+        details = changes_of_source(recipe, pinned, tree, aside / "old", workspace)
         changes = _change_recipe(entry, recipe, release, health, aside / "project")
-        changes |= _change_locks(entry, aside / "project", wish, workspace)
-    if not wish.is_trial:
+        changes |= _change_locks(entry, aside / "project", options, workspace)
+    if not options.is_trial:
         replace_files(changes)
     return Bump(
         recipe=recipe,
@@ -116,7 +118,7 @@ def bump_recipe(entry: CatalogueEntry, wish: Wish, workspace: Workspace) -> Bump
         root=entry.root,
         changes=changes,
         patches=health,
-        told=told,
+        details=details,
     )
 
 
@@ -149,7 +151,7 @@ def _refuse_broken(
     if broken and not keeps_broken:
         raise PatchError(
             f"{entry.name}: {len(broken)} of its patches don't apply to {release.version}",
-            why="\n".join(f"{one.file}: {problem}" for one in broken for problem in one.told),
+            why="\n".join(f"{one.file}: {problem}" for one in broken for problem in one.details),
             fix="nothing was changed; `--keep-broken` makes the rest of the change: then make "
             f"these patches again, from `nox -s build-{entry.target_names[0]} -- --stage source`",
         )
@@ -162,7 +164,7 @@ def _change_recipe(
     health: tuple[PatchHealth, ...],
     project: Path,
 ) -> dict[Path, bytes | None]:
-    """The recipe's new text, tried by loading it, and what becomes of its patches."""
+    """The recipe's new text, tried by loading it, and its changed patches."""
     gone = [one.file for one in health if one.state == "obsolete"]
     values = {"version": release.version, "source.sha256": release.sha256}
     text = edit_recipe(entry.root / recipe.module, values, gone)
@@ -194,11 +196,11 @@ def _limit(recipe: Recipe) -> int:
 
 
 def _change_locks(
-    entry: CatalogueEntry, project: Path, wish: Wish, workspace: Workspace
+    entry: CatalogueEntry, project: Path, options: BumpOptions, workspace: Workspace
 ) -> dict[Path, bytes | None]:
     """The locks of the changed recipe, written anew."""
     entries = load_catalogue([project])
     declared = [lock for one in entries if one.recipe for lock in locks_of(one.recipe)]
     jobs = lock_jobs([lock.name for lock in declared], entries)
-    resolve_locks(jobs, workspace, cooldown=wish.cooldown)
+    resolve_locks(jobs, workspace, cooldown=options.cooldown)
     return {entry.root / lock.path: (project / lock.path).read_bytes() for lock in declared}

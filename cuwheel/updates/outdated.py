@@ -65,7 +65,7 @@ class OldLock:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecipeNews:
+class RecipeUpdates:
     """What is newer than what a recipe pins.
 
     Attributes:
@@ -85,7 +85,7 @@ class RecipeNews:
 
 
 @dataclass(frozen=True, kw_only=True)
-class News:
+class Updates:
     """What is newer than what this repository pins.
 
     Attributes:
@@ -95,19 +95,19 @@ class News:
         locks: old ones that belong to no recipe.
     """
 
-    recipes: tuple[RecipeNews, ...]
+    recipes: tuple[RecipeUpdates, ...]
     toolkits: tuple[str, ...]
     toolkit_note: str
     locks: tuple[OldLock, ...]
 
 
-def find_news(
+def find_updates(
     entries: Sequence[CatalogueEntry],
     asked: Sequence[CatalogueEntry],
     workspace: Workspace,
     *,
     days: int = OLD_LOCK,
-) -> News:
+) -> Updates:
     """Ask the index about everything that is pinned.
 
     Args:
@@ -126,13 +126,13 @@ def find_news(
         for entry in asked:
             line.show(entry.name)
             if entry.recipe:
-                recipes.append(_news_of(entry, entry.recipe, workspace, newest, days))
+                recipes.append(_updates_of(entry, entry.recipe, workspace, newest, days))
         line.show(_TOOLKIT)
         toolkits, note = _newer_toolkits(workspace)
     named = {one.file for recipe in recipes for one in recipe.locks}
     old = [one for one in _old_locks(["all"], tuple(entries), days) if one.file not in named]
     own = [one for one in old if not re.match(r"envs/(build|smoke)/", one.file)]
-    return News(
+    return Updates(
         recipes=tuple(recipes),
         toolkits=toolkits,
         toolkit_note=note,
@@ -140,13 +140,13 @@ def find_news(
     )
 
 
-def _news_of(
+def _updates_of(
     entry: CatalogueEntry,
     recipe: Recipe,
     workspace: Workspace,
     newest: dict[str, str],
     days: int,
-) -> RecipeNews:
+) -> RecipeUpdates:
     upstream, release = _upstream_of(recipe, workspace)
     health: tuple[PatchHealth, ...] = ()
     if release and upstream.is_outdated and recipe.patches:
@@ -161,7 +161,7 @@ def _news_of(
             Pinned(name=framework.name, pinned=framework.version, newest=newest[framework.name])
         )
     names = [f"build:{recipe.name}", f"smoke:{recipe.name}"]
-    return RecipeNews(
+    return RecipeUpdates(
         name=recipe.name,
         upstream=upstream,
         frameworks=tuple(frameworks),
@@ -189,8 +189,8 @@ def _upstream_of(recipe: Recipe, workspace: Workspace) -> tuple[Pinned, Upstream
     try:
         releases = releases_of(project, workspace)
     except UnknownProjectError:
-        told = f"; the index has no {project}" if kind else f"the index has no {project}"
-        return pinned("", f"{asked}{told}"), None
+        missing = f"; the index has no {project}" if kind else f"the index has no {project}"
+        return pinned("", f"{asked}{missing}"), None
     finals = [one for one in releases if one.is_final]
     if not finals:
         return pinned("", f"{asked}; the index has no final release".lstrip("; ")), None

@@ -22,7 +22,7 @@ def patch_folder(entry: CatalogueEntry) -> Path:
 
 
 def check_patches_of(entry: CatalogueEntry, tree: Path) -> tuple[PatchHealth, ...]:
-    """How each patch of a recipe fares with a source.
+    """Whether each patch of a recipe fits a source.
 
     Args:
         entry: the recipe.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cuwheel.sources.patch_health import PatchHealth
     from cuwheel.updates.bump import Bump
-    from cuwheel.updates.outdated import News, Pinned, RecipeNews
+    from cuwheel.updates.outdated import Pinned, RecipeUpdates, Updates
 
 _COLOURS = {"applies": "green", "offset": "yellow", "obsolete": "cyan", "broken": "red"}
 _SAID = {
@@ -31,24 +31,24 @@ _SAID = {
 }
 
 
-def print_news(news: News, *, as_json: bool) -> None:
+def print_updates(updates: Updates, *, as_json: bool) -> None:
     """Print what is newer."""
     terminal = report_terminal()
     if as_json:
-        terminal.print(json.dumps(_as_data(news), indent=2), markup=False, soft_wrap=True)
+        terminal.print(json.dumps(_as_data(updates), indent=2), markup=False, soft_wrap=True)
         return
     table = rich.table.Table(box=None, pad_edge=False, header_style="bold")
     for title in ("recipe", "pinned", "newest", "framework", "locks", "patches, on the newest"):
         table.add_column(title, overflow="fold")
-    for one in news.recipes:
+    for one in updates.recipes:
         table.add_row(*_row(one))
     terminal.print(table)
     terminal.print("")
-    for line in _lines(news):
+    for line in _lines(updates):
         terminal.print(line)
 
 
-def _row(one: RecipeNews) -> Iterator[str]:
+def _row(one: RecipeUpdates) -> Iterator[str]:
     yield one.name
     yield one.upstream.pinned
     yield _newest(one.upstream)
@@ -67,29 +67,29 @@ def _state(health: PatchHealth) -> str:
     return f"[{_COLOURS[health.state]}]{_SAID[health.state]}[/]"
 
 
-def _lines(news: News) -> Iterator[str]:
-    for one in news.recipes:
+def _lines(updates: Updates) -> Iterator[str]:
+    for one in updates.recipes:
         if one.upstream.note:
             yield rich.markup.escape(f"{one.name}: {one.upstream.note}")
         for health in one.patches:
             yield from (
-                rich.markup.escape(f"{one.name}: {health.file}: {text}") for text in health.told
+                rich.markup.escape(f"{one.name}: {health.file}: {text}") for text in health.details
             )
         if one.upstream.is_outdated and not one.upstream.note.startswith("pinned as"):
             yield f"{one.name}: `nox -s bump -- {one.name}` makes the change"
         for lock in one.locks:
             yield f"{one.name}: {lock.file} is {lock.days} days old"
-    if news.toolkits:
-        yield f"CUDA: the index has {', '.join(news.toolkits)}, which cuwheel doesn't know yet"
-    elif news.toolkit_note:
-        yield f"CUDA: {news.toolkit_note}"
+    if updates.toolkits:
+        yield f"CUDA: the index has {', '.join(updates.toolkits)}, which cuwheel doesn't know yet"
+    elif updates.toolkit_note:
+        yield f"CUDA: {updates.toolkit_note}"
     else:
         yield "CUDA: the index has no release that cuwheel doesn't know"
-    for lock in news.locks:
+    for lock in updates.locks:
         yield f"{lock.file} is {lock.days} days old"
 
 
-def _as_data(news: News) -> dict[str, object]:
+def _as_data(updates: Updates) -> dict[str, object]:
     return {
         "recipes": [
             {
@@ -97,15 +97,15 @@ def _as_data(news: News) -> dict[str, object]:
                 "upstream": _pin(one.upstream),
                 "frameworks": [_pin(pin) for pin in one.frameworks],
                 "patches": [
-                    {"file": health.file, "state": health.state, "told": health.told}
+                    {"file": health.file, "state": health.state, "details": health.details}
                     for health in one.patches
                 ],
                 "locks": [dataclasses.asdict(lock) for lock in one.locks],
             }
-            for one in news.recipes
+            for one in updates.recipes
         ],
-        "toolkits": news.toolkits,
-        "locks": [dataclasses.asdict(lock) for lock in news.locks],
+        "toolkits": updates.toolkits,
+        "locks": [dataclasses.asdict(lock) for lock in updates.locks],
     }
 
 
@@ -123,9 +123,9 @@ def print_bump(bump: Bump, *, is_trial: bool) -> None:
     terminal.print("")
     for health in bump.patches:
         terminal.print(f"{health.file}: {_state(health)}")
-        for text in health.told:
+        for text in health.details:
             terminal.print(f"  {text}", markup=False)
-    for text in bump.told:
+    for text in bump.details:
         terminal.print(f"source: {text}", markup=False)
     for path, content in bump.changes.items():
         if path in locks:

@@ -9,7 +9,7 @@ from cuwheel.cli.parser import Parser, new_parser, refuse_none
 from cuwheel.locks.jobs import COOLDOWN
 from cuwheel.model.catalogue import find_recipe, load_catalogue
 from cuwheel.paths import project_roots
-from cuwheel.updates.bump import Wish, bump_recipe
+from cuwheel.updates.bump import BumpOptions, bump_recipe
 from cuwheel.updates.report import print_bump
 from cuwheel.workspace.workspace import bare_workspace
 
@@ -52,7 +52,7 @@ def run_bump(given: argparse.Namespace, console: Console) -> None:
     """Change recipes, one after the other, and print each change."""
     entries = load_catalogue(project_roots())
     refuse_none("bump", "recipe", given.names, [entry.name for entry in entries])
-    wish = Wish(
+    options = BumpOptions(
         version=given.to,
         keeps_broken=given.keep_broken,
         takes_uncommitted=given.uncommitted,
@@ -61,7 +61,7 @@ def run_bump(given: argparse.Namespace, console: Console) -> None:
     )
     for name in given.names:
         entry = find_recipe(name, entries)
-        bump = bump_recipe(entry, wish, bare_workspace(console))
+        bump = bump_recipe(entry, options, bare_workspace(console))
         if bump is None:
             console.note(f"{entry.name} pins that release already: nothing to do")
         else:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.cli.parser import Parser
 from cuwheel.cli.parser import new_parser as make_parser
-from cuwheel.drafts.session import Wish, draft_recipe
+from cuwheel.drafts.session import DraftOptions, draft_recipe
 from cuwheel.model.catalogue import load_catalogue
 from cuwheel.paths import project_roots
 from cuwheel.workspace.workspace import bare_workspace
@@ -35,10 +35,10 @@ def new_parser() -> Parser:
 def run_new(given: argparse.Namespace, console: Console) -> None:
     """Draft a recipe into the first project folder."""
     roots = project_roots()
-    wish = Wish(
+    options = DraftOptions(
         project=given.name,
         version=given.version or "",
         maintainer=given.maintainer,
         overwrites=given.overwrite,
     )
-    draft_recipe(wish, roots[0], load_catalogue(roots), bare_workspace(console))
+    draft_recipe(options, roots[0], load_catalogue(roots), bare_workspace(console))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.model.catalogue import find_recipe, load_catalogue
 from cuwheel.paths import project_roots
-from cuwheel.updates.outdated import OLD_LOCK, find_news
-from cuwheel.updates.report import print_news
+from cuwheel.updates.outdated import OLD_LOCK, find_updates
+from cuwheel.updates.report import print_updates
 from cuwheel.workspace.workspace import bare_workspace
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def outdated_parser() -> Parser:
     parser = new_parser(
         "outdated",
         "Say which upstream, framework, toolkit or lock is newer than what is pinned, and whether "
-        "patches fit upstream's newest source. News are no error: a script reads --json.",
+        "patches fit upstream's newest source. Updates are no error: a script reads --json.",
     )
     add = parser.add_argument
     add("names", nargs="*", metavar="NAME", help="recipes; default: all")
@@ -40,8 +40,8 @@ def run_outdated(given: argparse.Namespace, console: Console) -> None:
     """Ask the index, and print what is newer."""
     entries = load_catalogue(project_roots())
     asked = [find_recipe(name, entries) for name in given.names] or list(entries)
-    news = find_news(entries, asked, bare_workspace(console), days=given.days)
-    print_news(news, as_json=given.json)
+    updates = find_updates(entries, asked, bare_workspace(console), days=given.days)
+    print_updates(updates, as_json=given.json)
 
 
 def days(text: str) -> int:
