@@ -119,7 +119,7 @@ def make_until(last: str, job: Job) -> None:
     Raises:
         CuwheelError: of the stage that failed.
     """
-    with _alone(job):
+    with _exclusive(job):
         _run_stages(STAGES[: STAGES.index(last) + 1], job, key_of(job))
     job.workspace.console.note(f"stopped after {last}; the work folder is {job.workspace.work}")
 

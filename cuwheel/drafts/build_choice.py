@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cuwheel.drafts.draft import Call, Field, Note, find_out, guess
 from cuwheel.drafts.flags import FLAGS
 from cuwheel.drafts.relevance import OFF
-from cuwheel.drafts.target_choice import places
+from cuwheel.drafts.target_choice import locations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,14 +96,14 @@ def _about_build(survey: Survey, env: dict[str, str]) -> Iterator[Note]:
     yield from _about_downloads(survey, env)
     gpus = survey.relevant("gpu")
     if gpus and not any(_FORCE.search(name) for name in env):
-        yield find_out(f"how it compiles CUDA code without a GPU: {places(gpus)} asks for one")
+        yield find_out(f"how it compiles CUDA code without a GPU: {locations(gpus)} asks for one")
     for name, why in FLAGS.items():
         found = [one for one in survey.relevant("flag") if one.name == name]
         if found:
-            yield find_out(f"{name} ({places(found)}): {why}{_under(found[0])}")
+            yield find_out(f"{name} ({locations(found)}): {why}{_under(found[0])}")
     if slow := survey.of("no ninja"):
         yield find_out(
-            f"{places(slow)} compiles one file after the other (use_ninja=False): a patch that "
+            f"{locations(slow)} compiles one file after the other (use_ninja=False): a patch that "
             "says True makes --jobs count"
         )
     for one in survey.relevant("missing"):
@@ -114,7 +114,7 @@ def _about_build(survey: Survey, env: dict[str, str]) -> Iterator[Note]:
 def _about_downloads(survey: Survey, env: dict[str, str]) -> Iterator[Note]:
     downloads = [one for one in survey.relevant("download") if not _is_cmake(one)]
     if downloads and any("FORCE_BUILD" in name for name in env):
-        yield guess(f"that keeps {places(downloads)} from downloading a wheel")
+        yield guess(f"that keeps {locations(downloads)} from downloading a wheel")
     elif downloads:
         yield find_out(f"how to keep it from downloading: {_said(downloads)}")
 
@@ -123,7 +123,7 @@ def _about_unknown(survey: Survey, env: dict[str, str]) -> Iterator[Note]:
     for one in survey.of("unread"):
         yield find_out(f"{one.where} can't be read: {one.name}")
     if computed := survey.of("computed variable"):
-        yield find_out(f"which variables it reads at {places(computed)}: the name is computed")
+        yield find_out(f"which variables it reads at {locations(computed)}: the name is computed")
     left = sorted(
         name
         for name in survey.variables()

@@ -29,7 +29,7 @@ _STATIC = re.compile(r"_static(_nocallback)?$")
 _LIBRARIES = {"cuda": "driver", "cuda_driver": "driver", "cublaslt": "cublasLt", "c10": "torch"}
 
 
-def places(findings: Iterable[Finding], most: int = 3) -> str:
+def locations(findings: Iterable[Finding], most: int = 3) -> str:
     """`setup.py:4, setup.py:9, …`."""
     found = list(dict.fromkeys(one.where for one in findings))
     return ", ".join(found[:most]) + (", …" if len(found) > most else "")
@@ -73,7 +73,7 @@ def choose_archs(survey: Survey) -> Field:
         )
         notes.append(
             find_out(
-                f"{places(fixed)} hard-codes -gencode for {', '.join(archs)}: {ignored}; "
+                f"{locations(fixed)} hard-codes -gencode for {', '.join(archs)}: {ignored}; "
                 f"{_PATCH_ARCHS}"
             )
         )
@@ -85,7 +85,7 @@ def choose_archs(survey: Survey) -> Field:
     if own:
         notes.append(
             find_out(
-                f"whether {places(own)} set CMAKE_CUDA_ARCHITECTURES only where it isn't given"
+                f"whether {locations(own)} set CMAKE_CUDA_ARCHITECTURES only where it isn't given"
             )
         )
     return Field(name="archs", value=ARCHS, notes=tuple(notes))
@@ -104,7 +104,7 @@ def choose_python(survey: Survey) -> Iterator[Field]:
         yield Field(name="python", value="any", notes=(note,))
     elif stable:
         note = find_out(
-            f'whether one wheel serves every Python (python="any"): {places(stable)} may ask for '
+            f'whether one wheel serves every Python (python="any"): {locations(stable)} may ask for '
             "the stable ABI"
         )
         yield Field(name="python", value=None, notes=(note,))
@@ -130,11 +130,11 @@ def choose_link(survey: Survey) -> Field:
     notes = [guess(f"{name}: {one.where}") for name, one in sorted(found.items())]
     if static:
         listed = ", ".join(sorted({one.name for one in static}))
-        notes.append(find_out(f"whether {listed} are linked in ({places(static)})"))
+        notes.append(find_out(f"whether {listed} are linked in ({locations(static)})"))
     if unknown:
         listed = ", ".join(sorted({one.name for one in unknown}))
         notes.append(
-            find_out(f"what supplies {listed} ({places(unknown)}); no component is called so")
+            find_out(f"what supplies {listed} ({locations(unknown)}); no component is called so")
         )
     return Field(name="link", value=Call(name="Link", words=tuple(names)), notes=tuple(notes))
 

@@ -92,10 +92,10 @@ def _misfits(files: PatchSet, tree: Path) -> Iterator[str]:
         text = list(io.StringIO(path.read_bytes().decode(_BYTES)))
         for number, hunk in enumerate(file, 1):
             wanted = lines_of(hunk, without="+")
-            if not wanted or next(_places(wanted, text, 0), None) is not None:
+            if not wanted or next(_positions(wanted, text, 0), None) is not None:
                 continue
             name = name_of_hunk(hunk, number, file.path)
-            if next(_places(lines_of(hunk, without="-"), text, 0), None) is not None:
+            if next(_positions(lines_of(hunk, without="-"), text, 0), None) is not None:
                 yield f"{name}: upstream has this part of the patch"
                 continue
             yield f"{name}: {_lost(wanted, text)}"
@@ -143,7 +143,7 @@ class _Moved:
         for hunk in file:
             wanted = lines_of(hunk, without=self._gone)
             nominal = (hunk.source_start if self._forward else hunk.target_start) - bool(wanted)
-            places = list(_places(wanted, text, done)) if wanted else []
+            places = list(_positions(wanted, text, done)) if wanted else []
             if not places:
                 return False
             place = min(places, key=lambda at: abs(at - nominal - shift))
@@ -185,7 +185,7 @@ class _Moved:
         return "\n".join(lines).encode(_BYTES)
 
 
-def _places(wanted: list[str], text: list[str], after: int) -> Iterator[int]:
+def _positions(wanted: list[str], text: list[str], after: int) -> Iterator[int]:
     """Every place where a run of lines stands."""
     count = len(wanted)
     for at in range(after, len(text) - count + 1):
