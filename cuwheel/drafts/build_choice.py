@@ -7,16 +7,16 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from cuwheel.drafts.draft import Call, Field, Note, find_out, guess
-from cuwheel.drafts.flags import FLAGS
-from cuwheel.drafts.relevance import OFF
+from cuwheel.drafts.readers.flags import FLAGS
+from cuwheel.drafts.readers.relevance import OFF
 from cuwheel.drafts.target_choice import locations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.drafts.draft import Value
-    from cuwheel.drafts.finding import Finding
-    from cuwheel.drafts.survey import Survey
+    from cuwheel.drafts.readers.finding import Finding
+    from cuwheel.drafts.readers.survey import Survey
 
 # What every build gets from the engine (docs/build-environment.md), or isn't about this build.
 _GIVEN = {
@@ -30,6 +30,7 @@ _NOT_CUDA = re.compile(r"HIP|ROCM|AMD|GFX|_NO_|^NO_|SKIP|DISABLE|SYCL|XPU|MUSA")
 _OTHER = re.compile(r"HIP|ROCM|HEXAGON|MUSA|SYCL|VULKAN|ASCEND|^Windows|^VC[A-Z]|^GITHUB_")
 _MANY = 4  # downloads that the draft names
 _LONG = 70  # characters of a condition that the draft shows
+_FORMS = "{archs} is 80;90, {torch_archs} 8.0;9.0, {gencode} nvcc's"
 _SWITCH = re.compile(r"(?:^|_)(?:WITH_|USE_|ENABLE_|BUILD_)?(?:CUDA|GPU)$")
 _NATIVE = re.compile(r"(?:^|_)NATIVE$")
 
@@ -63,8 +64,12 @@ def _variables(survey: Survey) -> Iterator[tuple[str, tuple[str, Note]]]:
             yield name, (value, guess(f"{found.where} asks for {name}{shown}"))
         elif _ARCH.search(name):
             value = _arch_form(found.default)
-            default = f", by default {found.default}" if found.default else ""
-            yield name, (value, guess(f"{found.where} takes the archs from {name}{default}"))
+            form = (
+                f"by default {found.default}"
+                if found.default
+                else f"in a form to find out; {_FORMS}"
+            )
+            yield name, (value, guess(f"{found.where} takes the archs from {name}, {form}"))
 
 
 def _arch_form(default: str) -> str:

@@ -17,8 +17,8 @@ from cuwheel.drafts.target_choice import choose_archs, choose_framework, choose_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.drafts.metadata import Fact
-    from cuwheel.drafts.survey import Survey
+    from cuwheel.drafts.readers.metadata import Fact
+    from cuwheel.drafts.readers.survey import Survey
     from cuwheel.drafts.upstream import Upstream
 
 NOBODY = "your-name"  # the handle that the recipe's check refuses

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.drafts.draft import Draft
-    from cuwheel.drafts.survey import Survey
+    from cuwheel.drafts.readers.survey import Survey
     from cuwheel.drafts.upstream import Upstream
 
 _WIDTH = 100  # columns

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cuwheel.drafts.draft import Value
-    from cuwheel.drafts.survey import Survey
+    from cuwheel.drafts.readers.survey import Survey
 
 # What is imported under another name than its distribution's.
 _DISTRIBUTIONS = {
@@ -25,7 +25,6 @@ _DISTRIBUTIONS = {
     "skbuild": "scikit-build",
     "yaml": "pyyaml",
 }
-_PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 
 
 def choose_requires(survey: Survey) -> Field:
@@ -42,7 +41,8 @@ def choose_requires(survey: Survey) -> Field:
         notes.append(guess(f"imported by the build, and in no [build-system]: {listed}"))
     wanted |= {name: name for name in more}
     if started := [one for one in survey.relevant("program") if one.name not in wanted]:
-        listed = ", ".join(dict.fromkeys(f"{one.name} ({one.where})" for one in started))
+        first = {one.name: one.where for one in reversed(started)}
+        listed = ", ".join(f"{name} ({where})" for name, where in first.items())
         notes.append(guess(f"the build starts {listed}"))
         wanted |= {one.name: one.name for one in started}
     wanted |= {name: text for name, text in _tools(survey) if name not in wanted}
@@ -81,7 +81,7 @@ def choose_smoke(survey: Survey) -> Field:
     elif not any(survey.tree.glob("*.egg-info/top_level.txt")):
         notes.append(guess("the packages that lie in the source; keep those that the wheel holds"))
     given: dict[str, Value] = {"imports": imports}
-    required = [_plain(text) for text in survey.metadata.requires if _counts(text)]
+    required = [_plain(text) for text in survey.metadata.requires]
     locked = {_name_of(text) for text in _values(choose_requires(survey).value)}
     others = [text for text in required if _name_of(text) != "torch"]
     needs_torch = len(others) < len(required) and not survey.uses_torch
@@ -90,15 +90,6 @@ def choose_smoke(survey: Survey) -> Field:
     if survey.metadata.dynamic and not required:
         notes.append(find_out("what the wheel requires: the build decides it while it runs"))
     return Field(name="smoke", value=Call(name="Smoke", given=given), notes=tuple(notes))
-
-
-def _counts(text: str) -> bool:
-    """Whether a requirement counts for any Python that recipes are built for."""
-    marker = Requirement(text).marker
-    return marker is None or any(
-        marker.evaluate({"python_version": release, "python_full_version": f"{release}.0"})
-        for release in _PYTHONS
-    )
 
 
 def _values(value: Value | None) -> Iterable[str]:

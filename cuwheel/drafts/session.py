@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from cuwheel.drafts.choices import draft_of
+from cuwheel.drafts.readers.survey import survey_source
 from cuwheel.drafts.render import render_draft
 from cuwheel.drafts.report import print_draft
-from cuwheel.drafts.survey import survey_source
 from cuwheel.drafts.upstream import choose_release, releases_of, unpack_upstream
 from cuwheel.errors import FileAccessError, SourceError, UnknownProjectError, UsageError
 from cuwheel.system.files import write_atomically
 
 if TYPE_CHECKING:
-    from cuwheel.drafts.survey import Survey
+    from cuwheel.drafts.readers.survey import Survey
     from cuwheel.drafts.upstream import Upstream
     from cuwheel.model.catalogue import CatalogueEntry
     from cuwheel.pypi.indexes import Release

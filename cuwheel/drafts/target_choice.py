@@ -14,8 +14,8 @@ from cuwheel.drafts.draft import Call, Field, Note, find_out, guess
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.drafts.finding import Finding
-    from cuwheel.drafts.survey import Survey
+    from cuwheel.drafts.readers.finding import Finding
+    from cuwheel.drafts.readers.survey import Survey
 
 # What the other recipes start with: a toolkit whose compiler is on the package index, and the
 # release of PyTorch that was built with it.
@@ -104,8 +104,8 @@ def choose_python(survey: Survey) -> Iterator[Field]:
         yield Field(name="python", value="any", notes=(note,))
     elif stable:
         note = find_out(
-            f'whether one wheel serves every Python (python="any"): {locations(stable)} may ask for '
-            "the stable ABI"
+            'whether one wheel serves every Python (python="any"): the stable ABI is named at '
+            f"{locations(stable)}"
         )
         yield Field(name="python", value=None, notes=(note,))
     elif survey.uses_cmake and not survey.of("extension"):

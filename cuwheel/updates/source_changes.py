@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.drafts.survey import survey_source
+from cuwheel.drafts.readers.survey import survey_source
 from cuwheel.errors import CuwheelError
 from cuwheel.sources.archives import unpack_archive
 from cuwheel.sources.pinned import fetch_pinned
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cuwheel.drafts.finding import Finding, Kind
-    from cuwheel.drafts.survey import Survey
+    from cuwheel.drafts.readers.finding import Finding, Kind
+    from cuwheel.drafts.readers.survey import Survey
     from cuwheel.model.recipe import Recipe
     from cuwheel.model.source import Sdist
     from cuwheel.workspace.workspace import Workspace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cuwheel.drafts.finding import Finding
+from cuwheel.drafts.readers.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,9 +7,9 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from cuwheel.drafts.finding import Finding, Kind, place_of
-from cuwheel.drafts.flags import read_flags
-from cuwheel.drafts.relevance import OFF_BY_DEFAULT
+from cuwheel.drafts.readers.finding import Finding, Kind, place_of
+from cuwheel.drafts.readers.flags import read_flags
+from cuwheel.drafts.readers.relevance import OFF_BY_DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,18 +6,18 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cuwheel.drafts.cmake_reader import read_cmake
-from cuwheel.drafts.metadata import read_metadata
-from cuwheel.drafts.relevance import OFF, is_relevant
-from cuwheel.drafts.setup_reader import read_setup
+from cuwheel.drafts.readers.cmake import read_cmake
+from cuwheel.drafts.readers.metadata import read_metadata
+from cuwheel.drafts.readers.relevance import OFF, is_relevant
+from cuwheel.drafts.readers.setup_py import read_setup
 from cuwheel.pypi.build_requirements import read_build_system
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cuwheel.drafts.finding import Finding, Kind
-    from cuwheel.drafts.metadata import Metadata
+    from cuwheel.drafts.readers.finding import Finding, Kind
+    from cuwheel.drafts.readers.metadata import Metadata
     from cuwheel.pypi.build_requirements import BuildSystem
 
 _DEVICE_CODE = (".cu", ".cuh")

@@ -12,8 +12,6 @@ import tomli
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from packaging.requirements import InvalidRequirement, Requirement
 
-from cuwheel.cuda.frameworks import extras_of
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -61,6 +59,8 @@ _TEXTS = (
     (r"Redistribution and use[\s\S]*Neither the name", "BSD-3-Clause"),
     (r"Redistribution and use", "BSD-2-Clause"),
 )
+_PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+_LINUX = {"os_name": "posix", "platform_system": "Linux", "sys_platform": "linux"}
 _LICENSE_FILES = ("LICEN[CS]E*", "COPYING*")
 _REPOSITORY = re.compile(r"https://git(?:hub|lab)\.com/[\w.-]+/[\w-]+")
 _PAGES = ("homepage", "home", "source", "repository", "source code", "github", "code")
@@ -212,16 +212,20 @@ def _homepage(text: str) -> Fact:
 
 
 def _on_linux(texts: list[str]) -> Iterator[Requirement]:
-    """Requirements that always count on Linux; markers that ask for the Python stay."""
+    """Requirements that count on Linux for a Python that recipes are built for."""
     for text in texts:
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
             continue
-        if extras_of(requirement) == ("",):
-            requirement.marker = requirement.marker if _is_for_python(requirement) else None
+        counts = [_counts(requirement, release) for release in _PYTHONS]
+        if any(counts):
+            requirement.marker = None if all(counts) else requirement.marker
             yield requirement
 
 
-def _is_for_python(requirement: Requirement) -> bool:
-    return "python_" in str(requirement.marker)
+def _counts(requirement: Requirement, python: str) -> bool:
+    if requirement.marker is None:
+        return True
+    versions = {"python_version": python, "python_full_version": f"{python}.0"}
+    return requirement.marker.evaluate({**_LINUX, **versions, "extra": ""})

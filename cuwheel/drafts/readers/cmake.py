@@ -6,9 +6,9 @@ import itertools
 import re
 from typing import TYPE_CHECKING, Protocol
 
-from cuwheel.drafts.cmake_text import Command, read_commands
-from cuwheel.drafts.finding import Finding, Kind, place_of
-from cuwheel.drafts.flags import read_flags
+from cuwheel.drafts.readers.cmake_text import Command, read_commands
+from cuwheel.drafts.readers.finding import Finding, Kind, place_of
+from cuwheel.drafts.readers.flags import read_flags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from cuwheel.drafts.finding import Finding
+    from cuwheel.drafts.readers.finding import Finding
 
 OFF_BY_DEFAULT = "off by default"  # ends the guard of what a variable would have to switch on
 OFF = {"OFF", "FALSE", "NO", "0", "", "N"}  # what CMake takes for false
@@ -19,8 +19,8 @@ _ELSEWHERE = re.compile(
     r"|\w*_(?:HIP|ROCM|MUSA|SYCL|METAL|VULKAN|OPENCL|CANN|OPENVINO|WEBGPU|HEXAGON|ZDNN)"
 )
 _OTHER_FOLDER = re.compile(
-    r"(^|/)[\w-]*(hip|rocm|musa|sycl|metal|vulkan|opencl|cann|openvino|webgpu|hexagon|zdnn"
-    r"|zendnn|android|riscv|arm64|mingw|windows|virtgpu)[\w-]*[/.]",
+    r"(^|/)([a-z0-9]+[-_.])*(hip|rocm|musa|sycl|metal|vulkan|opencl|cann|openvino|webgpu|hexagon"
+    r"|zdnn|zendnn|android|riscv(64)?|arm64|mingw\d*|windows|virtgpu)([-_.][a-z0-9]+)*[/.]",
     re.IGNORECASE,
 )
 _NAME = re.compile(r"(?P<not>\b(?:NOT|not)\b[\s(]*)?(?<![\w.])(?P<name>[A-Za-z_]\w*)")

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.drafts.readers.survey import survey_source
+from tests.support.drafted import CMAKE_FILES, FILES, write_tree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_surveys_torch_extension(tmp_path: Path) -> None:
+    survey = survey_source(write_tree(tmp_path, FILES))
+
+    assert survey.uses_torch
+    assert not survey.uses_cmake
+    assert survey.device_files == ("csrc/tiny.cu",)
+    assert survey.packages == ("tiny_draft", "tiny_draft_cuda")
+
+
+def test_surveys_cmake_package(tmp_path: Path) -> None:
+    survey = survey_source(write_tree(tmp_path, CMAKE_FILES))
+
+    assert survey.uses_cmake
+    assert not survey.uses_torch
+    assert survey.packages == ("tiny_cmake",)
+    assert survey.has_cuda
+
+
+def test_drops_facts_of_options_that_are_off(tmp_path: Path) -> None:
+    survey = survey_source(write_tree(tmp_path, CMAKE_FILES))
+
+    assert survey.of("flag")
+    assert survey.relevant("flag") == ()
+
+
+def test_knows_definitions_of_the_project(tmp_path: Path) -> None:
+    project = f'{CMAKE_FILES["pyproject.toml"]}cmake.define = {{"TINY_DEBUG" = "ON"}}\n'
+    survey = survey_source(write_tree(tmp_path, {**CMAKE_FILES, "pyproject.toml": project}))
+
+    assert [one.name for one in survey.relevant("flag")] == ["-lineinfo"]
+
+
+def test_sees_package_without_cuda(tmp_path: Path) -> None:
+    files = {"setup.py": "from setuptools import setup\nsetup()\n", "tests/x.cu": ""}
+
+    assert not survey_source(write_tree(tmp_path, files)).has_cuda

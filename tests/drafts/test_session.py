@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.drafts.session import DraftOptions, draft_recipe
+from cuwheel.errors import SourceError, UnknownProjectError, UsageError
+from cuwheel.model.catalogue import load_catalogue
+from tests.support.drafted import FILES
+from tests.support.factories import make_workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.support.drafted import Index
+
+
+@pytest.fixture
+def draft(index: Index, tmp_path: Path) -> Callable[..., Path]:
+    """Draft a recipe of what the index has into a project folder."""
+    index.folder.mkdir(exist_ok=True)
+    root = tmp_path / "project"
+
+    def run(project: str = "tiny-draft", **options: object) -> Path:
+        asked = DraftOptions(project=project, **options)  # type: ignore[arg-type]
+        return draft_recipe(asked, root, load_catalogue([root]), make_workspace(tmp_path))
+
+    return run
+
+
+def test_writes_recipe_and_says_how_to_go_on(
+    index: Index, draft: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    digest = index.add_sdist("tiny-draft", "1.0", FILES)
+
+    path = draft(maintainer="someone")
+
+    assert path.name == "tiny_draft.py"
+    assert digest in path.read_text()
+    said = capsys.readouterr().out
+    assert "nox -s lock -- build:tiny-draft smoke:tiny-draft\n" in said
+    assert "nox -s build-tiny-draft-130 -- --arch 90 --until preflight\n" in said
+    assert "write your handle" not in said
+
+
+def test_asks_for_a_handle(
+    index: Index, draft: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    index.add_sdist("tiny-draft", "1.0", FILES)
+
+    draft()
+
+    assert "write your handle into `maintainers`" in capsys.readouterr().out
+
+
+def test_overwrites_only_when_told(index: Index, draft: Callable[..., Path]) -> None:
+    index.add_sdist("tiny-draft", "1.0", FILES)
+    path = draft()
+    path.write_text("mine\n")
+
+    with pytest.raises(UsageError) as caught:
+        draft()
+
+    assert path.read_text() == "mine\n"
+    assert "`--overwrite`" in caught.value.fix
+    assert "RECIPE" in draft(overwrites=True).read_text()
+
+
+def test_refuses_source_without_cuda(index: Index, draft: Callable[..., Path]) -> None:
+    index.add_sdist("plain", "1.0", {"setup.py": "from setuptools import setup\nsetup()\n"})
+
+    with pytest.raises(SourceError) as caught:
+        draft("plain")
+
+    assert "has no CUDA code" in caught.value.what
+
+
+def test_refuses_source_that_is_no_package(index: Index, draft: Callable[..., Path]) -> None:
+    index.add_sdist("plain", "1.0", {"kernel.cu": ""})
+
+    with pytest.raises(SourceError) as caught:
+        draft("plain")
+
+    assert "holds no Python package" in caught.value.what
+
+
+def test_refuses_unknown_name(draft: Callable[..., Path]) -> None:
+    with pytest.raises(UnknownProjectError) as caught:
+        draft("tiny-daft")
+
+    assert "has no tiny-daft" in caught.value.why
+    assert "may differ from what is imported" in caught.value.fix
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a b"])
+def test_refuses_what_is_no_name(name: str, draft: Callable[..., Path]) -> None:
+    with pytest.raises(UsageError):
+        draft(name)

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.drafts.upstream import choose_release, releases_of, unpack_upstream
+from cuwheel.errors import DownloadError, UnknownProjectError, UsageError
+from tests.support.drafted import FILES
+from tests.support.factories import make_workspace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.workspace.workspace import Workspace
+    from tests.support.drafted import Index
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return make_workspace(tmp_path)
+
+
+def test_takes_newest_final_release(index: Index, workspace: Workspace) -> None:
+    hashes = [index.add_sdist("tiny", version, FILES) for version in ("1.9", "1.10", "2.0rc1")]
+    index.add_file("tiny", "tiny-3.0.tar.gz", attributes='data-yanked="broken"')
+
+    found = choose_release("tiny", releases_of("tiny", workspace))
+
+    assert (found.version, found.sha256, found.is_newest) == ("1.10", hashes[1], True)
+
+
+def test_takes_release_that_is_asked_for(index: Index, workspace: Workspace) -> None:
+    for version in ("1.0", "2.0"):
+        index.add_sdist("tiny", version, FILES)
+
+    found = choose_release("tiny", releases_of("tiny", workspace), "1.0")
+
+    assert (found.version, found.is_newest) == ("1.0", False)
+
+
+def test_takes_newest_with_source(index: Index, workspace: Workspace) -> None:
+    index.add_sdist("tiny", "1.0", FILES)
+    index.add_file("tiny", "tiny-2.0-py3-none-any.whl")
+
+    found = choose_release("tiny", releases_of("tiny", workspace))
+
+    assert (found.version, found.is_newest) == ("1.0", False)
+
+
+def test_refuses_wheels_alone(index: Index, workspace: Workspace) -> None:
+    index.add_file("tiny", "tiny-2.0-py3-none-any.whl")
+
+    with pytest.raises(UnknownProjectError) as caught:
+        choose_release("tiny", releases_of("tiny", workspace))
+
+    assert "it has only wheels of any release" in caught.value.why
+    assert "Archive(" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kind", "words"),
+    [("9.9", UnknownProjectError, "its newest are 1.0"), ("x.y", UsageError, "looks like 1.2.3")],
+)
+def test_refuses_release(
+    wanted: str, kind: type[UsageError], words: str, index: Index, workspace: Workspace
+) -> None:
+    index.add_sdist("tiny", "1.0", FILES)
+
+    with pytest.raises(kind) as caught:
+        choose_release("tiny", releases_of("tiny", workspace), wanted)
+
+    assert words in caught.value.why
+
+
+def test_refuses_file_without_hash(index: Index, workspace: Workspace) -> None:
+    folder = index.folder / "tiny"
+    folder.mkdir(parents=True)
+    (folder / "index.html").write_text('<a href="tiny-1.0.tar.gz">tiny-1.0.tar.gz</a>')
+
+    with pytest.raises(UnknownProjectError) as caught:
+        choose_release("tiny", releases_of("tiny", workspace))
+
+    assert "states no SHA-256" in caught.value.what
+
+
+def test_tells_unknown_project_from_unreachable_index(
+    index: Index, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.folder.mkdir()
+    with pytest.raises(UnknownProjectError):
+        releases_of("tiny", workspace)
+
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
+    with pytest.raises(DownloadError) as caught:
+        releases_of("tiny", workspace)
+
+    assert not isinstance(caught.value, UnknownProjectError)
+
+
+def test_unpacks_source(index: Index, workspace: Workspace, tmp_path: Path) -> None:
+    index.add_sdist("tiny", "1.0", FILES)
+    found = choose_release("tiny", releases_of("tiny", workspace))
+
+    tree = unpack_upstream(found, tmp_path / "source", workspace)
+
+    assert (tree / "setup.py").read_text() == FILES["setup.py"]
