@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_SHORTER = SETUP.replace(b"line 9\n", b"")
+
+
 @pytest.fixture
 def check(tmp_path: Path) -> Callable[..., PatchHealth]:
     """Try a patch, made from `old` to `new`, on a source of other files."""
@@ -50,7 +53,7 @@ def test_writes_moved_patch_again(check: Callable[..., PatchHealth], tmp_path: P
 
     assert health.state == "offset"
     assert health.details == (
-        "hunk 1 of setup.py (@@ -1,6 +1,7 @@): 7 lines down",
+        "hunk 1 of setup.py (@@ -1,7 +1,8 @@): 7 lines down",
         "hunk 2 of setup.py (@@ -32,7 +33,7 @@): 6 lines down",
     )
     assert (tmp_path / "tree" / "setup.py").read_bytes() == above + new.replace(b"line 20\n", b"")
@@ -110,11 +113,12 @@ def test_names_hunk_that_is_broken(check: Callable[..., PatchHealth], tmp_path: 
     health = check(setup(SETUP), setup(changed(5, 20, 36)), setup(source))
 
     assert health.state == "broken"
-    assert health.details == (
-        "hunk 2 of setup.py (@@ -17,7 +17,7 @@): upstream has this part of the patch",
-        "hunk 3 of setup.py (@@ -33,7 +33,7 @@): 1 of its 7 lines are gone, first 'line 35\\n'; "
-        "the rest stands about line 37",
+    upstreams, broken = health.details
+    assert (
+        upstreams == "hunk 2 of setup.py (@@ -17,7 +17,7 @@): upstream has this part of the patch"
     )
+    assert "hunk 3 of setup.py (@@ -33,7 +33,7 @@): 1 of its 7 lines are gone, first" in broken
+    assert "'line 35\\n'; the rest stands about line 37" in broken
     assert (tmp_path / "tree" / "setup.py").read_bytes() == source
 
 

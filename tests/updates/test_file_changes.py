@@ -36,7 +36,7 @@ def test_failure_leaves_all_as_it_was(tmp_path: Path) -> None:
         tmp_path / "file" / "below": b"x",
     }
 
-    with pytest.raises(OSError, match="below|file"):
+    with pytest.raises(OSError, match="file"):
         replace_files(changes)
 
     found = {path.name: path.read_text() for path in tmp_path.iterdir()}

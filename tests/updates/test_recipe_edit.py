@@ -45,7 +45,7 @@ def test_changes_values_and_nothing_else() -> None:
 
     now = edit_recipe(_REAL, {"version": "1.7.0", "source.sha256": "0" * 64})
 
-    lines = [line for line in difflib.ndiff(was.splitlines(), now.splitlines())]
+    lines = list(difflib.ndiff(was.splitlines(), now.splitlines()))
     assert [line for line in lines if line.startswith("+ ")] == [
         '+     version="1.7.0",',
         f'+         sha256="{"0" * 64}",',
@@ -108,7 +108,7 @@ def test_takes_patch_out_of_one_line(tmp_path: Path) -> None:
 
     now = edit(tmp_path / "x.py", text, "a")
 
-    assert '    patches=(Patch(file="b", why="y")),\n' in now or 'patches=(Patch(file="b"' in now
+    assert '    patches=(Patch(file="b", why="y")),\n' in now
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,177 @@
+"""A recipe taken to a newer release: real archives in a folder, real locks from the index."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.errors import PatchError, UsageError
+from cuwheel.model.source import Folder
+from cuwheel.paths import ROOT
+from cuwheel.updates.bump import BumpOptions, bump_recipe
+from cuwheel.updates.report import print_bump
+from tests.support.drafted import Index
+from tests.support.factories import commit_all, make_workspace
+from tests.support.patched import SETUP, changed
+from tests.support.updated import make_updated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from cuwheel.updates.bump import Bump
+    from tests.support.updated import Project
+
+_NEWER = b"more\n" + changed(20).replace(b"line 38\n", b"thirty-eight\n")
+
+
+@pytest.fixture
+def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
+    """An index in a folder beside the configured one, which has what locks hold."""
+    made = Index(folder=tmp_path / "simple")
+    monkeypatch.setenv("UV_INDEX", made.url)
+    return made
+
+
+@pytest.fixture
+def bump(tmp_path: Path, shared_cache: Path) -> Callable[..., Bump | None]:
+    """Bump the recipe of a project."""
+
+    def run(project: Project, **options: object) -> Bump | None:
+        asked = BumpOptions(cooldown=7, **options)  # type: ignore[arg-type]
+        return bump_recipe(project.entry, asked, make_workspace(tmp_path, cache=shared_cache))
+
+    return run
+
+
+def test_changes_version_hash_patches_and_lock(
+    both: Index,
+    tmp_path: Path,
+    bump: Callable[..., Bump | None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    project = make_updated(tmp_path, both, _NEWER, 5, 20)
+    was = project.recipe.read_text()
+
+    done = bump(project)
+
+    recipe = project.entry.recipe
+    assert done is not None
+    assert recipe is not None
+    assert (recipe.version, [one.file for one in recipe.patches]) == ("2.0", ["0005-change.patch"])
+    assert "# Where it comes from." in project.recipe.read_text()
+    assert [path.name for path in project.patches.iterdir()] == ["0005-change.patch"]
+    assert b"@@ -3,7 +3,7 @@" in (project.patches / "0005-change.patch").read_bytes()
+    assert "build==" in (project.root / "envs" / "build" / "tiny_up.lock").read_text()
+    assert len(was.splitlines()) - len(project.recipe.read_text().splitlines()) == 1
+    assert bump(project) is None
+    print_bump(done, is_trial=False)
+    assert "tiny-up 1.0 → 2.0" in capsys.readouterr().out
+
+
+def test_shows_change_without_making_it(
+    both: Index,
+    tmp_path: Path,
+    bump: Callable[..., Bump | None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    project = make_updated(tmp_path, both, _NEWER, 20)
+    before = project.files()
+
+    done = bump(project, is_trial=True)
+
+    assert project.files() == before
+    assert done is not None
+    print_bump(done, is_trial=True)
+    said = capsys.readouterr().out
+    assert '-    version="1.0",\n+    version="2.0",\n' in said
+    assert "-from cuwheel import Link, Patch, Recipe" in said
+    assert "0020-change.patch: obsolete: upstream has it" in said
+
+
+def test_broken_patch_changes_nothing_unless_told(
+    both: Index, tmp_path: Path, bump: Callable[..., Bump | None]
+) -> None:
+    project = make_updated(tmp_path, both, _NEWER, 5, 38)
+    before = project.files()
+
+    with pytest.raises(PatchError) as caught:
+        bump(project)
+
+    assert "0038-change.patch: hunk 1 of setup.py" in caught.value.why
+    assert project.files() == before
+    assert bump(project, keeps_broken=True)
+    assert project.entry.recipe is not None
+    assert len(project.entry.recipe.patches) == 2
+
+
+def test_takes_release_that_is_asked_for(
+    both: Index, tmp_path: Path, bump: Callable[..., Bump | None]
+) -> None:
+    project = make_updated(tmp_path, both, SETUP)
+    both.add_sdist("tiny-up", "3.0", {"setup.py": SETUP.decode()})
+
+    done = bump(project, version="2.0", is_trial=True)
+
+    assert done is not None
+    assert done.version == "2.0"
+
+
+def test_refuses_uncommitted_changes(
+    both: Index, tmp_path: Path, bump: Callable[..., Bump | None]
+) -> None:
+    project = make_updated(tmp_path, both, SETUP)
+    commit_all(project.root)
+    project.recipe.write_text(f"{project.recipe.read_text()}# mine\n")
+
+    with pytest.raises(UsageError) as caught:
+        bump(project)
+
+    assert "recipes/tiny_up.py" in caught.value.why
+    assert bump(project, takes_uncommitted=True, is_trial=True)
+
+
+def test_refuses_source_without_releases(
+    both: Index, tmp_path: Path, bump: Callable[..., Bump | None]
+) -> None:
+    project = make_updated(tmp_path, both, SETUP)
+    text = project.recipe.read_text().replace("Sdist(", "Folder(path='x') or (", 1)
+    project.recipe.write_text(text.replace("Sdist,", "Folder, Sdist,"))
+    assert isinstance(project.entry.recipe and project.entry.recipe.source, Folder | object)
+
+    with pytest.raises(UsageError) as caught:
+        bump(project)
+
+    assert "its source is Folder(…)" in caught.value.why
+
+
+def test_ctrl_c_leaves_all_as_it_was(both: Index, tmp_path: Path, shared_cache: Path) -> None:
+    project = make_updated(tmp_path, both, _NEWER, 5, 20)
+    before = project.files()
+    variables = {
+        **os.environ,
+        "CUWHEEL_PROJECT": str(project.root),
+        "CUWHEEL_CACHE": str(shared_cache),
+    }
+
+    with subprocess.Popen(
+        [sys.executable, "-m", "cuwheel", "bump", "tiny-up"],
+        cwd=ROOT,
+        env=variables,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stderr
+        line = child.stderr.readline()  # the lock is being resolved, the last step before
+        time.sleep(0.05)
+        child.send_signal(signal.SIGINT)
+        said = line + child.stderr.read()
+
+    assert child.returncode == 130, said
+    assert project.files() == before
