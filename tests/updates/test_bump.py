@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import PatchError, UsageError
-from cuwheel.model.source import Folder
+from cuwheel.model.catalogue import find_recipe, load_catalogue
 from cuwheel.paths import ROOT
 from cuwheel.updates.bump import BumpOptions, bump_recipe
 from cuwheel.updates.report import print_bump
@@ -137,18 +137,17 @@ def test_refuses_uncommitted_changes(
     assert bump(project, takes_uncommitted=True, is_trial=True)
 
 
-def test_refuses_source_without_releases(
-    both: Index, tmp_path: Path, bump: Callable[..., Bump | None]
-) -> None:
-    project = make_updated(tmp_path, both, SETUP)
-    text = project.recipe.read_text().replace("Sdist(", "Folder(path='x') or (", 1)
-    project.recipe.write_text(text.replace("Sdist,", "Folder, Sdist,"))
-    assert isinstance(project.entry.recipe and project.entry.recipe.source, Folder | object)
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("cutensornet-sample", "Folder"), ("jaxmg", "GitCommit"), ("bitsandbytes", "Archive")],
+)
+def test_refuses_source_without_releases(name: str, kind: str, tmp_path: Path) -> None:
+    entry = find_recipe(name, load_catalogue([ROOT]))
 
     with pytest.raises(UsageError) as caught:
-        bump(project)
+        bump_recipe(entry, BumpOptions(cooldown=7), make_workspace(tmp_path))
 
-    assert "its source is Folder(…)" in caught.value.why
+    assert f"its source is {kind}(…)" in caught.value.why
 
 
 def test_ctrl_c_leaves_all_as_it_was(both: Index, tmp_path: Path, shared_cache: Path) -> None:
