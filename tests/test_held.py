@@ -78,7 +78,6 @@ HELD_BY = {
     "toolchains/pypi": "toolchains/test_provide",
     "toolchains/python_choice": "toolchains/test_conda",
     "toolchains/system_programs": "build/test_environment",
-    "updates/patch_check": "updates/test_outdated",
     "updates/report": "updates/test_outdated",
     "verify/compare/cubin": "verify/compare/test_device",
     "verify/compare/differences": "verify/compare/test_report",

@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.cuda.components import COMPONENTS
 from cuwheel.drafts.draft import Call, Field, Note, find_out, guess
+from cuwheel.model.link import DRIVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,7 +27,7 @@ _PATCH_ARCHS = "take the list out with a patch, as patches/causal_conv1d/0001 do
 _GIVEN = re.compile(r"NOT (?:\()?(?:DEFINED )?CMAKE_CUDA_ARCHITECTURES\b")
 _STATIC = re.compile(r"_static(_nocallback)?$")
 # CMake's names of imported targets and linker's names, where they aren't the component's.
-_LIBRARIES = {"cuda": "driver", "cuda_driver": "driver", "cublaslt": "cublasLt", "c10": "torch"}
+_LIBRARIES = {"cuda": DRIVER, "cuda_driver": DRIVER}
 
 
 def locations(findings: Iterable[Finding], most: int = 3) -> str:
@@ -149,4 +150,6 @@ def _component(name: str) -> str:
     plain = _LIBRARIES.get(name.lower(), name).lower()
     if re.match(r"(torch|c10)", plain):
         return "torch"
+    if plain == DRIVER:
+        return DRIVER
     return known.get(plain, "")

@@ -154,7 +154,7 @@ def _updates_of(
             tree = unpack_upstream(release, Path(folder) / "source", workspace)
             health = check_patches_of(entry, tree)
     frameworks = []
-    for framework in frameworks_of(recipe):
+    for framework in recipe.frameworks:
         if framework.name not in newest:
             newest[framework.name] = _newest_of(framework.name, workspace)
         frameworks.append(
@@ -168,11 +168,6 @@ def _updates_of(
         patches=health,
         locks=tuple(_old_locks(names, (entry,), days)),
     )
-
-
-def frameworks_of(recipe: Recipe) -> tuple[Framework, ...]:
-    """What a recipe is compiled against, each release once."""
-    return (recipe.framework,) if recipe.framework else ()
 
 
 def _upstream_of(recipe: Recipe, workspace: Workspace) -> tuple[Pinned, Upstream | None]:
@@ -241,7 +236,3 @@ def _old_locks(
         if age > days:
             file = "/".join(job.lock.parts[job.lock.parts.index("envs") :])
             yield OldLock(file=file, days=age)
-
-
-if TYPE_CHECKING:
-    from cuwheel.model.recipe import Framework

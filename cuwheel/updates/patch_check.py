@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.model.catalogue import CatalogueEntry
-    from cuwheel.sources.patch_health import PatchHealth
+    from cuwheel.sources.patch_health import PatchHealth, State
+
+
+_ORDER: tuple[State, ...] = ("applies", "offset", "obsolete", "broken")  # the worst last
 
 
 def patch_folder(entry: CatalogueEntry) -> Path:
@@ -31,16 +34,32 @@ def check_patches_of(entry: CatalogueEntry, tree: Path) -> tuple[PatchHealth, ..
     Raises:
         PatchError: the recipe names a patch that isn't there.
     """
-    named = [patch.file for patch in entry.recipe.patches] if entry.recipe else []
+    patches = entry.recipe.patches if entry.recipe else ()
     folder = patch_folder(entry)
-    if lost := [name for name in named if not (folder / name).is_file()]:
+    if lost := [one.file for one in patches if not (folder / one.file).is_file()]:
         raise PatchError(
             f"{entry.name}: patches are missing",
             why=f"the recipe names {', '.join(lost)}, and {folder} holds none of that name",
             fix="add the file, or remove its line in the recipe",
         )
-    if not named:
+    found: dict[str, PatchHealth] = {}
+    for number, names in enumerate(_series(entry)):
+        copy = tree.with_name(f"{tree.name}.patched-{number}")
+        shutil.copytree(tree, copy, symlinks=True)
+        contents = {name: (folder / name).read_bytes() for name in names}
+        for health in check_patches(contents, copy):
+            known = found.setdefault(health.file, health)
+            if _ORDER.index(health.state) > _ORDER.index(known.state):
+                found[health.file] = health
+    return tuple(found[one.file] for one in patches if one.file in found)
+
+
+def _series(entry: CatalogueEntry) -> tuple[tuple[str, ...], ...]:
+    """The patches that apply together: those of each toolkit, each series once."""
+    if entry.recipe is None:
         return ()
-    copy = tree.with_name(f"{tree.name}.patched")
-    shutil.copytree(tree, copy, symlinks=True)
-    return check_patches({name: (folder / name).read_bytes() for name in named}, copy)
+    series = (
+        tuple(one.file for one in entry.recipe.patches if release in (one.toolkits or (release,)))
+        for release in entry.recipe.toolkits
+    )
+    return tuple(dict.fromkeys(names for names in series if names))

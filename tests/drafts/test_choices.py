@@ -106,6 +106,17 @@ def test_says_what_to_look_at(line: str, field: str, words: str, tmp_path: Path)
     assert words in notes(found, field)
 
 
+@pytest.mark.parametrize("name", ["cuda", "cublasLt", "torch_cuda", "nvrtc"])
+def test_knows_component_of_library(name: str, tmp_path: Path) -> None:
+    meant = {"cuda": "driver", "torch_cuda": "torch"}.get(name, name)
+    text = setup(f'Extension("x", ["y.cu"], libraries=["{name}"])')
+
+    link = value(draft(tmp_path, FILES, **{"setup.py": text}), "link")
+
+    assert isinstance(link, Call)
+    assert meant in link.words
+
+
 def test_says_that_force_build_keeps_from_downloading(tmp_path: Path) -> None:
     found = draft(tmp_path, FILES)
 
