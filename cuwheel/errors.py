@@ -79,6 +79,19 @@ class UnsupportedArchError(CuwheelError):
     anchor = "unsupported-arch"
 
 
+class FrameworkError(CuwheelError):
+    """The release of the framework that was asked for doesn't go with the target.
+
+    A wheel is compiled against one release of PyTorch, which was built with one release of CUDA and
+    has wheels for some Pythons. Two CUDA releases in one process end in undefined symbols or worse,
+    so the toolkit has to be the framework's: `nox -s build -- <recipe> --framework torch==2.15.0`
+    takes the one that fits.
+    """
+
+    exit_code = 6
+    anchor = "framework"
+
+
 class InterpreterNotFoundError(CuwheelError):
     """The Python that the wheel is for is not on this machine.
 

@@ -62,9 +62,7 @@ def choose_target(
     recipe = entry.recipe
     if recipe is None:  # pragma: no cover - find_recipe has refused it
         raise UsageError(f"{entry.name} can't be loaded", why=entry.fault)
-    check_recipe(recipe)
-    framework = framework_of(given.framework)
-    _check_framework(recipe, framework)
+    framework = chosen_framework(recipe, given.framework)
     toolkit = toolkit_by_release(tag)
     if given.toolchain == "pypi":
         check_has_compiler(toolkit)
@@ -141,12 +139,19 @@ def release_of(asked: str, found: Interpreter | InterpreterNotFoundError) -> str
     return ".".join(asked.split(".")[:2])
 
 
-def _check_framework(recipe: Recipe, framework: Framework | None) -> None:
-    own = next(iter(recipe.frameworks), None)
+def chosen_framework(recipe: Recipe, text: str | None) -> Framework | None:
+    """What `--framework` names for a recipe; None without it.
+
+    Raises:
+        UsageError: it names no single release, or another framework than the recipe's.
+        RecipeError: the recipe isn't well formed.
+    """
+    check_recipe(recipe)
+    framework, own = framework_of(text), next(iter(recipe.frameworks), None)
     if framework is None or (own and own.name == framework.name):
-        return
+        return framework
     raise UsageError(
-        f"{recipe.name} can't be built with --framework {framework.name}=={framework.version}",
+        f"{recipe.name} can't be built with --framework {framework.pin}",
         why=f"it is compiled against {own.name if own else 'no framework'}",
         fix=f"name a release of {own.name}, or leave it out" if own else "leave it out",
     )

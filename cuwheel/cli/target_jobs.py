@@ -6,10 +6,12 @@ import os
 from typing import TYPE_CHECKING
 
 from cuwheel.build.machine import read_machine
-from cuwheel.cli.target_choice import choose_target, release_of
+from cuwheel.cli.target_choice import choose_target, chosen_framework, named_targets, release_of
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import InterpreterNotFoundError, UsageError
-from cuwheel.paths import ROOT, default_cache, given_path
+from cuwheel.locks.framework_fit import fitting_toolkit, settle_framework
+from cuwheel.model.catalogue import load_catalogue
+from cuwheel.paths import ROOT, default_cache, given_path, project_roots
 from cuwheel.toolchains.python_choice import choose_python
 from cuwheel.workspace.job import BuildSettings, Job
 from cuwheel.workspace.workspace import Workspace, bare_workspace
@@ -22,6 +24,36 @@ if TYPE_CHECKING:
     from cuwheel.model.target import Target
     from cuwheel.system.console import Console
     from cuwheel.system.pythons import Interpreter
+
+
+def requested_targets(
+    given: argparse.Namespace, console: Console
+) -> Iterator[tuple[CatalogueEntry, str]]:
+    """Recipe and toolkit's tag of what a build names.
+
+    A recipe alone, with `--framework`, stands for the toolkit that the framework was built with.
+
+    Args:
+        given: the options of `build`.
+        console: for what is asked of the index.
+
+    Raises:
+        CuwheelError: there is no such target, or none that goes with the framework.
+    """
+    recipes = {one.name: one for one in load_catalogue(project_roots()) if one.recipe}
+    if not given.targets:
+        named_targets("build", [])
+    for name in given.targets:
+        entry = recipes.get(name.replace("_", "-"))
+        recipe = entry.recipe if entry else None
+        framework = chosen_framework(recipe, given.framework) if recipe else None
+        if entry is None or recipe is None or framework is None:
+            yield from named_targets("build", [name])
+            continue
+        workspace, offline = bare_workspace(console), given.offline
+        release = fitting_toolkit(recipe, entry.root, framework, workspace, offline=offline)
+        console.note(f"{framework.pin} was built with CUDA {release}: building {name} for it")
+        yield entry, toolkit_by_release(release).tag
 
 
 def requested_jobs(
@@ -45,6 +77,8 @@ def requested_jobs(
         console.durations.clear()
         console.terminal.rule(f"[bold]{target.id}[/]", align="left")
         settings = _settings(given)
+        if not given.explain_key:
+            settle_framework(target, bare_workspace(console), offline=given.offline)
         yield Job(
             target=target,
             settings=settings,

@@ -187,7 +187,7 @@ def _all_jobs(entries: tuple[CatalogueEntry, ...]) -> list[PypiLockSpec | CondaL
         if entry.recipe:  # its build lock and smoke lock, or those for single majors of CUDA
             declared = locks_of(entry.recipe)
             kept = (one for lock in declared for one in _kept_beside(lock, entry.root))
-            jobs += [_job_of(lock, entry.root) for lock in dict.fromkeys((*declared, *kept))]
+            jobs += [spec_of(lock, entry.root) for lock in dict.fromkeys((*declared, *kept))]
     return jobs
 
 
@@ -213,7 +213,8 @@ def _conda_jobs(roots: tuple[Path, ...]) -> list[CondaLockSpec]:
     return list(found.values())
 
 
-def _job_of(declared: RecipeLock, root: Path) -> PypiLockSpec:
+def spec_of(declared: RecipeLock, root: Path) -> PypiLockSpec:
+    """The lock file of what a recipe declares, in its project folder."""
     return PypiLockSpec(
         name=declared.name,
         source=declared,
@@ -235,4 +236,4 @@ def _with_framework(
             fix="leave it out, or name one lock, e.g. build:causal-conv1d",
         )
     root = job.lock.parents[len(declared.path.parts) - 1]
-    return _job_of(replace(declared, framework=framework), root)
+    return spec_of(replace(declared, framework=framework), root)

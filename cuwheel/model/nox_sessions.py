@@ -44,6 +44,9 @@ def _verb(
 
 # A new verb is a line here and one in cuwheel/cli/commands.py. A target is `causal-conv1d-130`.
 VERBS = (
+    _verb(
+        "build", "Build for a framework's release: -- RECIPE --framework torch==2.15.0.", "build"
+    ),
     _verb("smoke", "Install and import a built wheel: -- TARGET.", "target", "target"),
     _verb("verify", "Build in several ways, compare the bytes: -- TARGET|all.", "target", "target"),
     _verb("profile", "Show where a build's time and memory go: -- TARGET.", "target", "target"),

@@ -73,6 +73,11 @@ class Framework:
     name: str
     version: str
 
+    @property
+    def pin(self) -> str:
+        """`torch==2.11.0`."""
+        return f"{self.name}=={self.version}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Smoke:

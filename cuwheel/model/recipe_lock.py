@@ -72,7 +72,7 @@ class RecipeLock:
         for text in _texts(self.recipe, self.kind):
             yield text.format(cuda=self.cuda)
         if self.framework:
-            yield _pin(self.framework)
+            yield self.framework.pin
         if self.kind == "build":
             yield "build"  # the frontend, which the engine calls
         else:
@@ -88,7 +88,7 @@ class RecipeLock:
     @property
     def _other_framework(self) -> str:
         is_own = self.framework is None or self.framework == self.recipe.framework
-        return "" if is_own or self.framework is None else _pin(self.framework)
+        return "" if is_own or self.framework is None else self.framework.pin
 
 
 def lock_of(
@@ -125,7 +125,3 @@ def locks_of(recipe: Recipe) -> tuple[RecipeLock, ...]:
 
 def _texts(recipe: Recipe, kind: str) -> tuple[str, ...]:
     return recipe.requires if kind == "build" else recipe.smoke.requires
-
-
-def _pin(framework: Framework) -> str:
-    return f"{framework.name}=={framework.version}"

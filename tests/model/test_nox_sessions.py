@@ -68,16 +68,6 @@ def test_names_nearest_session(tmp_path: Path, asked: str, suggested: str) -> No
     assert line.endswith(f'{suggested}"?')
 
 
-def test_lists_builds_for_build_alone(tmp_path: Path) -> None:
-    add_recipe(tmp_path, "a-one")
-    entries = load_catalogue([tmp_path])
-    known = [one.name for one in sessions_of(entries)]
-
-    assert suggest_sessions(["build"], known, entries) == (
-        'no session is called "build": known are: build-a-one-130',
-    )
-
-
 def test_tells_why_session_of_broken_recipe_is_missing(tmp_path: Path) -> None:
     add_module(tmp_path, "a_one", "RECIPE = 1")
     entries = load_catalogue([tmp_path])

@@ -9,8 +9,7 @@ from cuwheel import pipeline
 from cuwheel.build.sandbox.backends import KINDS
 from cuwheel.build.summary import print_summary
 from cuwheel.cli.parser import Parser, new_parser
-from cuwheel.cli.target_choice import named_targets
-from cuwheel.cli.target_jobs import requested_jobs
+from cuwheel.cli.target_jobs import requested_jobs, requested_targets
 from cuwheel.cli.target_options import add_target_options
 from cuwheel.workspace.serialization import to_json
 
@@ -24,7 +23,7 @@ def build_parser() -> Parser:
     parser = new_parser(
         "build-<target>", "Build, check and publish one wheel for each Python asked for."
     )
-    parser.add_argument("targets", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("targets", nargs="*", help=argparse.SUPPRESS)
     add_target_options(parser)
     add = parser.add_argument
     add(
@@ -63,7 +62,7 @@ def build_parser() -> Parser:
 
 def run_build(given: argparse.Namespace, console: Console) -> None:
     """Build one wheel for each target and Python asked for."""
-    for entry, tag in named_targets("build-<target>", given.targets):
+    for entry, tag in requested_targets(given, console):
         for job in requested_jobs(entry, tag, given, console):
             _build(job, given, console)
 

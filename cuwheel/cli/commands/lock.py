@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.target_choice import framework_of
+from cuwheel.locks.framework_fit import fit_specs
 from cuwheel.locks.jobs import COOLDOWN, conda_jobs, lock_jobs
 from cuwheel.locks.resolve import check_locks, resolve_locks, verify_locks
 from cuwheel.model.catalogue import load_catalogue
@@ -48,7 +49,8 @@ def run_lock(given: argparse.Namespace, console: Console) -> None:
     """Write locks."""
     entries = load_catalogue(project_roots())
     jobs = lock_jobs(given.names, entries, framework_of(given.framework))
-    resolve_locks(jobs, bare_workspace(console), cooldown=given.cooldown, note=given.note)
+    workspace = bare_workspace(console)
+    resolve_locks(fit_specs(jobs, workspace), workspace, cooldown=given.cooldown, note=given.note)
 
 
 def lock_check_parser() -> Parser:

@@ -1,0 +1,226 @@
+"""Whether a release of a framework goes with a toolkit, a Python and a recipe; and its lock.
+
+A framework's release is built with one release of CUDA. Its lock says with which, and where there
+is none, the package index does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from cuwheel.cuda.toolkits import TOOLKITS
+from cuwheel.errors import FrameworkError, LockError
+from cuwheel.locks.jobs import PypiLockSpec, spec_of
+from cuwheel.locks.resolve import resolve_locks
+from cuwheel.model.recipe_lock import RecipeLock, lock_of
+from cuwheel.pypi.framework_release import cuda_of_lock, read_framework_release
+from cuwheel.workspace.problems import problem_of, raise_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cuwheel.errors import CuwheelError
+    from cuwheel.locks.jobs import CondaLockSpec
+    from cuwheel.model.recipe import Framework, Recipe
+    from cuwheel.model.target import Target
+    from cuwheel.pypi.framework_release import FrameworkRelease
+    from cuwheel.workspace.workspace import Workspace
+
+
+def fitting_toolkit(
+    recipe: Recipe, root: Path, framework: Framework, workspace: Workspace, *, offline: bool
+) -> str:
+    """The CUDA release among the recipe's that a release of its framework was built with, `13.2`.
+
+    Args:
+        recipe: the package.
+        root: its project folder.
+        framework: the release that is asked for.
+        workspace: its cache keeps what the index says.
+        offline: the index may not be asked.
+
+    Raises:
+        FrameworkError: the recipe doesn't name that CUDA release, or there is no such framework.
+        LockError: only the index could say, and it may not be asked.
+        DownloadError: the index can't be reached.
+    """
+    for release in recipe.toolkits:
+        if recipe.framework_for(release) == framework:
+            return release
+    cuda = _cuda_of(recipe, root, framework, workspace, offline=offline)
+    if cuda in recipe.toolkits:
+        return cuda
+    built = f"with CUDA {cuda}" if cuda else "with no CUDA that its requirements name"
+    raise FrameworkError(
+        f"{recipe.name} can't be built for {framework.pin}",
+        why=f"that was built {built}, and the recipe's toolkits are {', '.join(recipe.toolkits)}",
+        fix=_way_to_declare(recipe, root, framework, cuda),
+    )
+
+
+def settle_framework(target: Target, workspace: Workspace, *, offline: bool) -> None:
+    """See that the target's framework goes with it, and make its lock where that is missing.
+
+    What a recipe names itself is taken as it is: its lock was made by a session that asked.
+
+    Raises:
+        FrameworkError: it doesn't fit: another CUDA release, no wheel for the Python.
+        PreflightError: for several such reasons.
+        LockError: the lock is missing and may not be made.
+        CuwheelError: the index can't be reached, or nothing satisfies what the lock has to hold.
+    """
+    framework, recipe = target.framework, target.recipe
+    if framework is None or framework == recipe.framework_for(target.toolkit.release):
+        return
+    missing = [
+        declared
+        for declared in dict.fromkeys((target.locked_build, target.locked_smoke))
+        if not (target.root / declared.path).is_file()
+    ]
+    if missing and offline:
+        raise _unlocked(missing[0], target.id)
+    if not missing:
+        cuda = cuda_of_lock(target.lock)
+        raise_problems(map(problem_of, _cuda_faults(target, framework, cuda)), target.id)
+        return
+    release = read_framework_release(
+        framework.name, framework.version, cache=workspace.cache, offline=offline
+    )
+    faults = [*_cuda_faults(target, framework, release.cuda), *_python_faults(target, release)]
+    raise_problems(map(problem_of, faults), target.id)
+    for declared in missing:
+        spec = _serving(spec_of(declared, target.root), release)
+        resolve_locks((spec,), workspace)
+        workspace.console.note(
+            f"there was no lock for {framework.pin}: {declared.path} is new, made as "
+            f"`{declared.command}` does; `git add {declared.path}` pins it"
+        )
+
+
+def fit_specs(
+    specs: tuple[PypiLockSpec | CondaLockSpec, ...], workspace: Workspace
+) -> tuple[PypiLockSpec | CondaLockSpec, ...]:
+    """Locks as their frameworks' releases allow: for the Pythons that these have wheels for.
+
+    Raises:
+        FrameworkError: a release was built with a CUDA that the recipe doesn't name, or there is
+            no such release.
+        DownloadError: the index can't be reached.
+    """
+    return tuple(_fit(spec, workspace) for spec in specs)
+
+
+def _fit(spec: PypiLockSpec | CondaLockSpec, workspace: Workspace) -> PypiLockSpec | CondaLockSpec:
+    declared = spec.source
+    if not isinstance(spec, PypiLockSpec) or not isinstance(declared, RecipeLock):
+        return spec
+    framework, recipe = declared.framework, declared.recipe
+    if framework is None:
+        return spec
+    release = read_framework_release(
+        framework.name, framework.version, cache=workspace.cache, offline=False
+    )
+    served = [
+        one
+        for one in recipe.toolkits
+        if recipe.framework_for(one) == framework or framework not in recipe.frameworks
+    ]
+    if release.cuda and release.cuda not in served:
+        raise FrameworkError(
+            f"{spec.name} can't be locked for {framework.pin}",
+            why=f"that was built with CUDA {release.cuda}, and the lock is for a target of CUDA "
+            f"{' or '.join(served)}",
+            fix=f"name a {framework.name} that was built with CUDA {' or '.join(served)}, or "
+            f'add "{release.cuda}" to `toolkits` in {recipe.module}',
+        )
+    return _serving(spec, release)
+
+
+def _serving(spec: PypiLockSpec, release: FrameworkRelease) -> PypiLockSpec:
+    oldest = max(spec.python, release.oldest_python, key=Version)
+    return replace(spec, python=oldest)
+
+
+def _cuda_of(
+    recipe: Recipe, root: Path, framework: Framework, workspace: Workspace, *, offline: bool
+) -> str:
+    majors = dict.fromkeys(int(release.split(".")[0]) for release in recipe.toolkits)
+    declared = [lock_of(recipe, "build", major, framework) for major in majors]
+    locked = (cuda_of_lock(root / one.path) for one in declared)
+    if cuda := next(filter(None, locked), ""):
+        return cuda
+    if offline:
+        raise _unlocked(declared[0], recipe.name)
+    return read_framework_release(
+        framework.name, framework.version, cache=workspace.cache, offline=False
+    ).cuda
+
+
+def _unlocked(declared: RecipeLock, subject: str) -> LockError:
+    return LockError(
+        f"{subject}: the lock {declared.path} is missing",
+        why="it is made from what the index has, and --offline forbids asking it",
+        fix=f"with network, `{declared.command}`",
+    )
+
+
+def _cuda_faults(target: Target, framework: Framework, cuda: str) -> Iterator[CuwheelError]:
+    """Another CUDA release than the target's; a framework that names none passes."""
+    recipe, release = target.recipe, target.toolkit.release
+    if cuda in {"", release}:
+        return
+    way = f"`nox -s build -- {recipe.name} --framework {framework.pin}` takes CUDA {cuda}"
+    yield FrameworkError(
+        f"{target.id}: {framework.pin} was built with CUDA {cuda}",
+        why=f"the target is for CUDA {release}; two CUDA releases in one process end in undefined "
+        "symbols",
+        fix=way
+        if cuda in recipe.toolkits
+        else _way_to_declare(recipe, target.root, framework, cuda),
+    )
+
+
+def _python_faults(target: Target, release: FrameworkRelease) -> Iterator[CuwheelError]:
+    if target.python in release.pythons:
+        return
+    named = f"{release.name} {release.version}"
+    newest = dict(release.newest_for).get(target.python)
+    other = f", or --framework {release.name}=={newest}, the newest that has one" if newest else ""
+    yield FrameworkError(
+        f"{target.id}: {named} has no wheel for Python {target.python}",
+        why=f"the index has it for {', '.join(release.pythons)}",
+        fix=f"-- --python {_nearest(target.python, release.pythons)}{other}",
+    )
+
+
+def _nearest(python: str, known: tuple[str, ...]) -> str:
+    """The oldest that is newer, else the newest."""
+    plain = [one for one in known if not one.endswith("t")] or [*known]
+    asked = Version(python.removesuffix("t"))
+    return next((one for one in plain if Version(one.removesuffix("t")) >= asked), plain[-1])
+
+
+def _way_to_declare(recipe: Recipe, root: Path, framework: Framework, cuda: str) -> str:
+    """How a recipe comes to be built with a CUDA release that it doesn't name."""
+    if all(toolkit.release != cuda for toolkit in TOOLKITS):
+        return f"take a {framework.name} for CUDA {', '.join(recipe.toolkits)}"
+    again = f"`nox -s build -- {recipe.name} --framework {framework.pin}`"
+    named = [one for one in ("archs", "framework") if isinstance(getattr(recipe, one), Mapping)]
+    lines = [f"`{one}`{_line_of(root / recipe.module, one)}" for one in ("toolkits", *named)]
+    return f'add "{cuda}" to {" and ".join(lines)} of {recipe.module}, then {again}'
+
+
+def _line_of(module: Path, field: str) -> str:
+    """` (line 18)` of a recipe's module; nothing where it can't be read."""
+    try:
+        lines = module.read_text().splitlines()
+    except OSError:
+        return ""
+    found = (n for n, line in enumerate(lines, 1) if re.match(rf"\s+{field}=", line))
+    return next((f" (line {number})" for number in found), "")
