@@ -12,12 +12,16 @@ RECIPE = Recipe(
         project="causal-conv1d",
         sha256="e4a697ec2db3906f012e675125569f8b510b4559bc53e3095143d91369e1221b",
     ),
-    toolkits=("13.0",),
+    toolkits=("13.0", "13.2"),
     # Machine code of one arch runs on every GPU of the same major capability and a higher minor
     # one: 80 serves 86 and 89 too, 100 serves 103, 120 serves 121 (CUDA C++ Programming Guide,
     # "Binary Compatibility").
     archs=("80", "90", "100", "120"),
-    framework=Framework(name="torch", version="2.11.0"),
+    # The release that PyTorch built with each; `--framework torch==2.13.0` is for 13.0 too.
+    framework={
+        "13.0": Framework(name="torch", version="2.11.0"),
+        "13.2": Framework(name="torch", version="2.15.0"),
+    },
     patches=(
         Patch(file="0001-take-archs-from-the-target.patch", why="it has a fixed list of nine"),
         Patch(file="0002-drop-lineinfo.patch", why="it embeds absolute paths and time stamps"),
