@@ -16,9 +16,8 @@ from packaging.version import Version
 from cuwheel.cuda.toolkits import TOOLKITS
 from cuwheel.errors import FrameworkError, LockError
 from cuwheel.locks.jobs import PypiLockSpec, spec_of
-from cuwheel.locks.resolve import resolve_locks
 from cuwheel.model.recipe_lock import RecipeLock, lock_of
-from cuwheel.pypi.framework_release import cuda_of_lock, read_framework_release
+from cuwheel.pypi.lock_file import cuda_of_lock
 from cuwheel.workspace.problems import problem_of, raise_problems
 
 if TYPE_CHECKING:
@@ -89,11 +88,11 @@ def settle_framework(target: Target, workspace: Workspace, *, offline: bool) -> 
         cuda = cuda_of_lock(target.lock)
         raise_problems(map(problem_of, _cuda_faults(target, framework, cuda)), target.id)
         return
-    release = read_framework_release(
-        framework.name, framework.version, cache=workspace.cache, offline=offline
-    )
+    release = _read_release(framework, workspace)
     faults = [*_cuda_faults(target, framework, release.cuda), *_python_faults(target, release)]
     raise_problems(map(problem_of, faults), target.id)
+    from cuwheel.locks.resolve import resolve_locks  # noqa: PLC0415 - as `_read_release`
+
     for declared in missing:
         spec = _serving(spec_of(declared, target.root), release)
         resolve_locks((spec,), workspace)
@@ -123,9 +122,7 @@ def _fit(spec: PypiLockSpec | CondaLockSpec, workspace: Workspace) -> PypiLockSp
     framework, recipe = declared.framework, declared.recipe
     if framework is None:
         return spec
-    release = read_framework_release(
-        framework.name, framework.version, cache=workspace.cache, offline=False
-    )
+    release = _read_release(framework, workspace)
     served = [
         one
         for one in recipe.toolkits
@@ -157,9 +154,15 @@ def _cuda_of(
         return cuda
     if offline:
         raise _unlocked(declared[0], recipe.name)
-    return read_framework_release(
-        framework.name, framework.version, cache=workspace.cache, offline=False
-    ).cuda
+    return _read_release(framework, workspace).cuda
+
+
+def _read_release(framework: Framework, workspace: Workspace) -> FrameworkRelease:
+    # Most builds ask no index: they needn't load what does.
+    from cuwheel.pypi.framework_release import read_framework_release  # noqa: PLC0415
+
+    name, version = framework.name, framework.version
+    return read_framework_release(name, version, cache=workspace.cache)
 
 
 def _unlocked(declared: RecipeLock, subject: str) -> LockError:

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
-from cuwheel.errors import DownloadError, FrameworkError
+from cuwheel.errors import FrameworkError
 from cuwheel.pypi.indexes import configured_indexes, find_wheels
-from cuwheel.pypi.lock_file import pinned_version
+from cuwheel.pypi.lock_file import cuda_of_lock
 from cuwheel.pypi.uv import resolve
 from cuwheel.system.files import write_atomically
 
@@ -31,12 +31,6 @@ if TYPE_CHECKING:
 
     from cuwheel.pypi.indexes import IndexFile
 
-# Of what a framework requires, the first of these that it pins says the CUDA release: cuda-toolkit
-# for torch from 2.11 on, the runtime's wheel before.
-_STATES_CUDA = (
-    *("cuda-toolkit", "nvidia-cuda-runtime"),
-    *("nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11"),
-)
 _PYTHON_TAG = re.compile(r"cp3(\d+)(t?)")
 _NEAR = 2  # releases that a message names on either side
 
@@ -66,40 +60,25 @@ class FrameworkRelease:
         return self.pythons[0].removesuffix("t")
 
 
-def read_framework_release(
-    name: str, version: str, *, cache: Path, offline: bool
-) -> FrameworkRelease:
-    """Ask the index, or the cache.
+def read_framework_release(name: str, version: str, *, cache: Path) -> FrameworkRelease:
+    """Ask the cache, else the index.
 
     Args:
         name: the framework's distribution.
         version: the release.
         cache: cuwheel's cache.
-        offline: the index may not be asked.
 
     Raises:
         FrameworkError: there is no such release for this kind of machine.
-        DownloadError: the index can't be reached, or may not be.
+        DownloadError: the index can't be reached.
         InstallError: what it requires can't be found out.
     """
     kept = cache / "frameworks" / f"{name}-{version}.json"
     if kept.is_file():
         return _from_json(kept.read_text())
-    if offline:
-        raise DownloadError(
-            f"nothing is known of {name} {version}",
-            why="its metadata isn't in the cache, and --offline forbids asking the index",
-            fix="run it once without --offline",
-        )
     found = _ask(name, version, cache)
     write_atomically(kept, json.dumps(dataclasses.asdict(found), indent=2) + "\n")
     return found
-
-
-def cuda_of_lock(lock: Path) -> str:
-    """The CUDA release of the framework that a lock holds, `13.2`; empty where it doesn't say."""
-    pinned = (pinned_version(lock, name) for name in _STATES_CUDA)
-    return next((".".join(version.split(".")[:2]) for version in pinned if version), "")
 
 
 def _ask(name: str, version: str, cache: Path) -> FrameworkRelease:

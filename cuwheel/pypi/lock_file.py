@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 _INCLUDE = re.compile(r"^-r\s+(\S+)$", re.MULTILINE)
 _FIELD = re.compile(r"^# (input|content) +sha256:([0-9a-f]{64})$", re.MULTILINE)
+# Of what a framework requires, the first of these that is pinned says the CUDA release:
+# cuda-toolkit for torch from 2.11 on, the runtime's wheel before.
+_STATES_CUDA = (
+    *("cuda-toolkit", "nvidia-cuda-runtime"),
+    *("nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11"),
+)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
@@ -154,6 +160,12 @@ def pinned_version(lock: Path, name: str) -> str | None:
     except (OSError, InvalidRequirement):
         return None
     return next((pin.version for pin in pins if pin.requirement.name == name), None)
+
+
+def cuda_of_lock(lock: Path) -> str:
+    """The CUDA release of the framework that a lock holds, `13.2`; empty where it doesn't say."""
+    pinned = (pinned_version(lock, name) for name in _STATES_CUDA)
+    return next((".".join(version.split(".")[:2]) for version in pinned if version), "")
 
 
 def _digest(text: str) -> str:

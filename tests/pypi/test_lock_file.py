@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import LockError
-from cuwheel.pypi.lock_file import faults_of_lock, pinned_version, read_input, read_pins, render
+from cuwheel.pypi.lock_file import (
+    cuda_of_lock,
+    faults_of_lock,
+    pinned_version,
+    read_input,
+    read_pins,
+    render,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,3 +126,21 @@ def test_names_input_that_includes_itself(tmp_path: Path) -> None:
         read_input(tmp_path / "one.in")
 
     assert caught.value.why == "one.in includes two.in includes one.in"
+
+
+@pytest.mark.parametrize(
+    ("pin", "cuda"),
+    [
+        ("cuda-toolkit==13.2.2", "13.2"),
+        ("nvidia-cuda-runtime-cu12==12.8.90", "12.8"),
+        ("numpy==2.0", ""),
+    ],
+)
+def test_reads_cuda_from_lock(tmp_path: Path, pin: str, cuda: str) -> None:
+    (tmp_path / "x.lock").write_text(f"torch==2.0\n{pin} ; sys_platform == 'linux'\n")
+
+    assert cuda_of_lock(tmp_path / "x.lock") == cuda
+
+
+def test_lock_that_is_missing_says_nothing(tmp_path: Path) -> None:
+    assert cuda_of_lock(tmp_path / "x.lock") == ""
