@@ -12,11 +12,12 @@ from packaging.version import Version
 from cuwheel.conda.install import needed_disk
 from cuwheel.conda.lock_file import read_conda_lock
 from cuwheel.cuda.toolkits import TOOLKITS
-from cuwheel.errors import CommandFailedError, CuwheelError
+from cuwheel.errors import CuwheelError
 from cuwheel.locks.jobs import toolchain_lock
 from cuwheel.system import machine
 from cuwheel.system.compilers import SYSTEM_PATH
-from cuwheel.system.process import run, which
+from cuwheel.system.debian_packages import installed_version
+from cuwheel.system.process import which
 from cuwheel.system.quantities import show_size
 from cuwheel.workspace.problems import Problem, problem_of
 
@@ -114,9 +115,8 @@ def check_system_packages(job: Job) -> list[Problem]:
         return _check_conda_packages(target)
     missing = ["binutils" for name in ("strip", "ld") if not which(name, SYSTEM_PATH)]
     required = target.recipe.needs.get("debian", ())
-    query = which("dpkg-query", SYSTEM_PATH)
-    if query:
-        missing += [name for name in required if not _is_installed(query, name)]
+    if which("dpkg-query", SYSTEM_PATH):
+        missing += [name for name in required if not installed_version(name)]
     elif required:
         job.workspace.console.warn(f"can't tell whether these are installed: {', '.join(required)}")
     if not missing:
@@ -151,14 +151,6 @@ def _check_conda_packages(target: Target) -> list[Problem]:
             f"`nox -s lock -- toolchain:{target.toolkit.tag}:conda`",
         )
     ]
-
-
-def _is_installed(query: str, name: str) -> bool:
-    try:
-        said = run([query, "-W", "-f", "${Status}", name], env={"PATH": os.defpath}).output
-    except CommandFailedError:
-        return False
-    return said.endswith(" installed")
 
 
 def check_disk(job: Job) -> list[Problem]:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from cuwheel.workspace.records import Environment, Preflight, Toolchain
 
 
+UNPINNED = "unpinned"  # folder of the launcher's with stand-ins for programs that no lock pins
+
+
 @dataclass(frozen=True, kw_only=True)
 class BuildInputs:
     """What the earlier stages left, and the folders of this build.
@@ -99,9 +102,10 @@ def _base_variables(inputs: BuildInputs) -> dict[str, str]:
 def _search_path(inputs: BuildInputs) -> list[str]:
     """Toolchain, environment, machine; of the machine no compiler where the toolchain has one.
 
-    The launcher comes first: whoever says `gcc` or `nvcc` gets it.
+    The launcher comes first: whoever says `gcc` or `nvcc` gets it. Of the machine's build tools
+    stand-ins come before the real ones (`unpinned_programs`).
     """
-    bins = [inputs.view / "bin", inputs.python.python.parent]
+    bins = [inputs.view / "bin", inputs.python.python.parent, inputs.launcher / UNPINNED]
     if inputs.toolchain.programs is None:
         return [*map(str, [inputs.launcher / "bin", *bins]), SYSTEM_PATH]
     folders = (inputs.launcher / "bin", inputs.toolchain.programs, *bins, inputs.toolbox)

@@ -17,6 +17,12 @@ from cuwheel.build.launcher.events import EVENTS_LOG, hit_counts, read_events
 from cuwheel.build.launcher_setup import set_up_launcher
 from cuwheel.build.paths import build_path_map, private_paths
 from cuwheel.build.requirements import check_backend_requirements
+from cuwheel.build.unpinned_programs import (
+    PINNABLE,
+    called_unpinned,
+    refuse_unpinned,
+    say_unpinned,
+)
 from cuwheel.errors import BuildFailedError
 from cuwheel.model.recipe import CMake
 from cuwheel.system import machine
@@ -71,6 +77,7 @@ def build(job: Job) -> BuiltWheel:
         path_map = build_path_map(workspace, inputs, choice.paths, job.sandbox)
         launcher = set_up_launcher(workspace, inputs, path_map, choice)
         started = time.time()
+        refuse_unpinned(target, inputs, path_map)
         stated = variables(target, inputs)
         how = _Run(path_map, choice, launcher, stated)
         raise_problems(
@@ -84,6 +91,11 @@ def build(job: Job) -> BuiltWheel:
     events = read_events(inputs.events_log)
     _warn_of_cache_failure(workspace, inputs, choice, has_compiled=bool(events.compiles))
     _note_dropped_options(workspace, events)
+    if called := called_unpinned(inputs):
+        workspace.console.warn(
+            f"the package's build went on without programs of the machine: "
+            f"{say_unpinned(target, called)}"
+        )
     neutral = {name: path_map.neutral(value) for name, value in stated.items()}
     return BuiltWheel(
         path=_only_wheel(workspace.folder("built"), target, log),
@@ -191,6 +203,8 @@ def _run_all(
         if _was_disk_full(workspace.work, log):
             raise disk_full(workspace.work) from error
         error.known = _known(target, inputs)
+        if called := called_unpinned(inputs):
+            error.fix = f"{say_unpinned(target, called)}; else {error.fix}"
         raise
     finally:
         os.umask(old_umask)
@@ -328,6 +342,7 @@ def _not_hermetic(
         facts.append(f"nvcc makes unequal objects of equal sources: {', '.join(canary.always)}")
     if not inputs.toolchain.pinned:
         facts.append(f"the CUDA toolkit comes from the machine: {inputs.toolchain.version}")
+    facts.append(f"programs of the machine's /usr/bin can be called, but for {', '.join(PINNABLE)}")
     if job.target.source_override:
         facts.append("the source was given with --source")
     return tuple(facts)

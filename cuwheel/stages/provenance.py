@@ -10,6 +10,7 @@ from cuwheel.locks.jobs import toolchain_lock
 from cuwheel.model.link import mode_name
 from cuwheel.model.source import Folder
 from cuwheel.paths import ROOT
+from cuwheel.system.debian_packages import installed_version
 from cuwheel.system.files import sha256_of_file, write_atomically
 from cuwheel.version import __version__
 from cuwheel.wheel.provenance import BuildRecord, Material, statement
@@ -114,6 +115,7 @@ def _materials(target: Target, workspace: Workspace) -> list[Material]:
             name="host compiler",
             version=workspace.load("preflight", Preflight).host_compiler_version,
         ),
+        *_system_packages(target),
         Material(name="Python", version=environment.base_version),
     ]
 
@@ -122,6 +124,15 @@ def _locks(target: Target) -> list[Path]:
     used = [*dict.fromkeys((target.lock, target.smoke_lock)), ROOT / "envs" / "engine.lock"]
     toolchain = toolchain_lock(target)
     return [*used, toolchain] if toolchain else used
+
+
+def _system_packages(target: Target) -> list[Material]:
+    """What the recipe declares that it takes of the machine; a conda toolchain takes nothing."""
+    declared = () if target.provider == "conda" else target.recipe.needs.get("debian", ())
+    return [
+        Material(name=f"Debian package {name}", version=installed_version(name))
+        for name in declared
+    ]
 
 
 def _packages(environment: Environment) -> list[Material]:
