@@ -16,7 +16,7 @@ from cuwheel.model.catalogue import load_catalogue
 from cuwheel.model.recipe_check import check_recipe
 from cuwheel.model.recipe_lock import locks_of
 from cuwheel.model.source import Sdist
-from cuwheel.updates.file_changes import refuse_uncommitted, replace_files
+from cuwheel.updates.file_changes import read_if_there, refuse_uncommitted, replace_files
 from cuwheel.updates.patch_check import check_patches_of, patch_folder
 from cuwheel.updates.recipe_edit import edit_recipe
 from cuwheel.updates.source_changes import changes_of_source
@@ -58,7 +58,8 @@ class Bump:
         recipe: as it was.
         version: the new one.
         root: the project folder.
-        changes: content by file; None: it is removed.
+        before: what it changes: content by file; None: there was none.
+        changes: the same files afterwards; None: it is removed.
         patches: whether each fits the new source.
         details: what is different in the source, one line each.
     """
@@ -66,6 +67,7 @@ class Bump:
     recipe: Recipe
     version: str
     root: Path
+    before: dict[Path, bytes | None]
     changes: dict[Path, bytes | None]
     patches: tuple[PatchHealth, ...]
     details: tuple[str, ...]
@@ -110,12 +112,15 @@ def bump_recipe(entry: CatalogueEntry, options: BumpOptions, workspace: Workspac
         details = changes_of_source(recipe, pinned, tree, aside / "old", workspace)
         changes = _change_recipe(entry, recipe, release, health, aside / "project")
         changes |= _change_locks(entry, aside / "project", options, workspace)
+    before = {path: read_if_there(path) for path in changes}
+    changes = {path: new for path, new in changes.items() if new != before[path]}
     if not options.is_trial:
         replace_files(changes)
     return Bump(
         recipe=recipe,
         version=release.version,
         root=entry.root,
+        before=before,
         changes=changes,
         patches=health,
         details=details,

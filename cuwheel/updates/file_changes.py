@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-Changes = dict["Path", "bytes | None"]
-
 
 def read_if_there(path: Path) -> bytes | None:
     """A file's content; None where there is none."""
@@ -55,11 +53,19 @@ def _put(path: Path, content: bytes | None) -> None:
         write_atomically(path, content)
 
 
-def diff_of(changes: Mapping[Path, bytes | None], root: Path) -> Iterator[str]:
-    """Lines of a unified diff, as `git diff` would show the changes."""
-    for path, content in changes.items():
+def diff_of(
+    before: Mapping[Path, bytes | None], after: Mapping[Path, bytes | None], root: Path
+) -> Iterator[str]:
+    """Lines of a unified diff, as `git diff` would show the changes.
+
+    Args:
+        before: content by file; None: there was none.
+        after: likewise, of the same files.
+        root: the folder that the names are relative to.
+    """
+    for path, new in after.items():
         name = path.relative_to(root).as_posix()
-        old, new = read_if_there(path), content
+        old = before[path]
         yield from difflib.unified_diff(
             _lines(old),
             _lines(new),

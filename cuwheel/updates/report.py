@@ -12,11 +12,10 @@ import rich.table
 from cuwheel.pypi.lock_file import parse_pins
 from cuwheel.system.console import report_terminal
 from cuwheel.system.quantities import plural
-from cuwheel.updates.file_changes import diff_of, read_if_there
+from cuwheel.updates.file_changes import diff_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from cuwheel.sources.patch_health import PatchHealth
     from cuwheel.updates.bump import Bump
@@ -118,8 +117,8 @@ def print_bump(bump: Bump, *, is_trial: bool) -> None:
     terminal = report_terminal()
     locks = {path for path in bump.changes if path.suffix == ".lock"}
     shown = {path: content for path, content in bump.changes.items() if path not in locks}
-    for line in diff_of(shown, bump.root):
-        terminal.print(line, markup=False, style=_style(line), soft_wrap=True)
+    for line in diff_of(bump.before, shown, bump.root):
+        terminal.out(line, style=_style(line), highlight=False)
     terminal.print("")
     for health in bump.patches:
         terminal.print(f"{health.file}: {_state(health)}")
@@ -129,12 +128,14 @@ def print_bump(bump: Bump, *, is_trial: bool) -> None:
         terminal.print(f"source: {text}", markup=False)
     for path, content in bump.changes.items():
         if path in locks:
-            terminal.print(f"{path.relative_to(bump.root)}: {_moved(path, content)}", markup=False)
+            moved = _moved(bump.before[path], content)
+            terminal.print(f"{path.relative_to(bump.root)}: {moved}", markup=False)
     done = "would change" if is_trial else "changed"
     name, count = bump.recipe.name, plural(len(bump.changes), "file")
     terminal.print(f"[bold]{name} {bump.recipe.version} → {bump.version}[/]: {count} {done}")
     if not is_trial:
-        terminal.print(f"review with `git diff`, then `nox -s build-{name}-… -- --arch 90`")
+        tag = bump.recipe.toolkits[-1].replace(".", "")
+        terminal.print(f"review with `git diff`, then `nox -s build-{name}-{tag} -- --arch 90`")
 
 
 def _style(line: str) -> str | None:
@@ -142,8 +143,8 @@ def _style(line: str) -> str | None:
     return "bold" if line.startswith(("+++", "---")) else colours.get(line[:1])
 
 
-def _moved(path: Path, content: bytes | None) -> str:
-    old, new = _versions(read_if_there(path)), _versions(content)
+def _moved(before: bytes | None, content: bytes | None) -> str:
+    old, new = _versions(before), _versions(content)
     moved = [
         f"{name} {old.get(name, 'new')} → {new.get(name, 'gone')}"
         for name in sorted({*old, *new})

@@ -72,7 +72,11 @@ def test_changes_version_hash_patches_and_lock(
     assert len(was.splitlines()) - len(project.recipe.read_text().splitlines()) == 1
     assert bump(project) is None
     print_bump(done, is_trial=False)
-    assert "tiny-up 1.0 → 2.0" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert '-    version="1.0",\n+    version="2.0",\n' in said
+    assert "+@@ -3,7 +3,7 @@" in said
+    assert "envs/build/tiny_up.lock: build " in said
+    assert "tiny-up 1.0 → 2.0: 4 files changed" in said
 
 
 def test_shows_change_without_making_it(

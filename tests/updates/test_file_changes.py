@@ -44,9 +44,9 @@ def test_failure_leaves_all_as_it_was(tmp_path: Path) -> None:
 
 
 def test_shows_diff_as_git_would(tmp_path: Path) -> None:
-    (tmp_path / "old").write_text("a\nb\n")
+    old, made = tmp_path / "old", tmp_path / "made"
 
-    lines = list(diff_of({tmp_path / "old": b"a\nc\n", tmp_path / "made": b"x\n"}, tmp_path))
+    lines = list(diff_of({old: b"a\nb\n", made: None}, {old: b"a\nc\n", made: b"x\n"}, tmp_path))
 
     assert lines == [
         *("--- a/old", "+++ b/old", "@@ -1,2 +1,2 @@", " a", "-b", "+c"),
