@@ -213,9 +213,10 @@ class UnsafeArchiveError(CuwheelError):
 
 
 class SourceError(CuwheelError):
-    """The source tree given with `--source` can't be used.
+    """A source tree can't be used: one that `--source` names, or one that `nox -s new` has read.
 
-    It has to be a folder with a `pyproject.toml` or `setup.py`, or an archive of one.
+    It has to be a folder with a `pyproject.toml` or `setup.py`, or an archive of one. `nox -s new`
+    drafts a recipe only where it holds CUDA code.
     """
 
     exit_code = 34

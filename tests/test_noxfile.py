@@ -181,7 +181,7 @@ def test_names_project_folder_that_is_missing(pristine: Path) -> None:
 
 def test_what_is_printed_names_sessions_that_exist(sessions: dict[str, str]) -> None:
     """Every `nox -s …` of the pages and of the engine's messages, but for made-up packages."""
-    made_up = {"build-torch-scatter-130"}
+    made_up = {"build-torch-cluster-130"}
 
     named = {
         (path.relative_to(ROOT).as_posix(), name)
@@ -194,7 +194,7 @@ def test_what_is_printed_names_sessions_that_exist(sessions: dict[str, str]) -> 
 
 
 def test_what_is_printed_names_targets_that_exist() -> None:
-    known = (*target_names(load_catalogue([ROOT, ROOT / "tests" / "project"])), "torch-scatter-130")
+    known = (*target_names(load_catalogue([ROOT, ROOT / "tests" / "project"])), "torch-cluster-130")
     verbs = "|".join(one.name for one in VERBS if one.takes == "target")
 
     named = {

@@ -87,9 +87,24 @@ def choose_smoke(survey: Survey) -> Field:
     needs_torch = len(others) < len(required) and not survey.uses_torch
     if needs_torch or any(_name_of(text) not in locked for text in others):
         given["requires"] = (*others, *([f"torch=={TORCH}"] if needs_torch else []))
+    notes += _unrequired(survey, modules)
     if survey.metadata.dynamic and not required:
         notes.append(find_out("what the wheel requires: the build decides it while it runs"))
     return Field(name="smoke", value=Call(name="Smoke", given=given), notes=tuple(notes))
+
+
+def _unrequired(survey: Survey, modules: list[str]) -> Iterator[Note]:
+    """What the package imports and its metadata don't require."""
+    known = {_name_of(text) for text in survey.metadata.requires}
+    known |= {"torch"} if survey.uses_torch else set()
+    own = {name.partition(".")[0] for name in modules}
+    for one in survey.of("runtime import"):
+        name = canonicalize_name(_DISTRIBUTIONS.get(one.name, one.name))
+        if name not in known and one.name not in own:
+            yield find_out(
+                f"whether {one.where} always imports {one.name}, which the metadata don't require: "
+                "then a patch has to add it, as users miss it too"
+            )
 
 
 def _values(value: Value | None) -> Iterable[str]:

@@ -64,7 +64,7 @@ def draft_recipe(
     """
     name = canonicalize_name(options.project)
     path = root / "recipes" / f"{name.replace('-', '_')}.py"
-    _refuse_existing(name, path, entries, overwrites=options.overwrites)
+    _refuse_existing(options.project, path, entries, overwrites=options.overwrites)
     with workspace.console.stage("new"):
         upstream = choose_release(name, _releases(options.project, workspace), options.version)
         with tempfile.TemporaryDirectory() as folder:
@@ -94,11 +94,12 @@ def _releases(project: str, workspace: Workspace) -> tuple[Release, ...]:
 
 
 def _refuse_existing(
-    name: str, path: Path, entries: tuple[CatalogueEntry, ...], *, overwrites: bool
+    project: str, path: Path, entries: tuple[CatalogueEntry, ...], *, overwrites: bool
 ) -> None:
+    name = canonicalize_name(project)
     if not name.replace("-", "").isalnum():
         raise UsageError(
-            f'"{name}" is no name of a project',
+            f'"{project}" is no name of a project',
             why="it has letters, digits and hyphens",
             fix="nox -s new -- torch-scatter",
         )
@@ -106,7 +107,7 @@ def _refuse_existing(
     if overwrites or not (path.exists() or name in known):
         return
     entry = known.get(name)
-    where = path if path.exists() or entry is None else entry.root / "recipes"
+    where = path if path.exists() or entry is None else entry.root / "recipes" / path.name
     raise UsageError(
         f"there is a recipe {name} already",
         why=f"it stands in {where}",

@@ -143,6 +143,15 @@ def test_gives_archs_in_the_form_of_the_default(
     assert build.given["env"] == {"MY_CUDA_ARCHS": placeholder}
 
 
+def test_names_import_that_the_metadata_do_not_require(tmp_path: Path) -> None:
+    text = "import torch, tiny_draft_cuda\nimport einops\nimport packaging\n"
+
+    found = draft(tmp_path, FILES, **{"tiny_draft/__init__.py": text})
+
+    assert "tiny_draft/__init__.py:3 always imports packaging" in notes(found, "smoke")
+    assert "einops" not in notes(found, "smoke")
+
+
 def test_says_that_another_torch_is_asked_for(tmp_path: Path) -> None:
     info = FILES["PKG-INFO"].replace("Requires-Dist: torch", "Requires-Dist: torch==2.5.1")
 

@@ -22,6 +22,7 @@ Kind = Literal[
     "extension",  # an extension module
     "stable ABI",  # one wheel for several Pythons
     "import",  # a package that the build imports
+    "runtime import",  # one that the installed package imports
     "option",  # CMake: an option
     "archs",  # CMake: `CMAKE_CUDA_ARCHITECTURES` is set
     "language",  # CMake: a language is enabled

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cuwheel.drafts.readers.cmake import read_cmake
 from cuwheel.drafts.readers.metadata import read_metadata
 from cuwheel.drafts.readers.relevance import OFF, is_relevant
+from cuwheel.drafts.readers.runtime_imports import read_runtime_imports
 from cuwheel.drafts.readers.setup_py import read_setup
 from cuwheel.pypi.build_requirements import read_build_system
 
@@ -116,13 +117,18 @@ def survey_source(tree: Path) -> Survey:
         for folder in system.backend_path
         for path in (tree / folder / f"{system.module.replace('.', '/')}.py",)
     ]
+    packages = tuple(dict.fromkeys(_packages(tree, metadata)))
     return Survey(
         tree=tree,
         metadata=metadata,
         system=system,
-        findings=(*read_setup(tree, backend), *read_cmake(tree)),
+        findings=(
+            *read_setup(tree, backend),
+            *read_cmake(tree),
+            *read_runtime_imports(tree, packages),
+        ),
         device_files=tuple(_device_files(tree)),
-        packages=tuple(dict.fromkeys(_packages(tree, metadata))),
+        packages=packages,
         has_setup=(tree / "setup.py").is_file(),
     )
 
