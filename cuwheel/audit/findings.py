@@ -88,6 +88,24 @@ RULES = (
         "for more GPUs than the recipe names. Raise `max_wheel_size` if that is intended.",
     ),
     Rule(
+        name="library copies",
+        summary="The wheel holds a library several times.",
+        text="A wheel can't hold links, so the links `libx.so` and `libx.so.1` that a build "
+        "installs become copies of the library, each as large as the first; so does what is "
+        "installed into two folders. Keep the name that others need (`readelf -d`, NEEDED) and "
+        "leave the rest out: no `VERSION` and `SOVERSION` on the target (CMake), or the recipe's "
+        "`leave_out`.",
+    ),
+    Rule(
+        name="top level",
+        summary="Files land in site-packages itself.",
+        text="What lies at the top of a wheel is installed beside all other packages: folders "
+        "like `lib/`, `include/`, `bin/` and `tests/` are those of every package that has them, "
+        "one overwrites files of another, and uninstalling one removes them. Most often CMake's "
+        "`install` for C++ users ran with the wheel as prefix: leave the folders out (the recipe's "
+        "`leave_out`), or put them below the package's own.",
+    ),
+    Rule(
         name="build path",
         summary="A file holds a path of the machine that built it.",
         text="Paths in `__FILE__`, debug information or an rpath reveal the build machine, and "

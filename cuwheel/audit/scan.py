@@ -35,7 +35,7 @@ from cuwheel.wheel.archive import member_faults, open_wheel
 from cuwheel.wheel.record import Content, ContentHash, record_faults
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from cuwheel.binaries.windows import Window
@@ -105,6 +105,7 @@ class WheelScan:
         size: of the wheel, bytes.
         dist_info: name of its `.dist-info` folder.
         names: its members.
+        contents: each member's hash and size.
         metadata: text of METADATA.
         tags_text: text of WHEEL.
         libraries: its ELF files.
@@ -118,6 +119,7 @@ class WheelScan:
     size: int
     dist_info: str
     names: tuple[str, ...]
+    contents: Mapping[str, Content]
     metadata: str
     tags_text: str
     libraries: tuple[ScannedLibrary, ...]
@@ -161,6 +163,7 @@ def scan_wheel(
             size=path.stat().st_size,
             dist_info=wheel.dist_info,
             names=wheel.names,
+            contents=contents,
             metadata=wheel.read_text("METADATA"),
             tags_text=wheel.read_text("WHEEL"),
             libraries=tuple(one.library for one in learnt if one.library),

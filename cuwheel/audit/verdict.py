@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 from cuwheel.audit.case import Case
 from cuwheel.audit.contract import Contract
 from cuwheel.audit.findings import SEVERITIES, Finding, worst_severity
+from cuwheel.audit.rules.layout import layout_findings
 from cuwheel.audit.rules.library import device_codes, library_findings
 from cuwheel.audit.rules.supply import supply_findings
 from cuwheel.audit.rules.wheel import wheel_findings
@@ -57,7 +58,12 @@ class AuditResult:
 def judge(case: Case) -> AuditResult:
     """Hold a wheel to its contract, or to what any wheel has to keep."""
     chain = Chain(case=case)
-    findings = [*wheel_findings(case), *library_findings(case), *supply_findings(chain)]
+    findings = [
+        *wheel_findings(case),
+        *layout_findings(case),
+        *library_findings(case),
+        *supply_findings(chain),
+    ]
     codes = [code for _, code in device_codes(case)]
     decided = {major for majors in case.majors.values() for major in majors}
     named = {case.named_cuda} if case.named_cuda else set()
@@ -83,6 +89,7 @@ def unreadable(path: Path, why: str) -> AuditResult:
         size=path.stat().st_size if path.exists() else 0,
         dist_info="",
         names=(),
+        contents={},
         metadata="",
         tags_text="",
         libraries=(),

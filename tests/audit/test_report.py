@@ -53,7 +53,7 @@ def test_prints_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 def printed(folder: Path, *needed: str) -> str:
     """The report on a wheel with libraries that need one of these each."""
     files: dict[str, Path | bytes] = {
-        f"pkg/lib{name}.so": make_library(folder / name, soname)
+        f"pkg/lib{name}.so": make_library(folder / name, soname, code=f"int {name};\n")
         for name, soname in zip("ab", needed, strict=True)
     }
     wheel = write_wheel(folder / "dist", files, name="pkg", tag=TAG)

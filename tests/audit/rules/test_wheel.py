@@ -75,7 +75,8 @@ def test_finds_module_for_another_python(tmp_path: Path, tag: str, *, is_found: 
 def test_lets_modules_for_several_pythons_pass(tmp_path: Path) -> None:
     library = make_library(tmp_path / "made", code=_MODULE)
     files: dict[str, Path | bytes] = {
-        f"pkg/ext.cpython-3{minor}-x86_64-linux-gnu.so": library for minor in (11, 12)
+        f"pkg/ext.cpython-3{minor}-x86_64-linux-gnu.so": library.read_bytes() + bytes([minor])
+        for minor in (11, 12)
     }
 
     assert told(judged(tmp_path, files)) == []

@@ -1,0 +1,72 @@
+"""Rules for where a wheel's files lie: copies of one library, and what isn't the package's own."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from cuwheel.audit.findings import Finding
+from cuwheel.system.quantities import plural, show_size
+from cuwheel.wheel.metadata import installed_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.audit.case import Case
+
+
+# What CMake and make install into a prefix, and what packages have beside their code. As a folder
+# of site-packages each belongs to every wheel that has it, and to none.
+_SHARED = frozenset(
+    {"bin", "cmake", "doc", "docs", "etc", "examples", "include", "lib", "lib32", "lib64"}
+    | {"libexec", "man", "sbin", "share", "src", "test", "tests"}
+)
+_OWN_FILES = frozenset({".py", ".pyi", ".pth", ".so", ".pyd", ".dll", ".dylib"})
+_SHOWN = 6  # names in one finding
+
+
+def layout_findings(case: Case) -> Iterator[Finding]:
+    """What lies in the wrong place, or several times."""
+    yield from _copy_findings(case)
+    yield from _top_level_findings(case)
+
+
+def _copy_findings(case: Case) -> Iterator[Finding]:
+    """Files of the same bytes: a wheel holds no links, so each link became a copy."""
+    copies: dict[str, list[str]] = defaultdict(list)
+    for library in case.scan.libraries:
+        copies[case.scan.contents[library.name].digest].append(library.name)
+    for names in copies.values():
+        first, *others = sorted(names)
+        if others:
+            wasted = case.scan.contents[first].size * len(others)
+            fact = (
+                f"its bytes are there {len(names)} times, {show_size(wasted)} unpacked for "
+                f"nothing: {_some(others)} too"
+            )
+            yield Finding(file=first, rule="library copies", fact=fact, severity="warning")
+
+
+def _top_level_findings(case: Case) -> Iterator[Finding]:
+    """What lands in site-packages itself, beside what other wheels put there."""
+    folders: dict[str, list[str]] = defaultdict(list)
+    for name in case.scan.names:
+        path = installed_path(name)
+        if path is None or path.parts[0] == case.scan.dist_info:
+            continue
+        first = path.parts[0]
+        if len(path.parts) > 1 and first in _SHARED:
+            folders[f"{first}/"].append(name)
+        elif len(path.parts) == 1 and PurePosixPath(first).suffix not in _OWN_FILES:
+            folders[first].append(name)
+    for place, names in sorted(folders.items()):
+        size = show_size(sum(case.scan.contents[name].size for name in names))
+        what = f"{plural(len(names), 'file')}, {size}" if place.endswith("/") else size
+        fact = f"{what}, go into site-packages itself, where other packages' do too"
+        yield Finding(file=place, rule="top level", fact=fact, severity="warning")
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

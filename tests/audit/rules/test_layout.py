@@ -1,0 +1,61 @@
+"""Where a wheel's files lie, each with the defect planted that a rule is there for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.system.quantities import show_size
+from tests.support.planted import MEMBER, judged, make_library, told
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_finds_copies_of_a_library(tmp_path: Path) -> None:
+    library = make_library(tmp_path / "made")
+    names = ("pkg/libx.so", "pkg/libx.so.1", "pkg/other/libx.so.1.2")
+    wasted = show_size(2 * library.stat().st_size)
+
+    found = told(judged(tmp_path, dict.fromkeys(names, library)))
+
+    [finding] = [line for line in found if "library copies" in line]
+    assert finding == (
+        f"warning: pkg/libx.so: library copies: its bytes are there 3 times, {wasted} unpacked for "
+        "nothing: pkg/libx.so.1, pkg/other/libx.so.1.2 too"
+    )
+
+
+def test_lets_equal_files_that_are_no_library_pass(tmp_path: Path) -> None:
+    library = make_library(tmp_path / "made").read_bytes()
+    files = {"pkg/a/__init__.py": b"", "pkg/b/__init__.py": b"", MEMBER: library}
+
+    assert not [line for line in told(judged(tmp_path, {**files})) if "library copies" in line]
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("lib/libx.a", "lib/"),
+        ("include/x.h", "include/"),
+        ("share/x/x.cmake", "share/"),
+        ("pkg-1.0.data/platlib/tests/test_x.py", "tests/"),
+        ("LICENSE", "LICENSE"),
+    ],
+)
+def test_finds_what_lands_among_other_packages(tmp_path: Path, name: str, place: str) -> None:
+    found = told(judged(tmp_path, {name: b"x", MEMBER: make_library(tmp_path / "made")}))
+
+    [finding] = [line for line in found if "top level" in line]
+    assert finding.startswith(f"warning: {place}: top level: ")
+    assert "site-packages itself" in finding
+
+
+@pytest.mark.parametrize(
+    "name", ["x.py", "x.cpython-311-x86_64-linux-gnu.so", "pkg/lib/x.a", "pkg-1.0.data/scripts/x"]
+)
+def test_lets_what_is_the_packages_own_pass(tmp_path: Path, name: str) -> None:
+    found = told(judged(tmp_path, {name: b"x", MEMBER: make_library(tmp_path / "made")}))
+
+    assert not [line for line in found if "top level" in line]
