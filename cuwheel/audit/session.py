@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -124,7 +125,8 @@ def _target_of(
         return None
     # `3.12` of cp312; the stable ABI and wheels for every Python say the oldest.
     minors = sorted(tag.interpreter.removeprefix("cp3") for tag in tags)
-    python = f"3.{next(filter(str.isdigit, minors), '0')}"
+    kind = "t" if any(re.fullmatch(r"cp\d+t", tag.abi) for tag in tags) else ""
+    python = f"3.{next(filter(str.isdigit, minors), '0')}{kind}"
     for entry in entries:
         recipe = entry.recipe
         for toolkit in TOOLKITS if recipe else ():

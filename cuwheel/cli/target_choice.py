@@ -19,6 +19,7 @@ from cuwheel.model.recipe import Framework
 from cuwheel.model.recipe_check import check_recipe
 from cuwheel.model.target import Target
 from cuwheel.paths import given_path, project_roots
+from cuwheel.system.versions import plain_release
 from cuwheel.toolchains.pypi import check_has_compiler
 
 if TYPE_CHECKING:
@@ -130,13 +131,14 @@ def release_of(asked: str, found: Interpreter | InterpreterNotFoundError) -> str
         return found.release
     if os.sep in asked:
         raise found
-    if not re.fullmatch(r"\d+\.\d+(\.\d+)?", asked):
+    if not re.fullmatch(r"\d+\.\d+(\.\d+)?t?", asked):
         raise UsageError(
             f"--python {asked} is neither a release nor a path",
-            why="a release is written 3.12 or 3.12.1, a path holds a /",
+            why="a release is written 3.12, 3.12.1 or 3.14t, a path holds a /",
             fix="e.g. -- --python 3.12, or -- --python /usr/bin/python3",
         )
-    return ".".join(asked.split(".")[:2])
+    plain = plain_release(asked)
+    return ".".join(plain.split(".")[:2]) + asked[len(plain) :]
 
 
 def chosen_framework(recipe: Recipe, text: str | None) -> Framework | None:

@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from packaging.version import Version
-
 from cuwheel.cuda.toolkits import TOOLKITS
 from cuwheel.errors import FrameworkError, LockError
 from cuwheel.locks.jobs import PypiLockSpec, spec_of
 from cuwheel.model.recipe_lock import RecipeLock, lock_of
 from cuwheel.pypi.lock_file import cuda_of_lock
+from cuwheel.system.versions import version_key
 from cuwheel.workspace.problems import problem_of, raise_problems
 
 if TYPE_CHECKING:
@@ -140,7 +139,7 @@ def _fit(spec: PypiLockSpec | CondaLockSpec, workspace: Workspace) -> PypiLockSp
 
 
 def _serving(spec: PypiLockSpec, release: FrameworkRelease) -> PypiLockSpec:
-    oldest = max(spec.python, release.oldest_python, key=Version)
+    oldest = max(spec.python, release.oldest_python, key=version_key)
     return replace(spec, python=oldest)
 
 
@@ -205,8 +204,8 @@ def _python_faults(target: Target, release: FrameworkRelease) -> Iterator[Cuwhee
 def _nearest(python: str, known: tuple[str, ...]) -> str:
     """The oldest that is newer, else the newest."""
     plain = [one for one in known if not one.endswith("t")] or [*known]
-    asked = Version(python.removesuffix("t"))
-    return next((one for one in plain if Version(one.removesuffix("t")) >= asked), plain[-1])
+    asked = version_key(python)
+    return next((one for one in plain if version_key(one) >= asked), plain[-1])
 
 
 def _way_to_declare(recipe: Recipe, root: Path, framework: Framework, cuda: str) -> str:

@@ -29,6 +29,7 @@ from cuwheel.pypi.wheel_selection import LockedWheels, choose_wheels
 from cuwheel.sources.pinned import Declared, fetch_pinned, folder_of, path_of
 from cuwheel.system.files import check_free_disk, file_lock, naming_full_disk, sha256_of_file
 from cuwheel.system.pythons import own_python
+from cuwheel.system.versions import plain_release, version_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -198,11 +199,12 @@ def _wheels(targets: Sequence[Target], workspace: Workspace) -> list[tuple[Pinne
         locks |= {_toolchain_lock(target)} if target.provider == "pypi" else set()
         for path in locks:
             pythons.setdefault(path, set()).add(target.python)
-    own = {target.python for target in targets if _numbers(target.python) >= _ENGINE_PYTHON}
+    plain = {plain_release(target.python) for target in targets}
+    own = {python for python in plain if version_key(python) >= _ENGINE_PYTHON}
     for name in ("engine", "nox"):
         pythons[ROOT / "envs" / f"{name}.lock"] = own or {own_python().release}
     locked = [
-        LockedWheels(lock=path, releases=tuple(sorted(releases, key=_numbers)))
+        LockedWheels(lock=path, releases=tuple(sorted(releases, key=version_key)))
         for path, releases in pythons.items()
     ]
     chosen = choose_wheels(
@@ -252,7 +254,3 @@ def _toolchain_lock(target: Target) -> Path:
             fix=f"nox -s lock -- toolchain:{target.toolkit.tag}",
         )
     return found
-
-
-def _numbers(release: str) -> tuple[int, ...]:
-    return tuple(map(int, release.split(".")))

@@ -25,6 +25,7 @@ from cuwheel.pypi.indexes import configured_indexes, find_wheels
 from cuwheel.pypi.lock_file import cuda_of_lock
 from cuwheel.pypi.uv import resolve
 from cuwheel.system.files import write_atomically
+from cuwheel.system.versions import plain_release
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,7 +58,7 @@ class FrameworkRelease:
     @property
     def oldest_python(self) -> str:
         """`3.11`."""
-        return self.pythons[0].removesuffix("t")
+        return plain_release(self.pythons[0])
 
 
 def read_framework_release(name: str, version: str, *, cache: Path) -> FrameworkRelease:
@@ -100,7 +101,7 @@ def _ask(name: str, version: str, cache: Path) -> FrameworkRelease:
     return FrameworkRelease(
         name=name,
         version=version,
-        cuda=_built_with(f"{name}=={version}", pythons[wanted][0].removesuffix("t"), cache),
+        cuda=_built_with(f"{name}=={version}", plain_release(pythons[wanted][0]), cache),
         pythons=pythons[wanted],
         newest_for=tuple(newest.items()),
     )

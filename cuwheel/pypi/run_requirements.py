@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.pypi.lock_file import read_pins
+from cuwheel.system.versions import plain_release
 from cuwheel.wheel.metadata import header, parse_requirement
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def unlocked_requirements(
         OSError: the lock can't be read.
         InvalidRequirement: a line of it is no requirement.
     """
-    around = {"python_version": python, "python_full_version": f"{python}.0"}
+    plain = plain_release(python)
+    around = {"python_version": plain, "python_full_version": f"{plain}.0"}
     pinned = {
         canonicalize_name(pin.requirement.name): pin.version
         for pin in read_pins(lock)

@@ -18,6 +18,7 @@ from cuwheel.errors import LockError
 from cuwheel.pypi.indexes import find_wheels
 from cuwheel.pypi.lock_file import read_pins
 from cuwheel.system.parallel import Stop, run_all
+from cuwheel.system.versions import plain_release
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -116,6 +117,7 @@ def _applies(marker: Marker | None, release: str) -> bool:
     """
     if marker is None:
         return True
+    release = plain_release(release)
     return any(
         marker.evaluate(  # on top of this machine's environment
             {
@@ -149,10 +151,11 @@ def is_fitting(name: str, release: str) -> bool:
 @functools.cache
 def _supported_tags(release: str) -> frozenset[tuple[str, str]]:
     """The interpreter and ABI tags of wheels that a Python takes."""
-    version = tuple(map(int, release.split(".")))
+    version = tuple(map(int, plain_release(release).split(".")))
     own = f"cp{version[0]}{version[1]}"
+    abi = f"cp{release.replace('.', '')}"
     tags = itertools.chain(
-        cpython_tags(version, abis=[own], platforms=[_ANY]),
+        cpython_tags(version, abis=[abi], platforms=[_ANY]),
         compatible_tags(version, interpreter=own, platforms=[_ANY]),
     )
     return frozenset((tag.interpreter, tag.abi) for tag in tags)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import CommandFailedError, InterpreterNotFoundError
 from cuwheel.paths import find_python_lock
 from cuwheel.system.process import run
-from cuwheel.system.versions import version_key
+from cuwheel.system.versions import plain_release, version_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,7 +38,7 @@ class Interpreter:
     Attributes:
         path: of its own executable: behind a shim, and outside of a virtual environment.
         version: full, `3.12.1`.
-        abi: `cpython-312-x86_64-linux-gnu`.
+        abi: `cpython-312-x86_64-linux-gnu`; `cpython-314t-…` for a free-threaded one.
         prefix: where it is installed.
         include: where its `Python.h` should be.
     """
@@ -50,8 +51,18 @@ class Interpreter:
 
     @property
     def release(self) -> str:
-        """`3.12` of 3.12.1."""
-        return ".".join(self.version.split(".")[:2])
+        """`3.12` of 3.12.1, `3.14t` of a free-threaded 3.14.0."""
+        return ".".join(self.version.split(".")[:2]) + self._kind
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What `--python` may call it, `3.14t` and `3.14.0t`: it isn't the one without `t`."""
+        return self.release, self.version + self._kind
+
+    @property
+    def _kind(self) -> str:
+        """`t` for a build without the global lock, as its ABI says (PEP 703)."""
+        return "t" if re.match(r"cpython-\d+t-", self.abi) else ""
 
     @property
     def is_of_system(self) -> bool:
@@ -74,7 +85,7 @@ def find_python(asked: str, environ: Mapping[str, str]) -> Interpreter:
     """Find an interpreter.
 
     Args:
-        asked: a release (`3.12`), a version (`3.12.1`), or the path of an executable.
+        asked: a release (`3.12`, `3.14t`), a version (`3.12.1`), or the path of an executable.
         environ: where `PATH`, `HOME`, `PYENV_ROOT`, `UV_PYTHON_INSTALL_DIR` are read from.
 
     Raises:
@@ -89,9 +100,9 @@ def find_python(asked: str, environ: Mapping[str, str]) -> Interpreter:
         except InterpreterNotFoundError as error:
             searched.append(f"{source}: {path}: {error.why}")
             continue
-        if asked in {found.version, found.release}:
+        if asked in found.names:
             return found
-        searched.append(f"{source}: {path} is {found.version}")
+        searched.append(f"{source}: {path} is {found.names[1]}")
     searched += [_describe_store(source, folder) for source, folder in _stores(environ)]
     searched.append(f"conda lock: {find_python_lock(asked) or f'none for {asked}'}")
     raise InterpreterNotFoundError(
@@ -103,7 +114,8 @@ def find_python(asked: str, environ: Mapping[str, str]) -> Interpreter:
 
 
 def _candidates(asked: str, environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    release = ".".join(asked.split(".")[:2])
+    plain = ".".join(plain_release(asked).split(".")[:2])
+    release = plain + asked[len(plain_release(asked)) :]
     yield "the Python of nox", Path(getattr(sys, "_base_executable", sys.executable))
     for folder in environ.get("PATH", os.defpath).split(os.pathsep):
         for name in (f"python{release}", "python3", "python"):
@@ -111,7 +123,7 @@ def _candidates(asked: str, environ: Mapping[str, str]) -> Iterator[tuple[str, P
             if os.access(path, os.X_OK):
                 yield "PATH", path
     for source, store in _stores(environ):
-        found = list(store.glob(f"*{release}*/bin/python{release}"))
+        found = list(store.glob(f"*{plain}*/bin/python{release}"))
         found.sort(key=lambda path: version_key(path.parents[1].name), reverse=True)
         yield from ((source, path) for path in found)
 

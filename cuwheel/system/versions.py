@@ -1,4 +1,4 @@
-"""Versions that no standard orders, such as those of drivers and of libraries' symbols."""
+"""Versions that no standard orders: those of drivers, of libraries' symbols, of Python builds."""
 
 from __future__ import annotations
 
@@ -8,3 +8,8 @@ import re
 def version_key(version: str) -> tuple[int, ...]:
     """The numbers in a version, to compare it by: `(3, 4, 30)`."""
     return tuple(map(int, re.findall(r"\d+", version)))
+
+
+def plain_release(python: str) -> str:
+    """`3.14` of the free-threaded `3.14t`, which has the same language and other wheels."""
+    return python.removesuffix("t")

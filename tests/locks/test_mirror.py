@@ -335,6 +335,19 @@ def test_tells_which_wheels_fit(tag: str, fits: bool) -> None:  # noqa: FBT001 -
     assert is_fitting(f"toy-1.0-{tag}.whl", "3.12") is fits
 
 
+@pytest.mark.parametrize(
+    ("tag", "fits"),
+    [
+        ("py3-none-any", True),
+        ("cp314-cp314t-manylinux_2_28_x86_64", True),
+        ("cp314-cp314-manylinux_2_28_x86_64", False),
+        ("cp39-abi3-manylinux_2_34_x86_64", False),
+    ],
+)
+def test_tells_which_wheels_fit_free_threaded_python(tag: str, *, fits: bool) -> None:
+    assert is_fitting(f"toy-1.0-{tag}.whl", "3.14t") is fits
+
+
 def test_names_packages_without_fitting_wheel(
     project: Project, folder: Path, workspace: Workspace
 ) -> None:

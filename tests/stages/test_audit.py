@@ -210,7 +210,9 @@ def test_finds_wheel_that_calls_itself_pure(plant: _Plant) -> None:
     assert line.startswith("WHEEL: tag: Root-Is-Purelib isn't false")
 
 
-@pytest.mark.parametrize(("python", "serves"), [("3.12", "each"), ("3.11", "any")])
+@pytest.mark.parametrize(
+    ("python", "serves"), [("3.12", "each"), ("3.11t", "each"), ("3.11", "any")]
+)
 def test_finds_tag_for_other_python(plant: _Plant, python: str, serves: str) -> None:
     (line,) = plant.refused(python=python, serves=serves)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import platform
 import sys
@@ -206,3 +207,46 @@ def test_release_is_two_numbers() -> None:
     python = Interpreter(path=here, version="3.13.0rc1", abi="", prefix=here, include=here)
 
     assert python.release == "3.13"
+
+
+def write_free_threaded(path: Path, version: str = "3.14.2") -> Path:
+    """A stand-in that answers as a free-threaded Python does."""
+    abi = f"cpython-{''.join(version.split('.')[:2])}t-x86_64-linux-gnu"
+    answer = {
+        "executable": str(path),
+        "version": version,
+        "implementation": "cpython",
+        "abi": abi,
+        "prefix": "/nowhere",
+        "include": "/nowhere/include",
+    }
+    return write_program(path, f"#!/bin/sh\ncat <<'END'\n{json.dumps(answer)}\nEND\n")
+
+
+@pytest.mark.usefixtures("nox_python_gone")
+@pytest.mark.parametrize("asked", ["3.14t", "3.14.2t"])
+@pytest.mark.parametrize(
+    "name",
+    ["bin/python3.14t", "bin/python3", "uv/cpython-3.14.2+freethreaded-linux/bin/python3.14t"],
+)
+def test_finds_free_threaded_python(
+    tmp_path: Path, places: dict[str, str], asked: str, name: str
+) -> None:
+    path = write_free_threaded(tmp_path / name)
+
+    found = find_python(asked, places)
+
+    assert (found.path, found.release, found.version) == (path, "3.14t", "3.14.2")
+
+
+@pytest.mark.usefixtures("nox_python_gone")
+@pytest.mark.parametrize("asked", ["3.14", "3.14.2"])
+def test_takes_no_free_threaded_python_for_the_other(
+    tmp_path: Path, places: dict[str, str], asked: str
+) -> None:
+    path = write_free_threaded(tmp_path / "bin" / "python3.14")
+
+    with pytest.raises(InterpreterNotFoundError) as caught:
+        find_python(asked, places)
+
+    assert f"{path} is 3.14.2t" in caught.value.why

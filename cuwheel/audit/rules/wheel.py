@@ -25,6 +25,7 @@ from cuwheel.cuda.suppliers import (
     stem_of,
 )
 from cuwheel.system.quantities import show_size
+from cuwheel.system.versions import plain_release
 from cuwheel.wheel.metadata import header
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 # Setuptools wrote it long before metadata 2.4 had it; twine lets it pass (7.0.0, `package.py`).
 _EARLY_FIELD = "license-file introduced in metadata version"
 _GLIBC = re.compile(r"^manylinux(_\d+_\d+|\d+)")
-_PYTHON_SUFFIX = re.compile(r"\.cpython-3(\d+)[-\w]*\.so$")
+_PYTHON_SUFFIX = re.compile(r"\.cpython-3(\d+)t?-[-\w]*\.so$")
 
 
 def wheel_findings(case: Case) -> Iterator[Finding]:
@@ -171,9 +172,10 @@ def _minor_of(tag: Tag) -> int | None:
 def _fits_python(tag: Tag, python: str | None) -> bool:
     if python is None:
         return (tag.interpreter, tag.abi) == ("py3", "none")
-    own = f"cp{python.replace('.', '')}"
-    if tag.abi != "abi3":
-        return (tag.interpreter, tag.abi) == (own, own)
+    abi = f"cp{python.replace('.', '')}"
+    own = plain_release(abi)
+    if tag.abi != "abi3" or own != abi:  # a free-threaded Python has no stable ABI (PEP 703)
+        return (tag.interpreter, tag.abi) == (own, abi)
     # The stable ABI runs on later Pythons; behind "cp3" stands the minor version.
     minor = tag.interpreter.removeprefix("cp3")
     return minor.isdigit() and int(minor) <= int(own.removeprefix("cp3"))

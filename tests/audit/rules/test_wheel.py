@@ -72,6 +72,15 @@ def test_finds_module_for_another_python(tmp_path: Path, tag: str, *, is_found: 
     assert any(f"warning: {name}: tag: {fact}" in line for line in found) is is_found
 
 
+def test_finds_module_for_free_threaded_python(tmp_path: Path) -> None:
+    library = make_library(tmp_path / "made", code=_MODULE)
+    name = "pkg/ext.cpython-314t-x86_64-linux-gnu.so"
+
+    found = told(judged(tmp_path, {name: library}, tag="cp313-cp313t-manylinux_2_39_x86_64"))
+
+    assert any("Python 3.14 alone can import it" in line for line in found)
+
+
 def test_lets_modules_for_several_pythons_pass(tmp_path: Path) -> None:
     library = make_library(tmp_path / "made", code=_MODULE)
     files: dict[str, Path | bytes] = {
