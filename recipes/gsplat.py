@@ -1,0 +1,27 @@
+"""gsplat: differentiable rendering of Gaussian splats for PyTorch."""
+
+from cuwheel import GIB, MIB, Framework, Link, Patch, Recipe, Sdist, Smoke, TorchExtension
+
+RECIPE = Recipe(
+    name="gsplat",
+    version="1.5.3",
+    # gsplat; GLM, whose headers are compiled in.
+    license="Apache-2.0 AND MIT",
+    homepage="https://github.com/nerfstudio-project/gsplat",
+    maintainers=("cuwheel-maintainers",),
+    source=Sdist(
+        project="gsplat",
+        sha256="343f080c470e891ba3c697c03bdf0952cb982d1d535fdc24adb23c2cb4fba906",
+    ),
+    toolkits=("13.0",),
+    archs=("80", "90", "100", "120"),
+    framework=Framework(name="torch", version="2.11.0"),
+    patches=(Patch(file="0001-require-packaging.patch", why="it imports what it doesn't require"),),
+    # After setuptools and wheel: what the package imports.
+    requires=("ninja", "setuptools", "wheel", "jaxtyping", "numpy", "packaging", "rich>=12"),
+    build=TorchExtension(),
+    link=Link("cudart", "torch"),
+    smoke=Smoke(imports=("gsplat", "gsplat.csrc")),
+    memory_per_job=3 * GIB,
+    max_wheel_size=60 * MIB,
+)
