@@ -16,7 +16,8 @@ RECIPE = Recipe(
     toolkits=("13.0",),
     archs=("80", "90", "100", "120"),
     python="any",  # its library registers operators with PyTorch and uses nothing of Python
-    framework=Framework(name="torch", version="2.11.0"),
+    # Nothing but PyTorch's stable ABI (TORCH_STABLE_ONLY in its setup.py): one wheel for them all.
+    framework=Framework(name="torch", version="2.11.0", serves=("2.13.0", "2.15.0")),
     requires=("ninja", "numpy", "setuptools>=64", "wheel"),
     build=TorchExtension(
         env={

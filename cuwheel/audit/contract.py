@@ -22,6 +22,7 @@ class Contract:
         extra: the extra that brings CUDA's libraries; empty where the wheel requires them itself.
         archs: of the machine code, sorted.
         ptx_archs: of the PTX, sorted.
+        is_stable: whether it may use nothing of its framework but the stable ABI.
         max_size: bytes.
     """
 
@@ -37,4 +38,5 @@ class Contract:
     extra: str
     archs: tuple[str, ...]
     ptx_archs: tuple[str, ...]
+    is_stable: bool
     max_size: int

@@ -188,6 +188,16 @@ RULES = (
         "its version.",
     ),
     Rule(
+        name="framework ABI",
+        summary="The wheel says it serves several releases of PyTorch and uses more than its "
+        "stable ABI.",
+        text="Between two releases of PyTorch only the functions of its C interface "
+        "(`aoti_torch_…`, `torch_…`) keep their meaning; anything in the namespaces `at`, `c10` "
+        "and `torch` may be gone or differ (`undefined symbol`). Compile with "
+        "`-DTORCH_STABLE_ONLY` and `-DTORCH_TARGET_VERSION`, which make the compiler refuse the "
+        "rest, or leave `serves` out of the recipe's framework: then the wheel is for one release.",
+    ),
+    Rule(
         name="archs",
         summary="The device code isn't for the GPUs that the recipe names.",
         text="Missing machine code means that the GPU compiles PTX at first use or fails with `no "

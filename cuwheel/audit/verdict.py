@@ -147,5 +147,6 @@ def _contract(target: Target) -> Contract:
         extra=target.extra,
         archs=sort_archs(target.archs),
         ptx_archs=sort_archs(target.ptx_archs),
+        is_stable=target.is_stable,
         max_size=target.max_wheel_size,
     )

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 from cuwheel.binaries.elf_image import MAGIC, ElfFormatError, ElfImage, search_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 __all__ = ["Elf", "ElfFormatError", "Section", "is_elf", "read_elf"]
@@ -48,7 +48,9 @@ _FLAG_TEXT_RELOCATIONS, _FLAG_BIND_NOW, _FLAG_1_NOW = 4, 8, 1
 _MODULE_START = b"PyInit_"  # PEP 489: the one symbol that an import looks for
 _LOADERS = (b"dlopen", b"dlmopen")
 _DRIVER_FUNCTION = re.compile(rb"(?<=\0)cu[A-Z]\w*(?=\0)")
-_DRIVER = "libcuda.so.1"
+# Mangled names in the namespaces of PyTorch (Itanium C++ ABI, "External Names").
+_TORCH_SYMBOL = re.compile(rb"(?<=\0)_Z(?:T[VIST])?N?[VrK]*[RO]?(?:2at|3c10|5torch)\w*(?=\0)")
+_INTERFACES = (("libcuda.so.1", _DRIVER_FUNCTION), (("libtorch", "libc10"), _TORCH_SYMBOL))
 _LONGEST = 4096  # bytes of a symbol's name that are read
 _CHUNK = 1 << 20  # bytes
 _ENTRY_SIZE = 16  # bytes, of an entry of either list of versions
@@ -88,6 +90,8 @@ class Elf:
         uses_dlopen: it calls `dlopen` or `dlmopen`, so it may need more than `needed` says.
         driver_functions: of the CUDA driver that it needs, `cuMemAlloc_v2`; searched where it
             needs `libcuda.so.1`.
+        torch_symbols: of PyTorch's C++ interface that it needs, mangled; searched where it needs
+            a library of PyTorch's.
     """
 
     machine: str
@@ -107,6 +111,7 @@ class Elf:
     python_modules: tuple[str, ...]
     uses_dlopen: bool
     driver_functions: tuple[str, ...]
+    torch_symbols: tuple[str, ...]
 
     @property
     def search_path(self) -> tuple[str, ...]:
@@ -163,7 +168,12 @@ def _read(image: ElfImage) -> Elf:
 
     needed = texts(_NEEDED)
     stack = [segment.flags for segment in image.segments if segment.kind == _STACK]
-    symbols = _symbol_facts(image, tags, strings, needs_driver=_DRIVER in needed)
+    patterns = [
+        pattern
+        for libraries, pattern in _INTERFACES
+        if any(soname.startswith(libraries) for soname in needed)
+    ]
+    symbols = _symbol_facts(image, tags, strings, patterns)
     return Elf(
         machine=_MACHINES.get(image.machine, str(image.machine)),
         abi=image.abi,
@@ -182,6 +192,7 @@ def _read(image: ElfImage) -> Elf:
         python_modules=symbols.modules,
         uses_dlopen=symbols.uses_dlopen,
         driver_functions=symbols.driver_functions,
+        torch_symbols=symbols.torch_symbols,
     )
 
 
@@ -241,18 +252,22 @@ class _SymbolFacts(NamedTuple):
     modules: tuple[str, ...] = ()
     uses_dlopen: bool = False
     driver_functions: tuple[str, ...] = ()
+    torch_symbols: tuple[str, ...] = ()
 
 
 class _Names(NamedTuple):
     """Where names of interest lie in the table of names."""
 
     modules: dict[int, str]
-    driver: dict[int, str]
+    interfaces: dict[int, str]
     loaders: set[int]
 
 
 def _symbol_facts(
-    image: ElfImage, tags: defaultdict[int, list[int]], strings: int, *, needs_driver: bool
+    image: ElfImage,
+    tags: defaultdict[int, list[int]],
+    strings: int,
+    patterns: Sequence[re.Pattern[bytes]],
 ) -> _SymbolFacts:
     """What the symbols state.
 
@@ -262,24 +277,31 @@ def _symbol_facts(
     if not (tags[_SYMBOLS] and tags[_STRINGS]):
         return _SymbolFacts()
     size = _first(tags, _STRINGS_SIZE)
-    names = _names_of_interest(image, strings, size, needs_driver=needs_driver)
+    names = _names_of_interest(image, strings, size, patterns)
     if not any(names):
         return _SymbolFacts()
     table = image.offset_of(tags[_SYMBOLS][0])
-    modules, functions, uses_dlopen = [], [], False
+    modules, needed, uses_dlopen = [], [], False
     for name, section in image.symbols(table, symbols_size(image, table, strings)):
         if name in names.modules and section:
             modules.append(names.modules[name])
         elif name in names.loaders and not section:
             uses_dlopen = True
-        elif name in names.driver and not section:
-            functions.append(names.driver[name])
-    return _SymbolFacts(tuple(sorted(modules)), uses_dlopen, tuple(sorted(functions)))
+        elif name in names.interfaces and not section:
+            needed.append(names.interfaces[name])
+    return _SymbolFacts(
+        modules=tuple(sorted(modules)),
+        uses_dlopen=uses_dlopen,
+        driver_functions=tuple(sorted(one for one in needed if not one.startswith("_Z"))),
+        torch_symbols=tuple(sorted(one for one in needed if one.startswith("_Z"))),
+    )
 
 
-def _names_of_interest(image: ElfImage, start: int, size: int, *, needs_driver: bool) -> _Names:
+def _names_of_interest(
+    image: ElfImage, start: int, size: int, patterns: Sequence[re.Pattern[bytes]]
+) -> _Names:
     modules: dict[int, str] = {}
-    driver: dict[int, str] = {}
+    interfaces: dict[int, str] = {}
     loaders: set[int] = set()
     for offset in range(0, size, _CHUNK):
         text = image.read(start + offset, min(_CHUNK + _LONGEST, size - offset))
@@ -289,10 +311,10 @@ def _names_of_interest(image: ElfImage, start: int, size: int, *, needs_driver: 
         for loader in _LOADERS:
             # A linker lets a name be the end of another one.
             loaders.update(offset + found for found in _offsets(text, loader + b"\0"))
-        if needs_driver:
-            for function in _DRIVER_FUNCTION.finditer(text):
-                driver[offset + function.start()] = function[0].decode()
-    return _Names(modules, driver, loaders)
+        for pattern in patterns:
+            for match in pattern.finditer(text):
+                interfaces[offset + match.start()] = match[0].decode()
+    return _Names(modules, interfaces, loaders)
 
 
 def _offsets(text: bytes, part: bytes) -> Iterator[int]:

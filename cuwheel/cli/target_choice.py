@@ -67,6 +67,7 @@ def choose_target(
     toolkit = toolkit_by_release(tag)
     if given.toolchain == "pypi":
         check_has_compiler(toolkit)
+    own_framework = recipe.framework_for(toolkit.release)
     # The recipe's own settings of a mode where it has that one, else the mode's defaults.
     own = recipe.link.mode
     mode = own if given.link in {None, mode_name(own)} else MODES[given.link]()
@@ -74,7 +75,7 @@ def choose_target(
         recipe=recipe,
         toolkit=toolkit,
         python=python,
-        framework=framework or recipe.framework_for(toolkit.release),
+        framework=own_framework if framework in {None, own_framework} else framework,
         archs=sorted_archs(given.arch) or _archs(recipe, toolkit),
         provider=given.toolchain or toolkit.provider,
         root=entry.root,

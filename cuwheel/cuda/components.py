@@ -31,7 +31,8 @@ class Component:
         distribution: the wheel that supplies them.
         requirement: `Requires-Dist` that our wheel gets for it; `{release}` is the toolkit's,
             `{cufft}` and the like the toolkit's release of that library, `{linked}` the release of
-            the supplying wheel itself, `{framework}` the framework's; all as `major.minor`.
+            the supplying wheel itself, all as `major.minor`; `{framework}` is a specifier of the
+            framework's releases.
         site_folder: where that wheel puts them, below site-packages.
         first_release: `{linked}` where nothing states it: the oldest release with these names that
             has a wheel, for releases 0.x the one that was read.
@@ -75,7 +76,7 @@ _TORCH = Component(
     cuda=None,
     sonames=("libtorch*.so", "libc10*.so", "libshm.so"),
     distribution="torch",
-    requirement="torch=={framework}.*",
+    requirement="torch{framework}",
     site_folder="torch/lib",
     conda="pytorch",
     source="torch 2.11.0",
@@ -155,7 +156,7 @@ def fits(component: Component, cuda: int | None) -> bool:
 def requirement_for(
     component: Component,
     toolkit: Toolkit,
-    framework_release: str,
+    framework: str,
     releases: Mapping[str, str] | None = None,
 ) -> str:
     """The `Requires-Dist` line of a wheel that was linked against a component.
@@ -163,7 +164,7 @@ def requirement_for(
     Args:
         component: what it was linked against.
         toolkit: the CUDA release that it was built with.
-        framework_release: `major.minor` of its framework; empty without one.
+        framework: specifier of the framework's releases, `==2.11.*`; empty without one.
         releases: of the build environment, distribution → version: the release that a library
             which is no part of the toolkit was linked against.
     """
@@ -171,5 +172,5 @@ def requirement_for(
     installed = (releases or {}).get(component.distribution, "").split(".")
     linked = parts.get(component.name) or ".".join(installed[:2]) or component.first_release
     return component.requirement.format(
-        release=toolkit.release, framework=framework_release, linked=linked, **parts
+        release=toolkit.release, framework=framework, linked=linked, **parts
     )

@@ -127,7 +127,7 @@ def _fit(spec: PypiLockSpec | CondaLockSpec, workspace: Workspace) -> PypiLockSp
         for one in recipe.toolkits
         if recipe.framework_for(one) == framework or framework not in recipe.frameworks
     ]
-    if release.cuda and release.cuda not in served:
+    if release.cuda and not any(_goes_with(release.cuda, one, framework, recipe) for one in served):
         raise FrameworkError(
             f"{spec.name} can't be locked for {framework.pin}",
             why=f"that was built with CUDA {release.cuda}, and the lock is for a target of CUDA "
@@ -136,6 +136,14 @@ def _fit(spec: PypiLockSpec | CondaLockSpec, workspace: Workspace) -> PypiLockSp
             f'add "{release.cuda}" to `toolkits` in {recipe.module}',
         )
     return _serving(spec, release)
+
+
+def _goes_with(cuda: str, toolkit: str, framework: Framework, recipe: Recipe) -> bool:
+    """Whether a framework's CUDA release is a toolkit's; a stable ABI asks for its major alone."""
+    own = recipe.framework_for(toolkit)
+    if own and framework in own.served:
+        return cuda.split(".", maxsplit=1)[0] == toolkit.split(".", maxsplit=1)[0]
+    return cuda == toolkit
 
 
 def _serving(spec: PypiLockSpec, release: FrameworkRelease) -> PypiLockSpec:

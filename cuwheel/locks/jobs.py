@@ -151,7 +151,8 @@ def check_target_lock(target: Target) -> None:
     Raises:
         LockError: with every fault of the first that doesn't, and the command that writes it again.
     """
-    for declared in dict.fromkeys((target.locked_smoke, target.locked_build)):
+    served = (other.locked_smoke for other in target.served)
+    for declared in dict.fromkeys((target.locked_smoke, target.locked_build, *served)):
         lock = target.root / declared.path
         faults = faults_of_lock(lock, as_input(declared.requirements))
         if faults:

@@ -195,7 +195,7 @@ def _wheels(targets: Sequence[Target], workspace: Workspace) -> list[tuple[Pinne
     """Wheels of every lock that a build installs from, and of nox's, with their addresses."""
     pythons: dict[Path, set[str]] = {}
     for target in targets:
-        locks = {target.lock, target.smoke_lock}
+        locks = {target.lock, *(one.smoke_lock for one in (target, *target.served))}
         locks |= {_toolchain_lock(target)} if target.provider == "pypi" else set()
         for path in locks:
             pythons.setdefault(path, set()).add(target.python)

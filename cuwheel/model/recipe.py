@@ -68,10 +68,28 @@ class Framework:
     Attributes:
         name: its distribution name, e.g. `torch`.
         version: the release that the recipe's lock holds, e.g. `2.11.0`.
+        serves: other releases that the same wheel works with, as it uses nothing but the
+            framework's stable ABI (`TORCH_STABLE_ONLY`): its version names no framework then, it
+            requires the oldest of them or newer, and the smoke test tries it with each.
     """
 
     name: str
     version: str
+    serves: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def served(self) -> tuple[Framework, ...]:
+        """`serves` as frameworks."""
+        return tuple(Framework(name=self.name, version=version) for version in self.serves)
+
+    @property
+    def specifier(self) -> str:
+        """The releases that the wheel works with: `==2.11.*`, or `>=2.11` with a stable ABI."""
+        release = min(
+            (version.split(".")[:2] for version in (self.version, *self.serves)),
+            key=lambda parts: [int(part) for part in parts],
+        )
+        return f">={'.'.join(release)}" if self.serves else f"=={'.'.join(release)}.*"
 
     @property
     def pin(self) -> str:

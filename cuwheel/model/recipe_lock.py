@@ -114,13 +114,17 @@ def lock_of(
 
 def locks_of(recipe: Recipe) -> tuple[RecipeLock, ...]:
     """Every lock that a recipe has to have."""
+    return tuple(dict.fromkeys(_locks_of(recipe)))
+
+
+def _locks_of(recipe: Recipe) -> Iterator[RecipeLock]:
     kinds: tuple[Literal["build", "smoke"], ...] = ("build", "smoke")
-    found = (
-        lock_of(recipe, kind, int(release.split(".")[0]), recipe.framework_for(release))
-        for kind in kinds
-        for release in recipe.toolkits
-    )
-    return tuple(dict.fromkeys(found))
+    for kind in kinds:
+        for release in recipe.toolkits:
+            major, framework = int(release.split(".")[0]), recipe.framework_for(release)
+            yield lock_of(recipe, kind, major, framework)
+            for other in framework.served if framework else ():
+                yield lock_of(recipe, "smoke", major, other)
 
 
 def _texts(recipe: Recipe, kind: str) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cuwheel.model.link import mode_name
@@ -78,22 +78,23 @@ class Target:
         """`cu130torch2.11`, the part after `+` in the wheel's version; empty for one without.
 
         A wheel that is linked in another mode than the recipe's, or compiled against another
-        framework, always says so: `cu130.bundled`.
+        framework, always says so: `cu130.bundled`. One that serves several releases of its
+        framework names none of them.
         """
         is_other = self.framework != self.recipe.framework_for(self.toolkit.release)
-        built_for = f"cu{self.toolkit.tag}{self._framework_tag}"
+        built_for = f"cu{self.toolkit.tag}{'' if self.is_stable else self._framework_tag}"
         own = built_for if self.recipe.has_local_version or is_other else ""
         return ".".join(tag for tag in (own, self._other_mode) if tag)
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether the wheel uses nothing but the stable ABI of its framework."""
+        return self.framework is not None and bool(self.framework.serves)
 
     @property
     def max_wheel_size(self) -> int:
         """Bytes; a larger wheel is not published."""
         return getattr(self.mode, "max_wheel_size", self.recipe.max_wheel_size)
-
-    @property
-    def framework_release(self) -> str:
-        """`2.11` of torch 2.11.0; empty without a framework."""
-        return ".".join(self.framework.version.split(".")[:2]) if self.framework else ""
 
     @property
     def locked_build(self) -> RecipeLock:
@@ -114,6 +115,12 @@ class Target:
     def smoke_lock(self) -> Path:
         """The hash-pinned file that holds what the installed wheel needs."""
         return self.root / self.locked_smoke.path
+
+    @property
+    def served(self) -> tuple[Target, ...]:
+        """The same wheel beside each other release of its framework that it serves."""
+        others = self.framework.served if self.framework else ()
+        return tuple(replace(self, framework=other) for other in others)
 
     @property
     def patch_folder(self) -> Path:
@@ -151,4 +158,7 @@ class Target:
 
     @property
     def _framework_tag(self) -> str:
-        return f"{self.framework.name}{self.framework_release}" if self.framework else ""
+        """`torch2.11` of torch 2.11.0; empty without a framework."""
+        if self.framework is None:
+            return ""
+        return self.framework.name + ".".join(self.framework.version.split(".")[:2])

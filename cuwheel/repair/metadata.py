@@ -131,9 +131,9 @@ def _requirements(target: Target, links: Links) -> tuple[str, ...]:
     components = [component_by_name(name, target.toolkit.major) for name in names]
     pins = {one.distribution: pinned_version(target.lock, one.distribution) for one in components}
     releases = {name: version for name, version in pins.items() if version}
+    framework = target.framework.specifier if target.framework else ""
     texts = (
-        requirement_for(component, target.toolkit, target.framework_release, releases)
-        for component in components
+        requirement_for(component, target.toolkit, framework, releases) for component in components
     )
     return tuple(dict.fromkeys(texts))
 

@@ -121,9 +121,10 @@ def _materials(target: Target, workspace: Workspace) -> list[Material]:
 
 
 def _locks(target: Target) -> list[Path]:
-    used = [*dict.fromkeys((target.lock, target.smoke_lock)), ROOT / "envs" / "engine.lock"]
+    served = (other.smoke_lock for other in target.served)
+    used = dict.fromkeys((target.lock, target.smoke_lock, *served, ROOT / "envs" / "engine.lock"))
     toolchain = toolchain_lock(target)
-    return [*used, toolchain] if toolchain else used
+    return [*used, toolchain] if toolchain else [*used]
 
 
 def _system_packages(target: Target) -> list[Material]:

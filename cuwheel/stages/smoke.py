@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cuwheel.cuda.suppliers import component_of, is_cuda_library, is_from_driver
@@ -22,6 +22,8 @@ from cuwheel.toolchains.driver_stub import driver_stub_of
 from cuwheel.workspace.records import RepairedWheel, SmokeResult
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cuwheel.model.target import Target
     from cuwheel.smoke.environment import SmokeEnvironment
     from cuwheel.smoke.probe import SmokeAnswer
@@ -55,7 +57,9 @@ def smoke(job: Job) -> SmokeResult:
     with naming_full_disk(folder):
         environment = prepare_environment(folder, wheel, job, driver_stub_of(job))
         tried = _run_probes(environment, target, workspace)
-    _raise_problems(tried.problems, target, workspace)
+        _raise_problems(tried.problems, target, workspace)
+        for other in target.served:
+            _try_beside(other, folder, wheel, job)
     loads = merge(answer.loads for answer in tried.answers)
     passed = SmokeResult(
         sha256=wheel.sha256,
@@ -65,10 +69,26 @@ def smoke(job: Job) -> SmokeResult:
         loaded=tuple((load.soname, load.location, load.supplier, load.requester) for load in loads),
         hidden=None if environment.hidden is None else tuple(map(str, environment.hidden)),
         has_driver_stub=any(answer.has_driver_stub for answer in tried.answers),
+        served=tuple(str(other.framework and other.framework.pin) for other in target.served),
     )
     _report(passed, wheel, target, workspace)
     remove_tree(folder)
     return passed
+
+
+def _try_beside(other: Target, folder: Path, wheel: RepairedWheel, job: Job) -> None:
+    """Do the same beside another release of the framework that the wheel says it works with.
+
+    Raises:
+        SmokeError: it doesn't.
+        InstallError: that release can't be installed.
+    """
+    beside = replace(job, target=other)
+    own = folder / other.smoke_lock.stem
+    environment = prepare_environment(own, wheel, beside, driver_stub_of(job))
+    tried = _run_probes(environment, other, job.workspace)
+    _raise_problems(tried.problems, other, job.workspace)
+    remove_tree(own)
 
 
 def _find_wheel(target: Target, workspace: Workspace) -> RepairedWheel:
@@ -224,6 +244,8 @@ def _report(
     if passed.own:
         told = ", ".join(f"{file} ({fate})" for file, fate in passed.own)
         note(f"imported {', '.join(passed.imported)}; the wheel's own libraries: {told}")
+    if passed.served:
+        note(f"the same wheel works with {', '.join(passed.served)} too")
     if passed.loaded:
         print_loaded_libraries(passed.loaded, workspace.console)
     if passed.hidden is None:

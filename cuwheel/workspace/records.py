@@ -194,6 +194,7 @@ class SmokeResult:
         hidden: folders and files of the machine's CUDA that could not be seen meanwhile; None: the
             system refused a mount namespace, so what came from there was only searched for.
         has_driver_stub: whether our stub stood in for the driver, which isn't there.
+        served: other releases of the framework that the wheel works with too, `torch 2.13.0`.
     """
 
     sha256: str
@@ -203,6 +204,7 @@ class SmokeResult:
     loaded: tuple[tuple[str, str, str, str], ...] = ()
     hidden: tuple[str, ...] | None = None
     has_driver_stub: bool = False
+    served: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

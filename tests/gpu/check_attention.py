@@ -22,7 +22,7 @@ from torch.nn.functional import scaled_dot_product_attention
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, bool], torch.Tensor]
+    Attention = Callable[..., torch.Tensor]
 
 HEADS, WIDTH = 16, 128
 SMALL = ((1, 113), (2, 512), (1, 1000))  # batch, length: with lengths that are no power of two
@@ -32,7 +32,7 @@ LIMIT = 1.5  # an error of ours at most so many times that of PyTorch's own oper
 
 
 def torch_attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool  # noqa: FBT001
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
 ) -> torch.Tensor:
     """PyTorch's operator on tensors of batch, length, heads, width."""
     swapped = (tensor.transpose(1, 2) for tensor in (q, k, v))
@@ -42,13 +42,11 @@ def torch_attention(
 def load(name: str) -> Attention:
     """The attention of a package, on tensors of batch, length, heads, width."""
     if name == "flash_attn":
-        function = importlib.import_module("flash_attn").flash_attn_func
-        return lambda q, k, v, causal: function(q, k, v, causal=causal)
+        attention: Attention = importlib.import_module("flash_attn").flash_attn_func
+        return attention
     ops = importlib.import_module("xformers.ops")
 
-    def attend(
-        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool  # noqa: FBT001
-    ) -> torch.Tensor:
+    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> torch.Tensor:
         bias = ops.LowerTriangularMask() if causal else None
         kernels = (ops.fmha.cutlass.FwOp, ops.fmha.cutlass.BwOp)
         return ops.memory_efficient_attention(q, k, v, attn_bias=bias, op=kernels)
@@ -79,7 +77,7 @@ def errors_of(attention: Attention, batch: int, length: int, *, causal: bool) ->
     """Relative errors of the output and of the gradients of queries, keys and values."""
     inputs = make_inputs(batch, length)
     copies = [tensor.detach().double().requires_grad_() for tensor in inputs]
-    actual, expected = attention(*inputs, causal), exact(*copies, causal=causal)
+    actual, expected = attention(*inputs, causal=causal), exact(*copies, causal=causal)
     ahead = torch.randn_like(actual)
     actual.backward(ahead)
     expected.backward(ahead.double())
@@ -107,10 +105,10 @@ def times_of(attention: Attention, batch: int, length: int, *, causal: bool) -> 
     operations = 4 * batch * HEADS * length**2 * WIDTH / (2 if causal else 1)
 
     def train() -> None:
-        torch.autograd.grad(attention(*inputs, causal), inputs, ahead)
+        torch.autograd.grad(attention(*inputs, causal=causal), inputs, ahead)
 
     with torch.no_grad():
-        forward = milliseconds(lambda: attention(*inputs, causal))
+        forward = milliseconds(lambda: attention(*inputs, causal=causal))
     both = milliseconds(train)
     return {
         "forward ms": forward,

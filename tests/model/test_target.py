@@ -30,6 +30,31 @@ def test_local_version_names_toolkit_and_framework() -> None:
     assert make_torch_target().local_version == "cu130torch2.11"
 
 
+def test_local_version_names_no_framework_that_it_serves_by_stable_abi() -> None:
+    target = make_target(framework=dataclasses.replace(_TORCH, serves=("2.13.0",)))
+
+    assert target.local_version == "cu130"
+    assert target.id.endswith("torch2.11")
+
+
+def test_other_framework_of_stable_abi_is_named() -> None:
+    stable = make_target(framework=dataclasses.replace(_TORCH, serves=("2.13.0",)))
+    other = dataclasses.replace(stable, framework=Framework(name="torch", version="2.12.0"))
+
+    assert other.local_version == "cu130torch2.12"
+
+
+def test_serves_others_with_locks_of_their_own() -> None:
+    framework = dataclasses.replace(_TORCH, serves=("2.13.0", "2.15.0"))
+
+    served = make_target(framework=framework, root=Path("project")).served
+
+    assert [str(one.smoke_lock) for one in served] == [
+        "project/envs/build/tiny_cuda-torch2.13.0.lock",
+        "project/envs/build/tiny_cuda-torch2.15.0.lock",
+    ]
+
+
 def test_local_version_without_framework() -> None:
     assert make_target().local_version == "cu130"
 

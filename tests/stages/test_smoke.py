@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import SmokeError, StageOrderError
-from cuwheel.model.recipe import LibraryPerCuda
+from cuwheel.model.recipe import Framework, LibraryPerCuda
 from cuwheel.stages.smoke import smoke
 from tests.support.factories import (
     compile_library,
@@ -57,6 +57,41 @@ def test_takes_cuda_from_the_required_wheel(
 
     assert passed.libraries == (("libcudart.so.13", "nvidia/cu13/lib/libcudart.so.13"),)
     assert passed.imported == ("tiny_cuda",)
+
+
+_NEEDS_OLD_FRAMEWORK = """
+from importlib.metadata import version
+if version("iniconfig") != "2.0.0":
+    raise ImportError("undefined symbol: of another iniconfig")
+"""
+
+
+@pytest.fixture
+def stable(tmp_path: Path, lock: str, shared_cache: Path) -> Target:
+    """A target whose wheel serves two releases of what stands for a framework."""
+    framework = Framework(name="iniconfig", version="2.0.0", serves=("2.1.0",))
+    target = target_of(tmp_path, lock, framework=framework)
+    [other] = target.served
+    other.smoke_lock.write_text(lock_text(shared_cache, "iniconfig==2.1.0"))
+    return target
+
+
+def test_tries_each_release_that_the_wheel_serves(workspace: Workspace, stable: Target) -> None:
+    save_wheel(workspace, "import iniconfig", requires=("iniconfig>=2.0",))
+
+    passed = smoke(make_job(stable, workspace))
+
+    assert passed.served == ("iniconfig==2.1.0",)
+    assert "the same wheel works with iniconfig==2.1.0 too" in heard(workspace)
+
+
+def test_names_release_that_the_wheel_does_not_serve(workspace: Workspace, stable: Target) -> None:
+    save_wheel(workspace, _NEEDS_OLD_FRAMEWORK, requires=("iniconfig>=2.0",))
+
+    with pytest.raises(SmokeError, match=r"iniconfig2\.1: the wheel doesn't work") as caught:
+        smoke(make_job(stable, workspace))
+
+    assert "of another iniconfig" in caught.value.why
 
 
 def test_refuses_cuda_from_outside(

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.model.recipe import LibraryPerCuda, Smoke
+from cuwheel.model.recipe import Framework, LibraryPerCuda, Smoke
 from cuwheel.pypi.uv import resolve
 from cuwheel.system.files import sha256_of_file
 from cuwheel.workspace.records import Environment, RepairedWheel
@@ -31,11 +31,11 @@ RUNTIME = "nvidia-cuda-runtime==13.0.96"  # a wheel of 2 MB, of the toolkit that
 
 
 @functools.cache
-def lock_text(cache: Path) -> str:
+def lock_text(cache: Path, other: str = "iniconfig==2.0.0") -> str:
     """A lock of the CUDA runtime's wheel and of one that only builds would need."""
     with tempfile.TemporaryDirectory() as folder:
         asked = Path(folder, "tiny_cuda.in")
-        asked.write_text(f"{RUNTIME}\niniconfig==2.0.0\n")
+        asked.write_text(f"{RUNTIME}\n{other}\n")
         return resolve(
             asked,
             python="3.10",
@@ -60,11 +60,15 @@ def workspace_of(folder: Path, cache: Path) -> Workspace:
 
 
 def target_of(
-    root: Path, lock: str, libraries: LibraryPerCuda | None = None, **wanted: Any
+    root: Path,
+    lock: str,
+    libraries: LibraryPerCuda | None = None,
+    framework: Framework | None = None,
+    **wanted: Any,
 ) -> Target:
     """A target whose recipe imports `tiny_cuda`, and does what `wanted` says."""
     smoke = Smoke(imports=("tiny_cuda",), **wanted)
-    target = make_target(root=root, smoke=smoke, library_per_cuda=libraries)
+    target = make_target(root=root, smoke=smoke, library_per_cuda=libraries, framework=framework)
     target.lock.parent.mkdir(parents=True, exist_ok=True)
     target.lock.write_text(lock)
     return target

@@ -13,6 +13,7 @@ from cuwheel.cuda.components import COMPONENTS
 from cuwheel.cuda.driver_functions import release_of_function
 from cuwheel.cuda.suppliers import is_from_driver, is_grafted, resolve_entry
 from cuwheel.cuda.toolkits import oldest_driver
+from cuwheel.system.quantities import plural
 from cuwheel.wheel.metadata import installed_path
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def library_findings(case: Case) -> Iterator[Finding]:
         yield from _hardening_findings(library.name, elf)
         yield from _rpath_findings(library.name, elf, case)
         yield from _driver_findings(library.name, elf, case)
+        yield from _abi_findings(library.name, elf, case)
     yield from _arch_findings(case)
 
 
@@ -152,6 +154,16 @@ def _driver_findings(name: str, elf: Elf, case: Case) -> Iterator[Finding]:
     )
     severity = case.severity("warning" if least else "note")
     yield Finding(file=name, rule="driver", fact=fact, severity=severity)
+
+
+def _abi_findings(name: str, elf: Elf, case: Case) -> Iterator[Finding]:
+    """PyTorch's C++ interface in a wheel that says it serves several releases of it."""
+    symbols = elf.torch_symbols
+    if case.contract is None or not case.contract.is_stable or not symbols:
+        return
+    shown = ", ".join((*symbols[:_SHOWN], *(["…"] if len(symbols) > _SHOWN else [])))
+    fact = f"it needs {plural(len(symbols), 'symbol')} outside PyTorch's stable ABI ({shown})"
+    yield Finding(file=name, rule="framework ABI", fact=fact)
 
 
 def _order(release: str) -> tuple[int, int]:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.factories import compile_library
+from cuwheel.audit.verdict import audit_wheel
+from cuwheel.model.recipe import Framework
+from tests.support.factories import compile_library, make_target, write_wheel
 from tests.support.planted import MEMBER, judged, make_library, told
 
 if TYPE_CHECKING:
@@ -90,6 +92,28 @@ def test_lets_function_of_oldest_driver_pass(tmp_path: Path, function: str) -> N
     library = make_library(tmp_path / "made", "libcuda.so.1", code=code)
 
     assert told(judged(tmp_path, {MEMBER: library}, name="pkg_cu13")) == []
+
+
+@pytest.mark.parametrize(
+    ("symbol", "serves", "expected"),
+    [
+        ("_ZN2at4onesEv", ("2.13.0",), ["1 symbol outside PyTorch's stable ABI (_ZN2at4onesEv)"]),
+        ("_ZN2at4onesEv", (), []),
+        ("aoti_torch_get_dim", ("2.13.0",), []),
+    ],
+)
+def test_finds_more_than_the_stable_abi(
+    tmp_path: Path, symbol: str, serves: tuple[str, ...], expected: list[str]
+) -> None:
+    code = f"int {symbol}(void); int f(void) {{ return {symbol}(); }}\n"
+    library = make_library(tmp_path / "made", "libtorch_cpu.so", code=code)
+    framework = Framework(name="torch", version="2.11.0", serves=serves)
+    wheel = write_wheel(tmp_path / "dist", {MEMBER: library})
+
+    result = audit_wheel(wheel, target=make_target(framework=framework))
+
+    found = [one.fact for one in result.findings if one.rule == "framework ABI"]
+    assert found == [f"it needs {fact}" for fact in expected]
 
 
 def test_finds_data_that_stays_writable(tmp_path: Path) -> None:
