@@ -49,7 +49,7 @@ def choose_build(survey: Survey) -> Field:
     if env:
         given["env"] = env
     name = "CMake" if survey.uses_cmake else "TorchExtension" if survey.uses_torch else "Setuptools"
-    notes += _about_build(survey, env)
+    notes += _about_build(survey, env, {note.text.partition(": ")[0] for note in notes})
     return Field(name="build", value=Call(name=name, given=given), notes=tuple(notes))
 
 
@@ -62,7 +62,7 @@ def _variables(survey: Survey) -> Iterator[tuple[str, tuple[str, Note]]]:
             value = found.wants or "1"
             shown = f' == "{found.wants}"' if found.wants else ""
             yield name, (value, guess(f"{found.where} asks for {name}{shown}"))
-        elif _ARCH.search(name):
+        elif _ARCH.search(name) and found.default != "native":
             value = _arch_form(found.default)
             form = (
                 f"by default {found.default}"
@@ -97,13 +97,16 @@ def _definitions(survey: Survey) -> Iterator[tuple[str, tuple[str, Note]]]:
             yield one.name, ("{archs}", guess(f"{one.where}: an arch list of its own"))
 
 
-def _about_build(survey: Survey, env: dict[str, str]) -> Iterator[Note]:
+def _about_build(survey: Survey, env: dict[str, str], settled: set[str]) -> Iterator[Note]:
+    """What else there is to say; `settled` are lines whose option the draft sets."""
     yield from _about_downloads(survey, env)
     gpus = survey.relevant("gpu")
     if gpus and not any(_FORCE.search(name) for name in env):
         yield find_out(f"how it compiles CUDA code without a GPU: {locations(gpus)} asks for one")
     for name, why in FLAGS.items():
-        found = [one for one in survey.relevant("flag") if one.name == name]
+        found = [
+            one for one in survey.relevant("flag") if one.name == name and one.where not in settled
+        ]
         if found:
             yield find_out(f"{name} ({locations(found)}): {why}{_under(found[0])}")
     if slow := survey.of("no ninja"):

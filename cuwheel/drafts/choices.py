@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 NOBODY = "your-name"  # the handle that the recipe's check refuses
 _OLDEST_PYTHON = "3.10"  # the recipe's own default
+_FOREIGN = re.compile(r"(^|/)(cutlass|third_party|composable_kernel)/")  # headers, mostly
 _SHOWN = 4  # licence files that a note names
 
 
@@ -129,6 +130,7 @@ def _requires_python(survey: Survey) -> Iterator[Field]:
 
 def _size(survey: Survey) -> Iterator[Field]:
     kernels = [name for name in survey.device_files if name.endswith(".cu")]
+    kernels = [name for name in kernels if not _FOREIGN.search(name)] or kernels
     if not kernels:
         return
     folders = sorted({re.sub(r"/[^/]*$", "", name) for name in kernels})

@@ -117,6 +117,26 @@ def test_knows_component_of_library(name: str, tmp_path: Path) -> None:
     assert meant in link.words
 
 
+def test_takes_no_arch_list_of_another_accelerator(tmp_path: Path) -> None:
+    lines = ('A = os.getenv("GPU_ARCHS", "native")', 'B = os.getenv("X_CUDA_ARCHS", "80")')
+
+    build = value(draft(tmp_path, FILES, **{"setup.py": setup(*lines)}), "build")
+
+    assert isinstance(build, Call)
+    assert build.given["env"] == {"X_CUDA_ARCHS": "{archs}"}
+
+
+def test_says_nothing_of_a_flag_that_the_draft_takes_away(tmp_path: Path) -> None:
+    text = CMAKE_FILES["CMakeLists.txt"] + 'set(TINY_FLAGS "-march=native" CACHE STRING "x")\n'
+
+    found = draft(tmp_path, CMAKE_FILES, **{"CMakeLists.txt": text})
+
+    build = value(found, "build")
+    assert isinstance(build, Call)
+    assert '"TINY_FLAGS": ""' in str(build.given).replace("'", '"')
+    assert "find out: -march=native" not in notes(found, "build")
+
+
 def test_says_that_force_build_keeps_from_downloading(tmp_path: Path) -> None:
     found = draft(tmp_path, FILES)
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pypi_simple
 import pytest
 
-from cuwheel.errors import DownloadError, HashMismatchError
+from cuwheel.errors import DownloadError, HashMismatchError, UnknownProjectError
 from cuwheel.fetch.retry import RetryPolicy
-from cuwheel.pypi.indexes import configured_indexes, find_sdist, find_wheels
+from cuwheel.pypi.indexes import configured_indexes, find_releases, find_sdist, find_wheels
 from tests.support.factories import HASTY
 from tests.support.server import Site, serving, slow_server
 
@@ -194,3 +194,29 @@ def test_refuses_malformed_configuration(name: str, text: str, tmp_path: Path) -
 
     with pytest.raises(DownloadError, match=name):
         configured_indexes({}, [tmp_path / name])
+
+
+def test_lists_releases_with_what_each_has(site: Site) -> None:
+    names = ("tiny_cuda-1.10-py3-none-any.whl", "tiny_cuda-1.9.tar.gz", "tiny_cuda-2.0b1.tar.gz")
+    yanked = link("tiny_cuda-3.0.tar.gz").replace("<a ", '<a data-yanked="bad" ')
+    site.files["/simple/tiny-cuda/"] = ("".join(map(link, names)) + yanked).encode()
+
+    found = find_releases("tiny-cuda", indexes=[site.url("/simple")], retry_policy=HASTY)
+
+    assert [(str(one.version), bool(one.sdist), one.is_final) for one in found] == [
+        ("1.9", True, True),
+        ("1.10", False, True),
+        ("2.0b1", True, False),
+        ("3.0", True, False),
+    ]
+
+
+def test_tells_unknown_project_from_silent_index(site: Site) -> None:
+    known, silent = site.url("/simple"), "http://nowhere.invalid/simple"
+
+    with pytest.raises(UnknownProjectError):
+        find_releases("other", indexes=[known], retry_policy=HASTY)
+    with pytest.raises(DownloadError) as caught:
+        find_releases("other", indexes=[known, silent], retry_policy=HASTY)
+
+    assert type(caught.value) is DownloadError

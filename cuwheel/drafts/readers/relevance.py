@@ -23,7 +23,10 @@ _OTHER_FOLDER = re.compile(
     r"|zdnn|zendnn|android|riscv(64)?|arm64|mingw\d*|windows|virtgpu)([-_.][a-z0-9]+)*[/.]",
     re.IGNORECASE,
 )
-_NAME = re.compile(r"(?P<not>\b(?:NOT|not)\b[\s(]*)?(?<![\w.])(?P<name>[A-Za-z_]\w*)")
+_NAME = re.compile(
+    r"(?P<not>\b(?:NOT|not)\b[\s(]*)?(?<![\w.])(?!(?:not|NOT|and|AND|or|OR)\b)"
+    r"(?P<name>[A-Za-z_]\w*)"
+)
 
 
 def is_relevant(finding: Finding, off: Collection[str]) -> bool:

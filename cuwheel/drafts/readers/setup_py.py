@@ -202,17 +202,20 @@ class _Reader:
         return Finding(kind=kind, name=name, where=self._at(node), guard=self._guard(node))
 
     def _guard(self, node: ast.AST) -> str:
-        """The nearest `if` around a node, inside its own function."""
+        """The `if`s around a node, inside its own function, the nearest last."""
+        found: list[str] = []
         while (parent := self._parents.get(node)) is not None:
             if isinstance(parent, ast.If) and node is not parent.test:
                 text = ast.unparse(parent.test)
-                if text in self._switches and node in parent.body:
+                if node not in parent.body:
+                    text = f"not ({text})"
+                elif text in self._switches:
                     return f"{text}, {OFF_BY_DEFAULT}"
-                return text if node in parent.body else f"not ({text})"
+                found.append(text)
             if isinstance(parent, ast.FunctionDef):
-                return ""
+                break
             node = parent
-        return ""
+        return " and ".join(reversed(found))
 
     def _is_docstring(self, node: ast.AST) -> bool:
         return isinstance(self._parents.get(node), ast.Expr)

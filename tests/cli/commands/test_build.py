@@ -80,3 +80,19 @@ def test_refuses_compiler_that_nvcc_does_not_take(
         build(CXX=str(newer))
 
     assert "supports GCC up to 15" in str(caught.value)
+
+
+def test_stops_after_a_stage_and_goes_on_from_there(
+    build: Callable[..., None], engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build("--until", "source")
+    [work] = (path for path in engine.work.iterdir() if path.is_dir())
+    first = {path.stem for path in (work / "stages").iterdir()}
+
+    build("--until", "patch")
+
+    assert first == {"source"}
+    assert {path.stem for path in (work / "stages").iterdir()} == {"source", "patch"}
+    said = capsys.readouterr().err
+    assert "stopped after source" in said
+    assert "source: kept from the interrupted run before" in said

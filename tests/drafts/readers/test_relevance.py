@@ -15,6 +15,8 @@ from cuwheel.drafts.readers.relevance import is_relevant
         ("not (HIP_BUILD)", "setup.py:1", True),
         ("NOT (APPLE) AND NOT WIN32", "CMakeLists.txt:1", True),
         ("CUDA AND TINY_DEBUG", "CMakeLists.txt:1", False),
+        ("not SKIP and IS_ROCM", "setup.py:1", False),
+        ("not SKIP and not IS_ROCM", "setup.py:1", True),
         ("NOT TINY_DEBUG", "CMakeLists.txt:1", True),
         ("LINE_INFO, off by default", "setup.py:1", False),
         ("", "src/ggml-hip/CMakeLists.txt:1", False),

@@ -109,6 +109,14 @@ def test_knows_condition_of_a_fact(read: Callable[[str], tuple[Finding, ...]]) -
     assert [one.guard for one in found] == ["HIP", "not (HIP)"]
 
 
+def test_joins_conditions_up_to_the_function(read: Callable[[str], tuple[Finding, ...]]) -> None:
+    found = read(
+        'if A:\n    if B:\n        x = "-lineinfo"\n\n    def f():\n        y = "-lineinfo"\n'
+    )
+
+    assert [one.guard for one in found] == ["A and B", ""]
+
+
 def test_knows_switch_that_is_off(tmp_path: Path) -> None:
     found = read_setup(write_tree(tmp_path, FILES))
 
