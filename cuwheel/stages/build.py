@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import time
@@ -16,6 +15,7 @@ from cuwheel.build.environment import BuildInputs, variables
 from cuwheel.build.launcher.events import EVENTS_LOG, hit_counts, read_events
 from cuwheel.build.launcher_setup import set_up_launcher
 from cuwheel.build.paths import build_path_map, private_paths
+from cuwheel.build.progress import Progress
 from cuwheel.build.requirements import check_backend_requirements
 from cuwheel.build.unpinned_programs import (
     PINNABLE,
@@ -29,7 +29,6 @@ from cuwheel.system import machine
 from cuwheel.system.compilers import read_compiler
 from cuwheel.system.files import disk_full, naming_full_disk, remove_tree, says_disk_full
 from cuwheel.system.process import run
-from cuwheel.system.quantities import plural, show_size, show_time
 from cuwheel.toolchains.system_programs import make_toolbox
 from cuwheel.workspace.problems import raise_problems
 from cuwheel.workspace.records import BuiltWheel, Environment, Preflight, SourceTree, Toolchain
@@ -44,13 +43,11 @@ if TYPE_CHECKING:
     from cuwheel.build.launcher_setup import Launcher
     from cuwheel.build.sandbox.path_map import PathMap
     from cuwheel.model.target import Target
-    from cuwheel.system.console import Live
     from cuwheel.system.process import Finished
     from cuwheel.workspace.job import Job
     from cuwheel.workspace.workspace import Workspace
 
 
-_STEP = re.compile(r"\[(\d+)/(\d+)\]")  # ninja's default status, `[3/47] Building …`
 _MIB = 1 << 20
 _FOLDERS = ("tree", "built", "home", "tmp", "toolbox", "cuda", "launcher", "events", "cache")
 _NEARLY_FULL = 4 * _MIB  # bytes; a build that fails with less left on its disk failed for that
@@ -191,7 +188,7 @@ def _run_all(
                     env=how.environment,
                     cwd=inputs.tmp,
                     log=log,
-                    on_line=_Progress(line, inputs.machine.jobs).see,
+                    on_line=Progress(line, inputs.machine.jobs, inputs.events_log).see,
                     shown=[str(word) for word in command],
                     error=BuildFailedError,
                     what=f"{target.id}: the package's own build failed",
@@ -282,32 +279,6 @@ def _prepare(target: Target, workspace: Workspace) -> BuildInputs:
         events=workspace.folder("events"),
         memory=workspace.shared_folder("memory"),
     )
-
-
-class _Progress:
-    """Turns the build's output into one line: steps, time left, jobs, memory."""
-
-    def __init__(self, line: Live, jobs: int) -> None:
-        self._line = line
-        self._jobs = jobs
-        self._started = time.monotonic()
-        self._step = ""
-        self._whole = 0.0  # seconds that all steps take, guessed from those that are done
-
-    def see(self, text: str, memory: int) -> None:
-        """Take one line of output, and the bytes of memory in use."""
-        spent = time.monotonic() - self._started
-        found = _STEP.search(text)
-        if found:
-            done, total = int(found[1]), int(found[2])
-            self._step = f"step {done}/{total}, "
-            self._whole = spent / done * total if done else 0.0
-        # One long step at the end can outlast the guess: better no time than a wrong one.
-        left = f"about {show_time(self._whole - spent)} left, " if self._whole > spent else ""
-        self._line.show(
-            f"{self._step}{left}{show_time(spent)} so far, {plural(self._jobs, 'job')}, "
-            f"{show_size(memory)}"
-        )
 
 
 def _only_wheel(out: Path, target: Target, log: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.build.environment import _placeholders, variables
-from cuwheel.model.recipe import PLACEHOLDERS, CMake
+from cuwheel.model.recipe import PLACEHOLDERS, CMake, Setuptools, TorchExtension
+from cuwheel.paths import ROOT
 from cuwheel.system.process import which
 from cuwheel.toolchains.system_programs import make_toolbox
 from tests.support.factories import make_target
@@ -202,3 +204,17 @@ def test_names_archs_as_nvcc_wants_them(inputs: BuildInputs) -> None:
     assert made["gencode"] == (
         "-gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_100f,code=sm_100f"
     )
+
+
+def test_page_lists_each_variable(inputs: BuildInputs, own_compiler: BuildInputs) -> None:
+    builds = (Setuptools(), TorchExtension(), CMake())
+    made = {
+        name
+        for build in builds
+        for places in (inputs, own_compiler)
+        for name in variables(make_target(build=build), places)
+    }
+    text = (ROOT / "docs" / "build-environment.md").read_text("utf-8")
+    rows = re.findall(r"(?m)^\| (`[A-Z].*?) \|", text.partition("## Its variables")[2])
+
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == made

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import rich.console
 
 from cuwheel.build.launcher.events import read_events
 from cuwheel.errors import SandboxError
-from cuwheel.stages.build import _Progress
 from cuwheel.system.compilers import read_compiler
-from cuwheel.system.console import Live
 from cuwheel.system.files import sha256_of_file
 from tests.support.engine import PACKAGES
 from tests.support.requirements import require
@@ -24,17 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.support.engine import Engine
-
-
-class Line(Live):
-    """Remembers what it was told to show."""
-
-    def __init__(self) -> None:
-        super().__init__(rich.console.Console(file=io.StringIO()), "building")
-        self.text = ""
-
-    def show(self, text: str) -> None:
-        self.text = text
 
 
 @pytest.fixture
@@ -153,23 +138,3 @@ def test_sandbox_that_does_not_work_is_an_error(kind: str, engine: Engine) -> No
 
     assert done.status == SandboxError.exit_code
     assert f"this machine gives no sandbox by {kind}" in done.output
-
-
-def test_progress_tells_steps_of_ninja() -> None:
-    line = Line()
-    progress = _Progress(line, jobs=4)
-
-    progress.see("[3/47] Building CUDA object kernel.o", 1 << 30)
-
-    assert line.text.startswith("step 3/47, ")
-    assert line.text.endswith(" so far, 4 jobs, 1.0 GiB")
-
-
-def test_progress_gives_no_time_that_has_passed() -> None:
-    line = Line()
-    progress = _Progress(line, jobs=1)
-
-    progress.see("[4/4] Linking kernel.so", 0)
-    progress.see("", 0)
-
-    assert "left" not in line.text

@@ -63,7 +63,7 @@ def _top_level_findings(case: Case) -> Iterator[Finding]:
     for place, names in sorted(folders.items()):
         size = show_size(sum(case.scan.contents[name].size for name in names))
         what = f"{plural(len(names), 'file')}, {size}" if place.endswith("/") else size
-        fact = f"{what}, go into site-packages itself, where other packages' do too"
+        fact = f"{what}: installed into site-packages itself, among other packages' files"
         yield Finding(file=place, rule="top level", fact=fact, severity="warning")
 
 

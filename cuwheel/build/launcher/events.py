@@ -14,10 +14,13 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
 EVENTS_LOG = "events.jsonl"  # its name in a build's folder of events, and among the logs
+
+# What a line that is no event, or not a whole one, makes of its reader.
+_UNREADABLE = (KeyError, TypeError, ValueError, OverflowError, RecursionError)
 
 # By the source's name, as GCC's manual ("Options Controlling the Kind of Output") and nvcc's
 # ("Supported Input File Suffixes") have it; `.C` and `.c` are two languages.
@@ -113,12 +116,49 @@ class Events:
     def hits(self) -> frozenset[str]:
         """Ids of the compiles that a cache answered: one was asked, and no tool had to run."""
         worked = {tool.compile for tool in self.tools}
-        return frozenset(
-            compile_.id
-            for compile_ in self.compiles
-            if compile_.cached and compile_.file and not compile_.status
-            if compile_.id not in worked
-        )
+        return frozenset(one.id for one in self.compiles if _is_hit(one, worked))
+
+
+class EventTail:
+    """Follows an event log while it is written, and counts what a cache answered.
+
+    Args:
+        path: of the log; it needn't be there yet.
+
+    Attributes:
+        hits: how many compiles came out of a cache so far.
+        hit_seconds: what these took together.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.hits = 0
+        self.hit_seconds = 0.0
+        self._path = path
+        self._read = 0
+        self._worked: set[str] = set()
+
+    def read(self) -> None:
+        """Take what was written since the last time, as far as lines are whole."""
+        try:
+            with self._path.open("rb") as log:
+                log.seek(self._read)
+                whole = log.read().rpartition(b"\n")[0]
+        except OSError:
+            return
+        self._read += len(whole) + 1 if whole else 0
+        for line in whole.split(b"\n"):
+            self._take(line)
+
+    def _take(self, line: bytes) -> None:
+        try:
+            event = _event(line)
+        except _UNREADABLE:
+            return
+        if isinstance(event, ProgramRun):
+            self._worked.add(event.compile)
+        elif event and _is_hit(event, self._worked):
+            self.hits += 1
+            self.hit_seconds += event.end - event.start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +197,7 @@ def read_events(path: Path) -> Events:
     for line in filter(None, lines):
         try:
             event = _event(line)
-        except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
+        except _UNREADABLE:
             damaged += 1
             continue
         if isinstance(event, Compile):
@@ -177,6 +217,12 @@ def hit_counts(events: Events) -> tuple[HitCount, ...]:
         HitCount(language=language, compiles=number, asked=asked[language], hits=found[language])
         for language, number in _by_language(of_sources).most_common()
     )
+
+
+def _is_hit(compile_: Compile, worked: Collection[str]) -> bool:
+    """Whether a cache was asked and no program had to run, of those that have ended."""
+    is_sound = bool(compile_.cached and compile_.file and not compile_.status)
+    return is_sound and compile_.id not in worked
 
 
 def _by_language(compiles: Iterable[Compile]) -> Counter[str]:
