@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from cuwheel.drafts.upstream import choose_release, releases_of, unpack_upstream
 from cuwheel.errors import PatchError, RecipeError, UsageError
-from cuwheel.locks.jobs import lock_jobs
+from cuwheel.locks.framework_fit import fit_specs
+from cuwheel.locks.jobs import PypiLockSpec, lock_jobs
 from cuwheel.locks.resolve import resolve_locks
 from cuwheel.model.catalogue import load_catalogue
 from cuwheel.model.recipe_check import check_recipe
@@ -203,9 +204,14 @@ def _limit(recipe: Recipe) -> int:
 def _change_locks(
     entry: CatalogueEntry, project: Path, options: BumpOptions, workspace: Workspace
 ) -> dict[Path, bytes | None]:
-    """The locks of the changed recipe, written anew."""
-    entries = load_catalogue([project])
-    declared = [lock for one in entries if one.recipe for lock in locks_of(one.recipe)]
-    jobs = lock_jobs([lock.name for lock in declared], entries)
-    resolve_locks(jobs, workspace, cooldown=options.cooldown)
-    return {entry.root / lock.path: (project / lock.path).read_bytes() for lock in declared}
+    """The locks of the changed recipe, written anew; those for other frameworks that are kept."""
+    [changed] = load_catalogue([project])
+    names = [lock.name for lock in locks_of(changed.recipe)] if changed.recipe else []
+    jobs = lock_jobs(names, (dataclasses.replace(changed, root=entry.root),))
+    aside = {
+        spec.lock: dataclasses.replace(spec, lock=project / spec.lock.relative_to(entry.root))
+        for spec in jobs
+        if isinstance(spec, PypiLockSpec)
+    }
+    resolve_locks(fit_specs(tuple(aside.values()), workspace), workspace, cooldown=options.cooldown)
+    return {path: spec.lock.read_bytes() for path, spec in aside.items()}

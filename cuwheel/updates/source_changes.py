@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from cuwheel.model.source import Sdist
     from cuwheel.workspace.workspace import Workspace
 
+_MANY = 6  # new facts of a kind that are named
+_MANY = 6  # new facts of a kind that are named
 _COMPARED: tuple[tuple[Kind, str], ...] = (
     ("variable", "reads the variable"),
     ("download", "downloads"),
@@ -53,10 +55,13 @@ def changes_of_source(
 def _differences(recipe: Recipe, old: Survey, new: Survey) -> Iterator[str]:
     for kind, words in _COMPARED:
         before, after = _named(old, kind), _named(new, kind)
-        for name in sorted(after.keys() - before.keys()):
+        added, gone = sorted({*after} - {*before}), sorted({*before} - {*after})
+        for name in added[:_MANY]:
             yield f"it now {words} {name} ({after[name].where})"
-        for name in sorted(before.keys() - after.keys()):
-            yield f"it no longer {words} {name}"
+        if len(added) > _MANY:
+            yield f"it now {words} …, {len(added) - _MANY} more"
+        if gone:
+            yield f"it no longer {words} {', '.join(gone)}"
     yield from _requirements("build", old.system.requires, new.system.requires)
     yield from _requirements("wheel", old.metadata.requires, new.metadata.requires)
     asked = new.metadata.requires_python.value

@@ -70,3 +70,12 @@ def test_says_that_the_old_source_is_gone(index: Index, tmp_path: Path) -> None:
     )
 
     assert found.startswith("not compared with 1.0: ")
+
+
+def test_names_some_of_many(compare: Callable[..., tuple[str, ...]]) -> None:
+    lines = "".join(f'os.getenv("NEW_{number}")\n' for number in range(9))
+
+    found = compare(**{"setup.py": FILES["setup.py"] + lines})
+
+    assert len(found) == 7
+    assert found[-1] == "it now reads the variable …, 3 more"

@@ -118,18 +118,23 @@ def survey_source(tree: Path) -> Survey:
         for path in (tree / folder / f"{system.module.replace('.', '/')}.py",)
     ]
     packages = tuple(dict.fromkeys(_packages(tree, metadata)))
+    of_setup = read_setup(tree, backend)
+    has_setup = (tree / "setup.py").is_file()
+    # Others have CMake files too, of what they bring along, which nobody runs.
+    runs_cmake = not has_setup or any(one.name in {"cmake", *_CMAKE_BACKENDS} for one in of_setup)
+    is_cmake = runs_cmake or system.module.partition(".")[0] in _CMAKE_BACKENDS
     return Survey(
         tree=tree,
         metadata=metadata,
         system=system,
         findings=(
-            *read_setup(tree, backend),
-            *read_cmake(tree),
+            *of_setup,
+            *(read_cmake(tree) if is_cmake else ()),
             *read_runtime_imports(tree, packages),
         ),
         device_files=tuple(_device_files(tree)),
         packages=packages,
-        has_setup=(tree / "setup.py").is_file(),
+        has_setup=has_setup,
     )
 
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from cuwheel.drafts.readers.survey import survey_source
 from tests.support.drafted import CMAKE_FILES, FILES, write_tree
 
@@ -45,3 +47,18 @@ def test_sees_package_without_cuda(tmp_path: Path) -> None:
     files = {"setup.py": "from setuptools import setup\nsetup()\n", "tests/x.cu": ""}
 
     assert not survey_source(write_tree(tmp_path, files)).has_cuda
+
+
+@pytest.mark.parametrize(
+    ("line", "kinds"),
+    [("", set()), ('import subprocess\nsubprocess.run(["cmake", "."])', {"language"})],
+)
+def test_reads_cmake_files_only_where_cmake_runs(
+    line: str, kinds: set[str], tmp_path: Path
+) -> None:
+    files = {**FILES, "third_party/x/CMakeLists.txt": "project(x LANGUAGES CUDA)"}
+    files["setup.py"] += f"{line}\n"
+
+    survey = survey_source(write_tree(tmp_path, files))
+
+    assert {one.kind for one in survey.of("language")} == kinds
