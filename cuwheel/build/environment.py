@@ -249,7 +249,7 @@ def _cmake_compilers(inputs: BuildInputs) -> dict[str, str]:
 def _placeholders(target: Target, inputs: BuildInputs) -> dict[str, str]:
     ptx = set(target.ptx_archs)
     folders = (inputs.toolchain.home, inputs.python.site_packages)
-    dotted = [f"{_dotted(arch)}{'+PTX' if arch in ptx else ''}" for arch in target.archs]
+    dotted = [f"{dotted_arch(arch)}{'+PTX' if arch in ptx else ''}" for arch in target.archs]
     gencode = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in target.archs]
     gencode += [f"-gencode=arch=compute_{arch},code=compute_{arch}" for arch in target.ptx_archs]
     cmake = [f"{arch}{'' if arch in ptx else '-real'}" for arch in target.archs]
@@ -270,7 +270,7 @@ def _placeholders(target: Target, inputs: BuildInputs) -> dict[str, str]:
     }
 
 
-def _dotted(arch: str) -> str:
+def dotted_arch(arch: str) -> str:
     """`9.0a` for 90a."""
     number = arch.rstrip("af")
     return f"{number[:-1]}.{number[-1]}{arch[len(number) :]}"

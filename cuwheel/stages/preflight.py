@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.binaries.archs import sort_archs
 from cuwheel.build.link_flags import check_linkable
 from cuwheel.build.requirements import check_stated_requirements
+from cuwheel.build.torch_extension import check_torch_extension
 from cuwheel.pypi.build_requirements import (
     BuildSystem,
     framework_cuda,
@@ -45,6 +46,7 @@ def preflight(job: Job) -> Preflight:
         _check_archs,
         check_host_compiler,
         _check_framework,
+        check_torch_extension,
         _check_build_requirements,
         _check_run_requirements,
         check_linkable,

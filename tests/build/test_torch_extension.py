@@ -1,0 +1,67 @@
+"""What the installed PyTorch takes, read from the file that says so."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.build.torch_extension import check_torch_extension
+from cuwheel.model.recipe import Framework, TorchExtension
+from cuwheel.workspace.records import Environment
+from tests.support.factories import heard, make_job, make_target, make_workspace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.workspace.job import Job
+
+# As torch 2.13.0 has them.
+_EXTENSION = """
+            cpp_flag_prefix = cpp_format_prefix.format('std')
+            cpp_flag = cpp_flag_prefix + 'c++20'
+    supported_arches = ['8.9', '9.0', '9.0a', '10.0',
+                        '10.0a', '12.0a']
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    """A build whose environment holds PyTorch, as far as this reads it."""
+    workspace = make_workspace(tmp_path)
+    path = tmp_path / "site" / "torch" / "utils" / "cpp_extension.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(_EXTENSION)
+    environment = Environment(
+        python=tmp_path / "bin" / "python",
+        site_packages=tmp_path / "site",
+        fingerprint="0" * 64,
+        base_python=tmp_path / "bin" / "python",
+        base_version="3.11.7",
+    )
+    workspace.save("environment", environment)
+    torch = Framework(name="torch", version="2.13.0")
+    target = make_target(build=TorchExtension(), framework=torch, archs=("90a", "100f", "120a"))
+    return make_job(target, workspace)
+
+
+def test_warns_of_archs_that_pytorch_refuses(job: Job) -> None:
+    assert check_torch_extension(job) == []
+    assert "torch==2.13.0 refuses 10.0f in TORCH_CUDA_ARCH_LIST" in heard(job.workspace)
+
+
+def test_says_nothing_of_archs_that_it_takes(job: Job) -> None:
+    target = dataclasses.replace(job.target, archs=("90", "90a", "120a"))
+
+    assert check_torch_extension(dataclasses.replace(job, target=target)) == []
+    assert "refuses" not in heard(job.workspace)
+
+
+def test_refuses_compiler_without_the_standard(job: Job) -> None:
+    old = [dataclasses.replace(one, version="9.4.0") for one in job.machine.compilers]
+    machine = dataclasses.replace(job.machine, compilers=tuple(old))
+
+    [problem] = check_torch_extension(dataclasses.replace(job, machine=machine))
+
+    assert problem.what == "GCC 9.4.0 can't compile C++20"
