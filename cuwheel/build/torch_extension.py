@@ -1,6 +1,8 @@
-"""What the installed PyTorch's `BuildExtension` takes: archs, and the C++ that its headers need.
+"""What the installed PyTorch takes: archs, and the C++ that its builder and its headers ask for.
 
-Both are read from its torch/utils/cpp_extension.py, so that no table of releases grows old here.
+All of it is read from its own files, so that no table of releases grows old here. From 2.13 on its
+builder says -std=c++20 where a package says nothing; its headers ended at C++17 up to 2.13 (a
+warning from g++ 12 and nvcc 13.0), those of 2.15 stop with an `#error`.
 """
 
 from __future__ import annotations
@@ -12,22 +14,27 @@ from cuwheel.build.environment import dotted_arch
 from cuwheel.model.recipe import TorchExtension
 from cuwheel.toolchains.host_compiler import host_compiler
 from cuwheel.workspace.problems import Problem
-from cuwheel.workspace.records import Environment
+from cuwheel.workspace.records import Environment, SourceTree
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cuwheel.workspace.job import Job
 
 
 _ARCHS = re.compile(r"supported_arches = \[(.*?)\]", re.DOTALL)
-_STANDARD = re.compile(r"cpp_flag = cpp_flag_prefix \+ 'c\+\+(\d+)'")
+_DEFAULT_STANDARD = re.compile(r"cpp_flag = cpp_flag_prefix \+ 'c\+\+(\d+)'")
+_LEAST_STANDARD = re.compile(r"#error C\+\+(\d+) or later compatible compiler")
+_ASKED_STANDARD = re.compile(r"-std=(?:c|gnu)\+\+(\d\d)\b")
 # GCC's manual, "C++ Standards Support": -std=c++20 from GCC 10 on, -std=c++17 from GCC 8 on.
 _OLDEST_GCC = {20: 10, 17: 8}
 
 
 def check_torch_extension(job: Job) -> list[Problem]:
-    """Hold the host compiler against the C++ of PyTorch's headers; warn of archs that it refuses.
+    """Hold the host compiler against PyTorch's C++; warn of archs and flags that it refuses.
 
-    A warning, as PyTorch looks at archs only where the package's own flags name none.
+    A warning, as PyTorch looks at archs only where the package's own flags name none, and as
+    setup.py has flags for other builds too, such as those for AMD's GPUs.
     """
     workspace, framework = job.workspace, job.target.framework
     is_extension = isinstance(job.target.recipe.build, TorchExtension)
@@ -46,8 +53,32 @@ def check_torch_extension(job: Job) -> list[Problem]:
             "leaves the archs to it fails; where its setup.py takes flags for nvcc, give it "
             "{gencode} in the recipe's `build`"
         )
-    standard = _STANDARD.search(text)
+    _warn_of_flags(job, site)
+    standard = _DEFAULT_STANDARD.search(text)
     return _check_standard(job, int(standard[1])) if standard else []
+
+
+def _warn_of_flags(job: Job, site: Path) -> None:
+    workspace, framework = job.workspace, job.target.framework
+    header = site / "torch" / "include" / "ATen" / "ATen.h"
+    stage = next((name for name in ("patch", "source") if workspace.has(name)), None)
+    least = _LEAST_STANDARD.search(header.read_text()) if header.is_file() else None
+    if stage is None or least is None or framework is None:
+        return
+    setup = workspace.load(stage, SourceTree).path / "setup.py"
+    lines = setup.read_text(errors="replace").splitlines() if setup.is_file() else []
+    older = [
+        f"line {number} says {found[0]}"
+        for number, line in enumerate(lines, 1)
+        for found in _ASKED_STANDARD.finditer(line)
+        if int(found[1]) < int(least[1])
+    ]
+    if older:
+        workspace.console.warn(
+            f"{framework.pin} is C++{least[1]}, and of setup.py {', '.join(older)}: what is "
+            f'compiled with that ends in "#error C++{least[1]} or later"; a patch can take the '
+            "option out, as PyTorch's builder gives one itself"
+        )
 
 
 def _check_standard(job: Job, standard: int) -> list[Problem]:

@@ -9,8 +9,8 @@ import pytest
 
 from cuwheel.build.torch_extension import check_torch_extension
 from cuwheel.model.recipe import Framework, TorchExtension
-from cuwheel.workspace.records import Environment
-from tests.support.factories import heard, make_job, make_target, make_workspace
+from cuwheel.workspace.records import Environment, SourceTree
+from tests.support.factories import EPOCH, heard, make_job, make_target, make_workspace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,6 +56,29 @@ def test_says_nothing_of_archs_that_it_takes(job: Job) -> None:
 
     assert check_torch_extension(dataclasses.replace(job, target=target)) == []
     assert "refuses" not in heard(job.workspace)
+
+
+def write_source(job: Job, setup: str) -> None:
+    tree = job.workspace.folder("source")
+    (tree / "setup.py").write_text(setup)
+    record = SourceTree(path=tree, origin="here", sha256="0" * 64, epoch=EPOCH, pinned=True)
+    job.workspace.save("source", record)
+
+
+@pytest.mark.parametrize(
+    ("least", "flag", "is_told"),
+    [(20, "-std=c++17", True), (20, "-std=c++20", False), (17, "-std=c++17", False)],
+)
+def test_warns_of_older_standard_in_setup(
+    job: Job, tmp_path: Path, least: int, flag: str, *, is_told: bool
+) -> None:
+    header = tmp_path / "site" / "torch" / "include" / "ATen" / "ATen.h"
+    header.parent.mkdir(parents=True)
+    header.write_text(f"#error C++{least} or later compatible compiler is required to use ATen.\n")
+    write_source(job, f'import x\nargs = ["-O3", "{flag}"]\n')
+
+    assert check_torch_extension(job) == []
+    assert ("of setup.py line 2 says -std=c++17" in heard(job.workspace)) is is_told
 
 
 def test_refuses_compiler_without_the_standard(job: Job) -> None:
