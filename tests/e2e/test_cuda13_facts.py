@@ -87,7 +87,7 @@ def test_nvcc_gives_equal_objects_everywhere(cuda_home: Path, tmp_path: Path) ->
 
 
 def test_builds_a_package_twice_with_the_same_bytes(engine: Engine) -> None:
-    first = engine.build("tiny-skbuild")
+    first = engine.build("tiny-skbuild", "--no-cache")
     [wheel] = engine.wheels()
     before = wheel.read_bytes()
     again = engine.build("tiny-skbuild", "--no-cache")
