@@ -7,7 +7,17 @@ import json
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.build.rebuild_key import changes, digest_of_key, key_of
+from cuwheel.build.rebuild_key import changes, key_of, part_of_build
+from cuwheel.build.run_state import (
+    FROM_SMOKE,
+    RAN,
+    go_on,
+    have_all_run,
+    is_unfinished,
+    mark_of,
+    read_json,
+    save_stage,
+)
 from cuwheel.build.summary import Summary
 from cuwheel.system.files import (
     file_lock,
@@ -17,7 +27,13 @@ from cuwheel.system.files import (
     sha256_of_file,
     write_atomically,
 )
-from cuwheel.workspace.records import Audit, BuiltWheel, IndexedWheel, RepairedWheel
+from cuwheel.workspace.records import (
+    Audit,
+    BuiltWheel,
+    Environment,
+    IndexedWheel,
+    RepairedWheel,
+)
 from cuwheel.workspace.serialization import from_json
 
 if TYPE_CHECKING:
@@ -48,9 +64,11 @@ STAGES = (
 _EACH_TIME = ("toolchain", "environment", "preflight", "provenance", "index")
 
 # What stays of the work folder after success: enough to smoke, audit or index the wheel again.
-_KEPT_STAGES = ("toolchain", "environment", "preflight", "build", "repair", "audit", "smoke")
+_KEPT_STAGES = (
+    *("patch", "toolchain", "environment", "preflight", "build", "repair", "audit", "smoke"),
+)
 PROFILE = "profile"  # folder of the work folder
-_KEPT_FOLDERS = ("stages", "logs", PROFILE)
+_KEPT = ("stages", "logs", PROFILE, RAN)
 
 
 def make(job: Job, *, keep_work: bool) -> Summary:
@@ -76,17 +94,18 @@ def make(job: Job, *, keep_work: bool) -> Summary:
         reasons = _reasons(record, key, job) or _unfinished(workspace, key)
         if not reasons:
             workspace.console.note(f"{record['summary']['wheel']} is up to date: nothing to do")
-            if _is_unfinished(workspace) and not keep_work:
+            if is_unfinished(workspace) and not keep_work:
                 _clear(workspace)
             return from_json(Summary, record["summary"])
+        is_built = _has_built(record, key, job)
         for reason in reasons:
-            workspace.console.note(f"building, because {reason}")
-        _run_stages(STAGES, job, key)
-        # Whatever is kept here from now on is of a finished run: no later one takes it up.
-        (workspace.work / "key").unlink()
-        summary = _summarise(workspace)
-        written = {"key": key, "summary": dataclasses.asdict(summary), "reasons": reasons}
-        write_atomically(_record(job), json.dumps(written, indent=2) + "\n")
+            doing = "trying the wheel again" if is_built else "building"
+            workspace.console.note(f"{doing}, because {reason}")
+        if is_built:
+            _try_again(job, key)
+        else:
+            _run_stages(STAGES, job, key)
+        summary = _finish(job, key, reasons)
         if not keep_work:
             _tidy(workspace)
     return summary
@@ -101,11 +120,19 @@ def make_stage(name: str, job: Job) -> Any:
     """
     workspace = job.workspace
     with _exclusive(job), naming_full_disk(workspace.work), workspace.console.stage(name):
-        mark = workspace.work / "key"
-        if _is_unfinished(workspace) and mark.read_text() != digest_of_key(key_of(job)):
+        mark, key = workspace.work / "key", key_of(job)
+        if is_unfinished(workspace) and not go_on(workspace, key):
             mark.unlink()  # what this leaves is of another target than the interrupted run's
         record = _stage(name)(job)
-        workspace.save(name, record)
+        save_stage(name, record, workspace, key)
+        if name == STAGES[-1]:
+            if have_all_run(STAGES, workspace, key):
+                _finish(job, key, ("its stages were run one by one",))
+            else:
+                workspace.console.note(
+                    "stages before this one ran with other settings than these, so the next build "
+                    "makes the wheel again"
+                )
     return record
 
 
@@ -130,14 +157,10 @@ def rebuild_reasons(job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return _reasons(record, key_of(job), job), tuple(record.get("reasons", ()))
 
 
-def _is_unfinished(workspace: Workspace) -> bool:
-    return (workspace.work / "key").is_file()
-
-
 def _unfinished(workspace: Workspace, key: dict[str, str]) -> tuple[str, ...]:
     """A reason to go on, where an earlier run of this very key left its work half done."""
     mark = workspace.work / "key"
-    is_ours = _is_unfinished(workspace) and mark.read_text() == digest_of_key(key)
+    is_ours = is_unfinished(workspace) and mark.read_text() == mark_of(key)
     return ("an earlier run was not finished",) if is_ours and not workspace.has("index") else ()
 
 
@@ -188,27 +211,66 @@ def _run_stages(names: Sequence[str], job: Job, key: dict[str, str]) -> None:
 
         check_early(job)
         for name in names:
-            _run_stage(name, job)
+            _run_stage(name, job, key)
 
 
-def _run_stage(name: str, job: Job) -> None:
+def _has_built(record: dict[str, Any], key: dict[str, str], job: Job) -> bool:
+    """Whether the published wheel is the one that a build would make now.
+
+    Only the smoke test has changed since, and what the stages from there on need is still there.
+    """
+    workspace = job.workspace
+    if not record or not job.settings.reuse or is_unfinished(workspace):
+        return False
+    if part_of_build(record["key"]) != part_of_build(key) or record["key"] == key:
+        return False
+    if not all(workspace.has(name) for name in _KEPT_STAGES if name not in FROM_SMOKE):
+        return False
+    wheel = workspace.load("repair", RepairedWheel)
+    environment = workspace.load("environment", Environment)
+    is_there = wheel.path.is_file() and environment.site_packages.is_dir()
+    return is_there and sha256_of_file(wheel.path) == record["summary"]["sha256"]
+
+
+def _try_again(job: Job, key: dict[str, str]) -> None:
+    """Run the stages from the smoke test on, on what a finished build has left."""
+    with naming_full_disk(job.workspace.work):
+        from cuwheel.build.early_check import check_early  # noqa: PLC0415 - as `_stage` does
+
+        check_early(job)
+        (job.workspace.work / "stages" / "smoke.json").unlink(missing_ok=True)
+        for name in FROM_SMOKE:
+            _run_stage(name, job, key)
+
+
+def _finish(job: Job, key: dict[str, str], reasons: tuple[str, ...]) -> Summary:
+    """Write the record of a published wheel, by which the next build knows it."""
+    # Whatever is kept here from now on is of a finished run: no later one takes it up.
+    (job.workspace.work / "key").unlink(missing_ok=True)
+    summary = _summarise(job.workspace)
+    written = {"key": key, "summary": dataclasses.asdict(summary), "reasons": reasons}
+    write_atomically(_record(job), json.dumps(written, indent=2) + "\n")
+    return summary
+
+
+def _run_stage(name: str, job: Job, key: dict[str, str]) -> None:
     workspace = job.workspace
     if name not in _EACH_TIME and workspace.has(name):
         workspace.console.note(f"{name}: kept from the interrupted run before")
         return
     with workspace.console.stage(name):
-        workspace.save(name, _stage(name)(job))
+        save_stage(name, _stage(name)(job), workspace, key)
 
 
 def _prepare_work(job: Job, key: dict[str, str]) -> None:
-    """Keep what an interrupted run of the same key left; remove everything else."""
-    workspace, digest = job.workspace, digest_of_key(key)
-    mark = workspace.work / "key"
-    if not job.settings.reuse or not mark.is_file() or mark.read_text() != digest:
+    """Keep what an interrupted run of the same wheel left; remove everything else."""
+    workspace = job.workspace
+    is_ours = job.settings.reuse and is_unfinished(workspace) and go_on(workspace, key)
+    if not is_ours:
         remove_tree(workspace.work)
     for name in _EACH_TIME:
         (workspace.work / "stages" / f"{name}.json").unlink(missing_ok=True)
-    write_atomically(mark, digest)
+    write_atomically(workspace.work / "key", mark_of(key))
 
 
 def _tidy(workspace: Workspace) -> None:
@@ -217,7 +279,7 @@ def _tidy(workspace: Workspace) -> None:
     repaired = workspace.load("repair", RepairedWheel)
     workspace.save("repair", dataclasses.replace(repaired, path=published.wheel))
     for path in workspace.work.iterdir():
-        if path.name not in _KEPT_FOLDERS:
+        if path.name not in _KEPT:
             remove_tree(path)
     for path in (workspace.work / "stages").iterdir():
         if path.stem not in _KEPT_STAGES:
@@ -251,8 +313,4 @@ def _record(job: Job) -> Path:
 
 
 def _read_record(job: Job) -> dict[str, Any]:
-    try:
-        record: dict[str, Any] = json.loads(_record(job).read_text())
-    except (OSError, ValueError):
-        return {}
-    return record
+    return read_json(_record(job))

@@ -15,6 +15,7 @@ HELD_BY = {
     "build/checks": "build/test_early_check",
     "build/launcher_setup": "stages/test_build",
     "build/machine": "build/test_early_check",
+    "build/run_state": "test_pipeline",
     "cli/commands/audit": "audit/test_session",
     "cli/commands/bump": "cli/commands/test_updates",
     "cli/commands/diagnose": "diagnose/test_session",

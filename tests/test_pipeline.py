@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from cuwheel import pipeline
-from cuwheel.errors import FileAccessError
+from cuwheel.errors import FileAccessError, SmokeError
 from cuwheel.paths import ROOT
 from cuwheel.pipeline import STAGES
 from cuwheel.system.files import remove_tree, sha256_of_file
@@ -139,6 +139,49 @@ def test_stages_can_be_run_one_by_one(engine: Engine) -> None:
 
     assert [outcome.status for outcome in done] == [0] * len(STAGES), done
     assert len(engine.wheels()) == 1
+    assert "is up to date" in engine.build("tiny-capi").output
+
+
+@pytest.mark.e2e
+def test_wheel_of_stages_with_other_settings_is_made_again(engine: Engine) -> None:
+    """Published by hand, but of a compile for another arch than the next build wants."""
+    first = [engine.build("tiny-capi", "--arch", "80", "--stage", stage) for stage in STAGES[:6]]
+    rest = [engine.build("tiny-capi", "--arch", "80", "--stage", stage) for stage in STAGES[6:-1]]
+    assert {outcome.status for outcome in (*first, *rest)} == {0}
+
+    done = engine.build("tiny-capi", "--stage", "index")
+
+    assert "the next build makes the wheel again" in done.output
+    assert not list(engine.dist.glob(".cuwheel/*.json"))
+
+
+def test_changed_smoke_test_repeats_no_earlier_stage(engine: Engine, tmp_path: Path) -> None:
+    """Behind a run that it stopped, behind one that was finished, and behind itself."""
+    project = shutil.copytree(engine.project, tmp_path / "project")
+    own = dataclasses.replace(engine, project=project)
+    script = project / "recipes" / "smoke" / "tiny_skbuild.py"
+    sound = script.read_text()
+    script.write_text("assert False\n")
+    stopped = own.build("tiny-skbuild")
+    script.write_text(sound)
+    taken_up = own.build("tiny-skbuild")
+    [wheel] = own.wheels()
+    digest = sha256_of_file(wheel)
+    script.write_text("assert False, 'again'\n")
+    refused = own.build("tiny-skbuild")
+    script.write_text(f"{sound}assert tiny_skbuild.__version__\n")
+
+    done = own.build("tiny-skbuild")
+
+    assert (stopped.status, refused.status) == (SmokeError.exit_code, SmokeError.exit_code)
+    assert (taken_up.status, done.status) == (0, 0), taken_up.output + done.output
+    assert "build: kept from the interrupted run before" in taken_up.output
+    assert "trying the wheel again, because smoke tiny_skbuild.py: " in done.output
+    assert not re.search(r"(?m)^(source|build|repair|audit)\b", refused.output + done.output)
+    assert sha256_of_file(wheel) == digest
+    statement = (own.dist / f"{wheel.name}.provenance.json").read_text()
+    assert sha256_of_file(script) in statement
+    assert "is up to date" in own.build("tiny-skbuild").output
 
 
 def test_stage_without_its_input_says_what_to_run(engine: Engine) -> None:

@@ -62,9 +62,18 @@ def changes(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[str, ...]:
     )
 
 
+def part_of_build(key: Mapping[str, str]) -> dict[str, str]:
+    """What of a key decides the wheel itself: a smoke test only says whether it is published."""
+    return {name: value for name, value in key.items() if not _is_of_smoke(name)}
+
+
 def digest_of_key(key: Mapping[str, str]) -> str:
     """SHA-256 over a key."""
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+
+
+def _is_of_smoke(name: str) -> bool:
+    return name in {"recipe.smoke", "lock smoke"} or name.startswith("smoke ")
 
 
 def _of_recipe(target: Target, workspace: Workspace) -> dict[str, str]:
@@ -93,6 +102,8 @@ def _source(target: Target, workspace: Workspace) -> str:
 
 def _of_locks(target: Target) -> dict[str, str]:
     found = {"lock build": _digest(target.lock), "lock engine": _digest(ROOT / "envs/engine.lock")}
+    if target.smoke_lock != target.lock:
+        found["lock smoke"] = _digest(target.smoke_lock)
     lock = toolchain_lock(target)
     if lock is None:
         return {**found, "lock toolchain": target.provider}

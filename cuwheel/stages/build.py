@@ -259,6 +259,8 @@ def _was_disk_full(work: Path, log: Path) -> bool:
 def _prepare(target: Target, workspace: Workspace) -> BuildInputs:
     """Copy the patched source, so that a build that was cut off never shows in the next one."""
     patched = workspace.load("patch", SourceTree)
+    if not patched.path.is_dir():
+        raise workspace.left_nothing("patch")
     for name in _FOLDERS:
         remove_tree(workspace.work / name)
     tree = workspace.work / "tree" / target.recipe.folder

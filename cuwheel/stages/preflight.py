@@ -28,8 +28,10 @@ from cuwheel.workspace.records import Environment, Preflight, SourceTree, Toolch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from cuwheel.workspace.job import Job
+    from cuwheel.workspace.workspace import Workspace
 
 
 def preflight(job: Job) -> Preflight:
@@ -115,11 +117,11 @@ def _check_framework(job: Job) -> list[Problem]:
 
 def _check_build_requirements(job: Job) -> list[Problem]:
     target, workspace = job.target, job.workspace
-    stage = next((name for name in ("patch", "source") if workspace.has(name)), None)
-    if stage is None or not workspace.has("environment"):
+    tree = _source_tree(workspace)
+    if tree is None or not workspace.has("environment"):
         return []
     env = workspace.load("environment", Environment)
-    system = read_build_system(workspace.load(stage, SourceTree).path)
+    system = read_build_system(tree)
     unmet = unmet_requirements([*system.requires, "build"], env.site_packages)
     if not unmet:
         return _check_backend_imports(env, system)
@@ -134,11 +136,15 @@ def _check_build_requirements(job: Job) -> list[Problem]:
 
 def _check_run_requirements(job: Job) -> list[Problem]:
     """What only the backend can tell, the stage build asks it first of all."""
-    workspace = job.workspace
+    tree = _source_tree(job.workspace)
+    return [] if tree is None else check_stated_requirements(job.target, tree)
+
+
+def _source_tree(workspace: Workspace) -> Path | None:
+    """The source as far as it is; a finished build leaves none."""
     stage = next((name for name in ("patch", "source") if workspace.has(name)), None)
-    if stage is None:
-        return []
-    return check_stated_requirements(job.target, workspace.load(stage, SourceTree).path)
+    tree = workspace.load(stage, SourceTree).path if stage else None
+    return tree if tree and tree.is_dir() else None
 
 
 def _check_backend_imports(env: Environment, system: BuildSystem) -> list[Problem]:

@@ -39,6 +39,8 @@ def repair(job: Job) -> RepairedWheel:
     """
     target, workspace = job.target, job.workspace
     built = workspace.load("build", BuiltWheel)
+    if not built.path.is_file():
+        raise workspace.left_nothing("build")
     epoch = workspace.load("patch", SourceTree).epoch
     remove_tree(workspace.work / "repaired")
     remove_tree(workspace.work / "repair")

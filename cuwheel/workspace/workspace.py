@@ -81,12 +81,16 @@ class Workspace:
         try:
             content = json.loads(path.read_text())
         except FileNotFoundError:
-            raise StageOrderError(
-                f"the stage {stage} has left nothing in {self.work}",
-                why="this stage works on what that one makes",
-                fix="run the whole build with --keep-work first, or that stage with --stage",
-            ) from None
+            raise self.left_nothing(stage) from None
         return from_json(kind, content)
+
+    def left_nothing(self, stage: str) -> StageOrderError:
+        """The error that a stage has left nothing here, or no more."""
+        return StageOrderError(
+            f"the stage {stage} has left nothing in {self.work}",
+            why="this stage works on what that one makes",
+            fix="run the whole build with --keep-work first, or that stage with --stage",
+        )
 
 
 def bare_workspace(console: Console) -> Workspace:
