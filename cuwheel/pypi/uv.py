@@ -81,7 +81,8 @@ _FIXES = (
     ),
     _Fix(says=r"network (was|is) disabled", do="run once without --offline: that fills the cache"),
     _Fix(
-        says=r"does not satisfy Python|no usable wheels|no wheels with a matching|requires Python",
+        says=r"does not satisfy Python|no usable wheels|no wheels with a (matching|free-threading)"
+        r"|requires Python",
         do="it has no wheel for this Python or machine: take a Python that the lock was made for "
         "(`-- --python 3.12`)",
     ),
