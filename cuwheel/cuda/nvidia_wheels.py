@@ -85,7 +85,7 @@ TOOLKIT_WHEELS = (
         name="nvidia-cuda-runtime(-cu12|)",
         folder="nvidia/(cuda_runtime|cu13)/lib",
         bounds=_CUDA,
-        read="(12.1.105, 12.8.90|13.0.96, 13.5.37)",
+        read="(12.1.105, 12.8.90|13.0.96, 13.2.86, 13.5.37)",
         conda="cuda-cudart",
         libraries=(
             NvidiaLibrary(
@@ -97,7 +97,7 @@ TOOLKIT_WHEELS = (
         name="nvidia-cublas(-cu12|)",
         folder="nvidia/(cublas|cu13)/lib",
         bounds=">={cublas},<(13|14)",
-        read="(12.1.3.1, 12.8.4.1, 12.9.3.13|13.1.0.3, 13.10.0.20)",
+        read="(12.1.3.1, 12.8.4.1, 12.9.3.13|13.1.0.3, 13.4.1.3, 13.10.0.20)",
         conda="libcublas",
         libraries=(
             NvidiaLibrary(
@@ -126,7 +126,7 @@ TOOLKIT_WHEELS = (
         name="nvidia-cusparse(-cu12|)",
         folder="nvidia/(cusparse|cu13)/lib",
         bounds=">={cusparse},<13",
-        read="(12.1.0.106, 12.3.1.170, 12.5.8.93|12.6.3.3, 12.9.4.2)",
+        read="(12.1.0.106, 12.3.1.170, 12.5.8.93|12.6.3.3, 12.7.10.12, 12.9.4.2)",
         conda="libcusparse",
         brings=("nvidia-nvjitlink(-cu12|)",),
         libraries=(
@@ -143,7 +143,7 @@ TOOLKIT_WHEELS = (
         name="nvidia-cusolver(-cu12|)",
         folder="nvidia/(cusolver|cu13)/lib",
         bounds=">={cusolver},<(12|13)",
-        read="(11.4.5.107, 11.7.3.90|12.0.4.66, 12.0.7.41, 12.4.1.2)",
+        read="(11.4.5.107, 11.7.3.90|12.0.4.66, 12.0.7.41, 12.2.0.11, 12.4.1.2)",
         conda="libcusolver",
         brings=(
             "nvidia-cublas(-cu12|)",
@@ -190,7 +190,7 @@ TOOLKIT_WHEELS = (
         name="nvidia-curand(-cu12|)",
         folder="nvidia/(curand|cu13)/lib",
         bounds=">={curand},<11",
-        read="(10.3.9.90|10.4.0.35, 10.4.5.25)",
+        read="(10.3.9.90|10.4.0.35, 10.4.2.66, 10.4.5.25)",
         conda="libcurand",
         libraries=(
             # Since 10.4.5 it needs libcudart, whose wheel it doesn't require.
@@ -206,7 +206,7 @@ TOOLKIT_WHEELS = (
         name="nvidia-cufft(-cu12|)",
         folder="nvidia/(cufft|cu13)/lib",
         bounds=">={cufft},<(12|13)",
-        read="(11.0.2.54, 11.2.1.3, 11.3.3.83, 11.4.1.4|12.0.0.61, 12.5.0.14)",
+        read="(11.0.2.54, 11.2.1.3, 11.3.3.83, 11.4.1.4|12.0.0.61, 12.2.0.57, 12.5.0.14)",
         conda="libcufft",
         brings=("(|nvidia-nvjitlink)",),  # nvidia-cufft-cu12 since 11.2.3 only
         libraries=(
@@ -225,7 +225,7 @@ TOOLKIT_WHEELS = (
         name="nvidia-cuda-nvrtc(-cu12|)",
         folder="nvidia/(cuda_nvrtc|cu13)/lib",
         bounds=_CUDA,
-        read="(12.1.105, 12.8.93|13.0.88, 13.1.80, 13.5.37)",
+        read="(12.1.105, 12.8.93|13.0.88, 13.1.80, 13.2.86, 13.5.37)",
         conda="cuda-nvrtc",
         libraries=(
             # The builtins bear the minor release: libnvrtc-builtins.so.13.0. They are opened at the
@@ -245,7 +245,7 @@ TOOLKIT_WHEELS = (
         name="nvidia-nvjitlink(-cu12|)",
         folder="nvidia/(nvjitlink|cu13)/lib",
         bounds=_CUDA,
-        read="(12.8.93|13.0.88, 13.5.37)",
+        read="(12.8.93|13.0.88, 13.2.86, 13.5.37)",
         conda="libnvjitlink",
         libraries=(
             NvidiaLibrary(
