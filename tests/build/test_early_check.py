@@ -256,7 +256,7 @@ def test_wants_room_for_framework_once(
 
     with_other = _refusal(target, workspace)
 
-    assert "free, 6.5" in alone
+    assert "free, 6.8" in alone
     assert "free, 2.0" in with_other
 
 
