@@ -73,7 +73,7 @@ def digest_of_key(key: Mapping[str, str]) -> str:
 
 
 def _is_of_smoke(name: str) -> bool:
-    return name in {"recipe.smoke", "lock smoke"} or name.startswith("smoke ")
+    return name == "recipe.smoke" or name.startswith("smoke ")
 
 
 def _of_recipe(target: Target, workspace: Workspace) -> dict[str, str]:
@@ -102,8 +102,8 @@ def _source(target: Target, workspace: Workspace) -> str:
 
 def _of_locks(target: Target) -> dict[str, str]:
     found = {"lock build": _digest(target.lock), "lock engine": _digest(ROOT / "envs/engine.lock")}
-    if target.smoke_lock != target.lock:
-        found["lock smoke"] = _digest(target.smoke_lock)
+    for tried in {one.smoke_lock for one in (target, *target.served)} - {target.lock}:
+        found[f"smoke lock {tried.stem}"] = _digest(tried)
     lock = toolchain_lock(target)
     if lock is None:
         return {**found, "lock toolchain": target.provider}

@@ -89,26 +89,32 @@ def check_backend_requirements(
     ]
 
 
-def _check_run(target: Target, wanted: Iterable[str], said: str) -> list[Problem]:
-    """Requirements on what the wheel links are the engine's own affair: it writes them anew."""
+def _check_run(target: Target, required: Iterable[str], said: str) -> list[Problem]:
+    """Beside each release of the framework that the wheel is tried with.
+
+    Requirements on what the wheel links are the engine's own affair: it writes them anew.
+    """
+    required = tuple(required)
     linked = {canonicalize_name(one.distribution) for one in cuda_components(target)}
-    lacking = unlocked_requirements(
-        wanted,
-        target.smoke_lock,
-        python=target.python,
-        extra=target.extra,
-        without={*linked, canonicalize_name(target.recipe.name), canonicalize_name(target.project)},
-    )
-    if not lacking:
-        return []
-    return [
-        Problem(
-            what="the finished wheel requires what the smoke test's lock doesn't hold",
-            why=f"{said} that it requires {', '.join(lacking)}; the smoke test installs all that "
-            f"by hash, and {target.locked_smoke.path} has none that fits",
-            fix=target.locked_smoke.way_to_add(*lacking),
+    own = {canonicalize_name(target.recipe.name), canonicalize_name(target.project)}
+    problems = []
+    for one in (target, *target.served):
+        lacking = unlocked_requirements(
+            required,
+            one.smoke_lock,
+            python=one.python,
+            extra=one.extra,
+            without=linked | own,
         )
-    ]
+        if lacking:
+            problem = Problem(
+                what="the finished wheel requires what the smoke test's lock doesn't hold",
+                why=f"{said} that it requires {', '.join(lacking)}; the smoke test installs all "
+                f"that by hash, and {one.locked_smoke.path} has none that fits",
+                fix=one.locked_smoke.way_to_add(*lacking),
+            )
+            problems.append(problem)
+    return problems
 
 
 def _ask(

@@ -10,6 +10,7 @@ from cuwheel.cli.target_choice import framework_of
 from cuwheel.locks.framework_fit import fit_specs
 from cuwheel.locks.jobs import COOLDOWN, conda_jobs, lock_jobs
 from cuwheel.locks.resolve import check_locks, resolve_locks, verify_locks
+from cuwheel.locks.source_at_hand import warn_of_source
 from cuwheel.model.catalogue import load_catalogue
 from cuwheel.paths import project_roots
 from cuwheel.workspace.workspace import bare_workspace
@@ -50,7 +51,9 @@ def run_lock(given: argparse.Namespace, console: Console) -> None:
     entries = load_catalogue(project_roots())
     jobs = lock_jobs(given.names, entries, framework_of(given.framework))
     workspace = bare_workspace(console)
-    resolve_locks(fit_specs(jobs, workspace), workspace, cooldown=given.cooldown, note=given.note)
+    specs = fit_specs(jobs, workspace)
+    resolve_locks(specs, workspace, cooldown=given.cooldown, note=given.note)
+    warn_of_source(specs, console)
 
 
 def lock_check_parser() -> Parser:
