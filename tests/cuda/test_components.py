@@ -191,7 +191,7 @@ def test_requirement_takes_other_updates_of_its_minor(
 def test_requirement_pins_framework() -> None:
     toolkit = toolkit_by_release("13.0")
 
-    assert requirement_for(component_by_name("torch", 13), toolkit, "2.11") == "torch==2.11.*"
+    assert requirement_for(component_by_name("torch", 13), toolkit, "==2.11.*") == "torch==2.11.*"
 
 
 @pytest.mark.parametrize(
