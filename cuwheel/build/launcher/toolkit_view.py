@@ -42,7 +42,7 @@ _PROGRAMS = (
     *("targets/x86_64-linux/bin", "targets/x86_64-linux/nvvm/bin"),
 )
 _REAL = "bin-real"
-_DRIVER_STUB = "lib64/stubs/libcuda.so"
+_LIBRARIES, _DRIVER_STUB = "lib64", "stubs/libcuda.so"  # where nvcc makes linkers search
 # The scripts call Python by this link: a cache takes their text for the compiler, so it has to be
 # the same for every Python.
 _PYTHON = "python"
@@ -116,8 +116,10 @@ def make_view(
         for name, content in overlaid.items()
         if name.startswith("bin/")
     }
-    if driver_stub and not (home / _DRIVER_STUB).exists():
-        overlaid[_DRIVER_STUB] = driver_stub
+    libraries = home / _LIBRARIES
+    if driver_stub and not (libraries / _DRIVER_STUB).exists():
+        leads_to = libraries.readlink().as_posix() if libraries.is_symlink() else _LIBRARIES
+        overlaid[f"{leads_to}/{_DRIVER_STUB}"] = driver_stub
     (folder / _REAL).mkdir()
     _overlay(folder / _REAL, home / "bin", inside.toolkit / "bin", real)
     _overlay(
@@ -219,7 +221,11 @@ def _ask(program: Path, option: str) -> str:
 
 
 def _overlay(folder: Path, real: Path, inside: Path, files: Mapping[str, str | bytes]) -> None:
-    """Links to all of a folder but for the files that are given; folders on their way are real."""
+    """Links to all of a folder but for the files that are given; folders on their way are real.
+
+    What leads to such a folder does so here too: of `lib` and `lib64` that are two folders, CMake
+    takes one for a place which the loader has to be told of, and writes an rpath.
+    """
     nested: dict[str, dict[str, str | bytes]] = {}
     for name, content in files.items():
         first, _, rest = name.partition("/")
@@ -231,8 +237,11 @@ def _overlay(folder: Path, real: Path, inside: Path, files: Mapping[str, str | b
         (folder / name).mkdir(exist_ok=True)
         _overlay(folder / name, real / name, inside / name, inner)
     for entry in sorted(real.iterdir()) if real.is_dir() else ():
-        if entry.name not in nested and entry.name not in files:
-            (folder / entry.name).symlink_to(inside / entry.name)
+        if entry.name in nested or entry.name in files:
+            continue
+        leads_to = entry.readlink().as_posix() if entry.is_symlink() else ""
+        is_ours = leads_to.partition("/")[0] in nested
+        (folder / entry.name).symlink_to(leads_to if is_ours else inside / entry.name)
 
 
 def _script(inside: ViewPaths, stub: str, words: tuple[str, ...], fingerprint: str) -> str:

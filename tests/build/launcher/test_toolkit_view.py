@@ -175,6 +175,12 @@ def test_linkers_find_a_stub_of_the_driver(tmp_path: Path, cuda_home: Path) -> N
     assert not (cuda_home / "lib64" / "stubs").exists()
 
 
+def test_libraries_are_in_one_folder_by_either_name(tmp_path: Path, cuda_home: Path) -> None:
+    view = make_bench(tmp_path, cuda_home, driver_stub=b"stub").inside.view
+
+    assert (view / "lib").resolve() == (view / "lib64").resolve()
+
+
 def test_stub_of_the_toolkit_stays(tmp_path: Path, conda_toolchain: Toolchain) -> None:
     bench = make_bench(tmp_path, conda_toolchain.home, driver_stub=b"stub")
 
