@@ -81,7 +81,8 @@ def errors_of(attention: Attention, batch: int, length: int, *, causal: bool) ->
     ahead = torch.randn_like(actual)
     actual.backward(ahead)
     expected.backward(ahead.double())
-    pairs = [(actual, expected), *((a.grad, b.grad) for a, b in zip(inputs, copies, strict=True))]
+    pairs = [(actual.detach(), expected.detach())]
+    pairs += [(a.grad, b.grad) for a, b in zip(inputs, copies, strict=True)]
     return [float((a.double() - b).norm() / b.norm()) for a, b in pairs]
 
 
