@@ -171,6 +171,20 @@ def test_refuses_lock_for_other_cuda(workspace: Workspace, tmp_path: Path) -> No
     assert "built with CUDA 13.2, and the lock is for a target of CUDA 13.0" in caught.value.why
 
 
+@pytest.mark.parametrize(("toolkit", "is_refused"), [("13.0", False), ("12.8", True)])
+def test_release_served_by_stable_abi_needs_the_same_cuda_major(
+    workspace: Workspace, tmp_path: Path, toolkit: str, *, is_refused: bool
+) -> None:
+    stable = dataclasses.replace(OLD, serves=(NEW.version,))
+    specs = specs_of(recipe_with(toolkit, framework=stable), tmp_path, NEW)
+
+    if is_refused:
+        with pytest.raises(FrameworkError, match="built with CUDA 13"):
+            fit_specs(specs, workspace)
+    else:
+        assert fit_specs(specs, workspace)
+
+
 def test_refuses_lock_for_cuda_of_another_framework(workspace: Workspace, tmp_path: Path) -> None:
     recipe = recipe_with("13.0", "13.2", framework={"13.0": NEW, "13.2": OLD})
 
