@@ -6,12 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.build.launcher.events import EVENTS_LOG, read_events
-from cuwheel.build.profile.timeline import make_timeline
+from cuwheel.profile.timeline import make_timeline
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.build.profile.timeline import Timeline
+    from cuwheel.profile.timeline import Timeline
 
 SOURCE = "/cuwheel/source/csrc/"
 GIB = 1 << 30

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from cuwheel import pipeline
 from cuwheel.build.launcher.events import EVENTS_LOG, read_events
-from cuwheel.build.profile.report import print_profile, write_profile
 from cuwheel.build.summary import print_summary
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.target_choice import named_targets
 from cuwheel.cli.target_jobs import requested_jobs
 from cuwheel.cli.target_options import add_target_options, add_targets
 from cuwheel.errors import UsageError
+from cuwheel.profile.report import print_profile, write_profile
 from cuwheel.system.console import report_terminal
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.build.launcher.events import read_events
-from cuwheel.build.profile.timeline import make_timeline
 from cuwheel.paths import ROOT
+from cuwheel.profile.timeline import make_timeline
 from tests.support.eventlines import (
     GIB,
     SOURCE,
@@ -23,7 +23,7 @@ from tests.support.eventlines import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.build.profile.timeline import Timeline
+    from cuwheel.profile.timeline import Timeline
 
 _EPOCH = 1_700_000_000.0
 

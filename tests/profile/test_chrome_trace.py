@@ -5,14 +5,14 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.build.launcher.events import read_events
-from cuwheel.build.profile.chrome_trace import trace_text
-from cuwheel.build.profile.timeline import make_timeline
+from cuwheel.profile.chrome_trace import trace_text
+from cuwheel.profile.timeline import make_timeline
 from tests.support.eventlines import compile_line, large_log, timeline_of, tool_line, two_files
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.build.profile.timeline import Timeline
+    from cuwheel.profile.timeline import Timeline
 
 
 def slices(timeline: Timeline) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.build.profile.advice import advise
+from cuwheel.profile.advice import advise
 from tests.support.eventlines import GIB, SOURCE, compile_line, timeline_of, tool_line, two_files
 
 if TYPE_CHECKING:

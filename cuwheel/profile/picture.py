@@ -7,13 +7,13 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from cuwheel.build.profile.advice import advise
+from cuwheel.profile.advice import advise
 from cuwheel.system.quantities import show_size, show_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.build.profile.timeline import CompileJob, MemoryPoint, Phase, Timeline
+    from cuwheel.profile.timeline import CompileJob, MemoryPoint, Phase, Timeline
 
 
 # In the picture's own units, which a viewer shows as pixels unless it scales.

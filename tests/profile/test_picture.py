@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from cuwheel.build.launcher.events import read_events
-from cuwheel.build.profile.picture import svg_text
-from cuwheel.build.profile.timeline import make_timeline
+from cuwheel.profile.picture import svg_text
+from cuwheel.profile.timeline import make_timeline
 from tests.support.eventlines import (
     SOURCE,
     compile_line,
@@ -21,7 +21,7 @@ from tests.support.eventlines import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.build.profile.timeline import Timeline
+    from cuwheel.profile.timeline import Timeline
 
 _LEFT, _WIDE = 64, 1200 - 64 - 24  # of the part in which time runs
 

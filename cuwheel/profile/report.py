@@ -9,10 +9,10 @@ import rich.console
 import rich.markup
 import rich.table
 
-from cuwheel.build.profile.advice import advise
-from cuwheel.build.profile.chrome_trace import trace_text
-from cuwheel.build.profile.picture import svg_text
-from cuwheel.build.profile.timeline import make_timeline
+from cuwheel.profile.advice import advise
+from cuwheel.profile.chrome_trace import trace_text
+from cuwheel.profile.picture import svg_text
+from cuwheel.profile.timeline import make_timeline
 from cuwheel.system.files import write_atomically
 from cuwheel.system.quantities import show_share, show_size, show_time
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.build.launcher.events import Events
-    from cuwheel.build.profile.timeline import Timeline
+    from cuwheel.profile.timeline import Timeline
 
 
 PICTURE = "profile.svg"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from cuwheel.build.profile.timeline import length
+from cuwheel.profile.timeline import length
 from cuwheel.system.quantities import show_share, show_size, show_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.build.profile.timeline import CompileJob, Timeline
+    from cuwheel.profile.timeline import CompileJob, Timeline
 
 
 # From which share on something is worth a line.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import rich.console
 
 from cuwheel.build.launcher.events import read_events
-from cuwheel.build.profile.report import print_profile, write_profile
+from cuwheel.profile.report import print_profile, write_profile
 from tests.support.eventlines import SOURCE, compile_line, two_files, write_log
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.build.profile.timeline import CompileJob, Phase, Timeline
+    from cuwheel.profile.timeline import CompileJob, Phase, Timeline
 
 
 _PROCESS = 1
