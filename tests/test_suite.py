@@ -12,6 +12,7 @@ import pytest
 
 from cuwheel.paths import ROOT
 from cuwheel.system.process import Finished, run
+from tests.support.leftovers import end_all_of
 from tests.support.requirements import VARIABLE
 
 if TYPE_CHECKING:
@@ -113,3 +114,16 @@ def test_refuses_to_require_what_is_no_part(suite: Path) -> None:
 
     assert done.status == 4
     assert f"{VARIABLE} names redsi; parts are sandbox, bwrap, " in done.output
+
+
+def test_leaves_folder_of_another_run_alone(tmp_path: Path) -> None:
+    """One whose name ends as ours does: TMPDIR of the other run came before it."""
+    ours = tmp_path / "run"
+    theirs = tmp_path / "other" / ours.relative_to("/")
+    theirs.mkdir(parents=True)
+    with subprocess.Popen(["sleep", "60"], cwd=theirs) as process:
+        ended = end_all_of(ours)
+        still_runs = process.poll() is None
+        process.kill()
+
+    assert (ended, still_runs) == ([], True)

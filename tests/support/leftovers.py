@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,8 +43,10 @@ def _family(pid: int) -> Iterator[psutil.Process]:
 
 
 def _belongs_to(process: psutil.Process, folder: str) -> bool:
+    # Not where the name goes on to the left: that is a folder of another run's, in its TMPDIR.
+    named = re.compile(rf"(?<![\w./-]){re.escape(folder)}/")
     with contextlib.suppress(psutil.Error):
-        return f"{folder}/" in " ".join((*process.cmdline(), f"{process.cwd()}/"))
+        return named.search(" ".join((*process.cmdline(), f"{process.cwd()}/"))) is not None
     return False
 
 
