@@ -28,7 +28,7 @@ RECIPE = Recipe(
     # Without FORCE_BUILD its setup.py tries to download a wheel instead of building one.
     build=TorchExtension(env={"MAMBA_FORCE_BUILD": "TRUE"}),
     link=Link("cudart", "torch"),
-    smoke=Smoke(imports=("torch", "selective_scan_cuda")),
+    smoke=Smoke(imports=("mamba_ssm", "selective_scan_cuda")),
     memory_per_job=4 * GIB,
     max_wheel_size=400 * MIB,
 )
