@@ -169,8 +169,12 @@ def test_runs_host_compiler_again_that_hides_a_kill(
     wait_for(lambda: cgroup.used >= 350 * MIB)
     small = Gated(folder=gated.folder, variables={"CUWHEEL_MEMORY_PER_JOB": str(20 * MIB)})
 
-    compile_ = start(cgroup, through_gate(host_compiles[:1])[0], env=small.environment())
+    [command] = through_gate(host_compiles[:1])
+    # The kernel takes the compiler first, though the other is larger: proc_pid_oom_score_adj(5).
+    first = ["sh", "-c", 'echo 1000 > /proc/self/oom_score_adj; exec "$@"', "sh", *command]
+    compile_ = start(cgroup, first, env=small.environment())
     wait_for(lambda: cgroup.kills > 0)
+    assert other.poll() is None
     other.kill()
 
     assert (compile_.wait(60), other.wait(60)) == (0, -signal.SIGKILL)
