@@ -1,6 +1,6 @@
 """The environment of a build: each variable stated here, nothing of the caller's let in.
 
-All paths are this machine's; `Places.seen` gives them the names that they have in a sandbox.
+All paths are this machine's; a `PathMap` gives them the names that they have in a sandbox.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def smoke(job: Job) -> SmokeResult:
         loaded=tuple((load.soname, load.location, load.supplier, load.requester) for load in loads),
         hidden=None if environment.hidden is None else tuple(map(str, environment.hidden)),
         has_driver_stub=any(answer.has_driver_stub for answer in tried.answers),
-        served=tuple(str(other.framework and other.framework.pin) for other in target.served),
+        served=tuple(one.pin for one in target.framework.served) if target.framework else (),
     )
     _report(passed, wheel, target, workspace)
     remove_tree(folder)
