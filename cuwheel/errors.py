@@ -330,6 +330,17 @@ class RebuildFailedError(CommandFailedError):
     anchor = "rebuild-failed"
 
 
+class CellsFailedError(CuwheelError):
+    """Some cells of the matrix failed; all others were built.
+
+    The table says what each failed with, `dist/.cuwheel/` has its log, and `dist/matrix.html` both.
+    `nox -s matrix -- build` again builds those that aren't there, and nothing else.
+    """
+
+    exit_code = 63
+    anchor = "cells-failed"
+
+
 class RepairError(CuwheelError):
     """The built wheel could not be turned into one that is portable.
 

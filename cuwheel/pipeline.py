@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import datetime
 import json
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +22,7 @@ from cuwheel.build.run_state import (
     save_stage,
 )
 from cuwheel.build.summary import Summary
+from cuwheel.errors import CuwheelError
 from cuwheel.system.files import (
     file_lock,
     naming_full_disk,
@@ -27,6 +31,7 @@ from cuwheel.system.files import (
     sha256_of_file,
     write_atomically,
 )
+from cuwheel.workspace.failure_record import forget_failure, write_failure
 from cuwheel.workspace.records import (
     Audit,
     BuiltWheel,
@@ -37,7 +42,7 @@ from cuwheel.workspace.records import (
 from cuwheel.workspace.serialization import from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from cuwheel.workspace.job import Job
@@ -85,7 +90,7 @@ def make(job: Job, *, keep_work: bool) -> Summary:
         CuwheelError: of the stage that failed; the work folder is kept.
     """
     workspace = job.workspace
-    with _exclusive(job):
+    with _exclusive(job), _recording_failure(job):
         # Of other targets too, which may never be built again.
         for folder in (workspace.dist, _record(job).parent):
             remove_parts(folder)
@@ -109,6 +114,33 @@ def make(job: Job, *, keep_work: bool) -> Summary:
         if not keep_work:
             _tidy(workspace)
     return summary
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A wheel that a build has published.
+
+    Attributes:
+        summary: what is known of it.
+        date: when, in UTC; empty for one that an older cuwheel published.
+        outdated: why a build now would make it again; empty where it wouldn't.
+    """
+
+    summary: Summary
+    date: str
+    outdated: tuple[str, ...]
+
+
+def published(job: Job) -> Published | None:
+    """The wheel that is there; None: there is none."""
+    record = _read_record(job)
+    if not record or not (job.workspace.dist / record["summary"]["wheel"]).is_file():
+        return None
+    return Published(
+        summary=from_json(Summary, record["summary"]),
+        date=record.get("date", ""),
+        outdated=_reasons(record, key_of(job), job),
+    )
 
 
 def make_stage(name: str, job: Job) -> Any:
@@ -181,6 +213,16 @@ def _exclusive(job: Job) -> Any:
     return file_lock(workspace.work.with_name(f"{workspace.work.name}.lock"), on_wait=tell)
 
 
+@contextlib.contextmanager
+def _recording_failure(job: Job) -> Iterator[None]:
+    """Leave beside the wheels why the block failed: `nox -s matrix` shows it."""
+    try:
+        yield
+    except CuwheelError as error:
+        write_failure(error, job.workspace.dist, job.target.id)
+        raise
+
+
 def _reasons(record: dict[str, Any], key: dict[str, str], job: Job) -> tuple[str, ...]:
     workspace = job.workspace
     if not record:
@@ -248,8 +290,15 @@ def _finish(job: Job, key: dict[str, str], reasons: tuple[str, ...]) -> Summary:
     # Whatever is kept here from now on is of a finished run: no later one takes it up.
     (job.workspace.work / "key").unlink(missing_ok=True)
     summary = _summarise(job.workspace)
-    written = {"key": key, "summary": dataclasses.asdict(summary), "reasons": reasons}
+    now = datetime.datetime.now(tz=datetime.timezone.utc).isoformat(timespec="seconds")
+    written = {
+        "key": key,
+        "summary": dataclasses.asdict(summary),
+        "reasons": reasons,
+        "date": now,
+    }
     write_atomically(_record(job), json.dumps(written, indent=2) + "\n")
+    forget_failure(job.workspace.dist, job.target.id)
     return summary
 
 

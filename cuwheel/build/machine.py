@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cuwheel.build.sandbox.backends import choose_sandbox
@@ -32,7 +33,7 @@ def read_machine(
         provider: where the toolchain comes from. That of conda brings its compiler; what the
             caller names as `CXX` is no business of such a build, and isn't run.
     """
-    faults: list[CuwheelError] = [python] if isinstance(python, InterpreterNotFoundError) else []
+    faults: list[CuwheelError] = []
     sandbox = None
     try:
         sandbox = choose_sandbox(settings.sandbox)
@@ -41,8 +42,8 @@ def read_machine(
     memory = None
     with contextlib.suppress(OSError):
         memory = min(limit.total for limit in free_memory.read_memory().levels)
-    return Machine(
-        python=None if isinstance(python, InterpreterNotFoundError) else python,
+    found = Machine(
+        python=None,
         sandbox=sandbox,
         compilers=() if provider == "conda" else find_host_compilers(os.environ),
         cores=machine.usable_cores(),
@@ -50,3 +51,12 @@ def read_machine(
         driver=machine.driver_version(),
         faults=tuple(faults),
     )
+    return with_python(found, python)
+
+
+def with_python(machine: Machine, python: Interpreter | InterpreterNotFoundError | None) -> Machine:
+    """The same machine for a wheel of another Python; the arguments are those of `read_machine`."""
+    others = [one for one in machine.faults if not isinstance(one, InterpreterNotFoundError)]
+    if isinstance(python, InterpreterNotFoundError):
+        return replace(machine, python=None, faults=(python, *others))
+    return replace(machine, python=python, faults=tuple(others))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -38,8 +39,6 @@ def key_of(job: Job) -> dict[str, str]:
     What is missing on this machine stands as `absent`: preflight is what complains.
     """
     target = job.target
-    # Of all code: a change in any of it may change the wheel.
-    engine = sha256_of_tree(ROOT / "cuwheel", skip=lambda name: name.suffix != ".py")
     parts = {
         "target": target.id,
         "archs": " ".join(target.archs),
@@ -47,7 +46,7 @@ def key_of(job: Job) -> dict[str, str]:
         **_of_recipe(target, job.workspace),
         **_of_locks(target),
         **_of_machine(target, job.machine),
-        "engine": f"{__version__} {engine}",
+        "engine": f"{__version__} {_engine()}",
     }
     return dict(sorted(parts.items()))
 
@@ -70,6 +69,21 @@ def part_of_build(key: Mapping[str, str]) -> dict[str, str]:
 def digest_of_key(key: Mapping[str, str]) -> str:
     """SHA-256 over a key."""
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+
+
+@functools.cache
+def _engine() -> str:
+    """Digest of all code: a change in any of it may change the wheel."""
+    return sha256_of_tree(ROOT / "cuwheel", skip=lambda name: name.suffix != ".py")
+
+
+@functools.cache
+def _banner(program: str) -> str:
+    try:
+        said = run([program, "--version"], env={"PATH": os.defpath, "LC_ALL": "C"}).output
+    except CommandFailedError:
+        return _ABSENT
+    return said.splitlines()[0]
 
 
 def _is_of_smoke(name: str) -> bool:
@@ -134,14 +148,6 @@ def _machine_compiler(toolkit: Toolkit, machine: Machine) -> dict[str, str]:
         "linker": _banner("ld"),
         "strip": _banner("strip"),
     }
-
-
-def _banner(program: str) -> str:
-    try:
-        said = run([program, "--version"], env={"PATH": os.defpath, "LC_ALL": "C"}).output
-    except CommandFailedError:
-        return _ABSENT
-    return said.splitlines()[0]
 
 
 def _digest(path: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from cuwheel.build.machine import read_machine
+from cuwheel.build.machine import read_machine, with_python
 from cuwheel.cli.target_choice import choose_target, chosen_framework, named_targets, release_of
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import InterpreterNotFoundError, UsageError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cuwheel.model.target import Target
     from cuwheel.system.console import Console
     from cuwheel.system.pythons import Interpreter
+    from cuwheel.workspace.job import Machine
 
 
 def requested_targets(
@@ -71,20 +72,48 @@ def requested_jobs(
         CuwheelError: an option is wrong or doesn't go with this recipe.
     """
     for python in given.python or [""]:
-        asked = str(given_path(python)) if os.sep in python else python
-        found = _find_python(console, asked, entry, tag, given)
-        target = choose_target(entry, tag, release_of(asked, found), given)
+        job = requested_job(entry, tag, python, given, console)
         console.durations.clear()
-        console.terminal.rule(f"[bold]{target.id}[/]", align="left")
-        settings = _settings(given)
+        console.terminal.rule(f"[bold]{job.target.id}[/]", align="left")
         if not given.explain_key:
-            settle_framework(target, bare_workspace(console), offline=given.offline)
-        yield Job(
-            target=target,
-            settings=settings,
-            workspace=_workspace(console, target, given),
-            machine=read_machine(settings, found, provider=target.provider),
-        )
+            settle_framework(job.target, bare_workspace(console), offline=given.offline)
+        yield job
+
+
+def requested_job(  # noqa: PLR0913 - what, for what, and how
+    entry: CatalogueEntry,
+    tag: str,
+    python: str,
+    given: argparse.Namespace,
+    console: Console,
+    *,
+    machine: Machine | None = None,
+) -> Job:
+    """The build for one Python.
+
+    Args:
+        entry: the recipe.
+        tag: the toolkit's, `130`.
+        python: a release, a version, a path, or nothing for the Python that runs nox.
+        given: the options of a session that takes targets.
+        console: shows how it goes.
+        machine: what was read of this one for a build with the same options; None: read it.
+
+    Raises:
+        CuwheelError: an option is wrong or doesn't go with this recipe.
+    """
+    asked = str(given_path(python)) if os.sep in python else python
+    found = _find_python(console, asked, entry, tag, given)
+    target = choose_target(entry, tag, release_of(asked, found), given)
+    settings = _settings(given)
+    return Job(
+        target=target,
+        settings=settings,
+        workspace=_workspace(console, target, given),
+        machine=read_machine(settings, found, provider=target.provider)
+        if machine is None
+        else with_python(machine, found),
+    )
 
 
 def _needs_own_headers(entry: CatalogueEntry, tag: str, given: argparse.Namespace) -> bool:

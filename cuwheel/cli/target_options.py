@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.build.sandbox.backends import KINDS
 from cuwheel.model.link import MODES
 
 if TYPE_CHECKING:
@@ -38,13 +39,7 @@ def add_target_options(parser: Parser) -> None:
         metavar="3.12|PATH",
         help="repeatable; default: the Python that runs nox",
     )
-    add(
-        "--arch",
-        action="append",
-        default=[],
-        metavar="90",
-        help="compute capability without dot, repeatable; default: the recipe's list",
-    )
+    add_arch(parser)
     add("--framework", metavar="torch==2.11.0", help="default: the recipe's")
     add(
         "--link",
@@ -54,6 +49,24 @@ def add_target_options(parser: Parser) -> None:
     )
     add("--source", metavar="DIR|ARCHIVE", help="build this instead of the recipe's source")
     add("--toolchain", choices=PROVIDERS, help=PROVIDER_HELP)
+    add_work_options(parser)
+    parser.set_defaults(**_BUILD_DEFAULTS)
+
+
+def add_arch(parser: Parser) -> None:
+    """Add what the device code is compiled for."""
+    parser.add_argument(
+        "--arch",
+        action="append",
+        default=[],
+        metavar="90",
+        help="compute capability without dot, repeatable; default: the recipe's list",
+    )
+
+
+def add_work_options(parser: Parser) -> None:
+    """Add what says where and under which conditions a build works."""
+    add = parser.add_argument
     add(
         "--work",
         metavar="DIR",
@@ -65,4 +78,22 @@ def add_target_options(parser: Parser) -> None:
         action="store_true",
         help="the wheel is for another machine: this one's GPU driver may be too old for it",
     )
-    parser.set_defaults(**_BUILD_DEFAULTS)
+
+
+def add_build_options(parser: Parser) -> None:
+    """Add what only a session takes that publishes wheels."""
+    add = parser.add_argument
+    add(
+        "--jobs",
+        default="auto",
+        metavar="N|auto",
+        help="compiles at once; auto: one for each core, started as memory allows",
+    )
+    add("--dist", metavar="DIR", help="folder for finished wheels; default: dist/ in the checkout")
+    add(
+        "--sandbox",
+        choices=("auto", *KINDS),
+        default="auto",
+        help="what keeps the build from network and other files; default: bubblewrap where it is "
+        "installed, else the kernel's namespaces (unshare), else none",
+    )

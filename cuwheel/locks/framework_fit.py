@@ -101,6 +101,23 @@ def settle_framework(target: Target, workspace: Workspace, *, offline: bool) -> 
         )
 
 
+def python_fault(framework: Framework, python: str, workspace: Workspace, *, offline: bool) -> str:
+    """Why a release of a framework can't be used with a Python, `3.14`; empty: it can.
+
+    It is empty too where only the index could say, and it may not be asked.
+
+    Raises:
+        CuwheelError: the index can't be reached, or has no such release.
+    """
+    kept = workspace.cache / "frameworks" / f"{framework.name}-{framework.version}.json"
+    if offline and not kept.is_file():
+        return ""
+    pythons = _read_release(framework, workspace).pythons
+    if python in pythons:
+        return ""
+    return f"{framework.pin} has no wheel for Python {python}: it has them for {', '.join(pythons)}"
+
+
 def fit_specs(
     specs: tuple[PypiLockSpec | CondaLockSpec, ...], workspace: Workspace
 ) -> tuple[PypiLockSpec | CondaLockSpec, ...]:

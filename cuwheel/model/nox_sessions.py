@@ -47,6 +47,7 @@ VERBS = (
     _verb(
         "build", "Build for a framework's release: -- RECIPE --framework torch==2.15.0.", "build"
     ),
+    _verb("matrix", "Show all wheels there can be; build what is missing: -- build.", "build"),
     _verb("smoke", "Install and import a built wheel: -- TARGET.", "target", "target"),
     _verb("verify", "Build in several ways, compare the bytes: -- TARGET|all.", "target", "target"),
     _verb("profile", "Show where a build's time and memory go: -- TARGET.", "target", "target"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -150,13 +151,15 @@ def _ask(path: Path) -> Interpreter:
     Raises:
         InterpreterNotFoundError: it doesn't run, or isn't CPython.
     """
+    # pyenv's shims and conda's wrappers need to find themselves.
+    given = tuple((key, os.environ[key]) for key in ("PATH", "HOME") if key in os.environ)
+    return _answer_of(path, given)
+
+
+@functools.cache  # the matrix asks for each of its cells
+def _answer_of(path: Path, environ: tuple[tuple[str, str], ...]) -> Interpreter:
     try:
-        done = run(
-            [path, "-I", "-c", _QUESTION],
-            # pyenv's shims and conda's wrappers need to find themselves.
-            env={key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ},
-            timeout=_TIME_LIMIT,
-        )
+        done = run([path, "-I", "-c", _QUESTION], env=dict(environ), timeout=_TIME_LIMIT)
         answer = json.loads(done.output.strip().splitlines()[-1])
     except (CommandFailedError, ValueError, IndexError) as error:
         words = error.tail[:1] if isinstance(error, CommandFailedError) else ()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
 from typing import TYPE_CHECKING
 
 from cuwheel import pipeline
-from cuwheel.build.sandbox.backends import KINDS
 from cuwheel.build.summary import print_summary
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.target_jobs import requested_jobs, requested_targets
-from cuwheel.cli.target_options import add_target_options
+from cuwheel.cli.target_options import add_build_options, add_target_options
+from cuwheel.errors import CuwheelError
+from cuwheel.workspace.failure_record import read_failure
 from cuwheel.workspace.serialization import to_json
 
 if TYPE_CHECKING:
@@ -26,25 +29,17 @@ def build_parser() -> Parser:
     parser.add_argument("targets", nargs="*", help=argparse.SUPPRESS)
     add_target_options(parser)
     add = parser.add_argument
-    add(
-        "--jobs",
-        default="auto",
-        metavar="N|auto",
-        help="compiles at once; auto: one for each core, started as memory allows",
-    )
-    add("--dist", metavar="DIR", help="folder for finished wheels; default: dist/ in the checkout")
+    add_build_options(parser)
     add("--keep-work", action="store_true", help="leave the intermediate files there after success")
-    add(
-        "--sandbox",
-        choices=("auto", *KINDS),
-        default="auto",
-        help="what keeps the build from network and other files; default: bubblewrap where it is "
-        "installed, else the kernel's namespaces (unshare), else none",
-    )
     add(
         "--no-cache",
         action="store_true",
         help="build again although nothing has changed, and compile everything",
+    )
+    add(
+        "--json",
+        action="store_true",
+        help="print what became of each wheel to standard output, one JSON object a line",
     )
     add("--explain-key", action="store_true", help="say what would be rebuilt and why, and stop")
     add(
@@ -79,5 +74,20 @@ def _build(job: Job, given: argparse.Namespace, console: Console) -> None:
         print(to_json(pipeline.make_stage(given.stage, job)), end="")  # noqa: T201 - data
     elif given.until:
         pipeline.make_until(given.until, job)
+    elif given.json:
+        _build_for_program(job, keep_work=given.keep_work)
     else:
         print_summary(pipeline.make(job, keep_work=given.keep_work), console)
+
+
+def _build_for_program(job: Job, *, keep_work: bool) -> None:
+    """Build, and print what a scheduler wants to know; an error is raised as ever."""
+    name, dist = job.target.id, job.workspace.dist
+    try:
+        made = dataclasses.asdict(pipeline.make(job, keep_work=keep_work))
+    except CuwheelError:
+        failure = read_failure(dist, name)
+        said = dataclasses.asdict(failure) if failure else {}
+        print(json.dumps({"target": name, "state": "failed", **said}), flush=True)  # noqa: T201 - data
+        raise
+    print(json.dumps({"target": name, "state": "built", **made}), flush=True)  # noqa: T201 - data

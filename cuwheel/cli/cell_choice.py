@@ -1,0 +1,211 @@
+"""The cells of the matrix that a command line asks for: package, CUDA, Python, framework."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+
+from cuwheel.cli.target_choice import framework_of
+from cuwheel.cli.target_jobs import requested_job
+from cuwheel.cuda.toolkits import toolkit_by_release
+from cuwheel.errors import CuwheelError, FrameworkError, UsageError, suggest
+from cuwheel.locks.framework_fit import fitting_toolkit, python_fault
+from cuwheel.matrix.state import Cell
+from cuwheel.model.catalogue import load_catalogue
+from cuwheel.model.recipe_check import check_recipe
+from cuwheel.paths import project_roots
+from cuwheel.system.versions import plain_release, version_key
+from cuwheel.workspace.workspace import bare_workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.model.catalogue import CatalogueEntry
+    from cuwheel.model.recipe import Framework, Recipe
+    from cuwheel.system.console import Console
+    from cuwheel.workspace.job import Machine
+
+
+# What a recipe is shown for that names no Python itself.
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellOptions:
+    """What stands behind `build` for one cell, and what can be said against it beforehand.
+
+    Attributes:
+        entry: the recipe.
+        tag: the toolkit's, `130`.
+        python: `3.12`; empty: the Python that runs nox.
+        framework: `torch==2.11.0` where it isn't the recipe's own; else empty.
+        impossible: why there can be no such wheel; empty: there can.
+    """
+
+    entry: CatalogueEntry
+    tag: str
+    python: str
+    framework: str
+    impossible: str = ""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Target and options."""
+        python = ("--python", self.python) if self.python else ()
+        framework = ("--framework", self.framework) if self.framework else ()
+        return (f"{self.entry.name}-{self.tag}", *python, *framework)
+
+
+def chosen_cells(given: argparse.Namespace, console: Console) -> tuple[Cell, ...]:
+    """Every cell that the options allow, those that share kernels beside each other.
+
+    Raises:
+        UsageError: an option is wrong, or none is left.
+        CuwheelError: the index has to be asked and can't be.
+    """
+    chooser = _Chooser(given=given, console=console)
+    found = sorted(chooser.cells(), key=_order)
+    kept = tuple(cell for cell in found if _is_asked(cell.id, given.only))
+    if not kept:
+        raise UsageError(
+            f"no cell is called {' or '.join(given.only)}" if given.only else "there is no cell",
+            why=suggest((given.only or [""])[0], [cell.id for cell in found]),
+            fix="`nox -s matrix` shows all; a pattern is written --only 'causal-conv1d-130-*'",
+        )
+    return kept
+
+
+def cell_job_options(
+    given: argparse.Namespace, words: Sequence[str], *, only_looks: bool
+) -> argparse.Namespace:
+    """The options of `build` for one cell.
+
+    Args:
+        given: the options of `matrix`.
+        words: target and options of the cell.
+        only_looks: nothing may be installed or written for it.
+    """
+    values = dict(zip(words[1::2], words[2::2], strict=True))
+    own = {"framework": values.get("--framework"), "explain_key": only_looks}
+    return argparse.Namespace(**{**vars(given), **own})
+
+
+def _order(cell: Cell) -> tuple[object, ...]:
+    target = cell.job.target
+    framework = version_key(target.framework.version) if target.framework else ()
+    release = version_key(target.toolkit.release)
+    return target.recipe.name, release, framework, version_key(target.python)
+
+
+def _is_asked(name: str, patterns: Sequence[str]) -> bool:
+    return not patterns or any(fnmatch.fnmatchcase(name, one) for one in patterns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Chooser:
+    given: argparse.Namespace
+    console: Console
+    machines: dict[str, Machine] = field(default_factory=dict)  # by provider: read once
+
+    def cells(self) -> Iterator[Cell]:
+        for entry in load_catalogue(project_roots()):
+            if entry.recipe is None:
+                self.console.warn(f"{entry.name} is left out: {entry.fault}")
+                continue
+            check_recipe(entry.recipe)
+            for tag, framework, fault in self._combinations(entry, entry.recipe):
+                for python in self._pythons(entry.recipe):
+                    own = entry.recipe.framework_for(toolkit_by_release(tag).release)
+                    meant = framework or own
+                    why = fault or self._python_fault(entry.recipe, meant, python)
+                    named = "" if framework in {None, own} else framework.pin
+                    yield self._cell(
+                        CellOptions(
+                            entry=entry,
+                            tag=tag,
+                            python=python,
+                            framework=named,
+                            impossible=why,
+                        )
+                    )
+
+    def _combinations(
+        self, entry: CatalogueEntry, recipe: Recipe
+    ) -> Iterator[tuple[str, Framework | None, str]]:
+        """Toolkit's tag, framework where one is asked for, and why they don't go together."""
+        asked = [framework_of(text) for text in self.given.framework]
+        if not asked:
+            for release in recipe.toolkits:
+                yield toolkit_by_release(release).tag, None, ""
+            yield from self._locked_combinations(entry, recipe)
+            return
+        names = {one.name for one in recipe.frameworks}
+        for framework in asked:
+            if framework is None or framework.name not in names:
+                continue
+            workspace, offline = bare_workspace(self.console), self.given.offline
+            try:
+                release = fitting_toolkit(recipe, entry.root, framework, workspace, offline=offline)
+                yield toolkit_by_release(release).tag, framework, ""
+            except FrameworkError as error:
+                yield toolkit_by_release(recipe.toolkits[-1]).tag, framework, _said(error)
+
+    def _locked_combinations(
+        self, entry: CatalogueEntry, recipe: Recipe
+    ) -> Iterator[tuple[str, Framework | None, str]]:
+        """Releases of the framework that somebody has made a lock for."""
+        served = {other for one in recipe.frameworks for other in one.served}
+        for framework in recipe.frameworks[:1]:
+            pattern = re.compile(rf"{recipe.folder}-{framework.name}(\d[\w.]*)\.lock")
+            names = (path.name for path in (entry.root / "envs" / "build").glob("*.lock"))
+            found = (pattern.fullmatch(name) for name in names)
+            versions = sorted((one[1] for one in found if one), key=version_key)
+            for version in versions:
+                other = framework_of(f"{framework.name}=={version}")
+                if other is None or other in recipe.frameworks or other in served:
+                    continue
+                workspace = bare_workspace(self.console)
+                release = fitting_toolkit(recipe, entry.root, other, workspace, offline=True)
+                yield toolkit_by_release(release).tag, other, ""
+
+    def _pythons(self, recipe: Recipe) -> tuple[str, ...]:
+        """One stands for all where the wheel serves every Python."""
+        asked = tuple(self.given.python)
+        if recipe.python == "any":
+            return asked[:1] or ("",)
+        required = Requirement(f"x{recipe.requires_python}").specifier
+        return asked or tuple(one for one in PYTHONS if required.contains(one))
+
+    def _python_fault(self, recipe: Recipe, framework: Framework | None, python: str) -> str:
+        """Why there is no wheel for a Python, as far as it can be known now."""
+        required = Requirement(f"x{recipe.requires_python}").specifier
+        if python and not required.contains(plain_release(python)):
+            return f"the recipe is for Python {recipe.requires_python}"
+        if framework is None or not python:
+            return ""
+        workspace = bare_workspace(self.console)
+        return python_fault(framework, python, workspace, offline=self.given.offline)
+
+    def _cell(self, options: CellOptions) -> Cell:
+        given = cell_job_options(self.given, options.words, only_looks=True)
+        provider = given.toolchain or toolkit_by_release(options.tag).provider
+        job = requested_job(
+            options.entry,
+            options.tag,
+            options.python,
+            given,
+            self.console,
+            machine=self.machines.get(provider),
+        )
+        if provider not in self.machines:
+            self.machines[provider] = job.machine
+        return Cell(job=job, options=options.words, impossible=options.impossible)
+
+
+def _said(error: CuwheelError) -> str:
+    return f"{error.what}: {error.why}"

@@ -1,0 +1,109 @@
+"""The session `matrix`."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+from typing import TYPE_CHECKING
+
+from cuwheel.cli.cell_choice import cell_job_options, chosen_cells
+from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.target_jobs import requested_job
+from cuwheel.cli.target_options import add_arch, add_build_options, add_work_options
+from cuwheel.locks.framework_fit import settle_framework
+from cuwheel.matrix.building import build_cells, check_all_built
+from cuwheel.matrix.github import as_github_matrix
+from cuwheel.matrix.page import write_page
+from cuwheel.matrix.state import read_states
+from cuwheel.matrix.table import print_states
+from cuwheel.model.catalogue import find_target, load_catalogue
+from cuwheel.paths import project_roots
+from cuwheel.system.console import report_terminal
+from cuwheel.workspace.workspace import bare_workspace
+
+if TYPE_CHECKING:
+    from cuwheel.matrix.state import Cell
+    from cuwheel.system.console import Console
+    from cuwheel.workspace.job import Job
+
+
+def matrix_parser() -> Parser:
+    """What the session understands."""
+    parser = new_parser(
+        "matrix",
+        "Show how each wheel stands that the recipes can give: package, CUDA, Python, framework. "
+        "With `build`, build those that aren't there or are outdated.",
+    )
+    add = parser.add_argument
+    add("action", nargs="?", choices=("show", "build"), default="show", help="default: show")
+    add(
+        "--only",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="cells of such names, as 'causal-conv1d-130-*' or '*-cp312-*'; repeatable",
+    )
+    add(
+        "--python",
+        action="append",
+        default=[],
+        metavar="3.12",
+        help="repeatable; default: each that the recipe and its framework are for",
+    )
+    add(
+        "--framework",
+        action="append",
+        default=[],
+        metavar="torch==2.11.0",
+        help="repeatable; default: the recipes', and those that there is a lock for",
+    )
+    add(
+        "--keep-going",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="whether a failed cell keeps the others from being built",
+    )
+    add("--json", action="store_true", help="print what is to be built as a GitHub Actions matrix")
+    add_arch(parser)
+    add_work_options(parser)
+    add_build_options(parser)
+    parser.set_defaults(link=None, source=None, toolchain=None, no_cache=False)
+    return parser
+
+
+def run_matrix(given: argparse.Namespace, console: Console) -> None:
+    """Show the matrix, or build it."""
+    cells = chosen_cells(given, console)
+    if given.json:
+        print(json.dumps(as_github_matrix(read_states(cells))))  # noqa: T201 - data
+        return
+    if given.action == "build":
+        _build(cells, given, console)
+    else:
+        print_states(read_states(cells), report_terminal())
+
+
+def _build(cells: tuple[Cell, ...], given: argparse.Namespace, console: Console) -> None:
+    due = [state.cell for state in read_states(cells) if state.is_due]
+    entries = load_catalogue(project_roots())
+
+    def prepare(cell: Cell) -> Job:
+        entry, tag = find_target(cell.options[0], entries)
+        own = cell_job_options(given, cell.options, only_looks=False)
+        settle_framework(cell.job.target, bare_workspace(console), offline=given.offline)
+        return requested_job(
+            entry, tag, cell.job.target.python, own, console, machine=cell.job.machine
+        )
+
+    try:
+        for _ in build_cells(due, prepare, console, keeps_going=given.keep_going):
+            pass
+    finally:  # Ctrl-C among them
+        states = read_states(cells)
+        now = datetime.datetime.now(tz=datetime.timezone.utc).isoformat(timespec="seconds")
+        page = write_page(states, cells[0].job.workspace.dist, now)
+        console.terminal.rule("[bold]matrix[/]", align="left")
+        print_states(states, report_terminal())
+        console.note(f"as a page: {page}")
+    check_all_built(states)

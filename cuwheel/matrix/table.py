@@ -1,0 +1,68 @@
+"""The matrix on a terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import rich.console
+import rich.markup
+import rich.table
+
+from cuwheel.matrix.state import KINDS
+from cuwheel.system.quantities import plural, show_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.matrix.state import CellState
+
+COLOURS = {
+    "built": "green",
+    "outdated": "yellow",
+    "failed": "red",
+    "missing": "cyan",
+    "impossible": "dim",
+}
+
+
+def print_states(states: Sequence[CellState], terminal: rich.console.Console) -> None:
+    """Print a row for each cell, then how many there are of each kind."""
+    table = rich.table.Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("package", "CUDA", "Python", "framework", "state", "time", "date", ""):
+        table.add_column(title, overflow="fold", no_wrap=title not in {"", "date"})
+    for state in states:
+        table.add_row(*(rich.markup.escape(text) for text in row_of(state)[:4]), *_rest(state))
+    terminal.print(table)
+    terminal.print(f"\n{show_counts(states)}")
+
+
+def row_of(state: CellState) -> tuple[str, str, str, str]:
+    """Package, CUDA release, Python and framework of a cell."""
+    target = state.cell.job.target
+    framework = f"{target.framework.name} {target.framework.version}" if target.framework else "-"
+    python = "any" if target.recipe.python == "any" else target.python
+    return target.recipe.name, target.toolkit.release, python, framework
+
+
+def detail_of(state: CellState) -> str:
+    """What is to be said of it: its SHA-256, or why it isn't built."""
+    if state.kind == "built":
+        return f"{state.sha256[:12]}… {state.detail}".strip()
+    if state.kind == "failed":
+        return f"{state.detail} (TROUBLESHOOTING.md#{state.anchor})"
+    return state.detail
+
+
+def show_counts(states: Sequence[CellState]) -> str:
+    """`9 cells: 8 built, 1 failed`."""
+    counts = Counter(state.kind for state in states)
+    named = ", ".join(f"{counts[kind]} {kind}" for kind in KINDS if counts[kind])
+    return f"{plural(len(states), 'cell')}: {named or 'none'}"
+
+
+def _rest(state: CellState) -> Iterator[str]:
+    yield f"[{COLOURS[state.kind]}]{state.kind}[/]"
+    yield "" if state.seconds is None else show_time(state.seconds)
+    yield state.date.partition("+")[0].replace("T", " ")
+    yield rich.markup.escape(detail_of(state))

@@ -1,0 +1,168 @@
+"""Which cells a matrix has: by recipe, toolkit, Python, framework, and what can't be."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.cli.cell_choice import PYTHONS, chosen_cells
+from cuwheel.cli.commands.matrix import matrix_parser
+from cuwheel.errors import UsageError
+from tests.support.factories import heard, make_workspace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.matrix.state import Cell
+
+_RECIPE = """
+from cuwheel import Framework, Link, Recipe, Sdist, Setuptools, Smoke, TorchExtension
+
+RECIPE = Recipe(
+    name="{name}",
+    version="1.0",
+    license="MIT",
+    homepage="https://example.invalid",
+    maintainers=("someone",),
+    source=Sdist(project="{name}", sha256="{hash}"),
+    toolkits=("13.0",),
+    archs=("90",),
+    {more}
+    requires=("setuptools",),
+    link=Link("cudart"),
+    smoke=Smoke(imports=("x",)),
+)
+"""
+_TORCH = 'framework=Framework(name="torch", version="2.11.0"), build=TorchExtension(),'
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project of its own; the index has said before what it has of torch."""
+    project, cache = tmp_path / "project", tmp_path / "cache"
+    (project / "recipes").mkdir(parents=True)
+    (project / "envs" / "build").mkdir(parents=True)
+    (cache / "frameworks").mkdir(parents=True)
+    for version, cuda, pythons in (
+        ("2.11.0", "13.0", ["3.10", "3.11", "3.12", "3.13", "3.14"]),
+        ("2.13.0", "13.0", ["3.11", "3.12"]),
+        ("2.15.0", "13.2", ["3.11", "3.12"]),
+    ):
+        said = {"name": "torch", "version": version, "cuda": cuda, "pythons": pythons}
+        kept = cache / "frameworks" / f"torch-{version}.json"
+        kept.write_text(json.dumps({**said, "newest_for": []}))
+    monkeypatch.setenv("CUWHEEL_PROJECT", str(project))
+    monkeypatch.setenv("CUWHEEL_CACHE", str(cache))
+    return project
+
+
+def add_recipe(project: Path, name: str, more: str) -> None:
+    text = _RECIPE.format(name=name, hash="0" * 64, more=more)
+    (project / "recipes" / f"{name}.py").write_text(text)
+
+
+def cells(project: Path, *arguments: str) -> tuple[Cell, ...]:
+    """The cells of the project's own recipes."""
+    own = [path.stem for path in (project / "recipes").glob("*.py")]
+    only = [word for name in own for word in ("--only", f"{name}-*")]
+    given = matrix_parser().parse([*arguments, *only])
+    return chosen_cells(given, make_workspace(project).console)
+
+
+def named(found: tuple[Cell, ...]) -> list[tuple[str, str]]:
+    return [(cell.id, cell.impossible) for cell in found]
+
+
+def test_each_python_that_the_recipe_is_for_has_a_cell(project: Path) -> None:
+    add_recipe(project, "each", 'requires_python=">=3.12", build=Setuptools(),')
+
+    found = cells(project)
+
+    assert [cell.job.target.python for cell in found] == list(PYTHONS[2:])
+    assert found[0].options == ("each-130", "--python", "3.12")
+
+
+def test_wheel_for_every_python_has_one_cell(project: Path) -> None:
+    add_recipe(project, "one", 'python="any", build=Setuptools(),')
+
+    assert len(cells(project)) == 1
+    [cell] = cells(project, "--python", "3.12", "--python", "3.13")
+    assert cell.job.target.python == "3.12"
+
+
+def test_python_that_a_framework_has_no_wheel_for_is_impossible(project: Path) -> None:
+    add_recipe(project, "torchy", _TORCH)
+
+    found = cells(project, "--framework", "torch==2.13.0", "--python", "3.12", "--python", "3.14")
+
+    assert named(found) == [
+        ("torchy-130-cp312-torch2.13", ""),
+        (
+            "torchy-130-cp314-torch2.13",
+            "torch==2.13.0 has no wheel for Python 3.14: it has them for 3.11, 3.12",
+        ),
+    ]
+    assert found[0].options[-2:] == ("--framework", "torch==2.13.0")
+
+
+def test_python_that_the_recipe_leaves_out_is_impossible(project: Path) -> None:
+    add_recipe(project, "each", 'requires_python=">=3.12", build=Setuptools(),')
+
+    [cell] = cells(project, "--python", "3.11")
+
+    assert cell.impossible == "the recipe is for Python >=3.12"
+
+
+def test_framework_of_another_cuda_release_is_impossible(project: Path) -> None:
+    add_recipe(project, "torchy", _TORCH)
+
+    [cell] = cells(project, "--framework", "torch==2.15.0", "--python", "3.12")
+
+    assert "was built with CUDA 13.2" in cell.impossible
+
+
+def test_release_with_a_lock_is_shown_without_being_asked_for(project: Path) -> None:
+    add_recipe(project, "torchy", _TORCH)
+    lock = project / "envs" / "build" / "torchy-torch2.13.0.lock"
+    lock.write_text("cuda-toolkit==13.0.2\ntorch==2.13.0\n")
+
+    found = cells(project, "--python", "3.12")
+
+    assert [cell.id for cell in found] == [
+        "torchy-130-cp312-torch2.11",
+        "torchy-130-cp312-torch2.13",
+    ]
+    assert found[0].options == ("torchy-130", "--python", "3.12")
+
+
+def test_framework_that_a_recipe_has_nothing_to_do_with_leaves_it_out(project: Path) -> None:
+    add_recipe(project, "torchy", _TORCH)
+    add_recipe(project, "plain", "build=Setuptools(),")
+
+    found = cells(project, "--framework", "torch==2.11.0", "--python", "3.12")
+
+    assert [cell.id for cell in found] == ["torchy-130-cp312-torch2.11"]
+
+
+def test_recipe_that_cannot_be_loaded_is_told_and_left_out(project: Path) -> None:
+    add_recipe(project, "plain", "build=Setuptools(),")
+    (project / "recipes" / "broken.py").write_text("RECIPE = 1 / 0\n")
+    workspace = make_workspace(project)
+    given = matrix_parser().parse(["--only", "plain-*", "--python", "3.12"])
+
+    [cell] = chosen_cells(given, workspace.console)
+
+    assert cell.id == "plain-130-cp312"
+    assert "broken is left out: ZeroDivisionError" in heard(workspace)
+
+
+def test_pattern_that_nothing_has_says_what_there_is(project: Path) -> None:
+    add_recipe(project, "plain", "build=Setuptools(),")
+    given = matrix_parser().parse(["--only", "plane-130-cp312", "--python", "3.12"])
+
+    with pytest.raises(UsageError, match="no cell is called plane-130-cp312") as refused:
+        chosen_cells(given, make_workspace(project).console)
+
+    assert "plain-130-cp312" in refused.value.why
