@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import sys
 import tempfile
@@ -113,6 +114,9 @@ def lint(session: nox.Session) -> None:
     run(session, "dev", "-m", "ruff", "format", "--check")
     run(session, "dev", "-m", "mypy")
     run(session, "dev", "-c", "from importlinter import cli; cli.lint_imports_command()")
+    workflows = sorted(glob.glob(f"{ROOT}/.github/workflows/*.yml"))  # noqa: PTH207 - as ROOT
+    schema = ("--builtin-schema", "vendor.github-workflows")
+    run(session, "dev", "-m", "check_jsonschema", *schema, *workflows)
     run(session, "dev", "-c", _ZIZMOR, "--offline", "--pedantic", ".github/workflows")
     engine(session, "lock-check")
 

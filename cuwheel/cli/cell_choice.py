@@ -15,6 +15,7 @@ from cuwheel.cli.target_jobs import requested_job
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import CuwheelError, FrameworkError, UsageError, suggest
 from cuwheel.locks.framework_fit import fitting_toolkit, python_fault
+from cuwheel.matrix.changes import changed_files, is_about
 from cuwheel.matrix.state import Cell
 from cuwheel.model.catalogue import load_catalogue
 from cuwheel.model.recipe_check import check_recipe
@@ -70,14 +71,19 @@ def chosen_cells(given: argparse.Namespace, console: Console) -> tuple[Cell, ...
     """
     chooser = _Chooser(given=given, console=console)
     found = sorted(chooser.cells(), key=_order)
-    kept = tuple(cell for cell in found if _is_asked(cell.id, given.only))
+    tags = {toolkit_by_release(release).tag for release in given.cuda}
+    kept = tuple(
+        cell
+        for cell in found
+        if _is_asked(cell.id, given.only) and (not tags or cell.job.target.toolkit.tag in tags)
+    )
     if not kept:
         raise UsageError(
             f"no cell is called {' or '.join(given.only)}" if given.only else "there is no cell",
             why=suggest((given.only or [""])[0], [cell.id for cell in found]),
             fix="`nox -s matrix` shows all; a pattern is written --only 'causal-conv1d-130-*'",
         )
-    return kept
+    return tuple(cell for cell in kept if _is_changed(cell, given.changed_since))
 
 
 def cell_job_options(
@@ -100,6 +106,13 @@ def _order(cell: Cell) -> tuple[object, ...]:
     framework = version_key(target.framework.version) if target.framework else ()
     release = version_key(target.toolkit.release)
     return target.recipe.name, release, framework, version_key(target.python)
+
+
+def _is_changed(cell: Cell, since: str | None) -> bool:
+    if since is None:
+        return True
+    target = cell.job.target
+    return is_about(target, changed_files(target.root, since))
 
 
 def _is_asked(name: str, patterns: Sequence[str]) -> bool:

@@ -45,6 +45,13 @@ def matrix_parser() -> Parser:
         help="cells of such names, as 'causal-conv1d-130-*' or '*-cp312-*'; repeatable",
     )
     add(
+        "--cuda",
+        action="append",
+        default=[],
+        metavar="13.0",
+        help="repeatable; default: the recipes' toolkits",
+    )
+    add(
         "--python",
         action="append",
         default=[],
@@ -57,6 +64,11 @@ def matrix_parser() -> Parser:
         default=[],
         metavar="torch==2.11.0",
         help="repeatable; default: the recipes', and those that there is a lock for",
+    )
+    add(
+        "--changed-since",
+        metavar="COMMIT",
+        help="cells whose recipe, patches, source folder or locks git sees changed since then",
     )
     add(
         "--keep-going",
@@ -75,10 +87,13 @@ def matrix_parser() -> Parser:
 def run_matrix(given: argparse.Namespace, console: Console) -> None:
     """Show the matrix, or build it."""
     cells = chosen_cells(given, console)
+    if not cells:
+        console.note(f"nothing that decides a wheel has changed since {given.changed_since}")
     if given.json:
-        print(json.dumps(as_github_matrix(read_states(cells))))  # noqa: T201 - data
+        made = as_github_matrix(read_states(cells))
+        print(json.dumps(made, separators=(",", ":")))  # noqa: T201 - data
         return
-    if given.action == "build":
+    if given.action == "build" and cells:
         _build(cells, given, console)
     else:
         print_states(read_states(cells), report_terminal())

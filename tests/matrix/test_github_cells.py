@@ -1,0 +1,67 @@
+"""The script of the GitHub workflow: what is left of a matrix, and what became of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.paths import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_CELLS = {"include": [{"id": name} for name in ("one", "two", "three")]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The artifacts: `one` was built, `two` failed, `three` ran out of time."""
+    for name, said in (
+        ("one", {"state": "built", "sha256": "0123abcd"}),
+        ("two", {"state": "failed", "what": "it broke", "cause": "arch-newer-than-nvcc"}),
+    ):
+        (tmp_path / f"cell-{name}").mkdir()
+        (tmp_path / f"cell-{name}" / "result.json").write_text(json.dumps(said) + "\n")
+    return tmp_path
+
+
+def _run(action: str, cells: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    script = ROOT / "ci" / "github_cells.py"
+    command = [sys.executable, "-I", str(script), action, json.dumps(cells), str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_next_round_gets_what_left_nothing(folder: Path) -> None:
+    done = _run("left", _CELLS, folder)
+
+    assert done.stdout == '{"include":[{"id":"three"}]}\n'
+
+
+def test_nothing_left_is_what_the_workflow_asks_for(folder: Path) -> None:
+    workflow = (ROOT / ".github" / "workflows" / "build.yml").read_text()
+
+    done = _run("left", {"include": [{"id": "one"}]}, folder)
+
+    assert f"!= '{done.stdout.strip()}'" in workflow
+
+
+def test_report_names_each_and_fails_unless_all_are_built(folder: Path) -> None:
+    done = _run("report", _CELLS, folder)
+
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[2:] == [
+        "| one | built | 0123abcd |",
+        "| two | failed | it broke (arch-newer-than-nvcc) |",
+        "| three | unfinished |  |",
+    ]
+    assert _run("report", {"include": [{"id": "one"}]}, folder).returncode == 0
+
+
+def test_build_that_ended_without_a_word_has_failed(folder: Path) -> None:
+    (folder / "cell-one" / "result.json").write_text("")
+
+    assert "| one | failed |" in _run("report", _CELLS, folder).stdout
