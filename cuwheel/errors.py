@@ -443,6 +443,17 @@ class FileAccessError(CuwheelError):
     anchor = "file-access"
 
 
+class SlurmError(CuwheelError):
+    """Jobs can't be given to Slurm.
+
+    Its programs (`sbatch`, `squeue`, `scancel`) aren't on this machine, its controller doesn't
+    answer, or it has no partition of this name. docs/how-to/slurm.md says what a cluster must have.
+    """
+
+    exit_code = 125
+    anchor = "slurm"
+
+
 def of_system_error(error: OSError) -> CuwheelError:
     """What an error of the operating system means to the reader."""
     name = error.filename or "a file"

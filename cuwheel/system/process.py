@@ -51,7 +51,9 @@ def run(  # noqa: PLR0913 - one runner, every caller names what it needs
     env: Mapping[str, str],
     cwd: Path | None = None,
     log: Path | None = None,
+    error_log: Path | None = None,
     on_line: Callable[[str, int], None] | None = None,
+    gives_up: Callable[[], bool] = lambda: False,
     check: bool = True,
     error: type[CommandFailedError] = CommandFailedError,
     what: str = "",
@@ -68,8 +70,11 @@ def run(  # noqa: PLR0913 - one runner, every caller names what it needs
         env: all of its environment; nothing is inherited.
         cwd: where it runs.
         log: file that gets every line of its output; without it the output is returned.
+        error_log: file that its standard error is added to; without it that is part of the output.
         on_line: called with each line as it comes, and with an empty one each second, and with
             the bytes of memory in use. The calls come from two threads.
+        gives_up: asked each second in another thread; where it says so, the program is ended, with
+            status -9.
         check: raise when the status is not 0.
         error: the class to raise then.
         what: the fact for that error; by default the program's name and its status.
@@ -83,15 +88,16 @@ def run(  # noqa: PLR0913 - one runner, every caller names what it needs
     words = [str(word) for word in command]
     started = time.monotonic()
     try:
-        child = subprocess.Popen(  # noqa: S603 - the runner
-            words,
-            env=dict(env),
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        with error_log.open("ab") if error_log else contextlib.nullcontext() as errors:
+            child = subprocess.Popen(  # noqa: S603 - the runner
+                words,
+                env=dict(env),
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors or subprocess.STDOUT,
+                start_new_session=True,
+            )
     except OSError as problem:
         raise error(
             what or f"{words[0]} can't be started",
@@ -110,8 +116,8 @@ def run(  # noqa: PLR0913 - one runner, every caller names what it needs
             on_line(line, memory.now)
 
     # Only long programs have a log; a guard for each `--version` would cost more than it saves.
-    guard = _guarded(child.pid) if log else contextlib.nullcontext()
-    with _ended(child), guard, _watched(child.pid, timeout, memory, tell):
+    guard = _guarded(child.pid) if log or error_log else contextlib.nullcontext()
+    with _ended(child), guard, _watched(child.pid, timeout, memory, tell, gives_up):
         _drain(child, log, tail, tell)
         status = child.wait()
     finished = Finished(
@@ -207,7 +213,11 @@ class _Memory:
 
 @contextlib.contextmanager
 def _watched(
-    pid: int, timeout: float | None, memory: _Memory, tell: Callable[[str], None]
+    pid: int,
+    timeout: float | None,
+    memory: _Memory,
+    tell: Callable[[str], None],
+    gives_up: Callable[[], bool],
 ) -> Iterator[None]:
     stop = threading.Event()
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -217,9 +227,11 @@ def _watched(
             if stop.wait(_SAMPLE):
                 return
             memory.sample()
+            given_up = False
             if sample % _SAMPLES_PER_TICK == 0:
                 tell("")
-            if deadline and time.monotonic() > deadline:
+                given_up = gives_up()
+            if given_up or (deadline and time.monotonic() > deadline):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGKILL)
 

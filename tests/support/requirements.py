@@ -101,6 +101,17 @@ def _program(name: str, package: str) -> Callable[[], str]:
     return lambda: "" if shutil.which(name) else f"{name} isn't installed (Debian: {package})"
 
 
+def _missing_slurm() -> str:
+    package = {
+        "munged": "munge",
+        "slurmctld": "slurmctld",
+        "slurmd": "slurmd",
+        "sbatch": "slurm-client",
+    }
+    lacking = [name for program, name in package.items() if not shutil.which(program)]
+    return f"parts of Slurm aren't installed (Debian: {' '.join(lacking)})" if lacking else ""
+
+
 def _file(path: str, missing: str) -> Callable[[], str]:
     return lambda: "" if Path(path).exists() else missing
 
@@ -127,6 +138,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "bwrap": lambda: _refusal("bubblewrap"),
     "namespaces": _refused_namespaces,
     "cgroup": _refused_cgroup,
+    "slurm": _missing_slurm,
     "redis": _program("redis-server", "redis-server"),
     "cmake": _program("cmake", "cmake"),
     "gold": _program("ld.gold", "binutils"),

@@ -55,6 +55,21 @@ def test_gives_exactly_this_environment(monkeypatch: pytest.MonkeyPatch) -> None
     assert told.output == "ONLY=this\n"
 
 
+def test_keeps_errors_apart(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("before\n")
+
+    done = shell("echo one; echo two >&2", error_log=tmp_path / "log")
+
+    assert done.output == "one\n"
+    assert (tmp_path / "log").read_text() == "before\ntwo\n"
+
+
+def test_ends_program_that_is_given_up() -> None:
+    done = shell("echo one; sleep 300", gives_up=lambda: True, check=False)
+
+    assert (done.status, done.output) == (-9, "one\n")
+
+
 def test_returns_output_and_errors_in_order() -> None:
     assert shell("echo one; echo two >&2; echo three").output == "one\ntwo\nthree\n"
 

@@ -1,0 +1,287 @@
+"""Tasks as Slurm jobs: each on one node, again where the node was lost, never twice at once.
+
+submitit writes the job's script, carries the task there and the outcome back. What it leaves open
+is settled here (docs/adr/0024): which jobs are lost, which are ours after a restart, and that a job
+whose node only seems to be dead ends before the next one begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import SlurmError
+from cuwheel.matrix.executor import Result
+from cuwheel.matrix.slurm_job import attempts_at, new_attempt, run_attempt
+from cuwheel.matrix.slurm_queue import cancel, check_slurm, own_jobs
+from cuwheel.system.files import file_lock, remove_tree
+from cuwheel.system.quantities import MIB, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from cuwheel.matrix.executor import Task
+    from cuwheel.matrix.slurm_job import Attempt, Outcome
+    from cuwheel.matrix.slurm_queue import Job
+
+_TICK = 1.0  # seconds between two looks for results
+_LEASE = 5.0  # seconds in which a job that isn't wanted any more ends its program
+_MARGIN = 256 * MIB  # memory for what carries the task, and for what a measurement misses
+_KILLED = frozenset({-15, -9})  # a program that ended so was ended with its job, or for its memory
+_TAIL = 20  # lines of a lost job's own output that the task's log gets
+# What sbatch takes from its environment before the job's script. These would break what is said
+# here of jobs; others, such as SBATCH_ACCOUNT, are the user's.
+_NOT_FROM_USER = ("ARRAY_INX", "COMMENT", "ERROR", "EXPORT", "OUTPUT", "REQUEUE", "WAIT")
+
+
+@dataclass(kw_only=True)
+class _Cell:
+    """A task and how far it is."""
+
+    task: Task
+    attempt: Attempt | None = None  # the one that is submitted
+    attempts: int = 0
+    given_up: bool = False
+    not_before: float = 0.0  # of time.monotonic(): when it may be submitted
+    over_since: float | None = None  # when the controller was first heard to say that the job is
+    node: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmExecutor:
+    """Runs tasks as jobs of a Slurm cluster.
+
+    Attributes:
+        folder: on a disk that all nodes share, at the same path; for what belongs to the jobs.
+        partition: where jobs run; empty for the cluster's default.
+        time_limit: minutes that a job may take.
+        retries: how often a task whose job was lost is submitted again.
+        at_once: jobs that wait or run at one time.
+        interval: seconds between two questions to Slurm's controller.
+        settle: seconds that a result may take to be seen here after its job has ended.
+        tell: told what becomes of jobs, a line each.
+    """
+
+    folder: Path
+    partition: str = ""
+    time_limit: int
+    retries: int = 2
+    at_once: int = 100
+    interval: float = 10.0
+    settle: float = 15.0
+    tell: Callable[[str], None] = field(default=lambda _: None)
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[Result]:
+        """Run them all and give each result as it ends.
+
+        A job is lost when it is over and left no result: its node failed, Slurm cancelled or
+        preempted it, its time was up; or when its program was killed by SIGKILL or SIGTERM. It is
+        submitted again. A program that ends by itself, with whatever status, is not.
+
+        Jobs that a killed caller left with this `folder` are taken up, with their results, where
+        the task is the same. Whatever else ends the loop (Ctrl-C too) cancels the jobs. A result
+        is forgotten when the next one is asked for.
+
+        Raises:
+            SlurmError: there is no Slurm here, it doesn't answer, or doesn't have this partition.
+        """
+        check_slurm(self.partition)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with file_lock(self.folder / "lock", on_wait=self._note_wait):
+            cells = self._take_up(tasks)
+            try:
+                yield from self._results(cells)
+            except BaseException:
+                self._cancel(cells)
+                raise
+
+    def _note_wait(self) -> None:
+        self.tell(f"another run has its jobs in {self.folder}; waiting for it")
+
+    def _take_up(self, tasks: Sequence[Task]) -> list[_Cell]:
+        """Find what a killed run has left: jobs that still count, and some that don't."""
+        jobs = own_jobs()
+        if jobs is None:
+            raise SlurmError(
+                "Slurm's controller doesn't answer",
+                why="nothing is submitted before it says what runs already",
+                fix="see that `squeue` works here, then run the same again",
+            )
+        return [self._take_up_one(task, jobs) for task in tasks]
+
+    def _take_up_one(self, task: Task, jobs: Sequence[Job]) -> _Cell:
+        attempts = attempts_at(self.folder, task.name)
+        if not attempts:
+            return _Cell(task=task)
+        if attempts[-1].is_for(task):
+            ids = " ".join(job.id for job in attempts[-1].own(jobs))
+            self.tell(f"{task.name}: taken up from the run before: job {ids or 'that has ended'}")
+            return _Cell(task=task, attempt=attempts[-1], attempts=attempts[-1].number)
+        cancel(job for attempt in attempts for job in attempt.own(jobs))
+        remove_tree(self.folder / task.name)
+        return _Cell(task=task, not_before=time.monotonic() + _LEASE)
+
+    def _results(self, cells: list[_Cell]) -> Iterator[Result]:
+        asked = float("-inf")
+        while cells:
+            for cell in list(cells):
+                if result := self._result(cell):
+                    yield result
+                    remove_tree(self.folder / cell.task.name)
+                    cells.remove(cell)
+            self._submit_some(cells)
+            if time.monotonic() - asked >= self.interval:
+                self._check_jobs(cells)
+                asked = time.monotonic()
+            if cells:
+                time.sleep(_TICK)
+
+    def _result(self, cell: _Cell) -> Result | None:
+        """Its result, once there is one, or there will be none."""
+        outcome = _outcome(cell.attempt) if cell.attempt else None
+        if cell.attempt and outcome and outcome.status in _KILLED:
+            self._lose(cell, f"its program was ended by signal {-outcome.status}", outcome.where)
+        elif outcome:
+            return Result(
+                name=cell.task.name,
+                status=outcome.status,
+                output=outcome.output,
+                where=outcome.where,
+                attempts=cell.attempts,
+            )
+        if not cell.given_up:
+            return None
+        return Result(
+            name=cell.task.name, status=None, output="", where=cell.node, attempts=cell.attempts
+        )
+
+    def _submit_some(self, cells: list[_Cell]) -> None:
+        free = self.at_once - sum(cell.attempt is not None for cell in cells)
+        ready = (
+            cell
+            for cell in cells
+            if cell.attempt is None and not cell.given_up and cell.not_before <= time.monotonic()
+        )
+        for cell, _ in zip(ready, range(free), strict=False):
+            self._submit(cell)
+
+    def _submit(self, cell: _Cell) -> None:
+        attempt = new_attempt(self.folder, cell.task, cell.attempts + 1)
+        try:
+            number = self._sbatch(cell.task, attempt)
+        except _RefusedError as error:
+            remove_tree(attempt.folder)
+            cell.not_before = time.monotonic() + self.interval
+            cell.given_up = own_jobs() is not None
+            (self._note if cell.given_up else self._tell)(cell, f"sbatch fails: {error}")
+            return
+        cell.attempt, cell.attempts, cell.over_since = attempt, attempt.number, None
+        self._tell(cell, f"job {number} is submitted")
+
+    def _sbatch(self, task: Task, attempt: Attempt) -> str:
+        """Give one job to Slurm; its number."""
+        import submitit  # noqa: PLC0415 - only what submits jobs pays for it
+
+        executor = submitit.SlurmExecutor(attempt.folder)
+        executor.update_parameters(
+            job_name=task.name,
+            comment=str(attempt.folder),
+            partition=self.partition or None,
+            time=self.time_limit,
+            cpus_per_task=task.cores,
+            mem=f"{-(-(task.memory + _MARGIN) // MIB)}M",
+            wckey=None,  # submitit's own is refused where such keys are checked
+            use_srun=False,  # since Slurm 22.05 `srun` doesn't hand the job's cores on
+            # Slurm would start a lost job again, and so do we.
+            additional_parameters={"no-requeue": True, "export": "ALL"},
+        )
+        said = io.StringIO()
+        try:
+            with _without_user_settings(), contextlib.redirect_stderr(said):
+                return executor.submit(run_attempt, task, attempt).job_id
+        except (
+            submitit.core.utils.FailedJobError,
+            submitit.core.utils.FailedSubmissionError,
+        ) as error:
+            raise _RefusedError(str(error).strip()) from error
+
+    def _check_jobs(self, cells: list[_Cell]) -> None:
+        """Find the jobs that are lost."""
+        jobs = own_jobs()
+        if jobs is None:
+            return  # the controller may be restarted; jobs go on without it
+        for cell in cells:
+            if cell.attempt:
+                self._check_job(cell, cell.attempt.own(jobs))
+
+    def _check_job(self, cell: _Cell, own: Sequence[Job]) -> None:
+        cell.node = next((job.node for job in own), cell.node)
+        if any(job.is_active for job in own):
+            cell.over_since = None
+        elif cell.over_since is None:
+            cell.over_since = time.monotonic()
+        elif time.monotonic() - cell.over_since >= self.settle:
+            state = next((job.state for job in own), "forgotten by the controller")
+            self._lose(cell, f"its job is over without a result: {state}", cell.node)
+
+    def _lose(self, cell: _Cell, why: str, node: str) -> None:
+        if cell.attempt is None:
+            return
+        self._note(cell, f"attempt {cell.attempts} is lost on {node or 'no node'}: {why}")
+        cell.attempt.give_up()
+        cell.attempt, cell.node = None, node
+        cell.given_up = cell.attempts > self.retries
+        cell.not_before = time.monotonic() + _LEASE
+
+    def _note(self, cell: _Cell, what: str) -> None:
+        """Say what happened to a task, also in its log, with the last that the job itself said."""
+        self._tell(cell, what)
+        own = sorted(cell.attempt.folder.glob("*_log.err")) if cell.attempt else []
+        lines = [line for path in own for line in path.read_text(errors="replace").splitlines()]
+        cell.task.log.parent.mkdir(parents=True, exist_ok=True)
+        with cell.task.log.open("a") as log:
+            log.write("\n".join((f"cuwheel: {what}", *lines[-_TAIL:], "")))
+
+    def _tell(self, cell: _Cell, what: str) -> None:
+        self.tell(f"{cell.task.name}: {what}")
+
+    def _cancel(self, cells: list[_Cell]) -> None:
+        """End the jobs of these tasks; where the controller doesn't answer, they see it."""
+        attempts = [cell.attempt for cell in cells if cell.attempt]
+        for attempt in attempts:
+            attempt.give_up()
+        jobs = own_jobs() or []
+        if ended := cancel(job for attempt in attempts for job in attempt.own(jobs)):
+            self.tell(f"cancelled {plural(len(ended), 'job')} of Slurm: {' '.join(ended)}")
+
+
+class _RefusedError(Exception):
+    """`sbatch` failed, in its own words."""
+
+
+def _outcome(attempt: Attempt) -> Outcome | None:
+    """What its program came to; listing the folder also shows what another machine just wrote."""
+    import submitit  # noqa: PLC0415 - as above
+
+    for path in attempt.folder.glob("*_result.pkl"):
+        job: submitit.SlurmJob[Outcome] = submitit.SlurmJob(
+            attempt.folder, path.name.partition("_")[0]
+        )
+        if job.exception() is None:
+            return job.result()
+    return None
+
+
+@contextlib.contextmanager
+def _without_user_settings() -> Iterator[None]:
+    names = [f"SBATCH_{name}" for name in _NOT_FROM_USER]
+    kept = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)

@@ -1,0 +1,361 @@
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from cuwheel.errors import SlurmError
+from cuwheel.matrix.slurm_executor import SlurmExecutor
+from tests.support.slurm import NODES, make_task, read_events, slurm_cluster, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cuwheel.matrix.executor import Result
+    from tests.support.slurm import Event, Slurm
+
+pytestmark = pytest.mark.e2e
+
+_LONG = 4.0  # seconds of a task that something happens to
+
+
+@pytest.fixture(scope="module")
+def cluster(module_path: Path) -> Iterator[Slurm]:
+    with slurm_cluster(module_path) as started:
+        yield started
+
+
+@pytest.fixture
+def slurm(cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Slurm:
+    """The cluster, for programs that this process starts; both nodes are idle."""
+    monkeypatch.setenv("SLURM_CONF", str(cluster.folder / "slurm.conf"))
+    cluster.start_what_ended()
+    wait_for(cluster.is_idle)
+    return cluster
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def executor(tmp_path: Path, told: list[str]) -> SlurmExecutor:
+    return SlurmExecutor(
+        folder=tmp_path / "jobs", time_limit=5, interval=1.0, settle=2.0, tell=told.append
+    )
+
+
+@pytest.fixture
+def start(slurm: Slurm, executor: SlurmExecutor) -> Iterator[Callable[..., Future[list[Result]]]]:
+    """Have the executor run tasks, in a thread."""
+    del slurm
+    with ThreadPoolExecutor() as pool:
+        yield lambda *tasks, of=executor: pool.submit(lambda: list(of.run(tasks)))
+
+
+@pytest.fixture
+def start_caller(tmp_path: Path, slurm: Slurm) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start another process that has tasks run, `<name>=<seconds>` each."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*tasks: str) -> subprocess.Popen[str]:
+            words = [sys.executable, "-m", "tests.support.slurm_caller", str(tmp_path), *tasks]
+            caller = stack.enter_context(
+                subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=slurm.environment)
+            )
+            stack.callback(caller.kill)
+            return caller
+
+        yield start
+
+
+def events_of(folder: Path, what: str) -> list[Event]:
+    return [event for event in read_events(folder) if event.what == what]
+
+
+def counts(folder: Path, what: str) -> dict[str, int]:
+    return dict(collections.Counter(event.name for event in events_of(folder, what)))
+
+
+def began(folder: Path, name: str) -> Event:
+    """Wait until a task runs; gives what it told."""
+    wait_for(lambda: name in counts(folder, "begin"))
+    return next(event for event in reversed(events_of(folder, "begin")) if event.name == name)
+
+
+def ended(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() == psutil.STATUS_ZOMBIE
+    return True
+
+
+def read_until(caller: subprocess.Popen[str], end: str) -> list[str]:
+    """Lines of a caller up to one that ends so."""
+    assert caller.stdout is not None
+    lines = []
+    for line in caller.stdout:
+        lines.append(line.rstrip("\n"))
+        if lines[-1].endswith(end):
+            return lines
+    raise AssertionError(lines)
+
+
+def carrier_of(event: Event) -> psutil.Process:
+    """The process of submitit that has started the task's program."""
+    parent = psutil.Process(event.pid).parent()
+    assert parent is not None
+    return parent
+
+
+def test_runs_each_task_once_on_both_nodes(
+    slurm: Slurm, executor: SlurmExecutor, tmp_path: Path
+) -> None:
+    before = len(slurm.all_jobs())
+    tasks = [make_task(tmp_path, f"cell-{number}", seconds=1.0) for number in range(12)]
+
+    results = list(executor.run(tasks))
+
+    assert sorted(one.name for one in results) == sorted(task.name for task in tasks)
+    assert {(one.status, one.attempts) for one in results} == {(0, 1)}
+    assert {one.where for one in results} == set(NODES)
+    assert counts(tmp_path, "end") == {task.name: 1 for task in tasks}
+    assert len(slurm.all_jobs()) - before == len(tasks)
+
+
+@pytest.mark.usefixtures("slurm")
+def test_hands_over_environment_log_and_temporary_folder(
+    executor: SlurmExecutor, tmp_path: Path
+) -> None:
+    [result] = executor.run([make_task(tmp_path, "cell")])
+
+    answer = json.loads(result.output)
+    assert answer["own"] == "of cell"
+    assert not Path(answer["temporary"]).exists()
+    assert (tmp_path / "cell.log").read_text() == "cell begins\n"
+
+
+@pytest.mark.usefixtures("slurm")
+def test_ignores_settings_that_would_break_jobs(
+    executor: SlurmExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("EXPORT", "REQUEUE", "OUTPUT"):
+        monkeypatch.setenv(f"SBATCH_{name}", "none")
+
+    [result] = executor.run([make_task(tmp_path, "cell")])
+
+    assert result.status == 0
+
+
+@pytest.mark.usefixtures("slurm")
+def test_leaves_a_program_that_failed(executor: SlurmExecutor, tmp_path: Path) -> None:
+    results = list(executor.run([make_task(tmp_path, "cell", status=61)]))
+
+    assert [(one.status, one.attempts) for one in results] == [(61, 1)]
+    assert counts(tmp_path, "begin") == {"cell": 1}
+
+
+@pytest.mark.usefixtures("slurm")
+def test_runs_only_so_many_at_once(executor: SlurmExecutor, tmp_path: Path) -> None:
+    narrow = dataclasses.replace(executor, at_once=1)
+
+    list(narrow.run([make_task(tmp_path, name, seconds=0.5) for name in ("one", "two", "three")]))
+
+    assert [event.what for event in read_events(tmp_path)] == ["begin", "end"] * 3
+
+
+@pytest.mark.usefixtures("slurm")
+def test_goes_on_after_a_job_that_slurm_refuses(executor: SlurmExecutor, tmp_path: Path) -> None:
+    huge = dataclasses.replace(make_task(tmp_path, "huge"), memory=1 << 50)
+
+    results = list(executor.run([huge, make_task(tmp_path, "cell")]))
+
+    assert {one.name: (one.status, one.attempts) for one in results} == {
+        "huge": (None, 0),
+        "cell": (0, 1),
+    }
+    assert "sbatch fails: sbatch: error: Memory specification" in huge.log.read_text()
+
+
+@pytest.mark.usefixtures("slurm")
+def test_refuses_unknown_partition(executor: SlurmExecutor, tmp_path: Path) -> None:
+    typo = dataclasses.replace(executor, partition="shrot")
+
+    with pytest.raises(SlurmError) as caught:
+        list(typo.run([make_task(tmp_path, "cell")]))
+
+    assert caught.value.why == "`sinfo` names short"
+
+
+def test_submits_cancelled_job_again(
+    slurm: Slurm, start: Callable[..., Future[list[Result]]], tmp_path: Path
+) -> None:
+    running = start(make_task(tmp_path, "cell", seconds=_LONG))
+    began(tmp_path, "cell")
+
+    slurm.ask("scancel", *slurm.jobs())
+
+    [result] = running.result()
+    assert (result.status, result.attempts) == (0, 2)
+    assert counts(tmp_path, "begin") == {"cell": 2}
+    assert counts(tmp_path, "end") == {"cell": 1}
+    assert not counts(tmp_path, "twice")
+
+
+@pytest.mark.usefixtures("slurm")
+def test_submits_killed_job_again(
+    start: Callable[..., Future[list[Result]]], tmp_path: Path
+) -> None:
+    running = start(make_task(tmp_path, "cell", seconds=_LONG), make_task(tmp_path, "other"))
+    event = began(tmp_path, "cell")
+    program = psutil.Process(event.pid)
+
+    carrier_of(event).kill()
+
+    assert sorted((one.name, one.status, one.attempts) for one in running.result()) == [
+        ("cell", 0, 2),
+        ("other", 0, 1),
+    ]
+    assert counts(tmp_path, "end") == {"cell": 1, "other": 1}
+    assert not counts(tmp_path, "twice")
+    assert ended(program)
+    assert "attempt 1 is lost on node" in (tmp_path / "cell.log").read_text()
+
+
+@pytest.mark.usefixtures("slurm")
+def test_gives_up_after_so_many_retries(
+    executor: SlurmExecutor, start: Callable[..., Future[list[Result]]], tmp_path: Path
+) -> None:
+    running = start(
+        make_task(tmp_path, "cell", seconds=_LONG), of=dataclasses.replace(executor, retries=1)
+    )
+
+    psutil.Process(began(tmp_path, "cell").pid).kill()
+    wait_for(lambda: counts(tmp_path, "begin") == {"cell": 2})
+    psutil.Process(began(tmp_path, "cell").pid).kill()
+
+    [result] = running.result()
+    assert (result.status, result.attempts) == (None, 2)
+    assert result.where in NODES
+
+
+def test_ends_lost_nodes_task_elsewhere(
+    slurm: Slurm, start: Callable[..., Future[list[Result]]], tmp_path: Path
+) -> None:
+    """The node's daemon is dead, and its job goes on: what a node that lost its network does."""
+    running = start(make_task(tmp_path, "cell", seconds=_LONG))
+    event = began(tmp_path, "cell")
+    program = psutil.Process(event.pid)
+
+    slurm.kill_node(event.node)
+
+    [result] = running.result()
+    assert (result.status, result.attempts) == (0, 2)
+    assert {result.where, event.node} == set(NODES)
+    assert counts(tmp_path, "end") == {"cell": 1}
+    assert not counts(tmp_path, "twice")
+    assert ended(program)
+
+
+def test_uses_no_drained_node(slurm: Slurm, executor: SlurmExecutor, tmp_path: Path) -> None:
+    slurm.ask("scontrol", "update", "nodename=node2", "state=drain", "reason=test")
+
+    results = list(executor.run([make_task(tmp_path, name) for name in ("a", "b", "c")]))
+
+    slurm.ask("scontrol", "update", "nodename=node2", "state=resume")
+    assert {(one.status, one.where) for one in results} == {(0, "node1")}
+
+
+def test_outlives_a_restart_of_the_controller(
+    slurm: Slurm, start: Callable[..., Future[list[Result]]], tmp_path: Path
+) -> None:
+    running = start(make_task(tmp_path, "cell", seconds=_LONG))
+    began(tmp_path, "cell")
+
+    slurm.daemons["slurmctld"].terminate()
+    slurm.daemons["slurmctld"].wait()
+    slurm.start_what_ended()
+
+    [result] = running.result()
+    assert (result.status, result.attempts) == (0, 1)
+    assert counts(tmp_path, "begin") == {"cell": 1}
+
+
+def test_takes_up_jobs_of_a_killed_caller(
+    slurm: Slurm, start_caller: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    before = len(slurm.all_jobs())
+    cells = ["short=1", f"long={_LONG}", *(f"waits-{number}=0" for number in range(4))]
+    killed = start_caller(*cells)
+    read_until(killed, "is submitted")
+    wait_for(lambda: len(slurm.all_jobs()) - before == len(cells))
+    began(tmp_path, "long")
+    killed.kill()
+    wait_for(lambda: "short" in counts(tmp_path, "end"))
+
+    lines, _ = start_caller(*cells).communicate()
+
+    names = sorted(cell.partition("=")[0] for cell in cells)
+    assert sorted(line for line in lines.splitlines() if line.startswith("result")) == [
+        f"result {name} 0" for name in names
+    ]
+    assert counts(tmp_path, "begin") == dict.fromkeys(names, 1)
+    assert len(slurm.all_jobs()) - before == len(cells)
+
+
+def test_cancels_the_job_of_a_task_that_is_another_now(
+    slurm: Slurm, start_caller: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    killed = start_caller("cell=60")
+    program = psutil.Process(began(tmp_path, "cell").pid)
+    killed.kill()
+
+    lines, _ = start_caller("cell=0").communicate()
+
+    assert lines.splitlines()[-1] == "result cell 0"
+    assert ended(program)
+    assert counts(tmp_path, "end") == {"cell": 1}
+    assert not counts(tmp_path, "twice")
+    assert not slurm.jobs()
+
+
+def test_cancels_jobs_at_interrupt(
+    slurm: Slurm, start_caller: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    cells = ("one=60", "two=60", "three=60", "four=60", "five=60")
+    before = len(slurm.all_jobs())
+    caller = start_caller(*cells)
+    wait_for(lambda: len(slurm.all_jobs()) - before == len(cells))
+    programs = [psutil.Process(began(tmp_path, name).pid) for name in ("one", "two")]
+
+    caller.send_signal(signal.SIGINT)
+
+    lines, _ = caller.communicate()
+    assert "cancelled 5 jobs of Slurm: " in lines
+    wait_for(lambda: all(map(ended, programs)))
+    assert not slurm.jobs()
+    assert not counts(tmp_path, "end")
+
+
+@pytest.mark.usefixtures("slurm")
+def test_refuses_a_cluster_that_does_not_answer(
+    slurm: Slurm, executor: SlurmExecutor, tmp_path: Path
+) -> None:
+    slurm.daemons["slurmctld"].terminate()
+    slurm.daemons["slurmctld"].wait()
+
+    with pytest.raises(SlurmError) as caught:
+        list(executor.run([make_task(tmp_path, "cell")]))
+
+    assert caught.value.what == "Slurm's controller doesn't answer"
+    assert "Unable to contact slurm controller" in caught.value.why

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.errors import SlurmError
+from cuwheel.matrix.slurm_queue import check_slurm
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_names_the_programs_that_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(SlurmError) as caught:
+        check_slurm("")
+
+    assert "sbatch, squeue, scancel, sinfo, srun can't be found" in caught.value.what
+    assert "--executor local" in caught.value.fix
