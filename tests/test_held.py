@@ -52,12 +52,9 @@ HELD_BY = {
     "fetch/download": "fetch/test_store",
     "fetch/git_pack": "fetch/test_git",
     "locks/mirror_folder": "locks/test_mirror",
-<<<<<<< HEAD
+    "matrix/executor": "matrix/test_slurm_executor",
     "matrix/page": "matrix/test_building",
     "matrix/table": "matrix/test_building",
-=======
-    "matrix/executor": "matrix/test_slurm_executor",
->>>>>>> 634453c (Tasks run as Slurm jobs through submitit: lost ones again, none twice; shown on a real Slurm of two nodes)
     "model/link": "model/test_recipe_check",
     "model/recipe_texts": "model/test_recipe_check",
     "model/source": "model/test_recipe_check",
