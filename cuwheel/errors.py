@@ -450,7 +450,7 @@ class SlurmError(CuwheelError):
     answer, or it has no partition of this name. docs/how-to/slurm.md says what a cluster must have.
     """
 
-    exit_code = 125
+    exit_code = 115
     anchor = "slurm"
 
 
