@@ -15,12 +15,12 @@ from cuwheel.cuda.toolkits import TOOLKITS
 from cuwheel.errors import FrameworkError, LockError
 from cuwheel.locks.jobs import PypiLockSpec, spec_of
 from cuwheel.model.recipe_lock import RecipeLock, lock_of
-from cuwheel.pypi.lock_file import cuda_of_lock
+from cuwheel.pypi.lock_file import cuda_of_lock, pythons_of_lock
 from cuwheel.system.versions import version_key
 from cuwheel.workspace.problems import problem_of, raise_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from cuwheel.errors import CuwheelError
@@ -65,7 +65,9 @@ def fitting_toolkit(
 def settle_framework(target: Target, workspace: Workspace, *, offline: bool) -> None:
     """See that the target's framework goes with it, and make its lock where that is missing.
 
-    What a recipe names itself is taken as it is: its lock was made by a session that asked.
+    A lock says for which CUDA release and which Pythons its framework is; the index is asked where
+    there is none. The CUDA release of what a recipe names itself was looked at when its lock was
+    made.
 
     Raises:
         FrameworkError: it doesn't fit: another CUDA release, no wheel for the Python.
@@ -73,8 +75,12 @@ def settle_framework(target: Target, workspace: Workspace, *, offline: bool) -> 
         LockError: the lock is missing and may not be made.
         CuwheelError: the index can't be reached, or nothing satisfies what the lock has to hold.
     """
-    framework, recipe = target.framework, target.recipe
-    if framework is None or framework == recipe.framework_for(target.toolkit.release):
+    framework = target.framework
+    if framework is None:
+        return
+    pythons = pythons_of_lock(target.lock)
+    if framework == target.recipe.framework_for(target.toolkit.release):
+        _refuse(target, _python_faults(target, framework, pythons))
         return
     missing = [
         declared
@@ -84,12 +90,13 @@ def settle_framework(target: Target, workspace: Workspace, *, offline: bool) -> 
     if missing and offline:
         raise _unlocked(missing[0], target.id)
     if not missing:
-        cuda = cuda_of_lock(target.lock)
-        raise_problems(map(problem_of, _cuda_faults(target, framework, cuda)), target.id)
+        cuda_faults = _cuda_faults(target, framework, cuda_of_lock(target.lock))
+        _refuse(target, (*cuda_faults, *_python_faults(target, framework, pythons)))
         return
     release = _read_release(framework, workspace)
-    faults = [*_cuda_faults(target, framework, release.cuda), *_python_faults(target, release)]
-    raise_problems(map(problem_of, faults), target.id)
+    newest = dict(release.newest_for).get(target.python, "")
+    python_faults = _python_faults(target, framework, release.pythons, newest)
+    _refuse(target, (*_cuda_faults(target, framework, release.cuda), *python_faults))
     from cuwheel.locks.resolve import resolve_locks  # noqa: PLC0415 - as `_read_release`
 
     for declared in missing:
@@ -165,7 +172,7 @@ def _goes_with(cuda: str, toolkit: str, framework: Framework, recipe: Recipe) ->
 
 def _serving(spec: PypiLockSpec, release: FrameworkRelease) -> PypiLockSpec:
     oldest = max(spec.python, release.oldest_python, key=version_key)
-    return replace(spec, python=oldest)
+    return replace(spec, python=oldest, pythons=release.pythons)
 
 
 def _cuda_of(
@@ -213,17 +220,23 @@ def _cuda_faults(target: Target, framework: Framework, cuda: str) -> Iterator[Cu
     )
 
 
-def _python_faults(target: Target, release: FrameworkRelease) -> Iterator[CuwheelError]:
-    if target.python in release.pythons:
+def _python_faults(
+    target: Target, framework: Framework, pythons: tuple[str, ...], newest: str = ""
+) -> Iterator[CuwheelError]:
+    """A Python that the framework has no wheel for; where it isn't known for which, all pass."""
+    if not pythons or target.python in pythons:
         return
-    named = f"{release.name} {release.version}"
-    newest = dict(release.newest_for).get(target.python)
-    other = f", or --framework {release.name}=={newest}, the newest that has one" if newest else ""
+    named = f"{framework.name} {framework.version}"
+    other = f", or --framework {framework.name}=={newest}, the newest that has one"
     yield FrameworkError(
         f"{target.id}: {named} has no wheel for Python {target.python}",
-        why=f"the index has it for {', '.join(release.pythons)}",
-        fix=f"-- --python {_nearest(target.python, release.pythons)}{other}",
+        why=f"the index has it for {', '.join(pythons)}",
+        fix=f"-- --python {_nearest(target.python, pythons)}{other if newest else ''}",
     )
+
+
+def _refuse(target: Target, faults: Iterable[CuwheelError]) -> None:
+    raise_problems(map(problem_of, faults), target.id)
 
 
 def _nearest(python: str, known: tuple[str, ...]) -> str:

@@ -37,12 +37,14 @@ class PypiLockSpec:
         source: the `.in` file, or what a recipe declares.
         lock: the file to write.
         python: the oldest Python that it has to serve, `3.10`.
+        pythons: those that the framework in it has wheels for; empty: not asked, or it has none.
     """
 
     name: str
     source: Path | RecipeLock
     lock: Path
     python: str
+    pythons: tuple[str, ...] = ()
 
     @property
     def input_text(self) -> str:
@@ -130,7 +132,7 @@ def _named(
         job for job in known if job.name == name or (is_part and job.name.startswith(f"{name}:"))
     ]
     if not found:
-        names = [job.name for job in known]
+        names = [*dict.fromkeys(job.name for job in known)]
         raise UsageError(
             f'no lock is called "{name}"',
             why=suggest(name, [*names, "all"]),

@@ -74,7 +74,13 @@ def _lock_pypi(job: PypiLockSpec, workspace: Workspace, cooldown: int) -> None:
             cache=workspace.cache,
             offline=False,
         )
-    text = render(body, input_text=job.input_text, command=job.command, cooldown=newest)
+    text = render(
+        body,
+        input_text=job.input_text,
+        command=job.command,
+        cooldown=newest,
+        pythons=job.pythons,
+    )
     write_atomically(job.lock, text)
     workspace.console.note(f"{job.lock.name}: {len(read_pins(job.lock))} packages")
 

@@ -25,6 +25,7 @@ _STATES_CUDA = (
     *("cuda-toolkit", "nvidia-cuda-runtime"),
     *("nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11"),
 )
+_PYTHONS = re.compile(r"^# pythons +(.+)$", re.MULTILINE)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
@@ -83,7 +84,9 @@ def read_input(source: Path, *, including: tuple[Path, ...] = ()) -> str:
     return as_input(line for line in lines if line)
 
 
-def render(body: str, *, input_text: str, command: str, cooldown: str) -> str:
+def render(
+    body: str, *, input_text: str, command: str, cooldown: str, pythons: tuple[str, ...] = ()
+) -> str:
     """A lock file's whole text.
 
     Args:
@@ -91,13 +94,15 @@ def render(body: str, *, input_text: str, command: str, cooldown: str) -> str:
         input_text: what it is made from, as `as_input` and `read_input` give it.
         command: what writes this file again.
         cooldown: nothing uploaded after this time was considered, ISO 8601.
+        pythons: those that the framework in it has wheels for, `3.12`; empty: it holds none.
     """
     content = "\n".join(line for line in body.splitlines() if not line.startswith("#")) + "\n"
     return (
         f"# Written by `{command}`; don't edit.\n"
         f"# input    sha256:{_digest(input_text)}\n"
         f"# content  sha256:{_digest(content)}\n"
-        f"# uploaded before {cooldown}\n{content}"
+        + (f"# pythons  {' '.join(pythons)}\n" if pythons else "")
+        + f"# uploaded before {cooldown}\n{content}"
     )
 
 
@@ -166,6 +171,12 @@ def cuda_of_lock(lock: Path) -> str:
     """The CUDA release of the framework that a lock holds, `13.2`; empty where it doesn't say."""
     pinned = (pinned_version(lock, name) for name in _STATES_CUDA)
     return next((".".join(version.split(".")[:2]) for version in pinned if version), "")
+
+
+def pythons_of_lock(lock: Path) -> tuple[str, ...]:
+    """The Pythons that the framework in a lock has wheels for; empty where it doesn't say."""
+    found = _PYTHONS.search(lock.read_text(errors="replace")) if lock.is_file() else None
+    return tuple(found[1].split()) if found else ()
 
 
 def _digest(text: str) -> str:
