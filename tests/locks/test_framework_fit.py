@@ -116,6 +116,26 @@ def test_refuses_python_that_framework_has_no_wheel_for(
     assert error.fix == "-- --python 3.11, or --framework torch==2.14.1, the newest that has one"
 
 
+@pytest.mark.parametrize("framework", [OLD, NEW], ids=["own", "other"])
+def test_lock_says_pythons_without_index(tmp_path: Path, framework: Framework) -> None:
+    target = target_of(tmp_path, framework, toolkit="13.2", python="3.13")
+    target.lock.parent.mkdir(parents=True)
+    target.lock.write_text("# pythons  3.11 3.12\n")
+
+    error = refusal(target, make_workspace(tmp_path), offline=True)
+
+    assert error.what.endswith(f"torch {framework.version} has no wheel for Python 3.13")
+    assert (error.why, error.fix) == ("the index has it for 3.11, 3.12", "-- --python 3.12")
+
+
+def test_takes_python_that_lock_names(tmp_path: Path) -> None:
+    target = target_of(tmp_path, OLD, python="3.12")
+    target.lock.parent.mkdir(parents=True)
+    target.lock.write_text("# pythons  3.11 3.12\n")
+
+    settle_framework(target, make_workspace(tmp_path), offline=True)
+
+
 def test_tells_all_reasons_together(workspace: Workspace, tmp_path: Path) -> None:
     error = refusal(target_of(tmp_path, NEW, python="3.10"), workspace)
 
@@ -161,6 +181,7 @@ def test_lock_serves_pythons_of_framework(workspace: Workspace, tmp_path: Path) 
 
     assert isinstance(fitted, PypiLockSpec)
     assert (specs[0].python, fitted.python) == ("3.10", "3.11")
+    assert fitted.pythons == ("3.11", "3.12")
 
 
 def test_refuses_lock_for_other_cuda(workspace: Workspace, tmp_path: Path) -> None:

@@ -82,6 +82,16 @@ def test_names_nearest_lock(entries: tuple[CatalogueEntry, ...]) -> None:
     assert caught.value.why == 'did you mean "build:with-torch"?'
 
 
+def test_names_lock_of_several_frameworks_once(tmp_path: Path) -> None:
+    recipe = make_recipe(toolkits=("13.0", "13.2"), framework={"13.0": _TORCH, "13.2": _NEWER})
+    entry = CatalogueEntry(root=tmp_path, name="tiny-cuda", recipe=recipe)
+
+    with pytest.raises(UsageError) as caught:
+        lock_jobs(["nosuch"], (entry,))
+
+    assert caught.value.fix.split(", ").count("build:tiny-cuda") == 1
+
+
 def test_lock_of_recipe_stands_in_its_project(
     entries: tuple[CatalogueEntry, ...], tmp_path: Path
 ) -> None:

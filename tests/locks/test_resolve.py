@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import re
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import pytest
 from cuwheel.errors import InstallError, LockError
 from cuwheel.locks.jobs import PypiLockSpec
 from cuwheel.locks.resolve import check_locks, resolve_locks
-from cuwheel.pypi.lock_file import read_pins
+from cuwheel.pypi.lock_file import pythons_of_lock, read_pins
 from tests.support.factories import make_workspace
 
 if TYPE_CHECKING:
@@ -44,6 +45,13 @@ def test_pins_everything_with_hashes(job: PypiLockSpec, workspace: Workspace) ->
 def test_lock_it_wrote_passes_the_check(job: PypiLockSpec, workspace: Workspace) -> None:
     resolve_locks((job,), workspace)
 
+    check_locks((job,))
+
+
+def test_notes_pythons_of_framework(job: PypiLockSpec, workspace: Workspace) -> None:
+    resolve_locks((dataclasses.replace(job, pythons=("3.12", "3.13")),), workspace)
+
+    assert pythons_of_lock(job.lock) == ("3.12", "3.13")
     check_locks((job,))
 
 

@@ -9,6 +9,7 @@ from cuwheel.pypi.lock_file import (
     cuda_of_lock,
     faults_of_lock,
     pinned_version,
+    pythons_of_lock,
     read_input,
     read_pins,
     render,
@@ -93,6 +94,20 @@ def test_reads_pins_with_markers_and_hashes(lock: Path) -> None:
     assert (first.requirement.name, first.version, first.hashes) == ("tiny-dep", "1.0", _HASHES)
     assert str(first.requirement.marker) == 'python_full_version >= "3.10"'
     assert (second.requirement.name, second.hashes) == ("other-dep", _HASHES[:1])
+
+
+@pytest.mark.parametrize("pythons", [("3.12", "3.14t"), ()])
+def test_says_pythons_of_framework(tmp_path: Path, pythons: tuple[str, ...]) -> None:
+    path = tmp_path / "tiny.lock"
+    told = {"input_text": _WANTED, "command": "nox", "cooldown": "2026-01-01"}
+    path.write_text(render(_BODY, **told, pythons=pythons))
+
+    assert pythons_of_lock(path) == pythons
+    assert faults_of_lock(path, _WANTED) == []
+
+
+def test_knows_no_pythons_without_lock(tmp_path: Path) -> None:
+    assert pythons_of_lock(tmp_path / "none.lock") == ()
 
 
 @pytest.mark.parametrize(("name", "version"), [("other-dep", "2.5.1"), ("none", None)])

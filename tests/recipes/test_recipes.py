@@ -15,9 +15,9 @@ from cuwheel.model import recipe as declarations
 from cuwheel.model.catalogue import CatalogueEntry, load_catalogue
 from cuwheel.model.recipe import CUDA_PLACEHOLDERS, PLACEHOLDERS, Recipe
 from cuwheel.model.recipe_check import check_recipe
-from cuwheel.model.recipe_lock import RecipeLock
+from cuwheel.model.recipe_lock import RecipeLock, lock_of
 from cuwheel.paths import ROOT
-from cuwheel.pypi.lock_file import faults_of_lock
+from cuwheel.pypi.lock_file import cuda_of_lock, faults_of_lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,6 +84,20 @@ def test_declares_in_order(entry: CatalogueEntry) -> None:
 @every_lock
 def test_lock_matches_recipe(entry: CatalogueEntry, job: PypiLockSpec) -> None:
     assert faults_of_lock(job.lock, job.input_text) == [], entry.name
+
+
+@every_recipe
+def test_framework_was_built_with_toolkit(entry: CatalogueEntry) -> None:
+    recipe = recipe_of(entry)
+    locks = {
+        release: lock_of(recipe, "build", int(release.split(".")[0]), framework)
+        for release in recipe.toolkits
+        if (framework := recipe.framework_for(release))
+    }
+
+    built_with = {release: cuda_of_lock(entry.root / lock.path) for release, lock in locks.items()}
+
+    assert built_with == {release: release for release in locks}
 
 
 @pytest.mark.parametrize("root", _PROJECTS, ids=lambda root: root.name)

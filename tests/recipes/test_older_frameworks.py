@@ -1,0 +1,89 @@
+"""The recipes for older releases of PyTorch: what the docs say of them, and upstream's sources.
+
+Nothing of them is compiled here: CUDA 12.1 needs conda-forge's files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.cuda.toolkits import toolkit_by_release
+from cuwheel.model.catalogue import find_target, load_catalogue
+from cuwheel.model.target import Target
+from cuwheel.paths import ROOT
+from cuwheel.pypi.lock_file import pythons_of_lock
+from cuwheel.stages.patch import patch
+from cuwheel.stages.source import source
+from tests.support.factories import make_job
+
+if TYPE_CHECKING:
+    from cuwheel.workspace.records import SourceTree
+    from cuwheel.workspace.workspace import Workspace
+
+TARGETS = ("flash-attn-121", "flash-attn-torch22-121", "xformers-torch24-121")
+
+every_target = pytest.mark.parametrize("name", TARGETS)
+
+
+def target_of(name: str) -> Target:
+    entry, tag = find_target(name, load_catalogue([ROOT]))
+    recipe, toolkit = entry.recipe, toolkit_by_release(tag)
+    assert recipe
+    return Target(
+        recipe=recipe,
+        toolkit=toolkit,
+        python="3.12",
+        framework=recipe.framework_for(toolkit.release),
+        archs=recipe.archs_for(toolkit.release),
+        provider=toolkit.provider,
+        root=ROOT,
+        mode=recipe.link.mode,
+    )
+
+
+def documented(target: Target) -> list[str]:
+    """The row of `docs/how-to/frameworks.md` on a target."""
+    assert target.framework
+    newest = pythons_of_lock(target.lock)[-1]
+    session, recipe = f"`build-{target.name}`", target.recipe
+    package = f"{recipe.wheel_name or recipe.name} {recipe.version}"
+    return [session, package, target.toolkit.release, target.framework.version, f"3.10 to {newest}"]
+
+
+@every_target
+def test_documents_what_is_built_for_what(name: str) -> None:
+    text = (ROOT / "docs" / "how-to" / "frameworks.md").read_text()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
+
+    assert documented(target_of(name)) in rows
+
+
+@every_target
+def test_lock_says_for_which_pythons_it_is(name: str) -> None:
+    assert pythons_of_lock(target_of(name).lock) == ("3.8", "3.9", "3.10", "3.11", "3.12")
+
+
+@pytest.fixture
+def source_tree(name: str, lean_workspace: Workspace) -> SourceTree:
+    """Upstream's source with the recipe's patches."""
+    job = make_job(target_of(name), lean_workspace)
+    lean_workspace.save("source", source(job))
+    return patch(job)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("name", "gone"),
+    [
+        ("flash-attn-torch22-121", "compute_80"),
+        ("flash-attn-torch22-121", '["git"'),
+        ("xformers-torch24-121", '["git", "describe"'),
+    ],
+)
+def test_patches_take_out_what_they_say(source_tree: SourceTree, gone: str) -> None:
+    unpatched = source_tree.path.parents[1] / "source" / source_tree.path.name
+
+    assert gone in (unpatched / "setup.py").read_text()
+    assert gone not in (source_tree.path / "setup.py").read_text()
