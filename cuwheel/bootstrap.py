@@ -15,16 +15,23 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from cuwheel.errors import CuwheelError, InstallError, LockError, of_system_error
+from cuwheel.errors import (
+    NO_LOCKS,
+    CuwheelError,
+    InstallError,
+    LockError,
+    of_refused_lock,
+    of_system_error,
+)
 from cuwheel.fetch.mirror import configured_mirror
 from cuwheel.fetch.urls import redact_url
 from cuwheel.paths import ROOT, default_cache
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from typing import TextIO
 
 
@@ -78,7 +85,12 @@ def _environment(name: str, *, offline: bool) -> Path:
 def _make(folder: Path, lock: Path, *, offline: bool) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{folder.name}.lock").open("w") as guard:
-        _wait_for(guard)
+        try:
+            _wait_for(guard)
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            raise of_refused_lock(Path(guard.name), error) from error
         if (folder / "complete").exists():
             return
         if importlib.util.find_spec("virtualenv") is None:

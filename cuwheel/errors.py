@@ -472,6 +472,22 @@ def of_system_error(error: OSError) -> CuwheelError:
     )
 
 
+# What flock(2) says on a network disk that locks nothing, or whose lock service is out of reach.
+NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+
+
+def of_refused_lock(path: Path, error: OSError) -> CuwheelError:
+    """What it means that a file can't be locked, for one of `NO_LOCKS`."""
+    return FileAccessError(
+        f"{path} can't be locked",
+        why=f"the system says: {error.strerror}; without locks two builds could write the same "
+        "files at once",
+        fix="take a disk that locks: of NFS the lock service has to run, Lustre has to be mounted "
+        "with `flock`; CUWHEEL_CACHE names the cache, `-- --work DIR` and `-- --dist DIR` the "
+        "checkout's folders",
+    )
+
+
 def nearest(asked: str, known: Iterable[str]) -> str:
     """The known name that was probably meant; empty where none is near."""
     near = difflib.get_close_matches(asked, sorted(known), n=1, cutoff=0.6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import errno
 import fcntl
 import os
 import shutil
@@ -20,6 +21,7 @@ from cuwheel.errors import FileAccessError, InstallError, LockError, UsageError
 from cuwheel.paths import ROOT
 from cuwheel.system.files import sha256_of_file
 from tests.support.factories import write_wheel
+from tests.support.foreign_locks import foreign_flock
 from tests.support.mirrored import mirror_wheels
 from tests.support.server import Site, serving
 
@@ -119,6 +121,13 @@ def test_makes_environment_once(made: Checkout) -> None:
     _, output = made.run("-c", "pass")
 
     assert output == ""
+
+
+def test_refuses_cache_that_can_not_be_locked(fresh: Checkout, tmp_path: Path) -> None:
+    status, output = fresh.run("-c", "pass", **foreign_flock(tmp_path, errno.ENOLCK))
+
+    assert status == FileAccessError.exit_code
+    assert ".lock can't be locked\n  because  the system says: No locks available" in output
 
 
 def test_gives_status_of_command(made: Checkout) -> None:

@@ -48,6 +48,7 @@ class _Cell:
     attempts: int = 0
     given_up: bool = False
     not_before: float = 0.0  # of time.monotonic(): when it may be submitted
+    unlocked_at: int = 0  # beat of its job when its lock was to be had from here
     over_since: float | None = None  # when the controller was first heard to say that the job is
     node: str = ""
 
@@ -181,6 +182,7 @@ class SlurmExecutor:
             (self._note if cell.given_up else self._tell)(cell, f"sbatch fails: {error}")
             return
         cell.attempt, cell.attempts, cell.over_since = attempt, attempt.number, None
+        cell.unlocked_at = 0
         self._tell(cell, f"job {number} is submitted")
 
     def _sbatch(self, task: Task, attempt: Attempt) -> str:
@@ -223,11 +225,29 @@ class SlurmExecutor:
         cell.node = next((job.node for job in own), cell.node)
         if any(job.is_active for job in own):
             cell.over_since = None
+            self._check_lock(cell)
         elif cell.over_since is None:
             cell.over_since = time.monotonic()
         elif time.monotonic() - cell.over_since >= self.settle:
             state = next((job.state for job in own), "forgotten by the controller")
             self._lose(cell, f"its job is over without a result: {state}", cell.node)
+
+    def _check_lock(self, cell: _Cell) -> None:
+        """See that a lock that a node holds is one here too: all that jobs share relies on that.
+
+        A lock that was free while its job went on to beat reaches no other machine.
+        """
+        if cell.attempt is None or not cell.attempt.lock_is_free():
+            return
+        beat = cell.attempt.last_beat()
+        if 0 < cell.unlocked_at < beat:
+            raise SlurmError(
+                f"locks on files in {self.folder} don't reach from {cell.node} to this machine",
+                why="two jobs could make the same toolchain at once, and damage it",
+                fix="take a disk that all machines lock together, for the checkout and "
+                "CUWHEEL_CACHE: NFS mounted without `nolock` and `local_lock`, Lustre with `flock`",
+            )
+        cell.unlocked_at = beat
 
     def _lose(self, cell: _Cell, why: str, node: str) -> None:
         if cell.attempt is None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import CommandFailedError
-from cuwheel.system.files import write_atomically
+from cuwheel.system.files import file_lock, write_atomically
 from cuwheel.system.process import run
 
 if TYPE_CHECKING:
@@ -75,6 +75,24 @@ class Attempt:
         """Whether it is still wanted, and for this very task."""
         return self.wanted.exists() and self.wanted.read_text() == fingerprint(task)
 
+    def lock_is_free(self) -> bool:
+        """Whether the lock of a job that has started can be had from here: not while it runs."""
+        if not self.started.exists() or not self.started.stat().st_size:
+            return False  # it hasn't taken it yet
+        try:
+            with file_lock(self.started, gives_up=lambda: True):
+                return True
+        except TimeoutError:
+            return False
+
+    def last_beat(self) -> int:
+        """When its job last showed that it runs; in ns, by the file server's clock."""
+        try:
+            with self.wanted.open() as stream:  # a network disk looks anew at what is opened
+                return os.fstat(stream.fileno()).st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
     def give_up(self) -> None:
         """Have its job end by itself, if it still runs.
 
@@ -112,11 +130,23 @@ def run_attempt(task: Task, attempt: Attempt) -> Outcome:
     Raises:
         NotWantedError: it must not run, or had to be ended.
     """
-    _claim(attempt)
     try:
-        with tempfile.TemporaryDirectory(
-            prefix="cuwheel-", ignore_cleanup_errors=True
-        ) as temporary:
+        attempt.started.touch(exist_ok=False)
+    except FileExistsError as error:  # Slurm has started the job again by itself
+        raise NotWantedError from error
+    with file_lock(attempt.started):
+        attempt.started.write_text(_host())
+        if not _is_wanted(attempt):
+            raise NotWantedError
+        outcome = _run_program(task, attempt)
+        if not _is_wanted(attempt):
+            raise NotWantedError
+    return outcome
+
+
+def _run_program(task: Task, attempt: Attempt) -> Outcome:
+    with tempfile.TemporaryDirectory(prefix="cuwheel-", ignore_cleanup_errors=True) as temporary:
+        try:
             done = run(
                 task.command,
                 env={**os.environ, **dict(task.environment), "TMPDIR": temporary},
@@ -125,24 +155,11 @@ def run_attempt(task: Task, attempt: Attempt) -> Outcome:
                 gives_up=lambda: not _is_wanted(attempt),
                 check=False,
             )
-            status, output = done.status, done.output
-    except CommandFailedError as error:  # it can't be started
-        with task.log.open("a") as log:
-            log.write(f"{error}\n")
-        status, output = error.status, ""
-    if not _is_wanted(attempt):
-        raise NotWantedError
-    return Outcome(status=status, output=output, where=_host())
-
-
-def _claim(attempt: Attempt) -> None:
-    """Be the only job that runs this attempt; Slurm may start one again by itself."""
-    try:
-        attempt.started.touch(exist_ok=False)
-    except FileExistsError as error:
-        raise NotWantedError from error
-    if not _is_wanted(attempt):
-        raise NotWantedError
+        except CommandFailedError as error:  # it can't be started
+            with task.log.open("a") as log:
+                log.write(f"{error}\n")
+            return Outcome(status=error.status, output="", where=_host())
+    return Outcome(status=done.status, output=done.output, where=_host())
 
 
 def _is_wanted(attempt: Attempt) -> bool:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from cuwheel.errors import DiskFullError
+from cuwheel.errors import NO_LOCKS, DiskFullError, of_refused_lock
 from cuwheel.system.machine import free_disk
 from cuwheel.system.quantities import show_size
 
@@ -235,16 +235,23 @@ def file_lock(
 
     Raises:
         TimeoutError: `gives_up` said so.
+        FileAccessError: this disk locks nothing.
     """
     import filelock  # noqa: PLC0415 - it loads asyncio; many commands lock nothing
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    held = filelock.FileLock(path)
+    # Its way out where nothing can be locked is a file that says who has it; what a killed process
+    # on another machine leaves of these is waited for without end.
+    held = filelock.FileLock(path, fallback_to_soft=False)
     try:
         held.acquire(timeout=0)
     except filelock.Timeout:
         on_wait()
         held.acquire(cancel_check=gives_up)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        raise of_refused_lock(path, error) from error
     try:
         yield
     finally:

@@ -16,6 +16,7 @@ import pytest
 
 from cuwheel.errors import SlurmError
 from cuwheel.matrix.slurm_executor import SlurmExecutor
+from tests.support.foreign_locks import foreign_flock
 from tests.support.slurm import NODES, make_task, read_events, slurm_cluster, wait_for
 
 if TYPE_CHECKING:
@@ -195,6 +196,19 @@ def test_refuses_unknown_partition(executor: SlurmExecutor, tmp_path: Path) -> N
         list(typo.run([make_task(tmp_path, "cell")]))
 
     assert caught.value.why == "`sinfo` names short"
+
+
+def test_refuses_disk_whose_locks_do_not_reach(
+    slurm: Slurm, executor: SlurmExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [(name, value)] = foreign_flock(tmp_path).items()
+    monkeypatch.setenv(name, value)  # this process was started without
+
+    with pytest.raises(SlurmError) as caught:
+        list(executor.run([make_task(tmp_path, "cell", seconds=60)]))
+
+    assert "don't reach from node" in caught.value.what
+    wait_for(lambda: not slurm.jobs())
 
 
 def test_submits_cancelled_job_again(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from cuwheel.errors import DiskFullError
 from cuwheel.paths import ROOT
 from cuwheel.system import files
+from tests.support.foreign_locks import foreign_flock
 from tests.support.requirements import require
 
 if TYPE_CHECKING:
@@ -26,6 +28,18 @@ from cuwheel.system.files import file_lock
 with file_lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.readline()
+"""
+
+_LOCK = """
+import sys
+from pathlib import Path
+from cuwheel.errors import FileAccessError
+from cuwheel.system.files import file_lock
+try:
+    with file_lock(Path(sys.argv[1])):
+        print("held")
+except FileAccessError as error:
+    print(error)
 """
 
 # Stands still, or dies, when the file is written and has not got its name.
@@ -400,6 +414,21 @@ def test_refuses_what_the_disk_has_no_room_for(tmp_path: Path) -> None:
         files.check_free_disk(tmp_path / "not" / "there", 1 << 60)
 
     assert f"{float(1 << 30)} GiB are needed" in caught.value.why
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_refuses_disk_that_locks_nothing(tmp_path: Path, code: int) -> None:
+    refused = subprocess.run(
+        [sys.executable, "-c", _LOCK, tmp_path / "lock"],
+        cwd=ROOT,
+        env={**os.environ, **foreign_flock(tmp_path, code)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert refused.stdout.startswith(f"error: {tmp_path}/lock can't be locked\n")
+    assert os.strerror(code) in refused.stdout
 
 
 def test_gives_up_waiting_for_lock(tmp_path: Path) -> None:
