@@ -47,7 +47,7 @@ install_what_is_missing() {
     [ -z "$python" ] || has_headers "$python" || missing+=(python3-dev)
     for program in g++:g++ strip:binutils git:git cmake:cmake openssl:openssl \
         redis-server:redis-server bwrap:bubblewrap munged:munge slurmctld:slurmctld slurmd:slurmd \
-        sbatch:slurm-client; do
+        sbatch:slurm-client bindfs:bindfs; do
         command -v "${program%%:*}" >/dev/null || missing+=("${program#*:}")
     done
     [ ${#missing[@]} -gt 0 ] || return 0

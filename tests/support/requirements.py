@@ -116,6 +116,14 @@ def _file(path: str, missing: str) -> Callable[[], str]:
     return lambda: "" if Path(path).exists() else missing
 
 
+def _missing_fuse() -> str:
+    try:
+        os.close(os.open("/dev/fuse", os.O_RDWR))
+    except OSError as error:
+        return f"/dev/fuse can't be opened: {error.strerror}"
+    return ""
+
+
 def _driver() -> str:
     try:
         ctypes.CDLL("libcuda.so.1")
@@ -139,6 +147,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "namespaces": _refused_namespaces,
     "cgroup": _refused_cgroup,
     "slurm": _missing_slurm,
+    "bindfs": lambda: _program("bindfs", "bindfs")() or _refused_namespaces() or _missing_fuse(),
     "redis": _program("redis-server", "redis-server"),
     "cmake": _program("cmake", "cmake"),
     "gold": _program("ld.gold", "binutils"),
