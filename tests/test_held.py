@@ -53,6 +53,7 @@ HELD_BY = {
     "fetch/git_pack": "fetch/test_git",
     "locks/mirror_folder": "locks/test_mirror",
     "matrix/executor": "matrix/test_slurm_executor",
+    "matrix/slurm_submission": "matrix/test_slurm_executor",
     "matrix/page": "matrix/test_building",
     "matrix/table": "matrix/test_building",
     "model/link": "model/test_recipe_check",

@@ -7,36 +7,33 @@ whose node only seems to be dead ends before the next one begins.
 
 from __future__ import annotations
 
-import contextlib
-import io
-import os
+import re
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import SlurmError
 from cuwheel.matrix.executor import Result
-from cuwheel.matrix.slurm_job import attempts_at, new_attempt, run_attempt
+from cuwheel.matrix.slurm_job import attempts_at, new_attempt
 from cuwheel.matrix.slurm_queue import cancel, check_slurm, own_jobs
+from cuwheel.matrix.slurm_submission import RefusedError, outcome_of, submit
 from cuwheel.system.files import file_lock, remove_tree
-from cuwheel.system.quantities import MIB, plural
+from cuwheel.system.quantities import plural, show_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from cuwheel.matrix.executor import Task
-    from cuwheel.matrix.slurm_job import Attempt, Outcome
+    from cuwheel.matrix.slurm_job import Attempt
     from cuwheel.matrix.slurm_queue import Job
 
 _TICK = 1.0  # seconds between two looks for results
 _LEASE = 5.0  # seconds in which a job that isn't wanted any more ends its program
-_MARGIN = 256 * MIB  # memory for what carries the task, and for what a measurement misses
 _KILLED = frozenset({-15, -9})  # a program that ended so was ended with its job, or for its memory
 _TAIL = 20  # lines of a lost job's own output that the task's log gets
-# What sbatch takes from its environment before the job's script. These would break what is said
-# here of jobs; others, such as SBATCH_ACCOUNT, are the user's.
-_NOT_FROM_USER = ("ARRAY_INX", "COMMENT", "ERROR", "EXPORT", "OUTPUT", "REQUEUE", "WAIT")
+# The node's own words where it ended a job for its memory, with control groups and without.
+_OUT_OF_MEMORY = re.compile(r"OUT_OF_MEMORY|oom.kill|exceeded .*memory limit", re.IGNORECASE)
 
 
 @dataclass(kw_only=True)
@@ -44,6 +41,7 @@ class _Cell:
     """A task and how far it is."""
 
     task: Task
+    memory: int  # bytes that its next job gets
     attempt: Attempt | None = None  # the one that is submitted
     attempts: int = 0
     given_up: bool = False
@@ -82,7 +80,8 @@ class SlurmExecutor:
 
         A job is lost when it is over and left no result: its node failed, Slurm cancelled or
         preempted it, its time was up; or when its program was killed by SIGKILL or SIGTERM. It is
-        submitted again. A program that ends by itself, with whatever status, is not.
+        submitted again, with twice the memory where it took too much. A program that ends by
+        itself, with whatever status, is not.
 
         Jobs that a killed caller left with this `folder` are taken up, with their results, where
         the task is the same. Whatever else ends the loop (Ctrl-C too) cancels the jobs. A result
@@ -118,14 +117,16 @@ class SlurmExecutor:
     def _take_up_one(self, task: Task, jobs: Sequence[Job]) -> _Cell:
         attempts = attempts_at(self.folder, task.name)
         if not attempts:
-            return _Cell(task=task)
+            return _Cell(task=task, memory=task.memory)
         if attempts[-1].is_for(task):
             ids = " ".join(job.id for job in attempts[-1].own(jobs))
             self.tell(f"{task.name}: taken up from the run before: job {ids or 'that has ended'}")
-            return _Cell(task=task, attempt=attempts[-1], attempts=attempts[-1].number)
+            return _Cell(
+                task=task, memory=task.memory, attempt=attempts[-1], attempts=attempts[-1].number
+            )
         cancel(job for attempt in attempts for job in attempt.own(jobs))
         remove_tree(self.folder / task.name)
-        return _Cell(task=task, not_before=time.monotonic() + _LEASE)
+        return _Cell(task=task, memory=task.memory, not_before=time.monotonic() + _LEASE)
 
     def _results(self, cells: list[_Cell]) -> Iterator[Result]:
         asked = float("-inf")
@@ -144,7 +145,7 @@ class SlurmExecutor:
 
     def _result(self, cell: _Cell) -> Result | None:
         """Its result, once there is one, or there will be none."""
-        outcome = _outcome(cell.attempt) if cell.attempt else None
+        outcome = outcome_of(cell.attempt) if cell.attempt else None
         if cell.attempt and outcome and outcome.status in _KILLED:
             self._lose(cell, f"its program was ended by signal {-outcome.status}", outcome.where)
         elif outcome:
@@ -174,43 +175,23 @@ class SlurmExecutor:
     def _submit(self, cell: _Cell) -> None:
         attempt = new_attempt(self.folder, cell.task, cell.attempts + 1)
         try:
-            number = self._sbatch(cell.task, attempt)
-        except _RefusedError as error:
+            number = submit(
+                cell.task,
+                attempt,
+                memory=cell.memory,
+                partition=self.partition,
+                time_limit=self.time_limit,
+            )
+        except RefusedError as error:
             remove_tree(attempt.folder)
             cell.not_before = time.monotonic() + self.interval
             cell.given_up = own_jobs() is not None
-            (self._note if cell.given_up else self._tell)(cell, f"sbatch fails: {error}")
-            return
+            if cell.given_up:
+                self._note(cell, f"sbatch fails: {error}")
+            return  # otherwise the controller doesn't answer, and may be asked again
         cell.attempt, cell.attempts, cell.over_since = attempt, attempt.number, None
         cell.unlocked_at = 0
         self._tell(cell, f"job {number} is submitted")
-
-    def _sbatch(self, task: Task, attempt: Attempt) -> str:
-        """Give one job to Slurm; its number."""
-        import submitit  # noqa: PLC0415 - only what submits jobs pays for it
-
-        executor = submitit.SlurmExecutor(attempt.folder)
-        executor.update_parameters(
-            job_name=task.name,
-            comment=str(attempt.folder),
-            partition=self.partition or None,
-            time=self.time_limit,
-            cpus_per_task=task.cores,
-            mem=f"{-(-(task.memory + _MARGIN) // MIB)}M",
-            wckey=None,  # submitit's own is refused where such keys are checked
-            use_srun=False,  # since Slurm 22.05 `srun` doesn't hand the job's cores on
-            # Slurm would start a lost job again, and so do we.
-            additional_parameters={"no-requeue": True, "export": "ALL"},
-        )
-        said = io.StringIO()
-        try:
-            with _without_user_settings(), contextlib.redirect_stderr(said):
-                return executor.submit(run_attempt, task, attempt).job_id
-        except (
-            submitit.core.utils.FailedJobError,
-            submitit.core.utils.FailedSubmissionError,
-        ) as error:
-            raise _RefusedError(str(error).strip()) from error
 
     def _check_jobs(self, cells: list[_Cell]) -> None:
         """Find the jobs that are lost."""
@@ -252,20 +233,24 @@ class SlurmExecutor:
     def _lose(self, cell: _Cell, why: str, node: str) -> None:
         if cell.attempt is None:
             return
-        self._note(cell, f"attempt {cell.attempts} is lost on {node or 'no node'}: {why}")
+        said = self._note(cell, f"attempt {cell.attempts} is lost on {node or 'no node'}: {why}")
+        if _OUT_OF_MEMORY.search(f"{why}\n{said}"):
+            cell.memory *= 2
+            self._tell(cell, f"the next attempt gets {show_size(cell.memory)}")
         cell.attempt.give_up()
         cell.attempt, cell.node = None, node
         cell.given_up = cell.attempts > self.retries
         cell.not_before = time.monotonic() + _LEASE
 
-    def _note(self, cell: _Cell, what: str) -> None:
-        """Say what happened to a task, also in its log, with the last that the job itself said."""
+    def _note(self, cell: _Cell, what: str) -> str:
+        """Say what happened to a task, in its log too, there with the last that its job said."""
         self._tell(cell, what)
         own = sorted(cell.attempt.folder.glob("*_log.err")) if cell.attempt else []
         lines = [line for path in own for line in path.read_text(errors="replace").splitlines()]
         cell.task.log.parent.mkdir(parents=True, exist_ok=True)
         with cell.task.log.open("a") as log:
             log.write("\n".join((f"cuwheel: {what}", *lines[-_TAIL:], "")))
+        return "\n".join(lines)
 
     def _tell(self, cell: _Cell, what: str) -> None:
         self.tell(f"{cell.task.name}: {what}")
@@ -278,30 +263,3 @@ class SlurmExecutor:
         jobs = own_jobs() or []
         if ended := cancel(job for attempt in attempts for job in attempt.own(jobs)):
             self.tell(f"cancelled {plural(len(ended), 'job')} of Slurm: {' '.join(ended)}")
-
-
-class _RefusedError(Exception):
-    """`sbatch` failed, in its own words."""
-
-
-def _outcome(attempt: Attempt) -> Outcome | None:
-    """What its program came to; listing the folder also shows what another machine just wrote."""
-    import submitit  # noqa: PLC0415 - as above
-
-    for path in attempt.folder.glob("*_result.pkl"):
-        job: submitit.SlurmJob[Outcome] = submitit.SlurmJob(
-            attempt.folder, path.name.partition("_")[0]
-        )
-        if job.exception() is None:
-            return job.result()
-    return None
-
-
-@contextlib.contextmanager
-def _without_user_settings() -> Iterator[None]:
-    names = [f"SBATCH_{name}" for name in _NOT_FROM_USER]
-    kept = {name: os.environ.pop(name) for name in names if name in os.environ}
-    try:
-        yield
-    finally:
-        os.environ.update(kept)

@@ -4,6 +4,7 @@ import collections
 import contextlib
 import dataclasses
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -261,6 +262,22 @@ def test_gives_up_after_so_many_retries(
     [result] = running.result()
     assert (result.status, result.attempts) == (None, 2)
     assert result.where in NODES
+
+
+@pytest.mark.usefixtures("slurm")
+def test_gives_more_memory_to_a_job_that_took_too_much(
+    executor: SlurmExecutor, told: list[str], tmp_path: Path
+) -> None:
+    """It takes 500 MiB besides what carries it: too much for 256 and the margin, not for 512."""
+    task = dataclasses.replace(make_task(tmp_path, "cell"), memory=256 << 20)
+    grow = (sys.executable, "-c", "import time; kept = b'x' * (500 << 20); time.sleep(4)")
+    command = ("sh", "-c", f"{shlex.join(grow)} && exec {shlex.join(task.command)}")
+
+    results = list(executor.run([dataclasses.replace(task, command=command)]))
+
+    assert [(one.status, one.attempts) for one in results] == [(0, 2)]
+    assert "cell: the next attempt gets 512.0 MiB" in told
+    assert "exceeded memory limit" in task.log.read_text()
 
 
 def test_ends_lost_nodes_task_elsewhere(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NODES = ("node1", "node2")
 _TIME_LIMIT = 30.0  # seconds
 
-# No control groups, which a container has no right to: the nodes only account for memory.
+# No control groups, which a container has no right to: nodes look each second what a job takes.
 _CONFIGURATION = """
 ClusterName=cuwheel
 SlurmctldHost=localhost(127.0.0.1)
@@ -43,7 +43,9 @@ SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=1
+JobAcctGatherParams=OverMemoryKill
 AccountingStorageType=accounting_storage/none
 SwitchType=switch/none
 MpiDefault=none
