@@ -8,6 +8,7 @@ whose node only seems to be dead ends before the next one begins.
 from __future__ import annotations
 
 import re
+import signal
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
 
 _TICK = 1.0  # seconds between two looks for results
 _LEASE = 5.0  # seconds in which a job that isn't wanted any more ends its program
-_KILLED = frozenset({-15, -9})  # a program that ended so was ended with its job, or for its memory
+# Statuses of a program that was ended with its job, or for its memory: by the signal, or, as
+# cuwheel does, with what shells make of it.
+_ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+_KILLED = {status: sent.name for sent in _ENDING for status in (-sent, 128 + sent)}
 _TAIL = 20  # lines of a lost job's own output that the task's log gets
 # The node's own words where it ended a job for its memory, with control groups and without.
 _OUT_OF_MEMORY = re.compile(r"OUT_OF_MEMORY|oom.kill|exceeded .*memory limit", re.IGNORECASE)
@@ -79,7 +83,7 @@ class SlurmExecutor:
         """Run them all and give each result as it ends.
 
         A job is lost when it is over and left no result: its node failed, Slurm cancelled or
-        preempted it, its time was up; or when its program was killed by SIGKILL or SIGTERM. It is
+        preempted it, its time was up; or when its program was ended by a signal from outside. It is
         submitted again, with twice the memory where it took too much. A program that ends by
         itself, with whatever status, is not.
 
@@ -147,7 +151,7 @@ class SlurmExecutor:
         """Its result, once there is one, or there will be none."""
         outcome = outcome_of(cell.attempt) if cell.attempt else None
         if cell.attempt and outcome and outcome.status in _KILLED:
-            self._lose(cell, f"its program was ended by signal {-outcome.status}", outcome.where)
+            self._lose(cell, f"its program was ended by {_KILLED[outcome.status]}", outcome.where)
         elif outcome:
             return Result(
                 name=cell.task.name,

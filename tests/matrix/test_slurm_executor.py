@@ -168,6 +168,16 @@ def test_leaves_a_program_that_failed(executor: SlurmExecutor, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("slurm")
+def test_takes_no_status_of_a_signal_for_an_end(executor: SlurmExecutor, tmp_path: Path) -> None:
+    """What cuwheel leaves with when Slurm ends its job: as SIGTERM would, and by itself."""
+    once = dataclasses.replace(executor, retries=0)
+
+    results = list(once.run([make_task(tmp_path, "cell", status=128 + signal.SIGTERM)]))
+
+    assert [(one.status, one.attempts) for one in results] == [(None, 1)]
+
+
+@pytest.mark.usefixtures("slurm")
 def test_runs_only_so_many_at_once(executor: SlurmExecutor, tmp_path: Path) -> None:
     narrow = dataclasses.replace(executor, at_once=1)
 
@@ -222,6 +232,7 @@ def test_submits_cancelled_job_again(
 
     [result] = running.result()
     assert (result.status, result.attempts) == (0, 2)
+    assert "its program was ended by SIG" in (tmp_path / "cell.log").read_text()
     assert counts(tmp_path, "begin") == {"cell": 2}
     assert counts(tmp_path, "end") == {"cell": 1}
     assert not counts(tmp_path, "twice")
@@ -325,22 +336,24 @@ def test_outlives_a_restart_of_the_controller(
 def test_takes_up_jobs_of_a_killed_caller(
     slurm: Slurm, start_caller: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
+    """Four run, of which one ends while nobody looks, and four wait."""
     before = len(slurm.all_jobs())
-    cells = ["short=1", f"long={_LONG}", *(f"waits-{number}=0" for number in range(4))]
+    run = {"short": _LONG, "one": 2 * _LONG, "two": 2 * _LONG, "three": 2 * _LONG}
+    seconds = run | {f"waits-{number}": 0.0 for number in range(4)}
+    cells = [f"{name}={value}" for name, value in seconds.items()]
     killed = start_caller(*cells)
-    read_until(killed, "is submitted")
-    wait_for(lambda: len(slurm.all_jobs()) - before == len(cells))
-    began(tmp_path, "long")
+    for _ in cells:
+        read_until(killed, "is submitted")
+    wait_for(lambda: counts(tmp_path, "begin").keys() == run.keys())
     killed.kill()
     wait_for(lambda: "short" in counts(tmp_path, "end"))
 
     lines, _ = start_caller(*cells).communicate()
 
-    names = sorted(cell.partition("=")[0] for cell in cells)
     assert sorted(line for line in lines.splitlines() if line.startswith("result")) == [
-        f"result {name} 0" for name in names
+        f"result {name} 0" for name in sorted(seconds)
     ]
-    assert counts(tmp_path, "begin") == dict.fromkeys(names, 1)
+    assert counts(tmp_path, "begin") == dict.fromkeys(seconds, 1)
     assert len(slurm.all_jobs()) - before == len(cells)
 
 
@@ -373,8 +386,7 @@ def test_cancels_jobs_at_interrupt(
 
     lines, _ = caller.communicate()
     assert "cancelled 5 jobs of Slurm: " in lines
-    wait_for(lambda: all(map(ended, programs)))
-    assert not slurm.jobs()
+    wait_for(lambda: all(map(ended, programs)) and not slurm.jobs())
     assert not counts(tmp_path, "end")
 
 

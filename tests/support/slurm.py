@@ -63,7 +63,8 @@ PartitionName=short Nodes=node1,node2 Default=YES MaxTime=60 State=UP
 
 # Tells of its beginning and end in a file that all tasks share, and of another one of its name.
 _TASK = """
-import fcntl, json, os, pathlib, sys, time
+import fcntl, json, os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as cuwheel does
 folder, name, seconds, status = sys.argv[1:]
 def tell(what):
     with open(f"{folder}/events", "a") as events:
