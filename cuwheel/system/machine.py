@@ -21,11 +21,17 @@ _DRIVER_VERSION = re.compile(r"\b\d{3,}\.\d+(\.\d+)?\b")  # 535.104.05
 def usable_cores(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> int:
     """Cores that this process may use: its CPU mask, and the quota of its cgroup rounded down.
 
+    In a job of Slurm also what the job asked for (`SLURM_CPUS_PER_TASK`, sbatch(1)): many clusters
+    don't hold their jobs to that.
+
     Args:
         cgroups: where the cgroup file system is mounted.
         own: the file that says which cgroup this process is in.
     """
     cores = float(len(os.sched_getaffinity(0)))
+    asked = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    if asked.isdigit():
+        cores = min(cores, int(asked))
     for folder in _folders(cgroups, own):
         quota = _read(folder / "cpu.max").split()
         if len(quota) == 2 and quota[0].isdigit():  # noqa: PLR2004 - "quota period"

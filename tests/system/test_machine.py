@@ -53,6 +53,16 @@ def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("eight_cores")
+@pytest.mark.parametrize(("asked", "cores"), [("2", 2), ("16", 8), ("", 8)])
+def test_takes_no_more_cores_than_its_slurm_job_asked_for(
+    unified: Cgroups, monkeypatch: pytest.MonkeyPatch, asked: str, cores: int
+) -> None:
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", asked)
+
+    assert unified.cores() == cores
+
+
+@pytest.mark.usefixtures("eight_cores")
 @pytest.mark.parametrize(
     ("files", "cores"),
     [
