@@ -40,6 +40,25 @@ def guess(tool: str, per_job: int = _MEMORY_PER_JOB) -> int:
     return int(_SHARES.get(tool, _SHARE_OF_OTHERS) * per_job)
 
 
+def measured(folder: str, target: str) -> list[int]:
+    """Bytes that each known process of a target took at its peak, the largest first.
+
+    Args:
+        folder: shared by all builds.
+        target: as `Peaks` has it.
+    """
+    own = f"{folder}/peaks/{target.replace('/', '_') or 'any'}"
+    found = []
+    for name in os.listdir(own) if os.path.isdir(own) else []:  # noqa: PTH112, PTH208 - as above
+        if name.startswith(".") or name.endswith("-others"):
+            continue
+        with open(f"{own}/{name}", encoding="utf-8") as stream:  # noqa: PTH123
+            first = stream.read().partition(" ")[0]
+        if first.isdecimal():  # else nobody measured it to its end
+            found.append(int(first))
+    return sorted(found, reverse=True)
+
+
 class Peaks:
     """The peaks of one target.
 
