@@ -231,7 +231,7 @@ def _commands(
     target: Target, inputs: BuildInputs, environment: Mapping[str, str], out: Path
 ) -> list[list[str | Path]]:
     """The package's own build; before it the steps of CMake, where they are no part of it."""
-    # What the package requires has been checked, and asking the backend again imports PyTorch again.
+    # What the package requires has been checked; asking again would import PyTorch again.
     frontend = ["-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check"]
     wheel: list[str | Path] = [inputs.python.python, *frontend, "--outdir", out, inputs.tree]
     declared = target.recipe.build

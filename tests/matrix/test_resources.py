@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cuwheel.matrix.resources import memory_of
 from cuwheel.standalone.memory_gate.peaks import Peaks
 from cuwheel.system.quantities import GIB
 from tests.support.factories import make_job, make_target, make_workspace
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _CORES = 3
 

@@ -13,6 +13,7 @@ from cuwheel.cli.target_jobs import requested_job
 from cuwheel.cli.target_options import add_arch, add_build_options, add_work_options
 from cuwheel.locks.framework_fit import settle_framework
 from cuwheel.matrix.building import build_cells, check_all_built
+from cuwheel.matrix.distributed import build_distributed, task_of
 from cuwheel.matrix.github import as_github_matrix
 from cuwheel.matrix.page import write_page
 from cuwheel.matrix.state import read_states
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from cuwheel.matrix.state import Cell
     from cuwheel.system.console import Console
     from cuwheel.workspace.job import Job
+    from cuwheel.workspace.workspace import Workspace
 
 
 def matrix_parser() -> Parser:
@@ -77,11 +79,47 @@ def matrix_parser() -> Parser:
         help="whether a failed cell keeps the others from being built",
     )
     add("--json", action="store_true", help="print what is to be built as a GitHub Actions matrix")
+    add(
+        "--executor",
+        choices=("local", "slurm"),
+        default="local",
+        help="who builds: this machine, one cell after the other, or a Slurm cluster that sees the "
+        "same folders, many at once; default: local",
+    )
+    _add_cluster_options(parser)
     add_arch(parser)
     add_work_options(parser)
     add_build_options(parser)
     parser.set_defaults(link=None, source=None, toolchain=None, no_cache=False)
     return parser
+
+
+def _add_cluster_options(parser: Parser) -> None:
+    """What `--executor slurm` asks for each cell."""
+    add = parser.add_argument
+    add("--partition", default="", help="of the cluster; default: its own default")
+    add("--cores", type=_count, default=8, metavar="N", help="for each cell; default: 8")
+    add(
+        "--time-limit",
+        type=_count,
+        default=300,
+        metavar="MINUTES",
+        help="for each cell's job; default: 300",
+    )
+    add(
+        "--retries",
+        type=_count,
+        default=2,
+        metavar="N",
+        help="how often a cell is started again whose node was lost; default: 2",
+    )
+    add(
+        "--at-once",
+        type=_count,
+        default=100,
+        metavar="N",
+        help="jobs that wait or run at one time; default: 100",
+    )
 
 
 def run_matrix(given: argparse.Namespace, console: Console) -> None:
@@ -101,19 +139,11 @@ def run_matrix(given: argparse.Namespace, console: Console) -> None:
 
 def _build(cells: tuple[Cell, ...], given: argparse.Namespace, console: Console) -> None:
     due = [state.cell for state in read_states(cells) if state.is_due]
-    entries = load_catalogue(project_roots())
-
-    def prepare(cell: Cell) -> Job:
-        entry, tag = find_target(cell.options[0], entries)
-        own = cell_job_options(given, cell.options, only_looks=False)
-        settle_framework(cell.job.target, bare_workspace(console), offline=given.offline)
-        return requested_job(
-            entry, tag, cell.job.target.python, own, console, machine=cell.job.machine
-        )
-
     try:
-        for _ in build_cells(due, prepare, console, keeps_going=given.keep_going):
-            pass
+        if due and given.executor == "slurm":
+            _build_on_cluster(due, given, console)
+        else:
+            _build_here(due, given, console)
     finally:  # Ctrl-C among them
         states = read_states(cells)
         now = datetime.datetime.now(tz=datetime.timezone.utc).isoformat(timespec="seconds")
@@ -122,3 +152,58 @@ def _build(cells: tuple[Cell, ...], given: argparse.Namespace, console: Console)
         print_states(states, report_terminal())
         console.note(f"as a page: {page}")
     check_all_built(states)
+
+
+def _build_here(due: list[Cell], given: argparse.Namespace, console: Console) -> None:
+    entries = load_catalogue(project_roots())
+
+    def prepare(cell: Cell) -> Job:
+        entry, tag = find_target(cell.options[0], entries)
+        own = cell_job_options(given, cell.options, only_looks=False)
+        settle_framework(cell.job.target, bare_workspace(console), offline=given.offline)
+        python, machine = cell.job.target.python, cell.job.machine
+        return requested_job(entry, tag, python, own, console, machine=machine)
+
+    for _ in build_cells(due, prepare, console, keeps_going=given.keep_going):
+        pass
+
+
+def _build_on_cluster(due: list[Cell], given: argparse.Namespace, console: Console) -> None:
+    # Only a cluster's owner needs what submits jobs.
+    from cuwheel.matrix.slurm_executor import SlurmExecutor  # noqa: PLC0415
+
+    for cell in due:  # here, as nodes would write the same lock at once
+        settle_framework(cell.job.target, bare_workspace(console), offline=given.offline)
+    workspace = due[0].job.workspace
+    executor = SlurmExecutor(
+        folder=workspace.work.parent / "slurm",
+        partition=given.partition,
+        time_limit=given.time_limit,
+        retries=given.retries,
+        at_once=given.at_once,
+        tell=console.note,
+    )
+    tasks = [task_of(cell, _passed_on(given, workspace), given.cores) for cell in due]
+    keeps_going = given.keep_going
+    for _ in build_distributed(due, tasks, executor, console, keeps_going=keeps_going):
+        pass
+
+
+def _passed_on(given: argparse.Namespace, workspace: Workspace) -> list[str]:
+    """The options of `build` that each cell's own run gets."""
+    words = ["--work", str(workspace.work.parent), "--dist", str(workspace.dist)]
+    words += ["--jobs", given.jobs, "--sandbox", given.sandbox]
+    words += [word for arch in given.arch for word in ("--arch", arch)]
+    flags = {"--offline": given.offline, "--any-driver": given.any_driver}
+    return [*words, *(flag for flag, is_given in flags.items() if is_given)]
+
+
+def _count(text: str) -> int:
+    """A number from 1 on.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is no number from 1 on")
+    return int(text)
