@@ -53,6 +53,7 @@ class _Cell:
     unlocked_at: int = 0  # beat of its job when its lock was to be had from here
     over_since: float | None = None  # when the controller was first heard to say that the job is
     node: str = ""
+    waits_for: str = ""  # what the controller said last that its job waits for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +209,12 @@ class SlurmExecutor:
 
     def _check_job(self, cell: _Cell, own: Sequence[Job]) -> None:
         cell.node = next((job.node for job in own), cell.node)
+        waits_for = next((job.waits_for for job in own if job.waits_for), "")
+        if waits_for not in {"", cell.waits_for}:
+            self._tell(
+                cell, f"waits, and Slurm says why: {waits_for} (squeue(1), JOB REASON CODES)"
+            )
+        cell.waits_for = waits_for
         if any(job.is_active for job in own):
             cell.over_since = None
             self._check_lock(cell)

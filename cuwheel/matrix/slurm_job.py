@@ -156,7 +156,8 @@ def _run_program(task: Task, attempt: Attempt) -> Outcome:
                 check=False,
             )
         except CommandFailedError as error:  # it can't be started
-            with task.log.open("a") as log:
+            task.log.parent.mkdir(parents=True, exist_ok=True)
+    with task.log.open("a") as log:
                 log.write(f"{error}\n")
             return Outcome(status=error.status, output="", where=_host())
     return Outcome(status=done.status, output=done.output, where=_host())

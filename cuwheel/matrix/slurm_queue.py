@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _PROGRAMS = ("sbatch", "squeue", "scancel", "sinfo", "srun")  # submitit looks for `srun`
 _TIME_LIMIT = 60.0  # seconds for an answer of the controller
-_FORMAT = "%i|%T|%N|%k"  # id, state, nodes, comment: squeue(1)
+_FORMAT = "%i|%T|%N|%r|%k"  # id, state, nodes, reason, comment: squeue(1)
+_USUAL = frozenset({"", "None", "Priority", "Resources"})  # reasons to wait that pass by themselves
 # States of a job that may still run its program, or will: "JOB STATE CODES" in squeue(1).
 # COMPLETING isn't one: its program has ended, or is being killed.
 _ACTIVE = frozenset(
@@ -42,12 +43,26 @@ _ACTIVE = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A job that the controller knows."""
+    """A job that the controller knows.
+
+    Attributes:
+        id: its number.
+        state: `RUNNING`.
+        node: where it runs or ran.
+        reason: why it is in that state, `Resources`.
+        comment: what it was submitted with.
+    """
 
     id: str
     state: str
     node: str
+    reason: str
     comment: str
+
+    @property
+    def waits_for(self) -> str:
+        """Why it may wait for ever, `PartitionTimeLimit`; empty where it waits for its turn."""
+        return "" if self.state != "PENDING" or self.reason in _USUAL else self.reason
 
     @property
     def is_active(self) -> bool:
@@ -97,7 +112,7 @@ def own_jobs() -> list[Job] | None:
         return None
     lines = (line.split("|", _FORMAT.count("|")) for line in output.splitlines())
     return [
-        Job(id=words[0], state=words[1], node=words[2], comment=words[3])
+        Job(id=words[0], state=words[1], node=words[2], reason=words[3], comment=words[4])
         for words in lines
         if len(words) == _FORMAT.count("|") + 1
     ]

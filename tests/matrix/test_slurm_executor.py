@@ -402,3 +402,22 @@ def test_refuses_a_cluster_that_does_not_answer(
 
     assert caught.value.what == "Slurm's controller doesn't answer"
     assert "Unable to contact slurm controller" in caught.value.why
+
+
+def test_says_why_slurm_never_starts_a_job(
+    tmp_path: Path,
+    slurm: Slurm,
+    executor: SlurmExecutor,
+    told: list[str],
+    start: Callable[..., Future[list[Result]]],
+) -> None:
+    """More time than the partition gives: the job waits until somebody changes it."""
+    running = start(make_task(tmp_path, "long"), of=dataclasses.replace(executor, time_limit=90))
+    wait_for(lambda: any("PartitionTimeLimit" in line for line in told))
+    [number] = slurm.jobs()
+
+    slurm.ask("scontrol", "update", f"jobid={number}", "timelimit=5")
+    [result] = running.result()
+
+    assert result.status == 0
+    assert sum("PartitionTimeLimit" in line for line in told) == 1

@@ -79,9 +79,9 @@ def test_tells_of_a_program_that_is_not_there(task: Task, attempt: Attempt) -> N
 def test_knows_its_jobs_by_number_or_comment(attempt: Attempt) -> None:
     (attempt.folder / "17_submission.sh").touch()
     jobs = [
-        Job(id="17", state="RUNNING", node="n1", comment="(null)"),
-        Job(id="18", state="RUNNING", node="n1", comment=str(attempt.folder)),
-        Job(id="19", state="RUNNING", node="n1", comment=f"{attempt.folder}0"),
+        Job(id="17", state="RUNNING", node="n1", reason="None", comment="(null)"),
+        Job(id="18", state="RUNNING", node="n1", reason="None", comment=str(attempt.folder)),
+        Job(id="19", state="RUNNING", node="n1", reason="None", comment=f"{attempt.folder}0"),
     ]
 
     assert [job.id for job in attempt.own(jobs)] == ["17", "18"]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import SlurmError
-from cuwheel.matrix.slurm_queue import check_slurm
+from cuwheel.matrix.slurm_queue import Job, check_slurm
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,3 +21,20 @@ def test_names_the_programs_that_are_missing(
 
     assert "sbatch, squeue, scancel, sinfo, srun can't be found" in caught.value.what
     assert "--executor local" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "expected"),
+    [
+        ("PENDING", "PartitionTimeLimit", "PartitionTimeLimit"),
+        ("PENDING", "Resources", ""),
+        ("PENDING", "Priority", ""),
+        ("RUNNING", "None", ""),
+    ],
+)
+def test_tells_waiting_for_ever_from_waiting_in_turn(
+    state: str, reason: str, expected: str
+) -> None:
+    job = Job(id="1", state=state, node="", reason=reason, comment="")
+
+    assert job.waits_for == expected

@@ -1,0 +1,92 @@
+"""Twelve cells on a real Slurm of two nodes: a job is killed, a node is drained, none is lost."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.paths import ROOT
+from tests.support.engine import PACKAGES, TIME_LIMIT, Engine, make_engine
+from tests.support.matrices import OWN_PYTHON
+from tests.support.slurm import slurm_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.e2e
+
+_CELLS = 12
+
+
+@pytest.fixture
+def engine(tmp_path: Path, shared_cache: Path, project: Path) -> Engine:
+    """The engine with a project of twelve packages, each of its own name."""
+    own = tmp_path / "project"
+    shutil.copytree(project, own)
+    recipe = (own / "recipes" / "tiny_capi.py").read_text()
+    lock = (own / "envs" / "build" / "tiny_capi.lock").read_text()
+    shutil.rmtree(own / "recipes")
+    (own / "recipes").mkdir()
+    for number in range(_CELLS):
+        name = f"tiny_cell{number}"
+        _copy_package(own / "packages" / name, name)
+        text = re.sub(r"Archive\(.*?\),\n", f'Folder(path="packages/{name}"),\n', recipe)
+        (own / "recipes" / f"{name}.py").write_text(
+            _renamed(text.replace("Archive", "Folder"), name)
+        )
+        (own / "envs" / "build" / f"{name}.lock").write_text(_renamed(lock, name))
+    return make_engine(tmp_path, own, shared_cache)
+
+
+def _copy_package(folder: Path, name: str) -> None:
+    shutil.copytree(PACKAGES / "tiny_capi", folder)
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        path.write_text(_renamed(path.read_text(), name))
+    (folder / "src" / "tiny_capi").rename(folder / "src" / name)
+
+
+def _renamed(text: str, name: str) -> str:
+    return text.replace("tiny_capi", name).replace("tiny-capi", name.replace("_", "-"))
+
+
+def test_killed_job_and_drained_node_lose_nothing(engine: Engine, module_path: Path) -> None:
+    with slurm_cluster(module_path) as cluster:
+        options = ["--executor", "slurm", "--cores", "1", "--time-limit", "10"]
+        options += ["--only", "tiny-cell*"]
+        folders = ["--work", str(engine.work), "--dist", str(engine.dist)]
+        command = [str(engine.python), "-m", "cuwheel", "matrix", "build", "--python", OWN_PYTHON]
+        with subprocess.Popen(
+            [*command, *options, *folders],
+            env={**engine.environment(), "SLURM_CONF": cluster.environment["SLURM_CONF"]},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as child:
+            _wait(lambda: len(engine.wheels()) >= 1, child)
+            running = cluster.ask("squeue", "--noheader", "--states=R", "--format=%i").split()
+            cluster.ask("scancel", "--signal=KILL", "--full", running[0])
+            cluster.ask("scontrol", "update", "nodename=node2", "state=drain", "reason=test")
+            output, _ = child.communicate(timeout=TIME_LIMIT)
+
+    assert child.returncode == 0, output
+    assert f"{_CELLS} cells: {_CELLS} built" in output
+    assert "is lost" in output  # the killed one, which was submitted again
+    assert len(engine.wheels()) == _CELLS
+    logs = [path.read_text() for path in (engine.dist / ".cuwheel").glob("*.log")]
+    finished = [len(re.findall(r"^index\b", log, re.MULTILINE)) for log in logs]
+    assert finished == [1] * _CELLS  # each came to its last stage, and none twice
+
+
+def _wait(is_so: Callable[[], bool], child: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + TIME_LIMIT
+    while not is_so():
+        assert child.poll() is None, child.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
