@@ -145,6 +145,7 @@ def run_attempt(task: Task, attempt: Attempt) -> Outcome:
 
 
 def _run_program(task: Task, attempt: Attempt) -> Outcome:
+    task.log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="cuwheel-", ignore_cleanup_errors=True) as temporary:
         try:
             done = run(
@@ -156,8 +157,7 @@ def _run_program(task: Task, attempt: Attempt) -> Outcome:
                 check=False,
             )
         except CommandFailedError as error:  # it can't be started
-            task.log.parent.mkdir(parents=True, exist_ok=True)
-    with task.log.open("a") as log:
+            with task.log.open("a") as log:
                 log.write(f"{error}\n")
             return Outcome(status=error.status, output="", where=_host())
     return Outcome(status=done.status, output=done.output, where=_host())
