@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from cuwheel.build.rebuild_key import digest_of_key, key_of
 from cuwheel.errors import CommandFailedError
 from cuwheel.matrix.executor import Task
 from cuwheel.matrix.resources import memory_of
@@ -36,7 +37,8 @@ def task_of(cell: Cell, options: Sequence[str], cores: int) -> Task:
     return Task(
         name=cell.id,
         command=command,
-        environment=(),
+        # A job that a killed caller left is of this very cell only where this is the same.
+        environment=(("CUWHEEL_CELL", digest_of_key(key_of(cell.job))),),
         folder=ROOT,
         cores=cores,
         memory=memory_of(cell.job, cores),
