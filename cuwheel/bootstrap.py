@@ -1,8 +1,9 @@
 """Make the engine's own environment from its lock, then become the engine.
 
-Runs in the Python that runs nox, with what nox brings along (`virtualenv`), before any of the
-engine's packages is there. Every package is installed with its hash. The environment is named by
-its lock and interpreter, so a changed lock makes a new one and an unchanged one costs nothing.
+Runs in the Python that runs nox, with what nox brings along (`virtualenv`), or in that of a
+container, before any of the engine's packages is there. Every package is installed with its hash.
+The environment is named by its lock and interpreter, so a changed lock makes a new one and an
+unchanged one costs nothing.
 """
 
 from __future__ import annotations
@@ -93,17 +94,11 @@ def _make(folder: Path, lock: Path, *, offline: bool) -> None:
             raise of_refused_lock(Path(guard.name), error) from error
         if (folder / "complete").exists():
             return
-        if importlib.util.find_spec("virtualenv") is None:
-            raise InstallError(
-                "cuwheel's own environment can't be made",
-                why=f"{sys.executable} has no virtualenv, which nox brings along",
-                fix="start cuwheel through nox, or with the Python that nox is installed for",
-            )
+        venv = _venv_command()
         _say(f"making its own environment from envs/{lock.name} (once)")
         # A venv can't be renamed (its scripts hold its path), so it is made in place; what
         # counts as made is the marker, written last.
         shutil.rmtree(folder, ignore_errors=True)
-        venv = [sys.executable, "-m", "virtualenv", "--quiet", "--no-periodic-update"]
         pip = [str(folder / "bin" / "python"), "-I", "-m", "pip", "install", "--quiet"]
         pip += _source(offline=offline)
         exactly = ("--require-hashes", "--no-deps", "--only-binary", ":all:")
@@ -112,6 +107,20 @@ def _make(folder: Path, lock: Path, *, offline: bool) -> None:
             if status:
                 raise _failure(lines, status, folder, offline=offline)
         (folder / "complete").touch()
+
+
+def _venv_command() -> list[str]:
+    """What makes a virtual environment: nox's virtualenv; in a container's Python, its own venv."""
+    if importlib.util.find_spec("virtualenv"):
+        return [sys.executable, "-m", "virtualenv", "--quiet", "--no-periodic-update"]
+    if importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip"):
+        return [sys.executable, "-m", "venv"]
+    raise InstallError(
+        "cuwheel's own environment can't be made",
+        why=f"{sys.executable} has neither virtualenv, which nox brings along, nor venv and "
+        "ensurepip",
+        fix="start cuwheel through nox, or with the Python that nox is installed for",
+    )
 
 
 def _source(*, offline: bool) -> list[str]:

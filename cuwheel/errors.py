@@ -258,6 +258,18 @@ class SandboxError(CuwheelError):
     anchor = "sandbox"
 
 
+class ContainerError(CuwheelError):
+    """A build can't run in the image that `--container` names.
+
+    podman or docker has to be installed and to work for you, the image has to be on this machine or
+    in reach, and it has to hold a Python for cuwheel to run on. docs/how-to/containers.md says how
+    images are pinned, and what a container is given.
+    """
+
+    exit_code = 52
+    anchor = "container"
+
+
 class CommandFailedError(CuwheelError):
     """A program that cuwheel ran ended with an error.
 

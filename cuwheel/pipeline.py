@@ -96,9 +96,8 @@ def make(job: Job, *, keep_work: bool) -> Summary:
             remove_parts(folder)
         key = key_of(job)
         record = _read_record(job)
-        reasons = _reasons(record, key, job) or _unfinished(workspace, key)
+        reasons = _pending(record, key, job)
         if not reasons:
-            workspace.console.note(f"{record['summary']['wheel']} is up to date: nothing to do")
             if is_unfinished(workspace) and not keep_work:
                 _clear(workspace)
             return from_json(Summary, record["summary"])
@@ -183,10 +182,41 @@ def make_until(last: str, job: Job) -> None:
     job.workspace.console.note(f"stopped after {last}; the work folder is {job.workspace.work}")
 
 
+def make_part(last: str, job: Job) -> Summary | None:
+    """Run the stages of a build up to one and stop, unless there is nothing to do.
+
+    Args:
+        last: the stage, `build` or one before it.
+        job: what to build, and where.
+
+    Returns:
+        The wheel that is there, where nothing has changed; None: `make` has more to do.
+
+    Raises:
+        CuwheelError: of the stage that failed.
+    """
+    with _exclusive(job), _recording_failure(job):
+        key, record = key_of(job), _read_record(job)
+        if not _pending(record, key, job):
+            return from_json(Summary, record["summary"])
+        if not _has_built(record, key, job):
+            _run_stages(STAGES[: STAGES.index(last) + 1], job, key)
+    return None
+
+
 def rebuild_reasons(job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Why a build would do work now (nothing: it wouldn't), and why the last one did."""
     record = _read_record(job)
     return _reasons(record, key_of(job), job), tuple(record.get("reasons", ()))
+
+
+def _pending(record: dict[str, Any], key: dict[str, str], job: Job) -> tuple[str, ...]:
+    """Why there is something to do; nothing, and a note, where there isn't."""
+    reasons = _reasons(record, key, job) or _unfinished(job.workspace, key)
+    if not reasons:
+        wheel = record["summary"]["wheel"]
+        job.workspace.console.note(f"{wheel} is up to date: nothing to do")
+    return reasons
 
 
 def _unfinished(workspace: Workspace, key: dict[str, str]) -> tuple[str, ...]:

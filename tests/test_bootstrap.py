@@ -191,13 +191,28 @@ def test_refuses_lock(fresh: Checkout, lock: str, word: str) -> None:
     assert not (fresh.environments[0] / "complete").exists()
 
 
-def test_names_python_without_virtualenv(fresh: Checkout) -> None:
+def test_python_without_nox_makes_it_with_venv(fresh: Checkout) -> None:
     bare = dataclasses.replace(fresh, options=("-S",))  # as if nothing were installed
 
     status, output = bare.run("-c", "pass")
 
+    assert (status, output) == (0, f"cuwheel: {_MAKING}\n")
+
+
+def test_names_python_that_can_make_none(fresh: Checkout, tmp_path: Path) -> None:
+    """Debian's without python3-venv: a standard library that has no ensurepip."""
+    standard = Path(os.__file__).parent
+    library = tmp_path / "lib" / standard.name
+    library.mkdir(parents=True)
+    for path in standard.iterdir():
+        if path.name not in {"ensurepip", "site-packages"}:
+            (library / path.name).symlink_to(path)
+    bare = dataclasses.replace(fresh, options=("-S",))
+
+    status, output = bare.run("-c", "pass", PYTHONHOME=str(tmp_path))
+
     assert status == InstallError.exit_code
-    assert f"because  {sys.executable} has no virtualenv" in output
+    assert "has neither virtualenv, which nox brings along, nor venv" in output
     assert "through nox" in output
 
 

@@ -36,6 +36,7 @@ HELD_BY = {
     "conda/conda_lock_process": "conda/test_write",
     "conda/link_process": "conda/test_install",
     "conda/records": "conda/test_lock_document",
+    "containers/refusals": "containers/test_engine",
     "cuda/nvidia_wheels": "cuda/test_components",
     "diagnose/environment_diagnosis": "diagnose/test_session",
     "diagnose/facts/host": "diagnose/test_session",

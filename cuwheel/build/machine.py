@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cuwheel.build.sandbox.backends import choose_sandbox
+from cuwheel.containers.image import image_here
 from cuwheel.errors import CuwheelError, InterpreterNotFoundError, SandboxError
 from cuwheel.standalone.memory_gate import free_memory
 from cuwheel.system import machine
@@ -49,6 +50,7 @@ def read_machine(
         cores=machine.usable_cores(),
         memory=memory,
         driver=machine.driver_version(),
+        image=image_here(os.environ),
         faults=tuple(faults),
     )
     return with_python(found, python)

@@ -132,6 +132,8 @@ def _of_machine(target: Target, machine: Machine) -> dict[str, str]:
         # Whether there is one: which one makes no difference to the build.
         "sandbox": {None: _ABSENT, "none": "no"}.get(machine.sandbox, "yes"),
     }
+    if machine.image:
+        parts["container image"] = machine.image.digest
     if target.provider != "conda":  # whose lock names compiler, binutils and C library
         parts.update(_machine_compiler(target.toolkit, machine))
     if target.provider == "system":

@@ -303,20 +303,24 @@ def _not_hermetic(
     job: Job, inputs: BuildInputs, path_map: PathMap, canary: Canary
 ) -> tuple[str, ...]:
     facts = []
-    if not inputs.machine.host_compiler_pinned:
+    is_pinned = job.machine.image is not None  # all of the machine, by the image's digest
+    if not inputs.machine.host_compiler_pinned and not is_pinned:
         compiler = inputs.machine.host_compiler_version
         facts.append(f"the host compiler comes from the machine: {compiler}")
     if not path_map.is_sandboxed:
         why = "not requested" if job.settings.sandbox == "none" else "the system refuses namespaces"
-        facts.append(f"no sandbox ({why}): the build could reach the network and other files")
+        reached = "the network and other files" if machine.has_network() else "other files"
+        facts.append(f"no sandbox ({why}): the build could reach {reached}")
         if canary.by_path:
             kinds = ", ".join(canary.by_path)
             facts.append(f"nvcc puts the build's folder into objects: {kinds}")
     if canary.always:
         facts.append(f"nvcc makes unequal objects of equal sources: {', '.join(canary.always)}")
-    if not inputs.toolchain.pinned:
+    if not inputs.toolchain.pinned and not is_pinned:
         facts.append(f"the CUDA toolkit comes from the machine: {inputs.toolchain.version}")
-    facts.append(f"programs of the machine's /usr/bin can be called, but for {', '.join(PINNABLE)}")
+    if not is_pinned:
+        programs = ", ".join(PINNABLE)
+        facts.append(f"programs of the machine's /usr/bin can be called, but for {programs}")
     if job.target.source_override:
         facts.append("the source was given with --source")
     return tuple(facts)

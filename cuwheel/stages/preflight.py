@@ -56,7 +56,9 @@ def preflight(job: Job) -> Preflight:
     workspace = job.workspace
     raise_problems((problem for check in checks for problem in check(job)), job.target.id)
     compiler = host_compiler(job)
-    if job.sandbox == "none" and job.settings.sandbox != "none":
+    # A container that cuwheel started has no network while the package's own build runs.
+    is_shut_off = job.sandbox != "none" or job.machine.image is not None
+    if not is_shut_off and job.settings.sandbox != "none":
         workspace.console.warn(_NO_SANDBOX)
     if unused := unused_settings(workspace, os.environ):
         workspace.console.note(f"{', '.join(unused)} of your environment: {_UNUSED}")

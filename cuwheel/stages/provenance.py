@@ -27,6 +27,7 @@ from cuwheel.workspace.records import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cuwheel.containers.image import Image
     from cuwheel.model.target import Target
     from cuwheel.workspace.job import Job
     from cuwheel.workspace.workspace import Workspace
@@ -38,16 +39,20 @@ def provenance(job: Job) -> Provenance:
     Raises:
         StageOrderError: an earlier stage has left nothing.
     """
-    target, workspace = job.target, job.workspace
+    target, workspace, image = job.target, job.workspace, job.machine.image
     wheel = workspace.load("repair", RepairedWheel)
     built = workspace.load("build", BuiltWheel)
     record = BuildRecord(
         wheel=wheel.path.name,
         sha256=wheel.sha256,
-        parameters=(*_parameters(target), ("left_out", wheel.left_out)),
+        parameters=(
+            *_parameters(target),
+            ("container", image.reference if image else ""),
+            ("left_out", wheel.left_out),
+        ),
         environment=built.environment,
         jobs=workspace.load("preflight", Preflight).jobs,
-        materials=tuple(_materials(target, workspace)),
+        materials=(*_materials(target, workspace), *([_image(image)] if image else ())),
         not_hermetic=built.not_hermetic,
         tools=(("cuwheel", __version__), *wheel.tools),
         started=built.started,
@@ -125,6 +130,11 @@ def _locks(target: Target) -> list[Path]:
     used = dict.fromkeys((target.lock, target.smoke_lock, *served, ROOT / "envs" / "engine.lock"))
     toolchain = toolchain_lock(target)
     return [*used, toolchain] if toolchain else [*used]
+
+
+def _image(image: Image) -> Material:
+    """What the machine was: compiler, C library and programs are the image's."""
+    return Material(name="container image", sha256=image.digest, uri=image.package_url)
 
 
 def _system_packages(target: Target) -> list[Material]:

@@ -4,9 +4,11 @@ GPU driver it has. Memory is `standalone/memory_gate/free_memory.py`'s matter.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+import socket
 from pathlib import Path
 
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -59,6 +61,19 @@ def driver_version(module: Path = _DRIVER_MODULE, report: Path = _DRIVER_REPORT)
         if found := _DRIVER_VERSION.search(_read(path)):
             return found[0]
     return None
+
+
+def has_network() -> bool:
+    """Whether the kernel knows a way to any other machine; nothing is sent to find out.
+
+    A datagram socket's connect(2) only looks for a route. The addresses are those that RFC 5737 and
+    RFC 3849 keep for documentation: they are no machine's, and go where all others go.
+    """
+    for family, address in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asked:
+            asked.connect((address, 9))
+            return True
+    return False
 
 
 def _folders(cgroups: Path, own: Path) -> list[Path]:

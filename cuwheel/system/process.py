@@ -26,6 +26,7 @@ _TAIL = 20  # lines of a failed command's output that the error shows
 _SAMPLE = 0.2  # seconds between two samples of the memory
 _SAMPLES_PER_TICK = 5  # so that a caller hears of a silent program every second
 _GRACE = 2.0  # seconds that a process group gets between SIGTERM and SIGKILL
+_LONG_GRACE = 15.0  # the same for a whole build that runs elsewhere, which has to tidy up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +134,35 @@ def run(  # noqa: PLR0913 - one runner, every caller names what it needs
     return finished
 
 
+def attach(
+    command: Sequence[str | Path], *, env: Mapping[str, str], when_killed: Sequence[str] = ()
+) -> int:
+    """Run a program that writes to our own terminal, and return its exit status.
+
+    Args:
+        command: program and arguments.
+        env: all of its environment; nothing is inherited.
+        when_killed: a command that ends what this one has started elsewhere. It is run when an
+            exception ends this call, and when this process dies, even by `kill -9`.
+    """
+    child = subprocess.Popen(  # noqa: S603 - the runner
+        [str(word) for word in command],
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C reaches it through us, and once
+    )
+    with _ended(child), _guarded(child.pid, when_killed, env):
+        try:
+            return child.wait()
+        except BaseException:
+            child.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(_LONG_GRACE)
+            if when_killed:
+                run(when_killed, env=env, check=False)
+            raise
+
+
 def _drain(
     child: subprocess.Popen[bytes],
     log: Path | None,
@@ -169,15 +199,22 @@ def _ended(child: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _guarded(group: int) -> Iterator[None]:
+def _guarded(
+    group: int, first: Sequence[str] = (), env: Mapping[str, str] | None = None
+) -> Iterator[None]:
     """Have a process group killed when this process dies, even by `kill -9`.
 
     The guard waits for the end of a pipe that only we hold open: the kernel closes it for us.
+
+    Args:
+        group: its id.
+        first: a command to be run before that.
+        env: the environment of that command.
     """
     theirs, ours = os.pipe()
     guard = subprocess.Popen(  # noqa: S603 - our own words
-        ["/bin/sh", "-c", f"cat >/dev/null; kill -s KILL -- -{group}"],
-        env={"PATH": os.defpath},
+        ["/bin/sh", "-c", f'cat >/dev/null; "$@"; kill -s KILL -- -{group}', "guard", *first],
+        env=dict(env or {"PATH": os.defpath}),
         stdin=theirs,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

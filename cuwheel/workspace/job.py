@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cuwheel.containers.image import Image
     from cuwheel.errors import CuwheelError
     from cuwheel.model.target import Target
     from cuwheel.system.compilers import HostCompiler
@@ -44,6 +45,7 @@ class Machine:
         cores: how many a build may use.
         memory: bytes that a build may use at most, limits of containers counted; None: unknown.
         driver: release of the NVIDIA driver, `580.105.08`; None: there is none.
+        image: the image that cuwheel was started in by `--container`; None: on the machine itself.
         faults: what was asked for and isn't there.
     """
 
@@ -53,6 +55,7 @@ class Machine:
     cores: int
     memory: int | None
     driver: str | None
+    image: Image | None = None
     faults: tuple[CuwheelError, ...] = ()
 
 

@@ -151,6 +151,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "redis": _program("redis-server", "redis-server"),
     "cmake": _program("cmake", "cmake"),
     "gold": _program("ld.gold", "binutils"),
+    "podman": _program("podman", "podman runc debootstrap"),
     "openssl": _program("openssl", "openssl"),
     "ccache": _found_by_test,
     "disks": _second_disk,

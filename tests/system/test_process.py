@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ import pytest
 from cuwheel.errors import BuildFailedError, CommandFailedError
 from cuwheel.paths import ROOT
 from cuwheel.system import process
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -240,6 +242,32 @@ def test_kill_of_starter_ends_a_logged_program_and_its_children(tmp_path: Path) 
     starter.wait()
 
     assert psutil.wait_procs(family, timeout=10)[1] == []
+
+
+def test_attached_program_writes_to_our_own_output(capfd: pytest.CaptureFixture[str]) -> None:
+    command = ["sh", "-c", "echo out; echo err >&2; exit 3"]
+
+    status = process.attach(command, env={"PATH": "/usr/bin:/bin"})
+
+    assert (status, *capfd.readouterr()) == (3, "out\n", "err\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_end_of_starter_ends_what_an_attached_program_began(tmp_path: Path, number: int) -> None:
+    ended, ready = tmp_path / "ended", tmp_path / "ready"
+    code = (
+        "import signal, sys; from cuwheel.system.process import attach; "
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)); "
+        f"attach(['sh', '-c', 'touch {ready}; sleep 300'], env={{'PATH': '/usr/bin:/bin'}}, "
+        f"when_killed=('touch', {str(ended)!r}))"
+    )
+    starter = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    wait_for(ready.exists)
+
+    starter.send_signal(number)
+    starter.wait()
+
+    wait_for(ended.exists)
 
 
 def _wait_for_sleepers(pid: int) -> list[psutil.Process]:

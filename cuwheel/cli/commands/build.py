@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from cuwheel import pipeline
 from cuwheel.build.summary import print_summary
+from cuwheel.cli.container_build import PART_OPTION, UNFINISHED, build_in_container
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.target_jobs import requested_jobs, requested_targets
 from cuwheel.cli.target_options import add_build_options, add_target_options
-from cuwheel.errors import CuwheelError
+from cuwheel.containers.engine import ENGINES
+from cuwheel.errors import CuwheelError, UsageError
 from cuwheel.workspace.failure_record import read_failure
 from cuwheel.workspace.serialization import to_json
 
@@ -31,6 +33,13 @@ def build_parser() -> Parser:
     add = parser.add_argument
     add_build_options(parser)
     add("--keep-work", action="store_true", help="leave the intermediate files there after success")
+    add(
+        "--container",
+        metavar="IMAGE@sha256:DIGEST",
+        help="build in this image, with its compilers and C library; the network is off while the "
+        "package's own build runs",
+    )
+    add("--container-engine", choices=ENGINES, help="default: podman where it is installed")
     add(
         "--no-cache",
         action="store_true",
@@ -52,17 +61,37 @@ def build_parser() -> Parser:
         choices=pipeline.STAGES,
         help="stop after this stage; the next build goes on from there",
     )
+    # Of the cuwheel in a container: as --until, but a wheel that is up to date stays as it is.
+    add(PART_OPTION, choices=pipeline.STAGES, help=argparse.SUPPRESS)
     return parser
 
 
-def run_build(given: argparse.Namespace, console: Console) -> None:
-    """Build one wheel for each target and Python asked for."""
+def run_build(given: argparse.Namespace, console: Console) -> int:
+    """Build one wheel for each target and Python asked for.
+
+    Returns:
+        0, or `UNFINISHED` where a part of a build was asked for and there is more to do.
+
+    Raises:
+        UsageError: options don't go together.
+        CuwheelError: of the build.
+    """
+    if given.container:
+        return build_in_container(given, console)
+    if given.container_engine:
+        raise UsageError(
+            "--container-engine stands alone",
+            why="it says what runs the image that --container names",
+            fix="name an image with --container, or leave it out",
+        )
+    status = 0
     for entry, tag in requested_targets(given, console):
         for job in requested_jobs(entry, tag, given, console):
-            _build(job, given, console)
+            status = _build(job, given, console) or status
+    return status
 
 
-def _build(job: Job, given: argparse.Namespace, console: Console) -> None:
+def _build(job: Job, given: argparse.Namespace, console: Console) -> int:
     if given.explain_key:
         now, before = pipeline.rebuild_reasons(job)
         console.note("a build now would do nothing" if not now else "a build now would run:")
@@ -74,20 +103,30 @@ def _build(job: Job, given: argparse.Namespace, console: Console) -> None:
         print(to_json(pipeline.make_stage(given.stage, job)), end="")  # noqa: T201 - data
     elif given.until:
         pipeline.make_until(given.until, job)
-    elif given.json:
-        _build_for_program(job, keep_work=given.keep_work)
     else:
-        print_summary(pipeline.make(job, keep_work=given.keep_work), console)
+        return _make(job, given, console)
+    return 0
 
 
-def _build_for_program(job: Job, *, keep_work: bool) -> None:
-    """Build, and print what a scheduler wants to know; an error is raised as ever."""
+def _make(job: Job, given: argparse.Namespace, console: Console) -> int:
+    """Build, or a part of it; say what a person or, with `--json`, a scheduler wants to know."""
     name, dist = job.target.id, job.workspace.dist
     try:
-        made = dataclasses.asdict(pipeline.make(job, keep_work=keep_work))
+        if given.part:
+            made = pipeline.make_part(given.part, job)
+        else:
+            made = pipeline.make(job, keep_work=given.keep_work)
     except CuwheelError:
-        failure = read_failure(dist, name)
-        said = dataclasses.asdict(failure) if failure else {}
-        print(json.dumps({"target": name, "state": "failed", **said}), flush=True)  # noqa: T201 - data
+        if given.json:
+            failure = read_failure(dist, name)
+            said = dataclasses.asdict(failure) if failure else {}
+            print(json.dumps({"target": name, "state": "failed", **said}), flush=True)  # noqa: T201 - data
         raise
-    print(json.dumps({"target": name, "state": "built", **made}), flush=True)  # noqa: T201 - data
+    if made is None:
+        return UNFINISHED
+    if given.json:
+        said = dataclasses.asdict(made)
+        print(json.dumps({"target": name, "state": "built", **said}), flush=True)  # noqa: T201 - data
+    elif not given.part:
+        print_summary(made, console)
+    return 0

@@ -1,0 +1,161 @@
+"""A `build-…` command line run in a container: which parts of it have a network, and which not."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuwheel.containers.engine import ENGINES, Engine
+from cuwheel.containers.image import image_here, parse_image
+from cuwheel.containers.mounts import share
+from cuwheel.containers.refusals import no_engine
+from cuwheel.errors import UsageError
+from cuwheel.paths import ROOT, given_path
+from cuwheel.pipeline import STAGES
+from cuwheel.system.process import which
+from cuwheel.system.pythons import own_python
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cuwheel.system.console import Console
+
+
+PART_OPTION = "--part"
+UNFINISHED = 75
+"""What cuwheel exits with inside where a part is done and there is more to do (EX_TEMPFAIL)."""
+
+# A package's own code runs in `build` alone; what it needs has been fetched by then.
+_BUILDING = "build"
+_PARTS = (
+    ("preflight", "what is to be downloaded", True),
+    (_BUILDING, "the package's own build, without network", False),
+)
+
+# Options by what becomes of them inside; those that aren't here choose the parts, or the container.
+_VALUES = ("framework", "link", "toolchain", "jobs", "sandbox")
+_REPEATED = ("arch", "python")
+_FLAGS = ("any_driver", "json", "keep_work")
+_FOLDERS = ("work", "dist", "source")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One run of cuwheel in the container.
+
+    Attributes:
+        options: beside those of the command line.
+        says: what it is for.
+        network: whether it has one.
+        goes_on: the exit code after which the next part follows; None: it is the last.
+    """
+
+    options: tuple[str, ...]
+    says: str
+    network: bool
+    goes_on: int | None = None
+
+
+def build_in_container(given: argparse.Namespace, console: Console) -> int:
+    """Do what a command line asks for in the image that it names.
+
+    Returns:
+        The exit code of the cuwheel inside, which has printed its own error.
+
+    Raises:
+        UsageError: the image isn't pinned by digest.
+        ContainerError: no engine, no image, or no Python in it.
+    """
+    image = parse_image(given.container)
+    if image_here(os.environ):
+        raise UsageError(
+            "--container was given in a container",
+            why="this cuwheel was itself started by --container",
+            fix="leave it out",
+        )
+    engine = Engine(program=_choose_program(given.container_engine))
+    engine.obtain(image, console, offline=given.offline)
+    inside = engine.look_inside(image)
+    work, dist = (_folder(given, name) or ROOT / name for name in ("work", "dist"))
+    source = _folder(given, "source")
+    status = 0
+    for part in parts_of(given):
+        console.note(f"in {image.reference}: {part.says}")
+        shared = share(
+            os.environ,
+            read=(source,) if source else (),
+            write=(work, dist),
+            network=part.network and not given.offline,
+        )
+        offline = () if shared.network else ("--offline",)
+        status = engine.run_cuwheel(
+            ("build", *words_of(given), *part.options, *offline),
+            *(image, inside, shared),
+            name=f"cuwheel-{secrets.token_hex(6)}",
+        )
+        if status != part.goes_on:
+            break
+    return status
+
+
+def parts_of(given: argparse.Namespace) -> Iterator[Part]:
+    """The runs that a command line takes; each goes on where the one before it stopped."""
+    again = ("--no-cache",) if given.no_cache else ()
+    if given.explain_key:
+        yield Part(options=("--explain-key", *again), says="why it would be built", network=False)
+        return
+    if given.stage:
+        is_building = given.stage == _BUILDING
+        options = ("--stage", given.stage, *again)
+        yield Part(options=options, says=f"the stage {given.stage}", network=not is_building)
+        return
+    end, option, goes_on = given.until, "--until", 0
+    if end is None:
+        end, option, goes_on = STAGES[-1], PART_OPTION, UNFINISHED
+    for last, says, network in _PARTS:
+        if STAGES.index(end) <= STAGES.index(last):
+            yield Part(options=("--until", end, *again), says=says, network=network)
+            return
+        options = (option, last, *again)
+        yield Part(options=options, says=says, network=network, goes_on=goes_on)
+    # Without --no-cache, which would build again, here.
+    options = ("--until", end) if given.until else ()
+    yield Part(options=options, says="what comes after the build", network=True)
+
+
+def words_of(given: argparse.Namespace) -> Iterator[str]:
+    """The command line for inside: targets, and the options that mean the same there."""
+    yield from given.targets
+    for name in _VALUES:
+        if value := getattr(given, name):
+            yield from (_option(name), value)
+    for name in _REPEATED:
+        for value in getattr(given, name):
+            yield from (_option(name), value)
+    if not given.python:  # as outside: the release of the Python that runs nox
+        yield from ("--python", own_python().release)
+    yield from (_option(name) for name in _FLAGS if getattr(given, name))
+    for name in _FOLDERS:
+        if folder := _folder(given, name):
+            yield from (_option(name), str(folder))
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _folder(given: argparse.Namespace, name: str) -> Path | None:
+    value = getattr(given, name)
+    return given_path(value).resolve() if value else None
+
+
+def _choose_program(asked: str | None) -> str:
+    path = os.environ.get("PATH", os.defpath)
+    for program in (asked,) if asked else ENGINES:
+        if which(program, path):
+            return program
+    raise no_engine(asked)

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.cli.commands.build import build_parser
+from cuwheel.cli.container_build import parts_of, words_of
+from cuwheel.cli.dispatch import run_command
+from cuwheel.containers.image import IMAGE_VARIABLE
+from cuwheel.errors import ContainerError, UsageError
+from cuwheel.system.console import Console
+from cuwheel.system.pythons import own_python
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+IMAGE = f"debian@sha256:{'0' * 64}"
+
+# Options that say which parts there are, or where they run; the others mean the same inside.
+OUTSIDE = {
+    *("container", "container_engine", "explain_key", "help", "no_cache", "offline", "part"),
+    *("stage", "until"),
+}
+
+
+def given(*options: str) -> argparse.Namespace:
+    return build_parser().parse(["tiny-130", "--container", IMAGE, *options])
+
+
+def parts(*options: str) -> list[tuple[str, bool]]:
+    return [(" ".join(part.options), part.network) for part in parts_of(given(*options))]
+
+
+def test_package_is_built_without_network() -> None:
+    assert parts() == [("--part preflight", True), ("--part build", False), ("", True)]
+
+
+def test_builds_again_once() -> None:
+    again = [("--part preflight --no-cache", True), ("--part build --no-cache", False), ("", True)]
+
+    assert parts("--no-cache") == again
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        ("patch", [("--until patch", True)]),
+        ("build", [("--until preflight", True), ("--until build", False)]),
+        (
+            "audit",
+            [("--until preflight", True), ("--until build", False), ("--until audit", True)],
+        ),
+    ],
+)
+def test_stops_after_a_stage(last: str, expected: list[tuple[str, bool]]) -> None:
+    assert parts("--until", last) == expected
+
+
+@pytest.mark.parametrize(("stage", "network"), [("source", True), ("build", False)])
+def test_runs_one_stage(stage: str, network: bool) -> None:  # noqa: FBT001 - a table's column
+    assert parts("--stage", stage) == [(f"--stage {stage}", network)]
+
+
+def test_explains_key_without_network() -> None:
+    assert parts("--explain-key") == [("--explain-key", False)]
+
+
+def test_hands_every_option_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An option that `build` gets has to be handed in, or to stand in `OUTSIDE`."""
+    monkeypatch.setenv("CUWHEEL_INVOKED_FROM", str(tmp_path))
+    asked = []
+    for action in build_parser()._actions:
+        if action.dest in {*OUTSIDE, "targets"}:
+            continue
+        value = str(next(iter(action.choices))) if action.choices else str(tmp_path / "x")
+        asked.append([action.option_strings[0], *([] if action.nargs == 0 else [value])])
+
+    words = list(words_of(given(*(word for option in asked for word in option))))
+
+    handed = [words[at : at + len(option)] for option in asked for at in [words.index(option[0])]]
+    assert handed == asked
+    assert len(words) == 1 + sum(map(len, asked))
+
+
+def test_folders_are_those_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUWHEEL_INVOKED_FROM", str(tmp_path))
+
+    words = list(words_of(given("--dist", "out")))
+
+    assert words[words.index("--dist") + 1] == str(tmp_path / "out")
+
+
+def test_python_is_that_of_nox() -> None:
+    words = list(words_of(given()))
+
+    assert words == ["tiny-130", "--jobs", "auto", "--sandbox", "auto", *_python()]
+
+
+def _python() -> tuple[str, str]:
+    return "--python", own_python().release
+
+
+def test_refuses_container_in_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(IMAGE_VARIABLE, IMAGE)
+
+    with pytest.raises(UsageError, match="in a container"):
+        run_command("build", ["tiny-130", "--container", IMAGE], Console())
+
+
+def test_names_missing_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(ContainerError, match="neither podman nor docker is installed"):
+        run_command("build", ["tiny-130", "--container", IMAGE], Console())
+
+
+def test_refuses_engine_without_container() -> None:
+    with pytest.raises(UsageError, match="--container-engine"):
+        run_command("build", ["tiny-130", "--container-engine", "podman"], Console())
