@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import os
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
-from cuwheel.cli.target_choice import framework_of
+from cuwheel.cli.target_choice import choose_target, framework_of
 from cuwheel.cli.target_jobs import requested_job
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import CuwheelError, FrameworkError, UsageError, suggest
@@ -20,6 +21,7 @@ from cuwheel.matrix.state import Cell
 from cuwheel.model.catalogue import load_catalogue
 from cuwheel.model.recipe_check import check_recipe
 from cuwheel.paths import project_roots
+from cuwheel.system.pythons import own_python
 from cuwheel.system.versions import plain_release, version_key
 from cuwheel.workspace.workspace import bare_workspace
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from cuwheel.model.catalogue import CatalogueEntry
     from cuwheel.model.recipe import Framework, Recipe
+    from cuwheel.model.target import Target
     from cuwheel.system.console import Console
     from cuwheel.workspace.job import Machine
 
@@ -70,20 +73,21 @@ def chosen_cells(given: argparse.Namespace, console: Console) -> tuple[Cell, ...
         CuwheelError: the index has to be asked and can't be.
     """
     chooser = _Chooser(given=given, console=console)
-    found = sorted(chooser.cells(), key=_order)
+    named = {chooser.name_of(options): options for options in chooser.options()}
     tags = {toolkit_by_release(release).tag for release in given.cuda}
-    kept = tuple(
-        cell
-        for cell in found
-        if _is_asked(cell.id, given.only) and (not tags or cell.job.target.toolkit.tag in tags)
-    )
+    kept = [
+        options
+        for name, options in named.items()
+        if _is_asked(name, given.only) and (not tags or options.tag in tags)
+    ]
     if not kept:
         raise UsageError(
             f"no cell is called {' or '.join(given.only)}" if given.only else "there is no cell",
-            why=suggest((given.only or [""])[0], [cell.id for cell in found]),
+            why=suggest((given.only or [""])[0], named),
             fix="`nox -s matrix` shows all; a pattern is written --only 'causal-conv1d-130-*'",
         )
-    return tuple(cell for cell in kept if _is_changed(cell, given.changed_since))
+    cells = sorted(map(chooser.cell, kept), key=_order)
+    return tuple(cell for cell in cells if _is_changed(cell, given.changed_since))
 
 
 def cell_job_options(
@@ -125,27 +129,44 @@ class _Chooser:
     console: Console
     machines: dict[str, Machine] = field(default_factory=dict)  # by provider: read once
 
-    def cells(self) -> Iterator[Cell]:
+    def options(self) -> Iterator[CellOptions]:
+        """Every combination; whether the index has a wheel for its Python isn't asked yet."""
         for entry in load_catalogue(project_roots()):
             if entry.recipe is None:
                 self.console.warn(f"{entry.name} is left out: {entry.fault}")
                 continue
             check_recipe(entry.recipe)
             for tag, framework, fault in self._combinations(entry, entry.recipe):
+                own = entry.recipe.framework_for(toolkit_by_release(tag).release)
+                named = "" if framework in {None, own} else framework.pin
                 for python in self._pythons(entry.recipe):
-                    own = entry.recipe.framework_for(toolkit_by_release(tag).release)
-                    meant = framework or own
-                    why = fault or self._python_fault(entry.recipe, meant, python)
-                    named = "" if framework in {None, own} else framework.pin
-                    yield self._cell(
-                        CellOptions(
-                            entry=entry,
-                            tag=tag,
-                            python=python,
-                            framework=named,
-                            impossible=why,
-                        )
+                    yield CellOptions(
+                        entry=entry, tag=tag, python=python, framework=named, impossible=fault
                     )
+
+    def name_of(self, options: CellOptions) -> str:
+        """The target's id."""
+        given = cell_job_options(self.given, options.words, only_looks=True)
+        if os.sep in options.python:  # only the interpreter itself says which release it is
+            return self.cell(options).id
+        python = options.python or own_python().release
+        return choose_target(options.entry, options.tag, python, given).id
+
+    def cell(self, options: CellOptions) -> Cell:
+        """The cell: its build, and why it can't be."""
+        given = cell_job_options(self.given, options.words, only_looks=True)
+        provider = given.toolchain or toolkit_by_release(options.tag).provider
+        job = requested_job(
+            options.entry,
+            options.tag,
+            options.python,
+            given,
+            self.console,
+            machine=self.machines.get(provider),
+        )
+        self.machines.setdefault(provider, job.machine)
+        fault = options.impossible or self._python_fault(job.target, options.python)
+        return Cell(job=job, options=options.words, impossible=fault)
 
     def _combinations(
         self, entry: CatalogueEntry, recipe: Recipe
@@ -194,30 +215,16 @@ class _Chooser:
         required = Requirement(f"x{recipe.requires_python}").specifier
         return asked or tuple(one for one in PYTHONS if required.contains(one))
 
-    def _python_fault(self, recipe: Recipe, framework: Framework | None, python: str) -> str:
+    def _python_fault(self, target: Target, python: str) -> str:
         """Why there is no wheel for a Python, as far as it can be known now."""
+        recipe = target.recipe
         required = Requirement(f"x{recipe.requires_python}").specifier
-        if python and not required.contains(plain_release(python)):
+        if python and not required.contains(plain_release(target.python)):
             return f"the recipe is for Python {recipe.requires_python}"
-        if framework is None or not python:
+        if target.framework is None or not python:
             return ""
-        workspace = bare_workspace(self.console)
-        return python_fault(framework, python, workspace, offline=self.given.offline)
-
-    def _cell(self, options: CellOptions) -> Cell:
-        given = cell_job_options(self.given, options.words, only_looks=True)
-        provider = given.toolchain or toolkit_by_release(options.tag).provider
-        job = requested_job(
-            options.entry,
-            options.tag,
-            options.python,
-            given,
-            self.console,
-            machine=self.machines.get(provider),
-        )
-        if provider not in self.machines:
-            self.machines[provider] = job.machine
-        return Cell(job=job, options=options.words, impossible=options.impossible)
+        workspace, offline = bare_workspace(self.console), self.given.offline
+        return python_fault(target.framework, target.python, workspace, offline=offline)
 
 
 def _said(error: CuwheelError) -> str:
