@@ -46,10 +46,12 @@ def shell(podman: Podman, monkeypatch: pytest.MonkeyPatch) -> str:
     return image_id(podman, "localhost/cuwheel-test/shell")
 
 
+@pytest.mark.e2e
 def test_takes_image_that_is_there(shell: str) -> None:
     PODMAN.obtain(parse_image(shell), Console(), offline=True)
 
 
+@pytest.mark.e2e
 def test_names_image_that_nobody_has(shell: str) -> None:
     assert shell
     with pytest.raises(ContainerError, match="podman has no image") as caught:
@@ -58,6 +60,7 @@ def test_names_image_that_nobody_has(shell: str) -> None:
     assert "no registry has it" in caught.value.why
 
 
+@pytest.mark.e2e
 def test_downloads_nothing_offline(shell: str) -> None:
     assert shell
     with pytest.raises(ContainerError) as caught:
@@ -66,6 +69,7 @@ def test_downloads_nothing_offline(shell: str) -> None:
     assert "--offline allows no download" in caught.value.why
 
 
+@pytest.mark.e2e
 def test_says_why_image_can_not_be_pulled(shell: str) -> None:
     assert shell
     with pytest.raises(ContainerError, match="can't be pulled") as caught:
@@ -74,6 +78,7 @@ def test_says_why_image_can_not_be_pulled(shell: str) -> None:
     assert "connection refused" in caught.value.why
 
 
+@pytest.mark.e2e
 def test_names_image_without_python(shell: str) -> None:
     with pytest.raises(ContainerError, match="has no Python") as caught:
         PODMAN.look_inside(parse_image(shell))
@@ -82,6 +87,7 @@ def test_names_image_without_python(shell: str) -> None:
     assert "apt-get install python3-venv" in caught.value.fix
 
 
+@pytest.mark.e2e
 def test_runs_without_network_and_privilege(shell: str, tmp_path: Path) -> None:
     (tmp_path / "ask").write_text(
         '#!/bin/sh\nwhile read -r line; do echo "$line"; done </proc/net/dev >$OUT/devices\n'
@@ -102,6 +108,7 @@ def test_runs_without_network_and_privilege(shell: str, tmp_path: Path) -> None:
     assert (tmp_path / "status").owner() == Path.home().owner()
 
 
+@pytest.mark.e2e
 def test_says_that_no_container_could_be_started(shell: str, tmp_path: Path) -> None:
     shared = Shared(network=False, read=(ROOT, tmp_path / "gone"), write=(), passed={})
     inside = Inside(python="python3", compiler="")
