@@ -80,6 +80,8 @@ def chosen_cells(given: argparse.Namespace, console: Console) -> tuple[Cell, ...
         for name, options in named.items()
         if _is_asked(name, given.only) and (not tags or options.tag in tags)
     ]
+    if not named:
+        raise _no_framework(given.framework)
     if not kept:
         raise UsageError(
             f"no cell is called {' or '.join(given.only)}" if given.only else "there is no cell",
@@ -88,6 +90,16 @@ def chosen_cells(given: argparse.Namespace, console: Console) -> tuple[Cell, ...
         )
     cells = sorted(map(chooser.cell, kept), key=_order)
     return tuple(cell for cell in cells if _is_changed(cell, given.changed_since))
+
+
+def _no_framework(asked: Sequence[str]) -> UsageError:
+    recipes = [entry.recipe for entry in load_catalogue(project_roots()) if entry.recipe]
+    known = sorted({one.name for recipe in recipes for one in recipe.frameworks})
+    return UsageError(
+        f"no recipe is compiled against {' or '.join(asked)}",
+        why=f"recipes with one name {', '.join(known) or 'no framework'}",
+        fix="leave --framework out: packages without one are shown then, too",
+    )
 
 
 def cell_job_options(

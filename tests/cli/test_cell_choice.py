@@ -166,3 +166,13 @@ def test_pattern_that_nothing_has_says_what_there_is(project: Path) -> None:
         chosen_cells(given, make_workspace(project).console)
 
     assert "plain-130-cp312" in refused.value.why
+
+
+def test_framework_that_no_recipe_has_is_told_with_those_that_are_known(project: Path) -> None:
+    add_recipe(project, "torchy", _TORCH)
+    given = matrix_parser().parse(["--framework", "numpy==2.0"])
+
+    with pytest.raises(UsageError, match="is compiled against numpy") as refused:
+        chosen_cells(given, make_workspace(project).console)
+
+    assert refused.value.why == "recipes with one name torch"
