@@ -74,9 +74,15 @@ def matrix_parser() -> Parser:
     )
     add(
         "--keep-going",
-        action=argparse.BooleanOptionalAction,
+        action="store_true",
         default=True,
-        help="whether a failed cell keeps the others from being built",
+        help="go on behind a cell that failed; that is the default",
+    )
+    add(
+        "--no-keep-going",
+        dest="keep_going",
+        action="store_false",
+        help="stop at the first cell that fails",
     )
     add("--json", action="store_true", help="print what is to be built as a GitHub Actions matrix")
     add(
