@@ -97,7 +97,7 @@ def _no_framework(asked: Sequence[str]) -> UsageError:
     known = sorted({one.name for recipe in recipes for one in recipe.frameworks})
     return UsageError(
         f"no recipe is compiled against {' or '.join(asked)}",
-        why=f"recipes with one name {', '.join(known) or 'no framework'}",
+        why=f"the recipes name {', '.join(known) or 'no framework'}",
         fix="leave --framework out: packages without one are shown then, too",
     )
 

@@ -175,4 +175,4 @@ def test_framework_that_no_recipe_has_is_told_with_those_that_are_known(project:
     with pytest.raises(UsageError, match="is compiled against numpy") as refused:
         chosen_cells(given, make_workspace(project).console)
 
-    assert refused.value.why == "recipes with one name torch"
+    assert refused.value.why == "the recipes name torch"
