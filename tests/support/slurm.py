@@ -9,8 +9,10 @@ import secrets
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -20,7 +22,6 @@ from tests.support.requirements import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 NODES = ("node1", "node2")
 _TIME_LIMIT = 30.0  # seconds
@@ -33,10 +34,10 @@ SlurmctldPort={ports[0]}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.sock
+AuthInfo=socket={sockets}/munge.sock
 CredType=cred/munge
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool-%n
+SlurmdSpoolDir={sockets}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
@@ -95,9 +96,16 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Slurm:
-    """The cluster; its folder holds its configuration and logs."""
+    """The cluster.
+
+    Attributes:
+        folder: holds its configuration and logs.
+        sockets: holds its sockets: Slurm's are called `spool-node1/node1_59.4294967291`.
+        daemons: by name.
+    """
 
     folder: Path
+    sockets: Path
     daemons: dict[str, subprocess.Popen[bytes]]
 
     def ask(self, *words: str) -> str:
@@ -115,7 +123,7 @@ class Slurm:
         """Start the daemons that don't run."""
         conf = str(self.folder / "slurm.conf")
         commands = {
-            "munged": _munged(self.folder),
+            "munged": _munged(self.folder, self.sockets),
             "slurmctld": ["slurmctld", "-D", "-f", conf],
             **{name: ["slurmd", "-D", "-N", name, "-f", conf] for name in NODES},
         }
@@ -126,7 +134,7 @@ class Slurm:
                         words, stdout=output, stderr=output, env=self.environment
                     )
                 if name == "munged":
-                    wait_for((self.folder / "munge.sock").exists)
+                    wait_for((self.sockets / "munge.sock").exists)
 
     def kill_node(self, name: str) -> None:
         """Kill a node's daemon, not its jobs, and have the controller know without waiting."""
@@ -155,7 +163,7 @@ def slurm_cluster(folder: Path) -> Iterator[Slurm]:
     """Run one until the block ends. Skips the test where Slurm isn't installed.
 
     Args:
-        folder: for all that it writes; its path is short enough for a socket's.
+        folder: for its configuration, logs and state.
     """
     require("slurm", "cells as jobs of a Slurm cluster")
     key = folder / "munge.key"
@@ -164,25 +172,30 @@ def slurm_cluster(folder: Path) -> Iterator[Slurm]:
     with contextlib.ExitStack() as stack:
         ports = [stack.enter_context(_free_port()) for _ in range(3)]
     (folder / "state").mkdir()
-    text = _CONFIGURATION.format(folder=folder, ports=ports, user=getpass.getuser())
-    (folder / "slurm.conf").write_text(text)
-    cluster = Slurm(folder=folder, daemons={})
-    try:
-        cluster.start_what_ended()
-        wait_for(cluster.is_idle)
-        yield cluster
-    finally:
-        _stop(cluster)
+    # TMPDIR may be too long for a socket's path: unix(7) has room for 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="cuwheel-slurm-", dir="/tmp") as sockets:
+        text = _CONFIGURATION.format(
+            folder=folder, sockets=sockets, ports=ports, user=getpass.getuser()
+        )
+        (folder / "slurm.conf").write_text(text)
+        cluster = Slurm(folder=folder, sockets=Path(sockets), daemons={})
+        try:
+            cluster.start_what_ended()
+            wait_for(cluster.is_idle)
+            yield cluster
+        finally:
+            _stop(cluster)
 
 
-def _munged(folder: Path) -> list[str]:
-    names = {"key-file": "munge.key", "socket": "munge.sock", "pid-file": "munged.pid"}
+def _munged(folder: Path, sockets: Path) -> list[str]:
+    names = {"key-file": "munge.key", "pid-file": "munged.pid"}
     names |= {"seed-file": "munge.seed", "log-file": "munged.log"}
     # Forced: the socket's folder is closed to other users, as all of pytest's are.
     return [
         "munged",
         "--foreground",
         "--force",
+        f"--socket={sockets / 'munge.sock'}",
         *(f"--{key}={folder / name}" for key, name in names.items()),
     ]
 
