@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # What CI runs, from a clean clone on a bare Debian: lint, the README's `nox -s tests`, the same on
-# the oldest Python and on a newer one where this machine has them, the long tests. A step that
-# fails doesn't keep the next from running, and shows in the exit status; the last lines are
-# pytest's own counts. CUWHEEL_CACHE may name a cache that is kept between runs; CUWHEEL_SKIP_E2E=1
-# leaves the long tests out; CUWHEEL_REQUIRE names what the machine must have.
+# the oldest Python where this machine has it, the long tests. A step that fails doesn't keep the
+# next from running, and shows in the exit status; the last lines are pytest's own counts.
+# CUWHEEL_CACHE may name a cache that is kept between runs; CUWHEEL_MORE_PYTHONS="3.10 3.13" has the
+# fast tests run on these; CUWHEEL_SKIP_E2E=1 leaves the long tests out; CUWHEEL_REQUIRE names what
+# the machine must have.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,7 +12,7 @@ cd "$(dirname "$0")/.."
 export CUWHEEL_REQUIRE=${CUWHEEL_REQUIRE-sandbox,bwrap,namespaces,cgroup,redis,slurm,cmake,gold,openssl,podman}
 
 # Releases of Python that the fast tests run on besides the first that is found.
-more_pythons=(3.10 3.13)
+read -ra more_pythons <<<"${CUWHEEL_MORE_PYTHONS-3.10}"
 
 find_python() {
     local name
