@@ -12,6 +12,7 @@ import shutil
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from bench.contenders import (
@@ -24,7 +25,7 @@ from bench.contenders import (
 from bench.records import Row, Turn, build_rows, read_record, today, watched, write_record
 from bench.report import BUILD_WAYS, builds_section, write_section
 from cuwheel.build.compile_cache.backends import choose_cache
-from cuwheel.build.compile_cache.choice import FOLDER_VARIABLE
+from cuwheel.build.compile_cache.choice import DIRECT_VARIABLE, FOLDER_VARIABLE
 from cuwheel.errors import CuwheelError, UsageError
 from cuwheel.paths import ROOT
 from cuwheel.pypi.lock_file import pinned_version
@@ -40,10 +41,10 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 RESULTS = ROOT / "bench" / "results"
 
 _SHORT_TURNS = 3
-_SHORT = ("warm", "unchanged")
+_SHORT = ("warm", "asking", "unchanged")
 _LONG = ("raw", "fromager", "cold")
 # What the others start from: the wheel or the compile cache of a cold build.
-_AFTER_COLD = ("warm", "unchanged", "second-python", "more-archs")
+_AFTER_COLD = ("warm", "asking", "unchanged", "second-python", "more-archs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +130,7 @@ class Builds:
             "cold": self._cold,
             "no-cache": self._no_cache,
             "warm": lambda: self._ours("warm", self._asked, self._compiles),
+            "asking": self._asking,
             "unchanged": self._unchanged,
             "second-python": self._second_python,
             "more-archs": self._more_archs,
@@ -141,6 +143,11 @@ class Builds:
 
     def _no_cache(self) -> Turn:
         return self._ours("no-cache", [*self._asked, "--no-cache"], self._folder("no-compiles"))
+
+    def _asking(self) -> Turn:
+        """As it was before the launcher kept objects itself."""
+        off = {DIRECT_VARIABLE: "off"}
+        return self._ours("asking", self._asked, self._compiles, off)
 
     def _second_python(self) -> Turn:
         asked = self._plan.command(self._plan.second_python, self._plan.archs)
@@ -161,11 +168,19 @@ class Builds:
         shutil.copytree(self._compiles, copy)
         return copy
 
-    def _ours(self, name: str, asked: Sequence[str], compiles: Path) -> Turn:
+    def _ours(
+        self,
+        name: str,
+        asked: Sequence[str],
+        compiles: Path,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> Turn:
         """Build in an empty work folder."""
         folder = self._folder(name)
         remove_tree(folder)
-        turn, summary = self._measure(self._variation(name, compiles), asked)
+        how = self._variation(name, compiles)
+        how = replace(how, variables={**how.variables, **variables})
+        turn, summary = self._measure(how, asked)
         [build] = [seconds for stage, seconds in summary["durations"] if stage == "build"]
         return replace(turn, build=build, cache=summary["cache"])
 

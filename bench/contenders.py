@@ -29,7 +29,7 @@ from cuwheel.pypi.uv import install, make_environment
 from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.files import remove_tree
 from cuwheel.system.process import run
-from cuwheel.toolchains.system_programs import make_toolbox
+from cuwheel.toolchains.system_programs import obtain_toolbox
 from cuwheel.workspace.records import Environment, Preflight, SourceTree, Toolchain
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ def _furnished(prepared: Prepared, folder: Path) -> _Fromager:
 
 def _inputs(prepared: Prepared, folder: Path) -> BuildInputs:
     """The folders of a build, with the real compilers in the launcher's place."""
-    made = {name: folder / name for name in ("home", "tmp", "toolbox", "compilers", "unused")}
+    made = {name: folder / name for name in ("home", "tmp", "compilers", "unused")}
     for path in made.values():
         path.mkdir(parents=True)
     programs = made["compilers"] / "bin"
@@ -299,7 +299,7 @@ def _inputs(prepared: Prepared, folder: Path) -> BuildInputs:
         machine=prepared.machine,
         home=made["home"],
         tmp=made["tmp"],
-        toolbox=make_toolbox(made["toolbox"]),
+        toolbox=obtain_toolbox(prepared.workspace),
         resources=prepared.workspace.work / "resources",
         view=prepared.toolchain.home,
         launcher=made["compilers"],

@@ -146,10 +146,9 @@ def test_table_says_which_goals_were_reached(tmp_path: Path) -> None:
 
     assert "| cuwheel, compile cache empty | 102.0 | 102.0 | 1.020 |" in section
     assert "at most 1.03 x raw | 1.020: yes" in section
-    assert "20 times as fast as raw | 25 times: yes" in section
+    assert "at most 10 s | 4.0 s: yes" in section
     assert (
-        "cuwheel, 3.13 after 3.12 | 20.0 | 20.0 | 0.200 | at most 0.15 x cold | 0.196: no"
-        in section
+        "cuwheel, 3.13 after 3.12 | 20.0 | 20.0 | 0.200 | at most 0.1 x cold | 0.196: no" in section
     )
     assert "| cuwheel, nothing changed | none | 2.25 |  | at most 3 s | 2.2 s: yes" in section
 

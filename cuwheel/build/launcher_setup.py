@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.build.compile_cache.direct_mode import direct_settings
 from cuwheel.build.launcher.canary import run_canary
 from cuwheel.build.launcher.toolkit_view import (
     ViewPaths,
@@ -77,6 +78,7 @@ def set_up_launcher(
         ),
         "cache": choice.cache.prefix(choice.inside(path_map)),
         "moves": packages_moved(path_map, inputs.python, packages),
+        **direct_settings(inputs, path_map, choice, fingerprint),
         "events": path_map.inside(str(inputs.events_log)),
     }
     stub = compile_driver_stub(inputs.toolchain.release, real.cc)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import shutil
 from dataclasses import dataclass
@@ -14,7 +16,12 @@ from cuwheel.errors import CommandFailedError
 from cuwheel.pypi.build_requirements import read_build_system, unmet_requirements
 from cuwheel.pypi.run_requirements import stated_requirements, unlocked_requirements
 from cuwheel.standalone import script
-from cuwheel.system.files import remove_tree
+from cuwheel.system.files import (
+    remove_tree,
+    sha256_of_file,
+    sha256_of_tree,
+    write_atomically,
+)
 from cuwheel.system.process import run
 from cuwheel.workspace.problems import Problem
 
@@ -54,16 +61,20 @@ def check_stated_requirements(target: Target, tree: Path) -> list[Problem]:
     return [] if stated is None else _check_run(target, stated, "its source says")
 
 
-def check_backend_requirements(
+def check_backend_requirements(  # noqa: PLR0913 - of what, where, and what is left behind
     target: Target,
     inputs: BuildInputs,
     path_map: PathMap,
     environment: Mapping[str, str],
+    *,
     log: Path,
+    kept: Path | None,
 ) -> list[Problem]:
     """What only the backend knows is in the locks: it may compute both kinds of requirements.
 
     Where its hooks fail nothing is said: the build fails in the same way, and that is explained.
+    They take seconds where they import PyTorch. What they said in a sandbox follows from the source
+    and what the build pins, so it is kept.
 
     Args:
         target: what is built.
@@ -71,10 +82,24 @@ def check_backend_requirements(
         path_map: where the build has its folders.
         environment: what the build sees.
         log: gets what the hooks print.
+        kept: folder for answers; None: the backend is asked each time.
     """
-    answer = _ask(inputs, path_map, environment, log)
+    system = read_build_system(inputs.tree)
+    question = {
+        "module": system.module,
+        "object": system.object,
+        "backend_path": system.backend_path,
+        "asks_metadata": stated_requirements(inputs.tree) is None,
+    }
+    key = _key(question, inputs, environment)
+    record = kept / f"{key}.json" if kept and path_map.is_sandboxed else None
+    answer = _read(record) if record else None
     if answer is None:
-        return []
+        answer = _ask(question, inputs, path_map, environment, log)
+        if answer is None:
+            return []
+        if record:
+            write_atomically(record, json.dumps(dataclasses.asdict(answer)) + "\n")
     problems = [] if answer.run is None else _check_run(target, answer.run, "its backend says")
     unmet = unmet_requirements(answer.build, inputs.python.site_packages)
     if not unmet:
@@ -117,8 +142,34 @@ def _check_run(target: Target, required: Iterable[str], said: str) -> list[Probl
     return problems
 
 
+def _key(
+    question: Mapping[str, object], inputs: BuildInputs, environment: Mapping[str, str]
+) -> str:
+    """SHA-256 over all that decides what a backend says."""
+    parts = (
+        *(sha256_of_file(_SCRIPT), json.dumps(question), sha256_of_tree(inputs.tree)),
+        *(inputs.python.fingerprint, inputs.toolchain.fingerprint),
+        *(inputs.machine.host_compiler_version, json.dumps(sorted(environment.items()))),
+    )
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _read(record: Path) -> BackendAnswer | None:
+    """An answer that was kept; None: there is none that can be read."""
+    try:
+        content = json.loads(record.read_text())
+        build, asked = content["build"], content["run"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return BackendAnswer(build=tuple(build), run=None if asked is None else tuple(asked))
+
+
 def _ask(
-    inputs: BuildInputs, path_map: PathMap, environment: Mapping[str, str], log: Path
+    question: Mapping[str, object],
+    inputs: BuildInputs,
+    path_map: PathMap,
+    environment: Mapping[str, str],
+    log: Path,
 ) -> BackendAnswer | None:
     """Call the hooks where the build will run, on a copy of the source: they may write into it."""
     folder = inputs.tmp / "asked"
@@ -126,22 +177,13 @@ def _ask(
     shutil.copytree(inputs.tree, tree, symlinks=True)
     (folder / "metadata").mkdir()
     shutil.copyfile(_SCRIPT, folder / _SCRIPT.name)
-    system = read_build_system(tree)
-    question = {
-        "module": system.module,
-        "object": system.object,
-        "backend_path": system.backend_path,
-        "metadata": str(folder / "metadata") if stated_requirements(tree) is None else "",
-    }
-    words = [inputs.python.python, folder / _SCRIPT.name, json.dumps(question), written]
+    metadata = str(folder / "metadata") if question["asks_metadata"] else ""
+    text = json.dumps({**question, "metadata": metadata})
+    words = [inputs.python.python, folder / _SCRIPT.name, text, written]
     try:
         run(path_map.command(list(map(str, words)), tree), env=environment, cwd=tree, log=log)
-        answer = json.loads(written.read_text())
-    except (CommandFailedError, OSError, ValueError):
+        return _read(written)
+    except (CommandFailedError, OSError):
         return None
     finally:
         remove_tree(folder)
-    run_requires = answer["run"]
-    return BackendAnswer(
-        build=tuple(answer["build"]), run=None if run_requires is None else tuple(run_requires)
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cuwheel.build.machine import read_machine, with_python
 from cuwheel.cli.target_choice import choose_target, chosen_framework, named_targets, release_of
@@ -19,6 +19,7 @@ from cuwheel.workspace.workspace import Workspace, bare_workspace
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
+    from pathlib import Path
 
     from cuwheel.model.catalogue import CatalogueEntry
     from cuwheel.model.target import Target
@@ -71,8 +72,9 @@ def requested_jobs(
     Raises:
         CuwheelError: an option is wrong or doesn't go with this recipe.
     """
+    checked: dict[Path, Any] = {}
     for python in given.python or [""]:
-        job = requested_job(entry, tag, python, given, console)
+        job = requested_job(entry, tag, python, given, console, checked=checked)
         console.durations.clear()
         console.terminal.rule(f"[bold]{job.target.id}[/]", align="left")
         if not given.explain_key:
@@ -88,6 +90,7 @@ def requested_job(  # noqa: PLR0913 - what, for what, and how
     console: Console,
     *,
     machine: Machine | None = None,
+    checked: dict[Path, Any] | None = None,
 ) -> Job:
     """The build for one Python.
 
@@ -98,6 +101,7 @@ def requested_job(  # noqa: PLR0913 - what, for what, and how
         given: the options of a session that takes targets.
         console: shows how it goes.
         machine: what was read of this one for a build with the same options; None: read it.
+        checked: as `Workspace` has it, of the builds of one command.
 
     Raises:
         CuwheelError: an option is wrong or doesn't go with this recipe.
@@ -109,7 +113,7 @@ def requested_job(  # noqa: PLR0913 - what, for what, and how
     return Job(
         target=target,
         settings=settings,
-        workspace=_workspace(console, target, given),
+        workspace=_workspace(console, target, given, {} if checked is None else checked),
         machine=read_machine(settings, found, provider=target.provider)
         if machine is None
         else with_python(machine, found),
@@ -138,7 +142,9 @@ def _find_python(
         return missing
 
 
-def _workspace(console: Console, target: Target, given: argparse.Namespace) -> Workspace:
+def _workspace(
+    console: Console, target: Target, given: argparse.Namespace, checked: dict[Path, Any]
+) -> Workspace:
     # Compilers write the folder's real name: links and `..` would hide it from the path map.
     work = given_path(given.work).resolve() if given.work else ROOT / "work"
     return Workspace(
@@ -146,6 +152,7 @@ def _workspace(console: Console, target: Target, given: argparse.Namespace) -> W
         work=work / target.id,
         dist=given_path(given.dist) if given.dist else ROOT / "dist",
         console=console,
+        checked=checked,
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import parse_wheel_filename
 
 from cuwheel.pypi.uv import install, make_environment
+from cuwheel.smoke.bytecode import bytecode_folder, lend_bytecode
 from cuwheel.smoke.hide_cuda import find_cuda, hiding_prefix
 from cuwheel.smoke.loaded_libraries import own_libraries, owners
 from cuwheel.smoke.probe import Probe
@@ -62,6 +63,7 @@ def prepare_environment(
     stub = folder / "libcuda-stub.so" if driver_stub else None
     if stub and driver_stub:
         stub.write_bytes(driver_stub)
+    lend_bytecode(bytecode_folder(job), site)
     owned = owners(site)
     probe = Probe(
         python=python,

@@ -9,10 +9,11 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.build.compile_cache.choice import choose_compile_cache, serve_remote_cache
+from cuwheel.build.compile_cache.direct_mode import remove_oldest
 from cuwheel.build.compile_cache.folders import make_socket_folder
 from cuwheel.build.compile_cache.statistics import read_statistics
 from cuwheel.build.environment import BuildInputs, variables
-from cuwheel.build.launcher.events import EVENTS_LOG, hit_counts, read_events
+from cuwheel.build.launcher.events import DIRECT_MODE, EVENTS_LOG, hit_counts, read_events
 from cuwheel.build.launcher_setup import set_up_launcher
 from cuwheel.build.paths import build_path_map, private_paths
 from cuwheel.build.progress import Progress
@@ -29,7 +30,7 @@ from cuwheel.system import machine
 from cuwheel.system.compilers import read_compiler
 from cuwheel.system.files import disk_full, naming_full_disk, remove_tree, says_disk_full
 from cuwheel.system.process import run
-from cuwheel.toolchains.system_programs import make_toolbox
+from cuwheel.toolchains.system_programs import obtain_toolbox
 from cuwheel.workspace.problems import raise_problems
 from cuwheel.workspace.records import BuiltWheel, Environment, Preflight, SourceTree, Toolchain
 
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 
 _MIB = 1 << 20
-_FOLDERS = ("tree", "built", "home", "tmp", "toolbox", "cuda", "launcher", "events", "cache")
+_FOLDERS = ("tree", "built", "home", "tmp", "cuda", "launcher", "events", "cache")
 _NEARLY_FULL = 4 * _MIB  # bytes; a build that fails with less left on its disk failed for that
 
 
@@ -79,14 +80,21 @@ def build(job: Job) -> BuiltWheel:
         how = _Run(path_map, choice, launcher, stated)
         raise_problems(
             check_backend_requirements(
-                target, inputs, path_map, how.inside, workspace.log("backend")
+                target,
+                inputs,
+                path_map,
+                how.inside,
+                log=workspace.log("backend"),
+                kept=workspace.cache / "backends" if job.settings.reuse else None,
             ),
             target.id,
         )
         finished = _run_all(target, workspace, inputs, how)
     log = workspace.log("build")
     events = read_events(inputs.events_log)
-    _warn_of_cache_failure(workspace, inputs, choice, has_compiled=bool(events.compiles))
+    was_asked = any(one.cached != DIRECT_MODE for one in events.compiles)
+    _warn_of_cache_failure(workspace, inputs, choice, was_asked=was_asked)
+    remove_oldest(choice.paths.cache_folder, choice.cache.size)
     _note_dropped_options(workspace, events)
     if called := called_unpinned(inputs):
         workspace.console.warn(
@@ -109,11 +117,11 @@ def build(job: Job) -> BuiltWheel:
 
 
 def _warn_of_cache_failure(
-    workspace: Workspace, inputs: BuildInputs, choice: CacheChoice, *, has_compiled: bool
+    workspace: Workspace, inputs: BuildInputs, choice: CacheChoice, *, was_asked: bool
 ) -> None:
     """One warning for a cache that fails; for a remote one its relay has its own."""
     statistics = read_statistics(inputs.events)
-    if choice.cache.name and has_compiled and not statistics.calls:
+    if choice.cache.name and was_asked and not statistics.calls:
         workspace.console.warn(
             f"{choice.cache.name} did nothing in this build, so all was compiled and nothing kept: "
             f"see what it says in {workspace.log('build')}"
@@ -275,7 +283,7 @@ def _prepare(target: Target, workspace: Workspace) -> BuildInputs:
         machine=workspace.load("preflight", Preflight),
         home=workspace.folder("home"),
         tmp=workspace.folder("tmp"),
-        toolbox=make_toolbox(workspace.folder("toolbox")),
+        toolbox=obtain_toolbox(workspace),
         resources=workspace.work / "resources",
         view=workspace.folder("cuda"),
         launcher=workspace.folder("launcher"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import InstallError
@@ -12,7 +13,6 @@ from cuwheel.locks.jobs import check_target_lock
 from cuwheel.pypi.uv import install, make_environment
 from cuwheel.system.files import (
     file_lock,
-    list_tree,
     naming_full_disk,
     remove_tree,
     write_atomically,
@@ -21,6 +21,7 @@ from cuwheel.system.process import run
 from cuwheel.workspace.records import Environment
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from cuwheel.model.target import Target
@@ -54,10 +55,12 @@ def environment(job: Job) -> Environment:
         workspace.console.note("another cuwheel is making this environment; waiting for it")
 
     with file_lock(folder.with_name(f"{folder.name}.lock"), on_wait=note_waiting):
-        if not _is_complete(folder):
+        is_checked = folder in workspace.checked and folder.is_dir()
+        if not is_checked and not _is_complete(folder):
             remove_tree(folder)
             with naming_full_disk(folder.parent):
                 _make(folder, job)
+    workspace.checked[folder] = key
     site_packages = folder / "lib" / f"python{base.release}" / "site-packages"
     return Environment(
         python=python,
@@ -119,9 +122,16 @@ def _digest_of_sizes(folder: Path) -> str:
     Gigabytes of libraries take too long to hash before each build; a missing or cut-off file shows
     in its size.
     """
-    lines = [
-        f"{(folder / name).lstat().st_size} {name}"
-        for name in list_tree(folder)
-        if "__pycache__" not in name.parts and name.name != _MARKER
-    ]
+    sizes = sorted(_sizes(folder, ""), key=lambda one: one[0].split("/"))
+    lines = (f"{size} {name}" for name, size in sizes if name.rpartition("/")[2] != _MARKER)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _sizes(folder: Path, start: str) -> Iterator[tuple[str, int]]:
+    """Each file and link below a folder with its size; of twenty thousand, so without `Path`."""
+    with os.scandir(folder / start) as entries:
+        for entry in entries:
+            if not entry.is_dir(follow_symlinks=False):
+                yield f"{start}{entry.name}", entry.stat(follow_symlinks=False).st_size
+            elif entry.name != "__pycache__":
+                yield from _sizes(folder, f"{start}{entry.name}/")

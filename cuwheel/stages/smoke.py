@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from packaging.utils import canonicalize_name
+
 from cuwheel.cuda.suppliers import component_of, is_cuda_library, is_from_driver
 from cuwheel.errors import SmokeError, StageOrderError
+from cuwheel.smoke.bytecode import bytecode_folder, keep_bytecode
 from cuwheel.smoke.environment import prepare_environment
 from cuwheel.smoke.loaded_libraries import merge, print_loaded_libraries
 from cuwheel.smoke.problems import (
@@ -72,6 +75,8 @@ def smoke(job: Job) -> SmokeResult:
         served=tuple(one.pin for one in target.framework.served) if target.framework else (),
     )
     _report(passed, wheel, target, workspace)
+    project = canonicalize_name(target.project)
+    keep_bytecode(bytecode_folder(job), environment.probe.site, project)
     remove_tree(folder)
     return passed
 

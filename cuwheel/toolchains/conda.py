@@ -63,7 +63,13 @@ def conda_toolchain(
     folder = workspace.cache / "toolchains" / f"cuda{toolkit.tag}-conda-{key_of_lock(source)}"
     fill = partial(_install, source, workspace=workspace, final=folder, offline=offline)
     make = partial(_make, fill=fill, owner=owner, toolkit=toolkit)
-    stored = obtain(folder, make, console=workspace.console, reads_all=reads_all)
+    stored = obtain(
+        folder,
+        make,
+        console=workspace.console,
+        reads_all=reads_all,
+        checked=None if reads_all else workspace.checked,
+    )
     cc, cxx = compilers_of(folder)
     return Toolchain(
         home=folder,

@@ -50,7 +50,13 @@ def pypi_toolchain(
     make = partial(
         _make, source=source, toolkit=toolkit, workspace=workspace, offline=offline, final=folder
     )
-    stored = obtain(folder, make, console=workspace.console, reads_all=reads_all)
+    stored = obtain(
+        folder,
+        make,
+        console=workspace.console,
+        reads_all=reads_all,
+        checked=None if reads_all else workspace.checked,
+    )
     return Toolchain(
         home=folder / toolkit.site_folder,
         version=pinned_version(source, "nvidia-cuda-nvcc") or toolkit.nvcc,

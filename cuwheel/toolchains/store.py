@@ -50,6 +50,7 @@ def obtain(
     *,
     console: Console,
     reads_all: bool = False,
+    checked: dict[Path, Any] | None = None,
 ) -> Stored:
     """Give a folder of the store; make it where it isn't there or isn't as it was made.
 
@@ -62,6 +63,7 @@ def obtain(
         console: reports waiting and damage.
         reads_all: compare the content of every file; otherwise only of those that the file system
             says were touched (`tree_record`).
+        checked: folders that this process needs to look at no more; gets this one.
 
     Raises:
         DiskFullError: the disk of the store ran full.
@@ -71,6 +73,9 @@ def obtain(
     def note_waiting() -> None:
         console.note(f"another cuwheel is making {folder.name}; waiting for it")
 
+    if checked is not None and folder in checked and folder.is_dir():
+        known: Stored = checked[folder]
+        return known
     with file_lock(folder.with_name(f"{folder.name}.lock"), on_wait=note_waiting):
         remove_leftovers(folder)
         found = _read(folder, reads_all=reads_all)
@@ -79,6 +84,8 @@ def obtain(
                 console.warn(f"{folder.name} was damaged and is made again")
                 remove_tree(folder)
             found = _fill(folder, make)
+    if checked is not None:
+        checked[folder] = found
     return found
 
 

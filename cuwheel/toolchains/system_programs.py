@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cuwheel.system.compilers import SYSTEM_PATH
+from cuwheel.toolchains.store import obtain
+
+if TYPE_CHECKING:
+    from cuwheel.workspace.workspace import Workspace
 
 # Compilers, binutils and CUDA's programs, under plain names, with a version behind or a triplet in
 # front of them. A build that calls one by such a name has to get the toolchain's, or none.
@@ -19,18 +25,35 @@ _COMPILERS = re.compile(
 )
 
 
-def make_toolbox(folder: Path) -> Path:
-    """Fill an empty folder with links to the system's programs, its compilers left out.
+def obtain_toolbox(workspace: Workspace) -> Path:
+    """A folder of links to the system's programs, its compilers left out.
+
+    A thousand links take longer to make than to look at, so builds share the folder.
 
     Args:
-        folder: to go on `PATH` instead of `/usr/bin` and `/bin`.
+        workspace: its cache holds the folder.
 
     Returns:
-        The folder.
+        The folder, to go on `PATH` instead of `/usr/bin` and `/bin`.
     """
-    for path in SYSTEM_PATH.split(os.pathsep):
-        for program in sorted(Path(path).iterdir()):
-            link = folder / program.name
-            if not _COMPILERS.fullmatch(program.name) and not link.is_symlink():
-                link.symlink_to(program)
-    return folder
+    programs = _system_programs()
+    lines = "\n".join(f"{name} {path}" for name, path in sorted(programs.items()))
+    key = hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
+    folder = workspace.cache / "toolboxes" / key[:16]
+
+    def fill(aside: Path) -> dict[str, str]:
+        for name, path in programs.items():
+            (aside / name).symlink_to(path)
+        return {}
+
+    return obtain(folder, fill, console=workspace.console, checked=workspace.checked).folder
+
+
+def _system_programs() -> dict[str, Path]:
+    """Programs by name; the first of a name on the system's `PATH` counts."""
+    found: dict[str, Path] = {}
+    for folder in SYSTEM_PATH.split(os.pathsep):
+        for program in Path(folder).iterdir():
+            if not _COMPILERS.fullmatch(program.name):
+                found.setdefault(program.name, program)
+    return found

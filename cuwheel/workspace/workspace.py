@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from cuwheel.errors import StageOrderError
 from cuwheel.fetch.retry import RETRY_POLICY
@@ -29,6 +29,8 @@ class Workspace:
         dist: where finished wheels go.
         console: speaks to the person.
         retry_policy: how long downloads go on trying.
+        checked: folders of the cache that this process has found whole, and what is known of each:
+            the builds of one command look at a toolchain or an environment once.
     """
 
     cache: Path
@@ -36,6 +38,7 @@ class Workspace:
     dist: Path
     console: Console
     retry_policy: RetryPolicy = RETRY_POLICY
+    checked: dict[Path, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def folders(self) -> tuple[Path, ...]:

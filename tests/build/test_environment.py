@@ -15,8 +15,8 @@ from cuwheel.build.environment import _placeholders, variables
 from cuwheel.model.recipe import PLACEHOLDERS, CMake, Setuptools, TorchExtension
 from cuwheel.paths import ROOT
 from cuwheel.system.process import which
-from cuwheel.toolchains.system_programs import make_toolbox
-from tests.support.factories import make_target
+from cuwheel.toolchains.system_programs import obtain_toolbox
+from tests.support.factories import make_target, make_workspace
 from tests.support.launchers import make_inputs
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ def own_compiler(inputs: BuildInputs) -> BuildInputs:
     for name in ("gcc", "g++"):
         write_program(inputs.launcher / "bin" / name)
     write_program(inputs.view / "bin" / "nvcc")
-    inputs.toolbox.mkdir()
     toolchain = dataclasses.replace(
         inputs.toolchain,
         provider="conda",
@@ -54,9 +53,8 @@ def own_compiler(inputs: BuildInputs) -> BuildInputs:
     machine = dataclasses.replace(
         inputs.machine, host_compiler=compilers["g++"], c_compiler=compilers["gcc"]
     )
-    return dataclasses.replace(
-        inputs, toolchain=toolchain, machine=machine, toolbox=make_toolbox(inputs.toolbox)
-    )
+    toolbox = obtain_toolbox(make_workspace(inputs.tree.parent))
+    return dataclasses.replace(inputs, toolchain=toolchain, machine=machine, toolbox=toolbox)
 
 
 def write_program(path: Path) -> None:

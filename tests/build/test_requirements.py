@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.engine import PACKAGES
+from tests.support.requirements import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,3 +82,22 @@ def test_asking_leaves_the_source_as_it_was(built: Callable[[str], Engine]) -> N
     [tree] = work.glob("*/tree/tiny_capi")
     assert not list(work.glob("*/tmp/asked"))
     assert (tree / "setup.py").read_text() == (PACKAGES / "tiny_capi" / "setup.py").read_text()
+
+
+def test_asks_the_backend_once_for_one_source(package: Callable[..., Path], engine: Engine) -> None:
+    """It says on standard output when it is asked, into a log of its own."""
+    require("sandbox", "that what a backend says is kept")
+    tree = package(setup=("setup(\n", "print('asked')\nsetup(\n"))
+
+    def was_asked() -> bool:
+        done = engine.build("tiny-capi", "--source", str(tree), "--until", "build")
+        assert done.status == 0, done.output
+        log = next(engine.work.rglob("backend.log"), None)
+        asked = log is not None and "asked" in log.read_text()
+        shutil.rmtree(engine.work)
+        return asked
+
+    said = [was_asked(), was_asked()]
+    (tree / "setup.py").write_text((tree / "setup.py").read_text() + "# another one\n")
+
+    assert [*said, was_asked()] == [True, False, True]

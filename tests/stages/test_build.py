@@ -76,6 +76,25 @@ def test_warns_once_of_a_compile_cache_that_goes_bad(
     assert " ".join(done.output.split()).count("warning the compile cache failed") == 1
 
 
+def test_takes_all_from_direct_mode_the_second_time(engine: Engine, tmp_path: Path) -> None:
+    own = {"CUWHEEL_COMPILE_CACHE": str(tmp_path / "compiles")}
+    assert engine.build("tiny-skbuild", **own).status == 0
+    [wheel] = engine.wheels()
+    first = sha256_of_file(wheel)
+    for folder in (engine.work, wheel.parent):
+        shutil.rmtree(folder)
+
+    done = engine.build("tiny-skbuild", **own)
+
+    assert done.status == 0, done.output
+    assert "did nothing" not in done.output
+    assert sha256_of_file(wheel) == first
+    [log] = engine.work.rglob("events.jsonl")
+    compiles = read_events(log).compiles  # CMake tries the compilers in folders of random names
+    by = {one.cached for one in compiles if one.file.startswith("/cuwheel/source/")}
+    assert by == {"direct mode"}
+
+
 def test_warns_of_a_compile_cache_that_never_runs(engine: Engine, tmp_path: Path) -> None:
     """As a ccache whose libraries the sandbox doesn't have."""
     ccache = tmp_path / "ccache"

@@ -14,7 +14,7 @@ from cuwheel.pypi.lock_file import as_input, render
 from cuwheel.pypi.uv import resolve
 from cuwheel.stages.environment import environment
 from cuwheel.system.process import run
-from tests.support.factories import make_job, make_target
+from tests.support.factories import later, make_job, make_target
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ def test_is_made_once(target: Target, lean_workspace: Workspace) -> None:
     first = environment(make_job(target, lean_workspace))
     born = first.python.lstat().st_mtime_ns
 
-    again = environment(make_job(target, lean_workspace))
+    again = environment(make_job(target, later(lean_workspace)))
 
     assert (again, again.python.lstat().st_mtime_ns) == (first, born)
 
@@ -60,7 +60,7 @@ def test_is_made_again_when_cut_off(target: Target, lean_workspace: Workspace) -
     (first.python.parent.parent / "cuwheel.json").unlink()
     (first.site_packages / "iniconfig" / "__init__.py").unlink()
 
-    again = environment(make_job(target, lean_workspace))
+    again = environment(make_job(target, later(lean_workspace)))
 
     assert (again.site_packages / "iniconfig" / "__init__.py").is_file()
 
@@ -69,9 +69,18 @@ def test_is_made_again_when_file_is_missing(target: Target, lean_workspace: Work
     first = environment(make_job(target, lean_workspace))
     (first.site_packages / "iniconfig" / "__init__.py").unlink()
 
-    again = environment(make_job(target, lean_workspace))
+    again = environment(make_job(target, later(lean_workspace)))
 
     assert (again.site_packages / "iniconfig" / "__init__.py").is_file()
+
+
+def test_one_command_looks_once(target: Target, lean_workspace: Workspace) -> None:
+    first = environment(make_job(target, lean_workspace))
+    (first.site_packages / "iniconfig" / "__init__.py").unlink()
+
+    again = environment(make_job(target, lean_workspace))
+
+    assert not (again.site_packages / "iniconfig" / "__init__.py").exists()
 
 
 def test_refuses_lock_that_does_not_match_its_input(

@@ -18,7 +18,7 @@ from cuwheel.system.files import remove_tree
 from cuwheel.system.process import run
 from cuwheel.toolchains.provide import provide_toolchain
 from tests.support.channel import write_solved_lock, write_source
-from tests.support.factories import heard, make_workspace
+from tests.support.factories import heard, later, make_workspace
 from tests.support.small_toolchain import write_small_lock
 from tests.support.toolchain_channel import toolchain_specs
 
@@ -83,7 +83,7 @@ def test_reuses_what_is_whole(pypi_workspace: Workspace) -> None:
     first = provide_toolchain(TOOLKIT, "pypi", pypi_workspace)
     nvcc = (first.home / "bin" / "nvcc").stat().st_ino
 
-    again = provide_toolchain(TOOLKIT, "pypi", pypi_workspace)
+    again = provide_toolchain(TOOLKIT, "pypi", later(pypi_workspace))
 
     assert (again.home / "bin" / "nvcc").stat().st_ino == nvcc
 
@@ -104,7 +104,7 @@ def test_makes_damaged_one_again(
     whole = provide_toolchain(TOOLKIT, "pypi", pypi_workspace)
     damage(whole.home)
 
-    repaired = provide_toolchain(TOOLKIT, "pypi", pypi_workspace)
+    repaired = provide_toolchain(TOOLKIT, "pypi", later(pypi_workspace))
 
     assert "was damaged and is made again" in heard(pypi_workspace)
     assert repaired == whole
@@ -117,7 +117,7 @@ def test_mends_damage_that_reached_the_installers_cache(private_space: Workspace
     with (whole.home / "include" / "crt" / "host_config.h").open("a") as stream:
         stream.write("// changed in place\n")
 
-    repaired = provide_toolchain(TOOLKIT, "pypi", private_space)
+    repaired = provide_toolchain(TOOLKIT, "pypi", later(private_space))
 
     assert repaired == whole
 
@@ -217,7 +217,7 @@ def test_makes_damaged_conda_toolchain_again(
     profile = (whole.home / "bin" / "nvcc.profile").read_text()
     damage(whole.home)
 
-    repaired = provide_toolchain(TOOLKIT, "conda", conda_workspace)
+    repaired = provide_toolchain(TOOLKIT, "conda", later(conda_workspace))
 
     assert "was damaged and is made again" in heard(conda_workspace)
     assert repaired == whole
@@ -231,7 +231,7 @@ def test_reuses_conda_toolchain_without_its_channel(
     (tmp_path / "nothing").mkdir()
     monkeypatch.setenv(MIRRORS_VARIABLE, (tmp_path / "nothing").as_uri())
 
-    assert provide_toolchain(TOOLKIT, "conda", conda_workspace) == first
+    assert provide_toolchain(TOOLKIT, "conda", later(conda_workspace)) == first
 
 
 @pytest.mark.usefixtures("small_conda_lock")

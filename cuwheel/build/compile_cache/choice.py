@@ -12,7 +12,7 @@ from cuwheel.build.compile_cache.backends import CompileCache, choose_cache, ins
 from cuwheel.build.compile_cache.folders import RELAY_SOCKET, CachePaths, why_unusable
 from cuwheel.build.compile_cache.relay import serve_relay
 from cuwheel.build.compile_cache.remote import parse_remote_cache
-from cuwheel.errors import CuwheelError
+from cuwheel.errors import CuwheelError, UsageError
 from cuwheel.paths import given_path
 from cuwheel.workspace.problems import Problem, problem_of
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 FOLDER_VARIABLE = "CUWHEEL_COMPILE_CACHE"
+DIRECT_VARIABLE = "CUWHEEL_DIRECT_MODE"
+_SAYS = {"": True, "on": True, "off": False}  # what the variable may say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +38,13 @@ class CacheChoice:
         cache: the program; one without name where there is none.
         paths: its folders on this machine.
         remote: the cache behind it; None where there is none.
+        has_direct_mode: the launcher keeps objects itself, before the cache is asked.
     """
 
     cache: CompileCache
     paths: CachePaths
     remote: RemoteCache | None
+    has_direct_mode: bool = True
 
     def inside(self, path_map: PathMap) -> CachePaths:
         """Its folders as the build sees them."""
@@ -56,6 +60,7 @@ def check_compile_cache(job: Job) -> list[Problem]:
     """See that what the environment says of the compile cache can be done."""
     try:
         _choose(job.settings, os.environ)
+        _has_direct_mode(os.environ)
     except CuwheelError as error:
         return [problem_of(error)]
     return []
@@ -89,7 +94,8 @@ def choose_compile_cache(job: Job, sockets: Path, environ: Mapping[str, str]) ->
         log_folder=workspace.folder("events"),
     )
     install_program(cache, paths.program_folder)
-    return CacheChoice(cache=cache, paths=paths, remote=remote)
+    has_direct_mode = _has_direct_mode(environ)
+    return CacheChoice(cache=cache, paths=paths, remote=remote, has_direct_mode=has_direct_mode)
 
 
 def compile_cache_folder(workspace: Workspace, environ: Mapping[str, str]) -> Path:
@@ -111,6 +117,17 @@ def serve_remote_cache(choice: CacheChoice, workspace: Workspace) -> Iterator[No
     storage = open_storage(choice.remote)
     with serve_relay(choice.remote, storage, path, workspace.console.warn):
         yield
+
+
+def _has_direct_mode(environ: Mapping[str, str]) -> bool:
+    said = environ.get(DIRECT_VARIABLE, "")
+    if said not in _SAYS:
+        raise UsageError(
+            f"{DIRECT_VARIABLE} is neither on nor off: {said}",
+            why="it says whether objects are taken without asking the compile cache",
+            fix=f"unset it, which is on, or set {DIRECT_VARIABLE}=off",
+        )
+    return _SAYS[said]
 
 
 def _choose(

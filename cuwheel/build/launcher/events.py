@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from pathlib import Path
 
+DIRECT_MODE = "direct mode"  # stands for a cache, where the launcher had the object itself
 EVENTS_LOG = "events.jsonl"  # its name in a build's folder of events, and among the logs
 
 # What a line that is no event, or not a whole one, makes of its reader.
@@ -44,7 +45,7 @@ class Compile:
         start: seconds since 1970, by the machine's clock, as all times here.
         end: seconds since 1970.
         status: exit status.
-        cached: the cache that was asked, `ccache` or `sccache`; empty: none.
+        cached: the cache that was asked, `ccache` or `sccache`, or `DIRECT_MODE`; empty: none.
         dropped: options that the launcher took out and that somebody may miss.
     """
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _LAUNCHER = (
     "event_log.py",
-    *(f"launcher/{name}.py" for name in ("command_line", "launch", "rewrite")),
+    *(f"launcher/{name}.py" for name in ("command_line", "direct_mode", "launch", "rewrite")),
     *(f"memory_gate/{name}.py" for name in ("child", "free_memory", "gate", "ledger", "peaks")),
     "memory_gate/scheduler.py",
 )

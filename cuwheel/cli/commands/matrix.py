@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cuwheel.cli.cell_choice import cell_job_options, chosen_cells
 from cuwheel.cli.parser import Parser, new_parser
@@ -24,6 +24,8 @@ from cuwheel.system.console import report_terminal
 from cuwheel.workspace.workspace import bare_workspace
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cuwheel.matrix.state import Cell
     from cuwheel.system.console import Console
     from cuwheel.workspace.job import Job
@@ -162,13 +164,14 @@ def _build(cells: tuple[Cell, ...], given: argparse.Namespace, console: Console)
 
 def _build_here(due: list[Cell], given: argparse.Namespace, console: Console) -> None:
     entries = load_catalogue(project_roots())
+    checked: dict[Path, Any] = {}
 
     def prepare(cell: Cell) -> Job:
         entry, tag = find_target(cell.options[0], entries)
         own = cell_job_options(given, cell.options, only_looks=False)
         settle_framework(cell.job.target, bare_workspace(console), offline=given.offline)
         python, machine = cell.job.target.python, cell.job.machine
-        return requested_job(entry, tag, python, own, console, machine=machine)
+        return requested_job(entry, tag, python, own, console, machine=machine, checked=checked)
 
     for _ in build_cells(due, prepare, console, keeps_going=given.keep_going):
         pass

@@ -15,6 +15,7 @@ import time
 
 if __package__:
     from cuwheel.standalone import event_log
+    from cuwheel.standalone.launcher import direct_mode
     from cuwheel.standalone.launcher.rewrite import (
         Command,
         Refusal,
@@ -25,6 +26,7 @@ if __package__:
     from cuwheel.standalone.memory_gate import child
 else:  # in a build these scripts lie side by side
     import child  # type: ignore[import-not-found,no-redef]
+    import direct_mode  # type: ignore[import-not-found,no-redef]
     import event_log  # type: ignore[import-not-found,no-redef]
     from rewrite import (  # type: ignore[import-not-found,no-redef]
         Command,
@@ -102,18 +104,12 @@ def run(command: Command, settings: Settings) -> int:
     if not command.source:
         child.become(command.words)
     name = f"{os.getpid()}-{time.monotonic_ns()}"
-    environment = {**os.environ, "CUWHEEL_COMPILE": name, "CUWHEEL_FILE": command.source}
-    environment.update(_threads(command))
-    cache = () if environment.get(_NO_CACHE) else settings.cache
-    running = Running()
-    child.on_signals(running.pass_on)
     started = time.time()
-    held = _held_outputs(name) if cache else ()
-    if cache and not _is_done_by(cache, command, running, environment, held):
-        cache = ()
-    status = 0 if cache else running.status_of(command.words, environment)
-    if not status or running.stopped:
-        _show(held)
+    kept = direct_mode.find_entry(command, os.environ, settings)
+    if kept and kept.restore(command, (1, 2)):
+        cached, status = "direct mode", 0
+    else:
+        cached, status = _compile(name, command, settings, kept)
     fields = {
         "kind": "compile",
         "id": name,
@@ -124,10 +120,43 @@ def run(command: Command, settings: Settings) -> int:
         "start": started,
         "end": time.time(),
         "status": status,
-        "cached": os.path.basename(cache[0]) if cache else "",  # noqa: PTH119
+        "cached": cached,
     }
     event_log.append(settings.events, fields)
     return status
+
+
+def _compile(
+    name: str, command: Command, settings: Settings, kept: direct_mode.Entry | None
+) -> tuple[str, int]:
+    """Compile, with the compile cache where there is one.
+
+    Args:
+        name: what the compile is known by.
+        command: what is run.
+        settings: of the build.
+        kept: gets what the compile wrote.
+
+    Returns:
+        The name of the cache that did it, if one did, and the exit status.
+
+    Raises:
+        OSError: it can't be started.
+    """
+    environment = {**os.environ, "CUWHEEL_COMPILE": name, "CUWHEEL_FILE": command.source}
+    environment.update(_threads(command))
+    cache = () if environment.get(_NO_CACHE) else settings.cache
+    running = Running()
+    child.on_signals(running.pass_on)
+    held = _held_outputs(name) if cache else ()
+    if cache and not _is_done_by(cache, command, running, environment, held):
+        cache = ()
+    status = 0 if cache else running.status_of(command.words, environment)
+    if not status or running.stopped:
+        _show(held)
+    if kept and cache and held and not running.stopped:
+        kept.keep(command, held)
+    return (os.path.basename(cache[0]) if cache else ""), status  # noqa: PTH119
 
 
 def _threads(command: Command) -> dict[str, str]:

@@ -40,6 +40,13 @@ _SHARED = {"-shared", "--shared"}
 _INCLUDES = {"-I", "-isystem", "--include-path", "--system-include", "-iquote", "-idirafter"}
 _DEFINES = {"-D", "--define-macro", "-U", "--undefine-macro"}
 _OUTPUT = {"-o", "--output-file"}
+_FORCED = {"-include", "--pre-include", "-imacros"}
+_INCLUDE = "-i"  # how options that add folders or files start, with -I
+_DEPFILE = {"-MF", "--dependency-output"}
+_WRITES_DEPFILE = {
+    *("-MD", "--generate-dependencies-with-compile"),
+    *("-MMD", "--generate-nonsystem-dependencies-with-compile"),
+}
 _NATIVE = {"-march=native", "-mtune=native", "-mcpu=native"}
 
 _COMPILES = {"-c", "--compile", "-dc", "--device-c", "-dw", "--device-w"}
@@ -70,6 +77,11 @@ class Settings:
         moves: include folders, and the path at which they stand for every Python.
         flags: which of nvcc's options for equal bytes this toolkit has.
         events: the file that is told of each compile; empty for none.
+        objects: folder with objects of earlier compiles (`direct_mode`); empty for none.
+        identity: stands for the content of all `pinned` folders.
+        pinned: folders of compilers, toolkit, packages and the system.
+        tree: the package's own source, a real path.
+        scratch: folders, by their real paths, in which a build may make headers.
     """
 
     cache: tuple[str, ...] = ()
@@ -80,6 +92,11 @@ class Settings:
     moves: tuple[tuple[str, str], ...] = ()
     flags: tuple[str, ...] = ()
     events: str = ""
+    objects: str = ""
+    identity: str = ""
+    pinned: tuple[str, ...] = ()
+    tree: str = ""
+    scratch: tuple[str, ...] = ()
 
 
 class Command:
@@ -92,6 +109,10 @@ class Command:
         output: the object, where it has a name; else empty.
         archs: what the device code is for.
         dropped: options that were taken out and that somebody may miss.
+        given: the source, by its name on the command line.
+        folders: in which it includes files from, by options and by the paths of forced includes.
+        depfile: the file that gets the names of what was included; empty: none; None: one whose
+            name isn't on the command line.
     """
 
     def __init__(
@@ -102,6 +123,9 @@ class Command:
         self.output = output
         self.archs = archs
         self.dropped: tuple[str, ...] = ()
+        self.given = ""
+        self.folders: tuple[str, ...] = ()
+        self.depfile: str | None = None
 
 
 def nvcc_command(arguments: list[str], settings: Settings) -> Command:
@@ -158,9 +182,30 @@ def _compile(
     is_one = sources[1:] == [] and sources != ["-"]
     if not is_one or not names & _COMPILES or names & _MAKES_NO_OBJECT:
         return Command(words)
-    named = [word.value for word in read if word.name in _OUTPUT]
-    output = named[-1] if named else ""
-    return Command(words, public_path(sources[0], settings), output, _archs(read))
+    output = _last_value(read, _OUTPUT)
+    command = Command(words, public_path(sources[0], settings), output, _archs(read))
+    command.given = sources[0]
+    command.folders = tuple(_folders(read))
+    command.depfile = _last_value(read, _DEPFILE) or None if names & _WRITES_DEPFILE else ""
+    return command
+
+
+def _last_value(read: list[command_line.Word], names: set[str]) -> str:
+    values = [word.value for word in read if word.name in names]
+    return values[-1] if values else ""
+
+
+def _folders(read: list[command_line.Word]) -> list[str]:
+    """Where a compile is told to look for what it includes; a list of options may tell of more."""
+    forced = [os.path.dirname(word.value) for word in read if word.name in _FORCED]  # noqa: PTH120
+    hidden = [
+        word.value for word in read if word.name in _HOST_OPTIONS and _INCLUDE in word.value.lower()
+    ]
+    return [
+        *(word.value for word in read if word.name in _INCLUDES),
+        *filter(None, forced),
+        *hidden,
+    ]
 
 
 def _flat(read: list[command_line.Word]) -> list[str]:

@@ -65,6 +65,23 @@ def test_tells_what_is_wrong_before_the_build(job: Job, monkeypatch: pytest.Monk
     assert "its scheme is memcached" in problem.why
 
 
+@pytest.mark.parametrize(("said", "expected"), [("", True), ("on", True), ("off", False)])
+def test_direct_mode_is_on_unless_it_is_off(
+    *, said: str, expected: bool, job: Job, tmp_path: Path
+) -> None:
+    chosen = choose_compile_cache(job, tmp_path, {"PATH": "", "CUWHEEL_DIRECT_MODE": said})
+
+    assert chosen.has_direct_mode == expected
+
+
+def test_refuses_what_says_neither(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUWHEEL_DIRECT_MODE", "no")
+
+    [problem] = check_compile_cache(job)
+
+    assert problem.what == "CUWHEEL_DIRECT_MODE is neither on nor off: no"
+
+
 def test_serves_the_remote_cache_while_the_block_lasts(job: Job, tmp_path: Path) -> None:
     asked = {"PATH": "", "CUWHEEL_REMOTE_CACHE": f"file:{tmp_path}/shared"}
     chosen = choose_compile_cache(job, tmp_path, asked)

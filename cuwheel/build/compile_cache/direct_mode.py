@@ -1,0 +1,142 @@
+"""What the launcher's direct mode has to know of a build, and the folder with its objects.
+
+The launcher looks at the package's own files (`standalone/launcher/direct_mode.py`); what else a
+compile can read doesn't change during a build, so it is looked at once, here. docs/adr/0016.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from cuwheel.build.compile_cache.folders import DIRECT_FOLDER
+from cuwheel.errors import CommandFailedError
+from cuwheel.system.compilers import SYSTEM_PATH
+from cuwheel.system.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.build.compile_cache.choice import CacheChoice
+    from cuwheel.build.environment import BuildInputs
+    from cuwheel.build.sandbox.path_map import PathMap
+
+_SHARE = 4  # of the size that the compile cache may have, one part in so many comes on top of it
+_SEARCH_STARTS, _SEARCH_ENDS = "search starts here:", "End of search list."
+# Folders of a build whose content `_identity` stands for, and those in which it may make headers.
+_PINNED = ("cuda", "toolkit", "environment", "packages", "launcher")
+_SCRATCH = ("tmp", "resources")
+
+
+def direct_settings(
+    inputs: BuildInputs, path_map: PathMap, choice: CacheChoice, fingerprint: str
+) -> dict[str, object]:
+    """Those attributes of the launcher's settings that its direct mode reads.
+
+    Args:
+        inputs: of the build.
+        path_map: where the build has its folders.
+        choice: its compile cache; without one there is no direct mode.
+        fingerprint: of all that compiles.
+
+    Returns:
+        Nothing where the toolkit isn't pinned: then its headers are known by nothing.
+    """
+    cxx = inputs.machine.host_compiler
+    has_direct_mode = bool(choice.cache.name) and choice.has_direct_mode
+    if not has_direct_mode or not inputs.toolchain.pinned or cxx is None:
+        return {}
+    system = _searched_by(cxx)
+    if not system:
+        return {}
+    inside = {one.name: _path_inside(path_map, one.name, one.real) for one in path_map.named}
+    pinned = [inside[name] for name in inside if name in _PINNED or name.startswith("python/")]
+    # Python and a conda toolchain know their own files by the path that they were installed at.
+    own = (_python_headers(inputs), inputs.toolchain.home.resolve(), *system)
+    pinned += map(str, own)
+    scratch = [inside[name] for name in _SCRATCH if name in inside]
+    # A sandbox has the folder for temporary files at this path too (`build.paths`).
+    scratch += ["/tmp"] if path_map.is_sandboxed else []  # noqa: S108
+    return {
+        "objects": path_map.inside(str(choice.paths.cache_folder / DIRECT_FOLDER)),
+        "identity": _identity(inputs, fingerprint, system),
+        "pinned": tuple(dict.fromkeys(pinned)),
+        "tree": inside["source"],
+        "scratch": tuple(scratch),
+    }
+
+
+def remove_oldest(cache_folder: Path, size: int) -> None:
+    """Remove the objects that weren't used for longest, where all together are too large.
+
+    Args:
+        cache_folder: of the compile cache.
+        size: bytes that it may have; objects get a part of that on top.
+    """
+    objects = sorted(_objects(cache_folder / DIRECT_FOLDER), reverse=True)
+    room = size // _SHARE
+    for one in objects:
+        room -= one.size
+        if room < 0:
+            with contextlib.suppress(OSError):  # another build removes it too
+                one.path.unlink()
+
+
+class _Object(NamedTuple):
+    """A file of the folder; the one that was used last is the greatest."""
+
+    used: int
+    size: int
+    path: Path
+
+
+def _objects(folder: Path) -> Iterator[_Object]:
+    for path in folder.glob("*/*"):
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            yield _Object(status.st_mtime_ns, status.st_size, path)
+
+
+def _path_inside(path_map: PathMap, name: str, real: Path) -> str:
+    """A folder's real path, as the build sees it."""
+    fixed = next(one.fixed for one in path_map.named if one.name == name)
+    return str(fixed if path_map.is_sandboxed else real.resolve())
+
+
+def _identity(inputs: BuildInputs, fingerprint: str, system: list[Path]) -> str:
+    """SHA-256 that stands for compilers, toolkit, packages, and all headers of the system."""
+    parts = [fingerprint, inputs.python.fingerprint]
+    for folder in (_python_headers(inputs), *system):
+        parts.append(str(folder))
+        parts += sorted(_stamps(folder))
+    text = "\n".join(parts).encode("utf-8", "surrogateescape")
+    return hashlib.sha256(text).hexdigest()
+
+
+def _python_headers(inputs: BuildInputs) -> Path:
+    return inputs.python.base_python.resolve().parent.parent / "include"
+
+
+def _stamps(folder: Path) -> Iterator[str]:
+    """Names, sizes and times of all files: installers give each release of a file its own time."""
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        for name in names:
+            path = os.path.join(parent, name)  # noqa: PTH118 - ten thousand of them
+            with contextlib.suppress(OSError):
+                status = os.stat(path)  # noqa: PTH116
+                yield f"{path} {status.st_size} {status.st_mtime_ns}"
+
+
+def _searched_by(cxx: Path) -> list[Path]:
+    """The folders in which a C++ compiler searches for headers by itself."""
+    words = [str(cxx), "-x", "c++", "-E", "-v", os.devnull]
+    try:
+        said = run(words, env={"PATH": SYSTEM_PATH, "LC_ALL": "C"}).output
+    except CommandFailedError:
+        return []
+    listed = said.rpartition(_SEARCH_STARTS)[2].partition(_SEARCH_ENDS)[0].split("\n")
+    return list(dict.fromkeys(Path(line.strip()).resolve() for line in listed if line.strip()))

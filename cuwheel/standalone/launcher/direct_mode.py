@@ -1,0 +1,346 @@
+"""Objects of compiles that were done before with all the same inputs: no program runs for them.
+
+A compile cache preprocesses each source to see what it consists of, for CUDA once for each arch and
+once more for the host: 1 to 4 seconds of PyTorch's headers. What ccache and sccache call their
+direct mode looks at the headers of the last time instead, and so misses a new header that is found
+before them. Here the key holds everything that a compile could read: the command, the variables,
+the engine's word for toolkit, packages and system headers (`direct_identity`), and each file of the
+package's own folders that may be included. docs/adr/0016.
+
+Part of the compiler launcher, so written for a short start. Standard library only, Python 3.9 or
+newer.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import time
+import zlib
+
+try:
+    from _blake2 import blake2b  # hashlib takes long to import
+except ImportError:
+    from hashlib import blake2b
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from cuwheel.standalone.launcher.rewrite import Command, Settings
+
+_FORMAT = "1"  # raise it when entries of an older cuwheel must not be used
+_SIZE = 32  # bytes of a digest
+_LENGTH = 8  # bytes of a part's length
+_SUFFIX = ".object"
+_TICK = 1_000_000_000  # ns: a file that was touched so shortly ago is read again
+
+# Variables that no compiler reads, or that say the same by another number in each build.
+_NOT_COMPILERS = ("CUWHEEL_", "SCCACHE_", "CCACHE_", "NINJA_", "MAKE", "MFLAGS", "GNUMAKEFLAGS")
+_NOT_COMPILERS_NAMES = frozenset({"PWD", "OLDPWD", "SHLVL", "_"})
+
+# Words with which a compiler reads or writes more than the source, what it includes and the object.
+_MORE_FILES = (
+    *("--sysroot", "-isysroot", "-iprefix", "-iwithprefix", "-Wp,", "-Xpreprocessor"),
+    *("save-temps", "split-dwarf", "coverage", "-fprofile", "-fauto-profile", "-fdump", "-fplugin"),
+    *("stack-usage", "callgraph-info", "-specs", "-wrapper", "-aux-info", "-dumpbase", "-dumpdir"),
+    *(
+        "-keep",
+        "time-trace",
+        "-time",
+        "-opt-info",
+        "-optf",
+        "options-file",
+        "-fmodules",
+        "-gen-opt",
+    ),
+    *("qpp-config", "-foptimization-record", "-fsave-optimization-record", "-fopt-info"),
+)
+# Variables with folders of headers (GCC's manual, "Environment Variables Affecting GCC").
+_FOLDER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
+
+# Files that no other one includes, by how they end, unless a directive names such an end.
+_OUTPUTS = frozenset(
+    (
+        *(".o", ".obj", ".d", ".so", ".a", ".pyc", ".ninja", ".ninja_deps", ".ninja_log", ".log"),
+        *(".lock", ".whl", ".tmp", ".make", ".marks"),
+    )
+)
+_SOURCES = frozenset((".cu", ".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CPP"))
+_SOURCES |= {".s", ".S", ".sx"}
+_OTHERS = frozenset(
+    (
+        *(".py", ".pyi", ".pyx", ".md", ".rst", ".yml", ".yaml", ".toml", ".cfg", ".sh", ".cmake"),
+        *(".ipynb", ".png", ".jpg", ".svg", ".gif", ".pdf"),
+    )
+)
+_UNREAD = _OTHERS | {".txt", ".json", ".csv"}  # files whose `# include` is no directive
+_ANY = "*"  # a file that is included by what a macro says
+_BINARY = "incbin"  # a file that the assembler takes in, whatever it is
+
+
+class Entry:
+    """Where the object of one compile is kept, or would be.
+
+    Attributes:
+        path: the file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def restore(self, command: Command, outputs: tuple[int, ...]) -> bool:
+        """Write what the compile wrote, if that is kept and whole.
+
+        Args:
+            command: the compile.
+            outputs: files for its standard output and standard error.
+        """
+        try:
+            with open(self.path, "rb") as kept:  # noqa: PTH123 - pathlib takes long to import
+                digest, content = kept.read(_SIZE), kept.read()
+            if _digest(content) != digest:
+                return False
+            made, depends, *said = _taken_apart(zlib.decompress(content))
+            os.utime(self.path)  # the engine removes what wasn't used for longest
+            _replace(command.output, made)
+            if command.depfile:
+                _replace(command.depfile, depends)
+            for file, text in zip(outputs, said):  # noqa: B905 - `strict` came with Python 3.10
+                os.write(file, text)
+        except (OSError, ValueError, zlib.error):
+            return False
+        return True
+
+    def keep(self, command: Command, outputs: tuple[int, ...]) -> None:
+        """Keep what a compile has written; a full disk is no reason for it to fail."""
+        aside = f"{self.path}.{os.getpid()}"
+        try:
+            parts = [_read(command.output), _read(command.depfile) if command.depfile else b""]
+            parts += [_read_held(file) for file in outputs]
+            content = zlib.compress(b"".join(_with_length(part) for part in parts), 1)
+            os.makedirs(os.path.dirname(self.path), 0o700, exist_ok=True)  # noqa: PTH103, PTH120
+            _write(aside, _digest(content) + content)
+            os.replace(aside, self.path)  # noqa: PTH105
+        except OSError:
+            _remove(aside)
+
+
+def find_entry(
+    command: Command, environment: Mapping[str, str], settings: Settings
+) -> Entry | None:
+    """Where a compile's object is kept.
+
+    Args:
+        command: the compile.
+        environment: its variables.
+        settings: of the build.
+
+    Returns:
+        None where not everything is known that the compile reads or writes.
+    """
+    if not settings.objects or not command.output or command.depfile is None:
+        return None
+    if any(mark in word for word in command.words[1:] for mark in _MORE_FILES):
+        return None
+    try:
+        roots = _own_folders(command, environment, settings)
+        tree = _tree_digest(roots, settings)
+        source = _digest(_read(command.given))
+        folder = os.getcwd()  # noqa: PTH109
+    except (OSError, ValueError):
+        return None
+    variables = sorted(pair for pair in environment.items() if _is_read(pair[0]))
+    parts = [_FORMAT, settings.identity, folder, *command.words, ""]
+    parts += [f"{name}={value}" for name, value in variables]
+    text = "\0".join(parts).encode("utf-8", "surrogateescape")
+    key = _digest(tree + source + text).hex()
+    return Entry(f"{settings.objects}/{key[:2]}/{key[2:]}{_SUFFIX}")
+
+
+def _is_read(name: str) -> bool:
+    return not name.startswith(_NOT_COMPILERS) and name not in _NOT_COMPILERS_NAMES
+
+
+def _own_folders(command: Command, environment: Mapping[str, str], settings: Settings) -> list[str]:
+    """The package's own folders that a compile may include from.
+
+    Raises:
+        ValueError: there is one of which nothing is known.
+    """
+    named = [*command.folders, os.path.dirname(command.given) or "."]  # noqa: PTH120
+    named += [one for name in _FOLDER_VARIABLES for one in environment.get(name, "").split(":")]
+    roots = {settings.tree}
+    for folder in filter(None, named):
+        path = os.path.realpath(folder)
+        if _top_of(path, (settings.tree, *settings.pinned)):
+            continue
+        top = _top_of(path, settings.scratch)
+        if not top:
+            raise ValueError(folder)
+        first = path[len(top) + 1 :].partition("/")[0]
+        roots.add(f"{top}/{first}")
+    return sorted(roots)
+
+
+def _top_of(path: str, folders: Iterable[str]) -> str:
+    """The first of some folders that a path is below; empty: it is below none."""
+    return next((one for one in folders if f"{path}/".startswith(f"{one}/")), "")
+
+
+def _tree_digest(roots: list[str], settings: Settings) -> bytes:
+    """Over the names and contents of all files that may be included by another one.
+
+    Raises:
+        OSError: one can't be read.
+        ValueError: a link leads to a folder of which nothing is known, or something is included
+            that isn't looked at.
+    """
+    memory = f"{os.environ.get('TMPDIR') or '/tmp'}/cuwheel-tree.{len(roots)}.tmp"  # noqa: S108
+    known = _recall(memory)
+    files: dict[str, bytes] = {}
+    ends: set[str] = set()
+    clock = time.time_ns()
+    for root in roots:
+        for path, stamp in _walk(root, (*roots, *settings.pinned)):
+            if path not in known or known[path][0] != stamp:
+                text = _read(path)
+                is_settled = stamp[-1] < clock - _TICK
+                known[path] = (
+                    stamp if is_settled else (),
+                    _digest(text),
+                    _ends_included(path, text),
+                )
+            files[path] = known[path][1]
+            ends.update(known[path][2])
+    _remember(memory, {path: known[path] for path in files})
+    if not ends.isdisjoint(_OUTPUTS | {_BINARY}):
+        raise ValueError("includes what isn't looked at")
+    state = blake2b(digest_size=_SIZE)
+    for path in sorted(files):
+        if _may_be_included(path, ends):
+            state.update(path.encode("utf-8", "surrogateescape") + b"\0" + files[path])
+    return bytes(state.digest())
+
+
+def _may_be_included(path: str, ends: set[str]) -> bool:
+    end = _end_of(path)
+    if end in ends or _ANY in ends or not ends.isdisjoint(_UNREAD):
+        return True
+    return end not in _SOURCES and end not in _OTHERS
+
+
+def _walk(folder: str, elsewhere: tuple[str, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Each file that may be included or may include, with what shows that it was touched.
+
+    Args:
+        folder: where to start.
+        elsewhere: folders that a link may lead to, since they are looked at anyway.
+
+    Raises:
+        OSError: something can't be read.
+        ValueError: a link leads to another folder.
+    """
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                if entry.is_symlink():
+                    if not _top_of(os.path.realpath(entry.path), elsewhere):
+                        raise ValueError(entry.path)
+                elif entry.name != ".git":
+                    yield from _walk(entry.path, elsewhere)
+            elif _end_of(entry.name) not in _OUTPUTS and entry.is_file():
+                status = entry.stat()
+                stamp = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+                yield entry.path, stamp
+
+
+def _ends_included(path: str, text: bytes) -> tuple[str, ...]:
+    """How the files end that a file includes, and `_ANY` or `_BINARY` where it can't be told."""
+    if _end_of(path) in _UNREAD:
+        return ()
+    found = set()
+    if b"incbin" in text:
+        found.add(_BINARY)
+    for word in (b"include", b"embed"):
+        start = text.find(word)
+        while start != -1:
+            before = text[max(start - 40, 0) : start].rstrip(b" \t")
+            operand = text[start + len(word) : start + len(word) + 300].removeprefix(b"_next")
+            operand = operand.lstrip(b" \t(")
+            close = {b"<": b">", b'"': b'"'}.get(operand[:1])
+            if close:
+                name = operand[1:].partition(close)[0]
+                found.add(_end_of(name.decode("utf-8", "surrogateescape")))
+            elif before.endswith((b"#", b"__has_")):
+                found.add(_ANY)
+            start = text.find(word, start + 1)
+    return tuple(sorted(found))
+
+
+def _end_of(path: str) -> str:
+    name = path.rpartition("/")[2]
+    dot = name.rfind(".")
+    return name[dot:] if dot >= 0 else ""
+
+
+def _with_length(part: bytes) -> bytes:
+    return len(part).to_bytes(_LENGTH, "big") + part
+
+
+def _taken_apart(content: bytes) -> Iterator[bytes]:
+    start = 0
+    while start < len(content):
+        begin = start + _LENGTH
+        start = begin + int.from_bytes(content[start:begin], "big")
+        yield content[begin:start]
+
+
+def _recall(path: str) -> dict[str, tuple[tuple[int, ...], bytes, tuple[str, ...]]]:
+    try:
+        return dict(marshal.loads(_read(path)))  # noqa: S302 - this build's own
+    except (OSError, ValueError, EOFError, TypeError):
+        return {}
+
+
+def _remember(path: str, known: dict[str, tuple[tuple[int, ...], bytes, tuple[str, ...]]]) -> None:
+    aside = f"{path}.{os.getpid()}"
+    try:
+        _write(aside, marshal.dumps(known))
+        os.replace(aside, path)  # noqa: PTH105
+    except OSError:
+        _remove(aside)
+
+
+def _digest(content: bytes) -> bytes:
+    return bytes(blake2b(content, digest_size=_SIZE).digest())
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as stream:  # noqa: PTH123
+        return stream.read()
+
+
+def _read_held(file: int) -> bytes:
+    os.lseek(file, 0, os.SEEK_SET)
+    with open(file, "rb", closefd=False) as stream:
+        return stream.read()
+
+
+def _write(path: str, content: bytes) -> None:
+    with open(path, "wb") as stream:  # noqa: PTH123
+        stream.write(content)
+
+
+def _replace(path: str, content: bytes) -> None:
+    """Write a file as compilers do: not into one that has another name too, but into a device."""
+    if os.path.isfile(path) and not os.path.islink(path):  # noqa: PTH113, PTH114
+        os.unlink(path)  # noqa: PTH108
+    _write(path, content)
+
+
+def _remove(path: str) -> None:
+    try:  # contextlib takes long to import
+        os.unlink(path)  # noqa: PTH108
+    except OSError:
+        return
