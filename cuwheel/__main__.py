@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import io
 import os
 import signal
 import sys
@@ -37,6 +38,9 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, _end)
     signal.signal(signal.SIGHUP, _end)
     _end_with_nox()
+    for stream in (sys.stdout, sys.stderr):  # of an encoding that may lack a character
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     console = Console()
     command, *rest = arguments or ("help",)
     try:

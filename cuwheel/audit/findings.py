@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from cuwheel.system.console import one_line
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -39,9 +41,10 @@ RULES = (
     Rule(
         name="archive",
         summary="The archive itself is not a valid wheel.",
-        text="A member has an unsafe name, is a link or stands there twice, or RECORD doesn't say "
-        "what the archive holds. Installers refuse such a file or install something else than "
-        "was built. Something changed the wheel after it was packed: build it again.",
+        text="A member has an unsafe name, is a link or stands there twice, its `.data` folder has "
+        "a scheme that no installer knows, RECORD doesn't say what the archive holds, or WHEEL is "
+        "of a version that installers don't take. They refuse such a file or install something "
+        "else than was built. Something changed the wheel after it was packed: build it again.",
     ),
     Rule(
         name="name",
@@ -59,8 +62,9 @@ RULES = (
     Rule(
         name="metadata",
         summary="METADATA breaks the core metadata specification.",
-        text="The package index and `twine check --strict` refuse it. Correct it upstream or with "
-        "a patch (`pyproject.toml`, `setup.py`).",
+        text="The package index and `twine check --strict` refuse it; where `Requires-Python` "
+        "leaves out the Python of the tag, installers do. Correct it upstream or with a patch "
+        "(`pyproject.toml`, `setup.py`).",
     ),
     Rule(
         name="tag",
@@ -234,7 +238,7 @@ class Finding:
 
     def __str__(self) -> str:
         """One line."""
-        return f"{self.file}: {self.rule}: {self.fact}"
+        return one_line(f"{self.file}: {self.rule}: {self.fact}")
 
     @property
     def anchor(self) -> str:

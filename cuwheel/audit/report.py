@@ -15,6 +15,7 @@ import rich.text
 
 from cuwheel.audit.findings import SEVERITIES
 from cuwheel.audit.scan import join_codes
+from cuwheel.system.console import one_line
 from cuwheel.system.quantities import plural
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _NUMBER = re.compile(r"sha256=[\w-]+|\d+(\.\d+)*")
 def print_result(result: AuditResult, terminal: rich.console.Console) -> None:
     """Print a wheel's facts, who supplies what, and the findings, the worst first."""
     scan = result.case.scan
-    terminal.rule(f"[bold]{rich.markup.escape(scan.file_name)}[/]", align="left")
+    terminal.rule(f"[bold]{rich.markup.escape(one_line(scan.file_name))}[/]", align="left")
     if scan.dist_info:  # else it can't be read, and there is nothing to print
         terminal.print(_facts(result))
     if table := _supply_table(result.supplies):
@@ -159,7 +160,8 @@ def _supply_table(supplies: Iterable[Supply]) -> rich.table.Table | None:
     for supplier, same in sorted(rows.items()):
         sonames = " ".join(sorted({supply.soname for supply in same}))
         when = "; ".join(sorted({supply.condition for supply in same if supply.condition}))
-        table.add_row(*map(rich.markup.escape, (supplier, sonames, when)))
+        row = map(one_line, (supplier, sonames, when))
+        table.add_row(*map(rich.markup.escape, row))
     return table
 
 
@@ -195,7 +197,7 @@ def _kind_text(kind: list[str], findings: list[Finding]) -> str:
     files, facts = len(findings) - 1, len(kind) - 1
     text = f"{findings[0].file}{f' and {files} more' if files else ''}: {kind[0]}"
     note = f" (and {facts} more that differ in numbers only: -- --json has all)"
-    return text + note if facts else text
+    return one_line(text + note if facts else text)
 
 
 def _print_line(text: str, terminal: rich.console.Console) -> None:
@@ -212,4 +214,4 @@ def _print_line(text: str, terminal: rich.console.Console) -> None:
 def _verdict(result: AuditResult) -> str:
     counts = Counter(finding.severity for finding in result.findings)
     words = [plural(counts[severity], severity) for severity in SEVERITIES if counts[severity]]
-    return f"{result.case.scan.file_name}: {', '.join(words) or 'nothing found'}"
+    return one_line(f"{result.case.scan.file_name}: {', '.join(words) or 'nothing found'}")

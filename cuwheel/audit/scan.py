@@ -9,6 +9,7 @@ but for 6 MB for each GiB of a member: docs/benchmarks.md.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -45,6 +46,15 @@ if TYPE_CHECKING:
 _BATCH = 1 << 20  # bytes that go from one thread to the other at once; less costs switches
 _PREFETCH = 4  # batches that wait at most, each of up to `_BATCH` and a piece
 _ARCHIVE = b"!<arch>\n"  # a static library
+_LIBRARY_NAME = re.compile(r"\.so(\.\d+)*$")
+# Beside ELF: static, of macOS (mach-o/loader.h, mach-o/fat.h), of Windows.
+_OTHER_LIBRARIES = (
+    _ARCHIVE,
+    *(b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\xbe\xba\xfe\xca"),
+    b"MZ",
+)
+_LFS_POINTER = b"version https://git-lfs"
+_LINKER_SCRIPT = (b"GNU ld script", b"INPUT", b"GROUP")  # a text that stands for libraries
 _Batch = list[tuple["SeekableMember", bytes]]
 
 
@@ -171,7 +181,7 @@ def scan_wheel(
             leaks=tuple(chain.from_iterable(one.leaks for one in learnt)),
             archive_faults=(
                 *member_faults(wheel),
-                *record_faults(wheel.read_text("RECORD"), wheel.dist_info, contents),
+                *record_faults(wheel.read_text("RECORD"), wheel.dist_info, contents, wheel.digest),
             ),
         )
 
@@ -250,6 +260,8 @@ class _Reading:
         name = self._member.name
         is_elf = self._start.startswith(MAGIC)
         library, parts = self._read_library() if is_elf else (None, self._other_parts())
+        if library is None and (damage := self._damage()):
+            library = ScannedLibrary(name=name, elf=None, device_code=None, damage=damage)
         return _MemberFacts(
             name=name,
             content=self._hash.content(),
@@ -268,6 +280,20 @@ class _Reading:
             self._leaks = LeakFinder(self._rules, is_library=is_library)
         self._leaks.search(window)
         self._fatbins.search(window)
+
+    def _damage(self) -> str:
+        """Why a file isn't the library that it is called; empty: it is one, or none at all."""
+        is_called_so = _LIBRARY_NAME.search(self._member.name)
+        if not is_called_so or self._start.startswith(_OTHER_LIBRARIES):
+            return ""
+        if not self._start:
+            return "it is called a library and is empty"
+        if self._start.startswith(_LFS_POINTER):
+            return (
+                "it is a git-LFS pointer in place of a library: the checkout lacked `git lfs pull`"
+            )
+        is_script = any(word in self._start for word in _LINKER_SCRIPT)
+        return "" if is_script else "it is called a library and is no ELF file"
 
     def _other_parts(self) -> Iterator[DevicePart]:
         """Device code in a file that isn't ELF."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -106,13 +107,17 @@ def _wheels(paths: Iterable[Path]) -> list[Path]:
 
 
 def _audit(wheel: Path, target: Target | None, excludes: tuple[str, ...]) -> AuditResult:
-    """One file that can't be read doesn't keep the others from being read."""
+    """Whatever is wrong with one file doesn't keep the others from being read."""
     try:
         return audit_wheel(wheel, target=target, excludes=excludes)
     except UnsafeArchiveError as problem:
         return unreadable(wheel, problem.why)
     except OSError as problem:
         return unreadable(wheel, problem.strerror or str(problem))
+    except Exception as problem:  # noqa: BLE001 - a fault of cuwheel, which ends no report
+        where = traceback.extract_tb(problem.__traceback__)[-1]
+        told = f"{type(problem).__name__} in {where.name}: {problem}"
+        return unreadable(wheel, f"cuwheel itself fails on it, please report this: {told}")
 
 
 def _target_of(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-__all__ = ["Elf", "ElfFormatError", "Section", "is_elf", "read_elf"]
+__all__ = ["Elf", "ElfFormatError", "Section", "is_elf", "read_elf", "read_soname"]
 
 Relro = Literal["full", "partial", "none"]
 
@@ -152,6 +152,22 @@ def read_elf(stream: IO[bytes]) -> Elf:
     """
     try:
         return _read(ElfImage(stream))
+    except (ElfFormatError, struct.error) as problem:
+        raise ElfFormatError(f"not a valid ELF file: {problem}") from None
+
+
+def read_soname(stream: IO[bytes]) -> str:
+    """What a library calls itself, without reading its symbols; empty where it doesn't.
+
+    Raises:
+        ElfFormatError: it isn't ELF, or is damaged.
+    """
+    try:
+        image = ElfImage(stream)
+        tags = dict(image.tags())
+        if _SONAME not in tags or _STRINGS not in tags:
+            return ""
+        return image.name(image.offset_of(tags[_STRINGS]) + tags[_SONAME])
     except (ElfFormatError, struct.error) as problem:
         raise ElfFormatError(f"not a valid ELF file: {problem}") from None
 

@@ -48,6 +48,8 @@ class CellOptions:
         tag: the toolkit's, `130`.
         python: `3.12`; empty: the Python that runs nox.
         framework: `torch==2.11.0` where it isn't the recipe's own; else empty.
+        link: `--link` as it was given; empty: the recipe's.
+        toolchain: `--toolchain` likewise.
         impossible: why there can be no such wheel; empty: there can.
     """
 
@@ -55,14 +57,21 @@ class CellOptions:
     tag: str
     python: str
     framework: str
+    link: str = ""
+    toolchain: str = ""
     impossible: str = ""
 
     @property
     def words(self) -> tuple[str, ...]:
         """Target and options."""
-        python = ("--python", self.python) if self.python else ()
-        framework = ("--framework", self.framework) if self.framework else ()
-        return (f"{self.entry.name}-{self.tag}", *python, *framework)
+        values = {
+            "--python": self.python,
+            "--framework": self.framework,
+            "--link": self.link,
+            "--toolchain": self.toolchain,
+        }
+        words = (word for name, value in values.items() if value for word in (name, value))
+        return (f"{self.entry.name}-{self.tag}", *words)
 
 
 def chosen_cells(given: argparse.Namespace, console: Console) -> tuple[Cell, ...]:
@@ -153,7 +162,13 @@ class _Chooser:
                 named = "" if framework in {None, own} else framework.pin
                 for python in self._pythons(entry.recipe):
                     yield CellOptions(
-                        entry=entry, tag=tag, python=python, framework=named, impossible=fault
+                        entry=entry,
+                        tag=tag,
+                        python=python,
+                        framework=named,
+                        link=self.given.link or "",
+                        toolchain=self.given.toolchain or "",
+                        impossible=fault,
                     )
 
     def name_of(self, options: CellOptions) -> str:

@@ -41,16 +41,22 @@ def add_target_options(parser: Parser) -> None:
     )
     add_arch(parser)
     add("--framework", metavar="torch==2.11.0", help="default: the recipe's")
+    add("--source", metavar="DIR|ARCHIVE", help="build this instead of the recipe's source")
+    add_cuda_options(parser)
+    add_work_options(parser)
+    parser.set_defaults(**_BUILD_DEFAULTS)
+
+
+def add_cuda_options(parser: Parser) -> None:
+    """Add where CUDA comes from, for the build and for who uses the wheel."""
+    add = parser.add_argument
     add(
         "--link",
         choices=tuple(MODES),
         help="where CUDA's libraries are: in NVIDIA's wheels, copied into this wheel, or linked "
         "in; default: the recipe's",
     )
-    add("--source", metavar="DIR|ARCHIVE", help="build this instead of the recipe's source")
     add("--toolchain", choices=PROVIDERS, help=PROVIDER_HELP)
-    add_work_options(parser)
-    parser.set_defaults(**_BUILD_DEFAULTS)
 
 
 def add_arch(parser: Parser) -> None:

@@ -14,7 +14,7 @@ import rich.padding
 import rich.table
 from packaging.utils import canonicalize_name
 
-from cuwheel.binaries.elf import ElfFormatError, is_elf, read_elf
+from cuwheel.binaries.elf import ElfFormatError, is_elf, read_elf, read_soname
 from cuwheel.cuda.suppliers import (
     component_of,
     cuda_major_of,
@@ -146,7 +146,7 @@ def _soname(path: Path) -> str:
     """What a library calls itself; its file name where it doesn't, or can't be read."""
     try:
         with path.open("rb") as stream:
-            return read_elf(stream).soname or path.name
+            return read_soname(stream) or path.name
     except (OSError, ElfFormatError):
         return path.name
 

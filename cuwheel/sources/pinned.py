@@ -18,7 +18,6 @@ from cuwheel.fetch.store import cached_path, fetch
 from cuwheel.fetch.urls import redact_url
 from cuwheel.model.catalogue import load_catalogue
 from cuwheel.model.source import Archive, Folder, GitCommit, Sdist
-from cuwheel.pypi.indexes import configured_indexes, find_sdist
 from cuwheel.system.files import remove_tree, sha256_of_file
 
 if TYPE_CHECKING:
@@ -192,6 +191,9 @@ def _origin(declared: Sdist | Archive) -> str:
 def _find_url(declared: Sdist | Archive, retry_policy: RetryPolicy, *, offline: bool) -> str:
     if isinstance(declared, Archive):
         return declared.url
+    # What reads an index is large, and a file that is in the cache needs none.
+    from cuwheel.pypi.indexes import configured_indexes, find_sdist  # noqa: PLC0415
+
     indexes = configured_indexes(os.environ, offline=offline)
     return find_sdist(
         declared.project,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 import time
 from typing import TYPE_CHECKING, Protocol
@@ -12,15 +13,18 @@ import rich.console
 import rich.filesize
 import rich.markup
 import rich.progress
+import rich.segment
 
 from cuwheel.system.quantities import show_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
 _NAME_WIDTH = 12  # characters, the longest stage name and a space
 _LOG_WIDTH = 120  # characters, where there is no terminal that has one
+# C0 and C1 but for line feed and tabulator, and what turns the direction of writing (UAX #9).
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _PLAIN_INTERVAL = 15.0  # seconds between two lines of progress where there is no terminal
 
 
@@ -29,10 +33,36 @@ def report_terminal() -> rich.console.Console:
     return _terminal(stderr=False)
 
 
+def one_line(text: str) -> str:
+    """A text from outside, such as a file's name, that must not look like more than one line."""
+    return text.replace("\r", "\\r").replace("\n", "\\n")
+
+
+class _Terminal(rich.console.Console):
+    """Shows control characters of a text and lets none through: it may be of a stranger's file.
+
+    They could clear the screen, set the window's title, or turn the direction of writing.
+    """
+
+    def render(
+        self,
+        renderable: rich.console.RenderableType,
+        options: rich.console.ConsoleOptions | None = None,
+    ) -> Iterable[rich.segment.Segment]:
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            is_ours = control or text.isprintable()
+            yield segment if is_ours else rich.segment.Segment(_visible(text), style)
+
+
+def _visible(text: str) -> str:
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def _terminal(*, stderr: bool) -> rich.console.Console:
     is_sized = os.environ.get("COLUMNS") or os.isatty(2 if stderr else 1)
     width = None if is_sized else _LOG_WIDTH
-    return rich.console.Console(stderr=stderr, highlight=False, width=width, soft_wrap=True)
+    return _Terminal(stderr=stderr, highlight=False, width=width, soft_wrap=True)
 
 
 class Live:

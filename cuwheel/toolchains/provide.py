@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import ToolchainError
-from cuwheel.toolchains.conda import conda_toolchain
 from cuwheel.toolchains.cuda_home import check_version, find_system_home, identify_home
 from cuwheel.toolchains.pypi import pypi_toolchain
 from cuwheel.workspace.records import Toolchain
@@ -46,6 +45,9 @@ def provide_toolchain(  # noqa: PLR0913 - what, from where, and how careful
     if provider == "system":
         return _system_toolchain(toolkit, environ)
     if provider == "conda":
+        # What installs conda packages is large, and no other provider needs it.
+        from cuwheel.toolchains.conda import conda_toolchain  # noqa: PLC0415
+
         return conda_toolchain(toolkit, workspace, offline=offline, reads_all=reads_all)
     return pypi_toolchain(toolkit, workspace, offline=offline, reads_all=reads_all)
 

@@ -7,6 +7,7 @@ this is not left to a library: docs/adr/0007. How members are packed: `zip_write
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 import shutil
 import stat
@@ -21,7 +22,13 @@ from zlib_ng import zlib_ng
 from cuwheel.errors import UnsafeArchiveError
 from cuwheel.system.files import list_tree
 from cuwheel.wheel.metadata import dist_info_of, find_dist_info
-from cuwheel.wheel.record import SIGNATURES, ContentHash, record_text, repeated
+from cuwheel.wheel.record import (
+    SIGNATURES,
+    ContentHash,
+    record_digest,
+    record_text,
+    repeated,
+)
 from cuwheel.wheel.zip_reader import SeekableMember
 from cuwheel.wheel.zip_writer import ZipWriter
 
@@ -40,6 +47,8 @@ _DAMAGE: tuple[Any, ...] = (
     NotImplementedError,
 )
 _EXECUTE = 0o111  # anybody's
+# Folders of `.data` that installers know: the specification "Binary distribution format".
+_SCHEMES = ("data", "headers", "platlib", "purelib", "scripts")
 _ENCRYPTED = 1  # general purpose bit 0, .ZIP File Format Specification 4.4.4
 
 
@@ -79,6 +88,24 @@ class Wheel:
         except KeyError:
             return ""
 
+    def is_text(self, name: str) -> bool:
+        """Whether a file of the `.dist-info` folder is UTF-8; one that isn't there is."""
+        try:
+            self.archive.read(f"{self.dist_info}/{name}").decode()
+        except KeyError:
+            return True
+        except UnicodeDecodeError:
+            return False
+        return True
+
+    def digest(self, name: str, algorithm: str) -> str:
+        """A member's hash as RECORD writes it."""
+        found = hashlib.new(algorithm)
+        with self.archive.open(name) as stream:
+            while piece := stream.read(_CHUNK):
+                found.update(piece)
+        return record_digest(algorithm, found.digest())
+
 
 @contextlib.contextmanager
 def open_wheel(path: Path) -> Iterator[Wheel]:
@@ -104,7 +131,21 @@ def member_faults(wheel: Wheel) -> tuple[tuple[str, str], ...]:
     doubles = repeated(entry.filename for entry in entries)
     faults = [(name, "it is in the archive twice") for name in doubles]
     faults += [(entry.filename, why) for entry in entries if (why := _refusal(entry))]
-    return tuple(faults)
+    texts = (name for name in ("METADATA", "WHEEL", "RECORD") if not wheel.is_text(name))
+    faults += [(f"{wheel.dist_info}/{name}", "it isn't UTF-8") for name in texts]
+    return (*faults, *_scheme_faults(wheel.names))
+
+
+def _scheme_faults(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Folders of `.data` that no installer knows: each stops at the first."""
+    parts = (PurePosixPath(name).parts for name in names)
+    unknown = {
+        f"{first}/{scheme}"
+        for first, scheme, *_ in (one for one in parts if len(one) > 1)
+        if first.endswith(".data") and scheme not in _SCHEMES
+    }
+    for folder in sorted(unknown):
+        yield folder, f"installers know no such folder of .data, but {', '.join(_SCHEMES)}"
 
 
 def unpack_wheel(path: Path, folder: Path) -> None:

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+# What RECORD may have beside SHA-256, which is the weakest that it may have.
+_STRONGER = frozenset({"sha384", "sha512", "sha3_256", "sha3_384", "sha3_512", "blake2b"})
 SIGNATURES = ("RECORD.jws", "RECORD.p7s")  # never listed in RECORD, void once that is rewritten
 
 
@@ -44,8 +46,13 @@ class ContentHash:
 
     def content(self) -> Content:
         """What all pieces so far make."""
-        text = base64.urlsafe_b64encode(self._digest.digest()).rstrip(b"=").decode()
-        return Content(digest=f"sha256={text}", size=self._size)
+        return Content(digest=record_digest("sha256", self._digest.digest()), size=self._size)
+
+
+def record_digest(algorithm: str, digest: bytes) -> str:
+    """A hash as RECORD writes it: `sha256=` and Base64 for URLs, without padding."""
+    text = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+    return f"{algorithm}={text}"
 
 
 def record_text(rows: Iterable[tuple[object, ...]]) -> str:
@@ -73,7 +80,10 @@ def record_rows(text: str) -> tuple[tuple[str, str, str], ...]:
 
 
 def record_faults(
-    text: str, dist_info: str, contents: Mapping[str, Content]
+    text: str,
+    dist_info: str,
+    contents: Mapping[str, Content],
+    digest_of: Callable[[str, str], str],
 ) -> tuple[tuple[str, str], ...]:
     """Everything in which RECORD differs from what the wheel holds, as file and fact.
 
@@ -81,6 +91,7 @@ def record_faults(
         text: of the RECORD; empty where there is none.
         dist_info: the name of the folder that it is in.
         contents: each member's name, with its hash and size as read.
+        digest_of: gives a member's hash by another algorithm, as RECORD writes it.
     """
     own = f"{dist_info}/RECORD"
     try:
@@ -93,12 +104,17 @@ def record_faults(
     unlisted = {f"{dist_info}/{name}" for name in SIGNATURES}.union(listed)
     faults = [(name, "RECORD lists it twice") for name in repeated(listed)]
     faults += [(name, "RECORD doesn't list it") for name in sorted(set(contents) - unlisted)]
-    faults += [(row[0], fault) for row in rows for fault in _row_faults(row, own, contents)]
+    faults += [
+        (row[0], fault) for row in rows for fault in _row_faults(row, own, contents, digest_of)
+    ]
     return tuple(faults)
 
 
 def _row_faults(
-    row: tuple[str, str, str], own: str, contents: Mapping[str, Content]
+    row: tuple[str, str, str],
+    own: str,
+    contents: Mapping[str, Content],
+    digest_of: Callable[[str, str], str],
 ) -> Iterator[str]:
     name, digest, size = row
     if name not in contents:
@@ -108,8 +124,11 @@ def _row_faults(
             yield "RECORD gives a hash or size of itself"
     else:
         content = contents[name]
-        if digest != content.digest:
-            yield f"RECORD says its hash is {digest or 'nothing'}, it is {content.digest}"
+        algorithm = digest.partition("=")[0]
+        is_other = algorithm in _STRONGER
+        real = digest_of(name, algorithm) if is_other else content.digest
+        if digest.rstrip("=") != real:
+            yield f"RECORD says its hash is {digest or 'nothing'}, it is {real}"
         if size != str(content.size):
             yield f"RECORD says its size is {size or 'nothing'}, it is {content.size}"
 

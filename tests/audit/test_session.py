@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import errno
+import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cuwheel.audit import session
+from cuwheel.audit.verdict import AuditResult, audit_wheel
 from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import AuditError, AuditWarningError, CuwheelError, UsageError
 from cuwheel.model.catalogue import CatalogueEntry
@@ -14,8 +18,8 @@ from cuwheel.model.link import Link
 from cuwheel.paths import ROOT
 from cuwheel.system import process
 from cuwheel.system.console import Console
-from tests.support.audited import make_wheel, run_session
-from tests.support.factories import make_recipe
+from tests.support.audited import TAG, make_wheel, run_session
+from tests.support.factories import make_recipe, write_wheel
 
 
 def make_entry(root: Path, **changes: Any) -> CatalogueEntry:
@@ -30,6 +34,77 @@ def test_finds_nothing_in_sound_wheel(tmp_path: Path, capsys: pytest.CaptureFixt
     run_session(tmp_path, wheel)
 
     assert capsys.readouterr().out.rstrip().endswith(f"{wheel.name}: nothing found")
+
+
+@pytest.mark.parametrize("text", ["a\rb,,\r", "a" * (200 << 10) + ",,\n"])
+def test_record_that_no_reader_takes_is_a_finding(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sound = make_wheel(tmp_path, name="b_two")
+    with zipfile.ZipFile(tmp_path / "a_one-1-py3-none-any.whl", "w") as archive:
+        for name in ("METADATA", "WHEEL"):
+            archive.writestr(f"a_one-1.dist-info/{name}", "Wheel-Version: 1.0\n")
+        archive.writestr("a_one-1.dist-info/RECORD", text)
+
+    with pytest.raises(AuditError):
+        run_session(tmp_path, tmp_path)
+
+    said = capsys.readouterr().out
+    assert "error: archive" in said
+    assert f"{sound.name}: nothing found" in said
+
+
+def test_fault_of_our_own_is_a_finding_of_that_wheel(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken, sound = (make_wheel(tmp_path, name=name) for name in ("a_one", "b_two"))
+
+    def audit(wheel: Path, **asked: Any) -> AuditResult:
+        if wheel == broken:
+            raise IndexError("of a list")
+        return audit_wheel(wheel, **asked)
+
+    monkeypatch.setattr(session, "audit_wheel", audit)
+
+    with pytest.raises(AuditError):
+        run_session(tmp_path, tmp_path)
+
+    said = capsys.readouterr().out
+    assert "please report this: IndexError in audit: of a list" in said
+    assert f"{sound.name}: nothing found" in said
+
+
+def test_lets_no_control_character_of_a_wheel_through(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = "tiny_cuda/\x1b[2Jerase\x9b1m\u202e\nerror: faked.so"
+    make_wheel(tmp_path).unlink()
+    write_wheel(tmp_path, {evil: b""}, tag=TAG)
+
+    with pytest.raises(AuditError):
+        run_session(tmp_path, tmp_path)
+
+    said = capsys.readouterr().out
+    assert r"tiny_cuda/\x1b[2Jerase\x9b1m\u202e\nerror: faked.so" in said
+    assert not set("\x1b\x9b\u202e") & set(said)
+
+
+@pytest.mark.parametrize("option", [(), ("--json",)])
+def test_prints_where_the_encoding_lacks_characters(
+    option: tuple[str, ...], tmp_path: Path
+) -> None:
+    wheel = make_wheel(tmp_path)
+    copy = wheel.rename(wheel.with_name(wheel.name.replace("tiny_cuda", "tïny")))
+    done = subprocess.run(
+        [sys.executable, "-m", "cuwheel", "audit", "--fail-on", "never", *option, copy],
+        env={"PYTHONIOENCODING": "ascii", "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert b"t\\xefny" in done.stdout or b"t\\u00efny" in done.stdout
 
 
 def test_ends_with_error_of_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.binaries.elf import Elf, ElfFormatError, is_elf, read_elf
+from cuwheel.binaries.elf import Elf, ElfFormatError, is_elf, read_elf, read_soname
 from cuwheel.system import process
 from tests.support.factories import compile_library
 
@@ -39,6 +39,15 @@ def test_reads_soname_and_needed(tmp_path: Path, source: Path) -> None:
     elf = _compile(tmp_path, source, "-Wl,-soname,libcopy.so.7", "-Wl,--no-as-needed", "-lm")
 
     assert (elf.soname, elf.needed) == ("libcopy.so.7", ("libm.so.6", "libc.so.6"))
+
+
+@pytest.mark.parametrize("soname", ["libcopy.so.7", ""])
+def test_reads_soname_alone(soname: str, tmp_path: Path, source: Path) -> None:
+    flags = (f"-Wl,-soname,{soname}",) if soname else ()
+    _compile(tmp_path, source, *flags)
+
+    with (tmp_path / "libcopy.so").open("rb") as stream:
+        assert read_soname(stream) == soname
 
 
 def test_reads_runpath_entries(tmp_path: Path, source: Path) -> None:

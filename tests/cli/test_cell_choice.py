@@ -137,6 +137,15 @@ def test_release_with_a_lock_is_shown_without_being_asked_for(project: Path) -> 
     assert found[0].options == ("torchy-130", "--python", "3.12")
 
 
+def test_cell_is_built_with_the_toolchain_and_links_that_were_asked_for(project: Path) -> None:
+    add_recipe(project, "plain", "build=Setuptools(),")
+
+    [cell] = cells(project, "--python", "3.12", "--toolchain", "conda", "--link", "bundled")
+
+    assert cell.options[3:] == ("--link", "bundled", "--toolchain", "conda")
+    assert cell.job.target.provider == "conda"
+
+
 def test_framework_that_a_recipe_has_nothing_to_do_with_leaves_it_out(project: Path) -> None:
     add_recipe(project, "torchy", _TORCH)
     add_recipe(project, "plain", "build=Setuptools(),")

@@ -36,7 +36,12 @@ SOUND = record_text(
 
 
 def faults(text: str) -> tuple[tuple[str, str], ...]:
-    return record_faults(text, _INFO, CONTENTS)
+    return record_faults(text, _INFO, CONTENTS, digest_of)
+
+
+def digest_of(name: str, algorithm: str) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.new(algorithm, _FILES[name]).digest())
+    return f"{algorithm}={digest.decode().rstrip('=')}"
 
 
 def test_hashes_what_comes_in_pieces() -> None:
@@ -88,7 +93,27 @@ def test_finds_missing_table(text: str) -> None:
 def test_lets_signature_of_record_be_unlisted(name: str) -> None:
     contents = {**CONTENTS, f"{_INFO}/{name}": _NOT_LISTED}
 
-    assert record_faults(SOUND, _INFO, contents) == ()
+    assert record_faults(SOUND, _INFO, contents, digest_of) == ()
+
+
+@pytest.mark.parametrize("algorithm", ["sha384", "sha512"])
+def test_takes_stronger_hashes(algorithm: str) -> None:
+    name = "pkg/z.so"
+    text = SOUND.replace(CONTENTS[name].digest, digest_of(name, algorithm))
+
+    assert faults(text) == ()
+    wrong = text.replace(f"{algorithm}=", f"{algorithm}=A")
+    assert [file for file, _ in faults(wrong)] == [name]
+
+
+@pytest.mark.parametrize("algorithm", ["md5", "sha1"])
+def test_takes_no_weaker_hash(algorithm: str) -> None:
+    name = "pkg/z.so"
+    text = SOUND.replace(CONTENTS[name].digest, digest_of(name, algorithm))
+
+    [(file, fact)] = faults(text)
+
+    assert (file, f"is {algorithm}=" in fact) == (name, True)
 
 
 def test_reads_what_it_writes() -> None:

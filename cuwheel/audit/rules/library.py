@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 
 _SITE_FOLDERS = frozenset(component.site_folder for component in COMPONENTS)
+# PEP 3149 and PEP 384: `ext.cpython-312-x86_64-linux-gnu.so`, `ext.abi3.so`.
+_EXTENSION = re.compile(r"(?P<module>[^/.]+)(\.cpython-3\d+t?-(?P<platform>[-\w]+)|\.abi3)\.so$")
 _ORIGINS = ("$ORIGIN", "${ORIGIN}")
 _SHOWN = 3  # names in one finding; a library may need hundreds
 
@@ -39,6 +42,7 @@ def library_findings(case: Case) -> Iterator[Finding]:
             yield Finding(file=library.name, rule="library", fact=library.damage)
     for library, elf in case.host_libraries:
         yield from _machine_findings(library.name, elf, case)
+        yield from _import_findings(library.name, elf)
         yield from _symbol_findings(library.name, elf, case)
         yield from _hardening_findings(library.name, elf)
         yield from _rpath_findings(library.name, elf, case)
@@ -54,6 +58,22 @@ def _machine_findings(name: str, elf: Elf, case: Case) -> Iterator[Finding]:
     if promised and elf.machine not in promised:
         fact = f"it is for {elf.machine}, the tag says {', '.join(case.platforms)}"
         yield Finding(file=name, rule="platform tag", fact=fact)
+
+
+def _import_findings(name: str, elf: Elf) -> Iterator[Finding]:
+    """An extension module that Python doesn't find, or finds and can't start, by its own name."""
+    found = _EXTENSION.search(name)
+    if found is None:
+        return
+    platform = found["platform"] or ""
+    machine = MACHINES.get(platform.partition("-")[0], elf.machine)
+    if machine != elf.machine:
+        fact = f"its name says {platform}, it is for {elf.machine}: no Python imports it"
+        yield Finding(file=name, rule="library", fact=fact)
+    if elf.python_modules and found["module"] not in elf.python_modules:
+        has = ", ".join(f"PyInit_{module}" for module in elf.python_modules[:_SHOWN])
+        fact = f"importing it calls PyInit_{found['module']}, and it has {has}"
+        yield Finding(file=name, rule="library", fact=fact)
 
 
 def _symbol_findings(name: str, elf: Elf, case: Case) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from packaging.errors import ExceptionGroup
 from packaging.metadata import Metadata
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import parse_tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 # Setuptools wrote it long before metadata 2.4 had it; twine lets it pass (7.0.0, `package.py`).
 _EARLY_FIELD = "license-file introduced in metadata version"
+_TAG_DASHES = 2  # between a tag's three parts
+_WHEEL_MAJOR = 1  # of Wheel-Version: installers refuse a greater one (PEP 427)
 _GLIBC = re.compile(r"^manylinux(_\d+_\d+|\d+)")
 _PYTHON_SUFFIX = re.compile(r"\.cpython-3(\d+)t?-[-\w]*\.so$")
 
@@ -47,6 +50,7 @@ def wheel_findings(case: Case) -> Iterator[Finding]:
     """Breaches of the wheel as a whole."""
     yield from _name_findings(case)
     yield from _metadata_findings(case)
+    yield from _installer_findings(case)
     yield from _tag_findings(case)
     for file, fact in case.scan.archive_faults:
         yield Finding(file=file, rule="archive", fact=fact)
@@ -109,10 +113,36 @@ def _metadata_findings(case: Case) -> Iterator[Finding]:
             yield Finding(file="METADATA", rule="metadata", fact=fact, severity="warning")
 
 
+def _installer_findings(case: Case) -> Iterator[Finding]:
+    """What makes installers refuse the file though it can be read."""
+    stated = next(iter(header(case.scan.tags_text, "wheel-version")), "")
+    if stated.partition(".")[0] != str(_WHEEL_MAJOR):
+        fact = f"Wheel-Version is {stated or 'not there'}, and installers take {_WHEEL_MAJOR}.x"
+        yield Finding(file="WHEEL", rule="archive", fact=fact)
+    required = next(iter(header(case.scan.metadata, "requires-python")), "")
+    try:
+        allowed = SpecifierSet(required)
+    except InvalidSpecifier:
+        return  # as `_metadata_findings` says
+    minors = {_minor_of(tag) for tag in case.tags} - {None}
+    is_for_these = all(_minor_of(tag) is not None for tag in case.tags)
+    if minors and is_for_these and not any(_allows(allowed, minor) for minor in minors):
+        fact = f"Requires-Python is {required}, and the tag is {_list(case.tags)}"
+        yield Finding(file="METADATA", rule="metadata", fact=fact)
+
+
+def _allows(specifier: SpecifierSet, minor: int | None) -> bool:
+    """Whether some release of a Python is allowed, the first or a late one."""
+    return any(specifier.contains(f"3.{minor}.{patch}") for patch in (0, 99))
+
+
 def _tag_findings(case: Case) -> Iterator[Finding]:
     """File name and WHEEL say the same tags, and they fit the target and the content."""
     scan = case.scan
-    written = {tag for text in header(scan.tags_text, "tag") for tag in parse_tag(text)}
+    written, faults = _written_tags(header(scan.tags_text, "tag"))
+    for text in faults:
+        fact = f"WHEEL says the tag {text or '(nothing)'}, and a tag has three parts"
+        yield Finding(file="WHEEL", rule="tag", fact=fact)
     if case.tags and case.tags != written:
         fact = f"the file name says {_list(case.tags)}, WHEEL says {_list(written)}"
         severity = case.severity("note" if _is_as_open(written, case.tags) else "error")
@@ -132,6 +162,18 @@ def _tag_findings(case: Case) -> Iterator[Finding]:
             severity = case.severity("warning")
             yield Finding(file=scan.file_name, rule="platform tag", fact=fact, severity=severity)
     yield from _module_findings(case)
+
+
+def _written_tags(texts: Iterable[str]) -> tuple[set[Tag], list[str]]:
+    """The tags of WHEEL, and what isn't one."""
+    found: set[Tag] = set()
+    faults = []
+    for text in texts:
+        if text.count("-") == _TAG_DASHES and all(text.split("-")):
+            found |= parse_tag(text)
+        else:
+            faults.append(text)
+    return found, faults
 
 
 def _is_as_open(written: Iterable[Tag], named: Iterable[Tag]) -> bool:

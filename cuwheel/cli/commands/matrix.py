@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 from cuwheel.cli.cell_choice import cell_job_options, chosen_cells
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.target_jobs import requested_job
-from cuwheel.cli.target_options import add_arch, add_build_options, add_work_options
+from cuwheel.cli.target_options import (
+    add_arch,
+    add_build_options,
+    add_cuda_options,
+    add_work_options,
+)
+from cuwheel.errors import CuwheelError
 from cuwheel.locks.framework_fit import settle_framework
 from cuwheel.matrix.building import build_cells, check_all_built
 from cuwheel.matrix.distributed import build_distributed, task_of
@@ -21,6 +27,7 @@ from cuwheel.matrix.table import print_states
 from cuwheel.model.catalogue import find_target, load_catalogue
 from cuwheel.paths import project_roots
 from cuwheel.system.console import report_terminal
+from cuwheel.workspace.failure_record import write_failure
 from cuwheel.workspace.workspace import bare_workspace
 
 if TYPE_CHECKING:
@@ -96,9 +103,10 @@ def matrix_parser() -> Parser:
     )
     _add_cluster_options(parser)
     add_arch(parser)
+    add_cuda_options(parser)
     add_work_options(parser)
     add_build_options(parser)
-    parser.set_defaults(link=None, source=None, toolchain=None, no_cache=False)
+    parser.set_defaults(source=None, no_cache=False)
     return parser
 
 
@@ -116,7 +124,7 @@ def _add_cluster_options(parser: Parser) -> None:
     )
     add(
         "--retries",
-        type=_count,
+        type=_count_or_none,
         default=2,
         metavar="N",
         help="how often a cell is started again whose node was lost; default: 2",
@@ -181,8 +189,9 @@ def _build_on_cluster(due: list[Cell], given: argparse.Namespace, console: Conso
     # Only a cluster's owner needs what submits jobs.
     from cuwheel.matrix.slurm_executor import SlurmExecutor  # noqa: PLC0415
 
-    for cell in due:  # here, as nodes would write the same lock at once
-        settle_framework(cell.job.target, bare_workspace(console), offline=given.offline)
+    ready = _with_locks(due, given, console)
+    if not ready:
+        return
     workspace = due[0].job.workspace
     executor = SlurmExecutor(
         folder=workspace.work.parent / "slurm",
@@ -192,10 +201,31 @@ def _build_on_cluster(due: list[Cell], given: argparse.Namespace, console: Conso
         at_once=given.at_once,
         tell=console.note,
     )
-    tasks = [task_of(cell, _passed_on(given, workspace), given.cores) for cell in due]
+    tasks = [task_of(cell, _passed_on(given, workspace), given.cores) for cell in ready]
     keeps_going = given.keep_going
-    for _ in build_distributed(due, tasks, executor, console, keeps_going=keeps_going):
+    for _ in build_distributed(ready, tasks, executor, console, keeps_going=keeps_going):
         pass
+
+
+def _with_locks(due: list[Cell], given: argparse.Namespace, console: Console) -> list[Cell]:
+    """The cells that there are locks for, which are made here: nodes would write one at once."""
+    ready = []
+    for cell in due:
+        if _has_lock(cell, given, console):
+            ready.append(cell)
+        elif not given.keep_going:
+            return []
+    return ready
+
+
+def _has_lock(cell: Cell, given: argparse.Namespace, console: Console) -> bool:
+    try:
+        settle_framework(cell.job.target, bare_workspace(console), offline=given.offline)
+    except CuwheelError as error:
+        write_failure(error, cell.job.workspace.dist, cell.id)
+        console.terminal.print(str(error), markup=False, style=None)
+        return False
+    return True
 
 
 def _passed_on(given: argparse.Namespace, workspace: Workspace) -> list[str]:
@@ -205,6 +235,11 @@ def _passed_on(given: argparse.Namespace, workspace: Workspace) -> list[str]:
     words += [word for arch in given.arch for word in ("--arch", arch)]
     flags = {"--offline": given.offline, "--any-driver": given.any_driver}
     return [*words, *(flag for flag, is_given in flags.items() if is_given)]
+
+
+def _count_or_none(text: str) -> int:
+    """A number from 0 on."""
+    return 0 if text == "0" else _count(text)
 
 
 def _count(text: str) -> int:

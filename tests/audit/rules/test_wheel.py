@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.audit.verdict import audit_wheel
-from tests.support.factories import write_wheel
+from cuwheel.wheel.archive import pack, unpack_wheel
+from tests.support.factories import EPOCH, write_wheel
 from tests.support.planted import CODE, MEMBER, TAG, judged, make_library, rewrite, told
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,6 +68,114 @@ def test_finds_module_for_another_python(tmp_path: Path, tag: str, *, is_found: 
 
     fact = "Python 3.10 alone can import it, and the tag is"
     assert any(f"warning: {name}: tag: {fact}" in line for line in found) is is_found
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "fact"),
+    [
+        ("ext.cpython-312-x86_64-linux-gnu", "other", "calls PyInit_ext, and it has PyInit_other"),
+        ("ext.abi3", "ext2", "calls PyInit_ext, and it has PyInit_ext2"),
+        ("ext.cpython-312-aarch64-linux-gnu", "ext", "it is for EM_X86_64: no Python imports it"),
+    ],
+)
+def test_finds_module_that_nothing_imports(
+    tmp_path: Path, name: str, module: str, fact: str
+) -> None:
+    library = make_library(tmp_path / "made", code=_MODULE.replace("_ext", f"_{module}"))
+
+    found = told(judged(tmp_path, {f"pkg/{name}.so": library}, tag=TAG.replace("py3", "cp312")))
+
+    assert any(line.startswith(f"error: pkg/{name}.so: library") and fact in line for line in found)
+
+
+@pytest.mark.parametrize("name", ["ext.cpython-312-x86_64-linux-gnu", "ext.abi3"])
+@pytest.mark.parametrize("code", [_MODULE, CODE], ids=["module", "loaded by torch.ops"])
+def test_lets_module_be_that_has_its_name(tmp_path: Path, name: str, code: str) -> None:
+    library = make_library(tmp_path / "made", code=code)
+
+    found = told(judged(tmp_path, {f"pkg/{name}.so": library}))
+
+    assert not any(": library: " in line for line in found)
+
+
+@pytest.mark.parametrize(
+    ("content", "fact"),
+    [
+        (b"", "it is called a library and is empty"),
+        (b"no library\n", "it is called a library and is no ELF file"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "it is a git-LFS pointer"),
+    ],
+)
+def test_finds_what_is_only_called_a_library(tmp_path: Path, content: bytes, fact: str) -> None:
+    found = told(judged(tmp_path, {"pkg/libx.so.1": content}))
+
+    assert any(line.startswith(f"error: pkg/libx.so.1: library: {fact}") for line in found)
+
+
+@pytest.mark.parametrize(
+    "content", [b"/* GNU ld script */\nINPUT(-lx)\n", b"\xcf\xfa\xed\xfe", b"!<arch>\n"]
+)
+def test_lets_other_kinds_of_library_be(tmp_path: Path, content: bytes) -> None:
+    found = told(judged(tmp_path, {"pkg/libx.so": content}))
+
+    assert not any(": library: " in line for line in found)
+
+
+@pytest.mark.parametrize(
+    ("member", "old", "new", "finding"),
+    [
+        ("WHEEL", f"Tag: {TAG}", "Tag: py3-none", "WHEEL: tag: WHEEL says the tag py3-none"),
+        ("WHEEL", f"Tag: {TAG}", "Tag:", "WHEEL: tag: WHEEL says the tag (nothing)"),
+        ("WHEEL", f"Tag: {TAG}", "Tag: py3--any", "WHEEL: tag: WHEEL says the tag py3--any"),
+        ("WHEEL", "Version: 1.0", "Version: 9.0", "WHEEL: archive: Wheel-Version is 9.0"),
+        ("WHEEL", "Wheel-Version: 1.0\n", "", "WHEEL: archive: Wheel-Version is not there"),
+    ],
+)
+def test_finds_what_installers_refuse(
+    tmp_path: Path, member: str, old: str, new: str, finding: str
+) -> None:
+    wheel = write_wheel(tmp_path, {MEMBER: b"#"}, name="pkg", tag=TAG)
+    rewrite(wheel, tmp_path / "unpacked", member, old, new)
+
+    assert any(line.startswith(f"error: {finding}") for line in told(audit_wheel(wheel)))
+
+
+@pytest.mark.parametrize(
+    ("required", "is_found"),
+    [(">=3.13", True), ("<3.12", True), (">=3.12.4", False), ("==3.12.*", False), ("", False)],
+)
+def test_finds_python_that_the_tag_has_and_the_metadata_leaves_out(
+    tmp_path: Path, required: str, *, is_found: bool
+) -> None:
+    tag = "cp312-cp312-manylinux_2_17_x86_64.manylinux2014_x86_64"
+    wheel = write_wheel(tmp_path, {}, name="pkg", tag=tag)
+    line = f"Requires-Python: {required}\n" if required else ""
+    rewrite(wheel, tmp_path / "unpacked", "METADATA", "Version: 1.2.3\n", f"Version: 1.2.3\n{line}")
+
+    found = told(audit_wheel(wheel))
+
+    assert any("error: METADATA: metadata: Requires-Python is" in one for one in found) is is_found
+
+
+def test_finds_metadata_that_is_no_utf8(tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path, {}, name="pkg", tag=TAG)
+    folder = tmp_path / "unpacked"
+    folder.mkdir()
+    unpack_wheel(wheel, folder)
+    path = folder / "pkg-1.2.3.dist-info" / "METADATA"
+    path.write_bytes(path.read_bytes() + "Möller\n".encode("latin-1"))
+    pack(folder, wheel, epoch=EPOCH)
+
+    found = told(audit_wheel(wheel))
+
+    assert "error: pkg-1.2.3.dist-info/METADATA: archive: it isn't UTF-8" in found
+
+
+def test_finds_folder_of_data_that_nobody_installs(tmp_path: Path) -> None:
+    found = told(judged(tmp_path, {"pkg-1.2.3.data/lib/x.txt": b"", "pkg-1.2.3.data/data/y": b""}))
+
+    [line] = [one for one in found if ".data/" in one]
+    assert line.startswith("error: pkg-1.2.3.data/lib: archive: installers know no such folder")
 
 
 def test_finds_module_for_free_threaded_python(tmp_path: Path) -> None:
