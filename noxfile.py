@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import logging
 import os
 import sys
 import tempfile
@@ -24,6 +25,8 @@ from cuwheel.model.catalogue import load_catalogue, missing_roots  # noqa: E402
 from cuwheel.model.nox_sessions import requested_sessions, sessions_of, suggest_sessions  # noqa: E402
 from cuwheel.paths import project_roots  # noqa: E402
 
+# nox looks for uv in every session; these make no environment, and uv comes with the engine.
+logging.getLogger("nox").addFilter(lambda record: record.msg != "uv binary not found.")
 nox.needs_version = ">=2024.4.15"
 nox.options.default_venv_backend = "none"  # cuwheel.bootstrap makes hash-locked environments
 nox.options.sessions = ("tests", "lint")

@@ -210,3 +210,11 @@ def test_what_is_printed_names_targets_that_exist() -> None:
 def _printed() -> list[Path]:
     pages = (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
     return [*pages, *ROOT.glob("cuwheel/**/*.py"), *ROOT.glob("recipes/**/*.py")]
+
+
+def test_says_nothing_of_a_program_that_it_does_not_need(pristine: Path) -> None:
+    """PATH has no uv, which nox looks for in every session."""
+    said = nox(pristine, "-s", "bench").output
+
+    assert "say what to measure" in said
+    assert "uv" not in said

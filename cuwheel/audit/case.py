@@ -62,6 +62,11 @@ class Case:
         return tuple(sorted({tag.platform for tag in self.tags}))
 
     @cached_property
+    def is_read(self) -> bool:
+        """Whether its libraries can be judged: those of Linux with glibc, for which CUDA is."""
+        return not self.platforms or any(_READ.match(platform) for platform in self.platforms)
+
+    @cached_property
     def policies(self) -> tuple[Policy, ...]:
         """The manylinux policies for these, the one for the oldest systems first."""
         found = {policy.name: policy for tag in self.platforms if (policy := policy_of(tag))}
@@ -184,6 +189,7 @@ class Case:
         return fitting if self.contract else fitting or found
 
 
+_READ = re.compile(r"any$|linux_|manylinux")
 # `+cu130`, `cupy-cuda13x`, `nvidia-cublas-cu12`: what a name says of the CUDA major.
 _CUDA_IN_NAME = re.compile(r"(?:^|[-_+.])cu(?:da)?(1[1-9])(?:\d|x)?(?=$|[-_.]|torch)")
 

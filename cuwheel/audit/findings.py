@@ -83,7 +83,8 @@ RULES = (
         "that needs newer ones fails to load on the older of these systems: ``version `GLIBC_2.34' "
         "not found``. Build with an older sysroot (a conda toolchain) or take the tag that the "
         "finding names, as `auditwheel show` does. A plain `linux_x86_64` tag promises nothing and "
-        "is refused by the public index.",
+        "is refused by the public index. Of wheels for other systems (musllinux, Windows, macOS) "
+        "the libraries aren't judged.",
     ),
     Rule(
         name="size",

@@ -109,7 +109,7 @@ def _library_data(library: ScannedLibrary) -> dict[str, Any]:
 
 def _facts(result: AuditResult) -> rich.table.Table:
     case = result.case
-    majors = ", ".join(map(str, result.majors)) or "none needed"
+    majors = ", ".join(map(str, result.majors)) or ("none needed" if case.is_read else "not read")
     drivers = ", ".join(f"{driver} (CUDA {major})" for major, driver in result.min_driver)
     held = (
         f"the recipe of {case.contract.project}" if case.contract else "what any wheel has to keep"
@@ -121,7 +121,7 @@ def _facts(result: AuditResult) -> rich.table.Table:
         ("held to", held),
         ("size", rich.filesize.decimal(case.scan.size)),
         ("sha256", case.scan.sha256),
-        ("libraries", str(len(case.host_libraries))),
+        ("libraries", str(len(case.host_libraries)) if case.is_read else "not read"),
         ("CUDA", majors),
         ("oldest driver", drivers),
         ("archs", _archs(result.archs, result.ptx_archs)),

@@ -58,27 +58,34 @@ class AuditResult:
 def judge(case: Case) -> AuditResult:
     """Hold a wheel to its contract, or to what any wheel has to keep."""
     chain = Chain(case=case)
-    findings = [
-        *wheel_findings(case),
-        *layout_findings(case),
-        *library_findings(case),
-        *supply_findings(chain),
-    ]
+    findings = [*wheel_findings(case), *layout_findings(case)]
+    if case.is_read:
+        findings += [*library_findings(case), *supply_findings(chain)]
+    else:
+        findings.append(_not_read(case))
     codes = [code for _, code in device_codes(case)]
     decided = {major for majors in case.majors.values() for major in majors}
     named = {case.named_cuda} if case.named_cuda else set()
-    majors = tuple(sorted(decided or named))
+    majors = tuple(sorted(decided or named)) if case.is_read else ()
     return AuditResult(
         case=case,
         findings=tuple(
             sorted(dict.fromkeys(findings), key=lambda one: SEVERITIES.index(one.severity))
         ),
-        supplies=chain.supplies,
+        supplies=chain.supplies if case.is_read else (),
         majors=majors,
         archs=sort_archs(arch for code in codes for arch in code.sass),
         ptx_archs=sort_archs(arch for code in codes for arch in code.ptx),
         min_driver=tuple((major, driver) for major in majors if (driver := oldest_driver(major))),
     )
+
+
+def _not_read(case: Case) -> Finding:
+    fact = (
+        f"the tag is for {', '.join(case.platforms)}: its libraries weren't judged, as only those "
+        "of Linux with glibc are"
+    )
+    return Finding(file=case.scan.file_name, rule="platform tag", fact=fact, severity="note")
 
 
 def unreadable(path: Path, why: str) -> AuditResult:

@@ -157,7 +157,7 @@ def _tag_findings(case: Case) -> Iterator[Finding]:
         if case.contract and not _fits_python(tag, case.contract.python):
             fact = f"{tag} is not a tag for {case.contract.python or 'every Python 3'}"
             yield Finding(file=scan.file_name, rule="tag", fact=fact)
-        if case.host_libraries and policy_of(tag.platform) is None:
+        if case.is_read and case.host_libraries and policy_of(tag.platform) is None:
             fact = f"{tag.platform} is not a manylinux tag that auditwheel knows"
             severity = case.severity("warning")
             yield Finding(file=scan.file_name, rule="platform tag", fact=fact, severity=severity)

@@ -157,6 +157,21 @@ def test_finds_python_that_the_tag_has_and_the_metadata_leaves_out(
     assert any("error: METADATA: metadata: Requires-Python is" in one for one in found) is is_found
 
 
+@pytest.mark.parametrize(
+    "platform",
+    ["musllinux_1_2_x86_64", "win_amd64", "macosx_11_0_arm64", "macosx_10_13_universal2"],
+)
+def test_judges_no_library_of_other_systems(tmp_path: Path, platform: str) -> None:
+    library = make_library(tmp_path / "made", "libcudart.so.13", "libc.musl-x86_64.so.1")
+
+    result = judged(tmp_path, {MEMBER: library}, tag=f"cp312-cp312-{platform}")
+
+    [line] = told(result)
+    assert line.startswith("note: pkg-1.2.3-cp312-cp312-")
+    assert f"the tag is for {platform}: its libraries weren't judged" in line
+    assert (result.majors, result.supplies, result.min_driver) == ((), (), ())
+
+
 def test_finds_metadata_that_is_no_utf8(tmp_path: Path) -> None:
     wheel = write_wheel(tmp_path, {}, name="pkg", tag=TAG)
     folder = tmp_path / "unpacked"
