@@ -200,8 +200,9 @@ def _module_findings(case: Case) -> Iterator[Finding]:
         minors = set(names)
         required = [_minor_of(tag) for tag in case.tags]
         if len(minors) == 1 and not all(minor in minors for minor in required):
-            fact = f"Python 3.{minors.pop()} alone can import it, and the tag is {_list(case.tags)}"
-            severity = case.severity("warning")
+            fact = f"Python 3.{min(minors)} alone can import it, and the tag is {_list(case.tags)}"
+            is_for_others = None not in required and minors.isdisjoint(required)
+            severity = "error" if is_for_others else case.severity("warning")
             yield Finding(file=next(iter(names.values())), rule="tag", fact=fact, severity=severity)
 
 

@@ -57,17 +57,24 @@ def test_finds_copy_that_misses_what_it_opens(
 
 
 @pytest.mark.parametrize(
-    ("tag", "is_found"),
-    [("cp310-abi3", True), ("py3-none", True), ("cp312-cp312", True), ("cp310-cp310", False)],
+    ("tag", "severity"),
+    [
+        ("cp310-abi3", "warning"),
+        ("py3-none", "warning"),
+        ("cp310.cp312-none", "warning"),
+        ("cp312-cp312", "error"),  # no Python that it is installed for can import it
+        ("cp310-cp310", ""),
+    ],
 )
-def test_finds_module_for_another_python(tmp_path: Path, tag: str, *, is_found: bool) -> None:
+def test_finds_module_for_another_python(tmp_path: Path, tag: str, severity: str) -> None:
     library = make_library(tmp_path / "made", code=_MODULE)
     name = "pkg/ext.cpython-310-x86_64-linux-gnu.so"
 
     found = told(judged(tmp_path, {name: library}, tag=f"{tag}-manylinux_2_39_x86_64"))
 
     fact = "Python 3.10 alone can import it, and the tag is"
-    assert any(f"warning: {name}: tag: {fact}" in line for line in found) is is_found
+    said = [line.partition(":")[0] for line in found if f": {name}: tag: {fact}" in line]
+    assert said == [severity] * bool(severity)
 
 
 @pytest.mark.parametrize(
