@@ -212,6 +212,13 @@ def _printed() -> list[Path]:
     return [*pages, *ROOT.glob("cuwheel/**/*.py"), *ROOT.glob("recipes/**/*.py")]
 
 
+def test_says_how_to_get_a_recipe_that_is_missing(pristine: Path) -> None:
+    done = nox(pristine, "-s", "build-detectron2-130")
+
+    assert "there is no recipe of detectron2; `nox -s new -- detectron2` drafts one" in done.output
+    assert "did you mean" not in done.output
+
+
 def test_says_nothing_of_a_program_that_it_does_not_need(pristine: Path) -> None:
     """PATH has no uv, which nox looks for in every session."""
     said = nox(pristine, "-s", "bench").output

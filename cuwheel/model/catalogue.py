@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import cuwheel
-from cuwheel.errors import RecipeError, UsageError, suggest
+from cuwheel.errors import RecipeError, UsageError, nearest, suggest
 from cuwheel.model.link import Link, Mode
 from cuwheel.model.recipe import Build, Framework, Recipe, Smoke
 from cuwheel.model.source import Source
@@ -104,6 +104,13 @@ def find_target(name: str, entries: Iterable[CatalogueEntry]) -> tuple[Catalogue
             return entry, plain.rpartition("-")[2]
         if entry.fault and f"{plain}-".startswith(f"{entry.name.replace('_', '-')}-"):
             find_recipe(entry.name, entries)  # says what is wrong with it
+    if missing := missing_recipe(plain, entries):
+        raise UsageError(
+            f'no target is called "{name}"',
+            why=f"there is no recipe of {missing}",
+            fix=f"`nox -s new -- {missing}` drafts one from the package's source on the index; "
+            "`nox -l` shows what there is",
+        )
     known = target_names(entries)
     own = [one for one in known if one.rpartition("-")[0] == plain]
     raise UsageError(
@@ -111,6 +118,17 @@ def find_target(name: str, entries: Iterable[CatalogueEntry]) -> tuple[Catalogue
         why=f"the toolkit is missing: {' or '.join(own)}" if own else suggest(name, known),
         fix="take one that `nox -l` shows behind `build-`",
     )
+
+
+def missing_recipe(target: str, entries: Iterable[CatalogueEntry]) -> str:
+    """The package that a target's name is about, where no recipe is called nearly so; else empty.
+
+    Args:
+        target: such as `causal-conv1d-130`, or without the toolkit.
+        entries: the catalogue.
+    """
+    package = re.sub(r"-\d{2,3}$", "", target)
+    return "" if nearest(package, [entry.name for entry in entries]) else package
 
 
 def missing_roots(roots: Iterable[Path]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cuwheel.cuda.toolkits import TOOLKITS
 from cuwheel.errors import nearest, suggest
-from cuwheel.model.catalogue import target_names
+from cuwheel.model.catalogue import missing_recipe, target_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -133,7 +133,10 @@ def _broken(name: str, entries: Iterable[CatalogueEntry]) -> str:
 
 def _nearest(name: str, known: Iterable[str], entries: Iterable[CatalogueEntry]) -> str:
     """The nearest session; `smoke-x-130` means `smoke -- x-130`, and `build` any of the builds."""
-    known = tuple(known)
+    known, entries = tuple(known), tuple(entries)
+    package = name.removeprefix("build-")
+    if package != name and (missing := missing_recipe(package, entries)):
+        return f"there is no recipe of {missing}; `nox -s new -- {missing}` drafts one"
     if begun := sorted(one for one in known if one.startswith(f"{name}-")):
         return f"known are: {', '.join(begun)}"
     named = {"": (), "target": target_names(entries), "toolkit": tuple(one.tag for one in TOOLKITS)}
