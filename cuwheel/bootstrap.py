@@ -31,6 +31,7 @@ from cuwheel.errors import (
 from cuwheel.fetch.mirror import configured_mirror
 from cuwheel.fetch.urls import redact_url
 from cuwheel.paths import ROOT, default_cache
+from cuwheel.system.in_use import hold
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -78,8 +79,10 @@ def _environment(name: str, *, offline: bool) -> Path:
     identity = f"{sys.version}\n{sys.base_prefix}\n{lock.read_text()}"
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
     folder = default_cache() / "engine" / f"{name}-{key}"
+    hold(folder, with_children=True)
     if not (folder / "complete").exists():
         _make(folder, lock, offline=offline)
+        hold(folder, with_children=True)  # before, there was perhaps no folder for its mark
     return folder
 
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "audit": "audit",
     "build": "build",
     "bump": "updates",
+    "cache": "cache",
     "diagnose": "diagnose",
     "docs": "docs",
     "explain": "explain",

@@ -16,6 +16,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.system.in_use import hold
 from cuwheel.workspace.records import Environment
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def lend_bytecode(kept: Path, site: Path) -> None:
         kept: from `bytecode_folder`; needn't be there.
         site: site-packages of the environment.
     """
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    hold(kept)
     for path in _compiled(kept):
         _link(path, site / path.relative_to(kept))
 

@@ -17,6 +17,7 @@ from cuwheel.system.files import (
     remove_tree,
     write_atomically,
 )
+from cuwheel.system.in_use import hold
 from cuwheel.system.process import run
 from cuwheel.workspace.records import Environment
 
@@ -60,6 +61,7 @@ def environment(job: Job) -> Environment:
             remove_tree(folder)
             with naming_full_disk(folder.parent):
                 _make(folder, job)
+        hold(folder)
     workspace.checked[folder] = key
     site_packages = folder / "lib" / f"python{base.release}" / "site-packages"
     return Environment(

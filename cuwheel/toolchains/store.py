@@ -17,6 +17,7 @@ from cuwheel.system.files import (
     remove_tree,
     write_atomically,
 )
+from cuwheel.system.in_use import hold
 from cuwheel.toolchains.tree_record import FileRecord, describe_tree, digest_of_tree
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def obtain(
                 console.warn(f"{folder.name} was damaged and is made again")
                 remove_tree(folder)
             found = _fill(folder, make)
+        hold(folder)
     if checked is not None:
         checked[folder] = found
     return found

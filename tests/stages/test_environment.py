@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.cache.contents import read_cache
+from cuwheel.cache.pruning import prune
 from cuwheel.errors import InstallError, LockError
 from cuwheel.model.recipe import Framework
 from cuwheel.pypi.lock_file import as_input, render
@@ -81,6 +83,16 @@ def test_one_command_looks_once(target: Target, lean_workspace: Workspace) -> No
     again = environment(make_job(target, lean_workspace))
 
     assert not (again.site_packages / "iniconfig" / "__init__.py").exists()
+
+
+def test_nobody_removes_it_while_a_build_uses_it(target: Target, lean_workspace: Workspace) -> None:
+    made = environment(make_job(target, lean_workspace))
+    entries = read_cache(lean_workspace.cache).entries
+
+    done = prune([one for one in entries if one.kind.folder == "environments"])
+
+    assert made.python.parent.parent in [one.path for one in done.in_use]
+    assert made.python.exists()
 
 
 def test_refuses_lock_that_does_not_match_its_input(

@@ -1,0 +1,173 @@
+"""The session `cache`."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import re
+import time
+from typing import TYPE_CHECKING
+
+import rich.table
+
+from cuwheel.cache.contents import OTHER, read_cache
+from cuwheel.cache.pruning import DAY, choose, is_free, prune
+from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.errors import UsageError
+from cuwheel.paths import default_cache
+from cuwheel.pypi.uv import forget
+from cuwheel.system.console import report_terminal
+from cuwheel.system.quantities import GIB, MIB, show_size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.cache.contents import CacheContents, Entry, Kind
+    from cuwheel.system.console import Console
+
+_SIZE = re.compile(r"(\d+)\s*([mgt])(?:i?b)?", re.IGNORECASE)
+_UNITS = {"m": MIB, "g": GIB, "t": GIB << 10}
+
+
+def cache_parser() -> Parser:
+    """What the session understands."""
+    parser = new_parser(
+        "cache", "Say what the cache holds, and remove from it what nobody uses, beside builds."
+    )
+    add = parser.add_argument
+    add("--prune", action="store_true", help="remove what the next two options say")
+    add(
+        "--unused-for",
+        type=_days,
+        metavar="DAYS",
+        help="what no build has used for so many days; 0: all that none uses now",
+    )
+    add(
+        "--size",
+        type=_size,
+        metavar="20G",
+        help="what was unused for longest, until all of the cache has this size",
+    )
+    add("--dry-run", action="store_true", help="only say what --prune would remove")
+    add("--json", action="store_true", help="print data to standard output instead of text")
+    return parser
+
+
+def run_cache(given: argparse.Namespace, console: Console) -> None:
+    """Say what the cache holds, or remove some of it."""
+    is_limited = given.unused_for is not None or given.size is not None
+    if given.prune != is_limited:
+        raise UsageError(
+            "--prune goes with --unused-for or --size" if given.prune else "--prune is missing",
+            why="without a limit nothing is too much"
+            if given.prune
+            else "nothing is removed unless it is said",
+            fix="nox -s cache -- --prune --unused-for 30, or nox -s cache -- --prune --size 20G",
+        )
+    folder = default_cache()
+    with console.live(f"reading {folder}"):
+        before = read_cache(folder)
+    if not given.prune:
+        _print(before, as_json=given.json)
+        return
+    seconds = None if given.unused_for is None else given.unused_for * DAY
+    chosen = choose(before, time.time(), unused_for=seconds, size=given.size)
+    if given.dry_run:
+        _say_removed([one for one in chosen if is_free(one)], console, "would be removed")
+        return
+    _prune(before, chosen, given.size, console)
+
+
+def _prune(
+    before: CacheContents, chosen: Sequence[Entry], size: int | None, console: Console
+) -> None:
+    done = prune(chosen)
+    _say_removed(done.removed, console, "removed")
+    if done.in_use:
+        names = ", ".join(one.path.name for one in done.in_use)
+        console.note(f"a running build uses {names}: kept")
+    after = read_cache(before.folder)
+    if size is not None and after.size > size:
+        # Its packages have a second name in each environment that has them, and that stays.
+        forget((), cache=before.folder)
+        after = read_cache(before.folder)
+        console.note(
+            "uv's unpacked packages were removed too: the next environment fetches its own"
+        )
+    console.note(f"{show_size(before.size - after.size)} freed, {show_size(after.size)} left")
+    if size is not None and after.size > size:
+        console.warn(
+            f"that is more than {show_size(size)}: what is left is in use or was used today, or "
+            "is the compile cache, whose limit is CUWHEEL_COMPILE_CACHE_SIZE"
+        )
+
+
+def _say_removed(entries: Sequence[Entry], console: Console, verb: str) -> None:
+    for one in entries:
+        console.note(f"{verb}: {one.kind.folder}/{one.path.name}  {show_size(one.size)}")
+    if not entries:
+        console.note(f"nothing {verb}: all of it is in use, or was used since then")
+
+
+def _print(contents: CacheContents, *, as_json: bool) -> None:
+    newest = {kind: _last_use(contents, kind) for kind in contents.sizes}
+    if as_json:
+        kinds = {
+            kind.folder or "other": {
+                "size": size,
+                "entries": [
+                    {"name": one.path.name, "size": one.size, "used": _day(one.used)}
+                    for one in contents.entries
+                    if one.kind == kind
+                ],
+            }
+            for kind, size in contents.sizes.items()
+        }
+        data = {"folder": str(contents.folder), "size": contents.size, "kinds": kinds}
+        print(json.dumps(data, indent=2))  # noqa: T201 - data
+        return
+    table = rich.table.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in ("folder", "size", "entries", "oldest use", "what"):
+        table.add_column(heading, justify="right" if heading in {"size", "entries"} else "left")
+    for kind, size in contents.sizes.items():
+        count = sum(one.kind == kind for one in contents.entries)
+        if size:
+            name = kind.folder or "(others)"
+            cells = (name, show_size(size), str(count or ""), newest[kind], kind.what)
+            table.add_row(*cells)
+    terminal = report_terminal()
+    terminal.print(table)
+    terminal.print(f"\n{contents.folder}: {show_size(contents.size)}", markup=False)
+
+
+def _last_use(contents: CacheContents, kind: Kind) -> str:
+    used = [one.used for one in contents.entries if one.kind == kind]
+    return _day(min(used)) if used and kind != OTHER else ""
+
+
+def _day(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds, tz=datetime.timezone.utc).date().isoformat()
+
+
+def _days(text: str) -> float:
+    """A number of days.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    if not re.fullmatch(r"\d+(\.\d+)?", text):
+        raise argparse.ArgumentTypeError(f"{text} is no number of days")
+    return float(text)
+
+
+def _size(text: str) -> int:
+    """Bytes.
+
+    Raises:
+        argparse.ArgumentTypeError: it is no size.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text} is no size such as 500M or 20G")
+    return int(found[1]) * _UNITS[found[2].lower()]

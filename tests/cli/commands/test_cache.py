@@ -1,0 +1,92 @@
+"""The session `cache`, on a cache of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.cli.dispatch import run_command
+from cuwheel.errors import UsageError
+from cuwheel.system.console import Console
+from tests.support.factories import heard, make_workspace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_OLD = (1_000_000.0, 1_000_000.0)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    for name in ("toolchains/cuda130-pypi-1", "environments/tiny-1", "uv/archive"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "file").write_bytes(b"x" * (1 << 20))
+        os.utime(folder / name, _OLD)
+    monkeypatch.setenv("CUWHEEL_CACHE", str(folder))
+    return folder
+
+
+def test_says_what_is_there(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_command("cache", [], Console())
+
+    said = capsys.readouterr().out
+    assert "toolchains" in said
+    assert "1970-01-12" in said
+    assert f"{cache}: 3.0 MiB" in said
+
+
+def test_says_it_as_data(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_command("cache", ["--json"], Console())
+
+    data = json.loads(capsys.readouterr().out)
+    assert data["folder"] == str(cache)
+    [entry] = data["kinds"]["environments"]["entries"]
+    assert (entry["name"], entry["used"]) == ("tiny-1", "1970-01-12")
+
+
+def test_removes_what_is_old(cache: Path, tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path)
+
+    run_command("cache", ["--prune", "--unused-for", "30"], workspace.console)
+
+    assert not (cache / "toolchains" / "cuda130-pypi-1").exists()
+    assert "removed: environments/tiny-1  1.0 MiB" in heard(workspace)
+    assert "2.0 MiB freed, 1.0 MiB left" in heard(workspace)
+
+
+def test_removes_uvs_packages_where_the_rest_is_not_enough(cache: Path, tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path)
+
+    run_command("cache", ["--prune", "--size", "0M"], workspace.console)
+
+    assert not (cache / "uv" / "archive").exists()
+    assert "uv's unpacked packages were removed too" in heard(workspace)
+
+
+def test_only_says_what_it_would_do(cache: Path, tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path)
+
+    run_command("cache", ["--prune", "--unused-for", "30", "--dry-run"], workspace.console)
+
+    assert "would be removed: toolchains/cuda130-pypi-1" in heard(workspace)
+    assert (cache / "toolchains" / "cuda130-pypi-1").exists()
+
+
+@pytest.mark.parametrize("arguments", [["--prune"], ["--size", "20G"], ["--unused-for", "3"]])
+@pytest.mark.usefixtures("cache")
+def test_removes_nothing_that_was_not_asked_for(arguments: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        run_command("cache", arguments, Console())
+
+    assert "--prune --size 20G" in caught.value.fix
+
+
+@pytest.mark.parametrize("arguments", [["--prune", "--size", "lots"], ["--unused-for", "-1"]])
+@pytest.mark.usefixtures("cache")
+def test_refuses_what_is_no_limit(arguments: list[str]) -> None:
+    with pytest.raises(UsageError):
+        run_command("cache", arguments, Console())
