@@ -296,8 +296,9 @@ def disk_full(folder: Path) -> DiskFullError:
     return DiskFullError(
         f"no space left on the disk of {folder}",
         why=f"{show_size(free_disk(folder))} are free there",
-        fix="free some space, or move the work to another disk with CUWHEEL_CACHE, "
-        "`-- --work DIR` or TMPDIR",
+        fix="free some space (`nox -s cache -- --prune --unused-for 7` removes what no build has "
+        "used for a week), or move the work to another disk with CUWHEEL_CACHE, `-- --work DIR` or "
+        "TMPDIR",
     )
 
 
