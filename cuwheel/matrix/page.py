@@ -25,7 +25,8 @@ body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 75re
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .35rem .7rem .35rem 0; border-bottom: 1px solid #e3e6e9;
   vertical-align: top; }
-td:first-child, td:nth-child(4), td:nth-child(6), td:nth-child(7), td:nth-child(8) { white-space: nowrap; }
+td:first-child, td:nth-child(4), td:nth-child(6), td:nth-child(7), td:nth-child(8) {
+  white-space: nowrap; }
 td:last-child { overflow-wrap: anywhere; }
 code { font-size: .9em; }
 .state { border-radius: .25rem; padding: .05rem .4rem; white-space: nowrap; }
