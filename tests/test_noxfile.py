@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,7 +14,11 @@ from cuwheel.model.catalogue import load_catalogue, target_names
 from cuwheel.model.nox_sessions import VERBS, sessions_of
 from cuwheel.paths import ROOT
 from cuwheel.system.process import Finished, run
+from tests.support.pythons import find_old_python
 from tests.support.requirements import lack
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _PARTS = ("noxfile.py", "cuwheel", "recipes", "envs", "tests/project")
 _OF_NOXFILE = ("bench", "lint", "tests", "tests-e2e", "tests-nightly")
@@ -75,13 +79,6 @@ def list_sessions(checkout: Path, **env: str) -> dict[str, str]:
     """Each session and its help text, as a person reads them."""
     listed = nox(checkout, "-l", **env).output
     return dict(re.findall(r"^[*-] (\S+)(?: \[\w+\])?(?: -> (.*))?$", listed, re.MULTILINE))
-
-
-def find_old_python(release: str) -> Path | None:
-    """A Python that is too old for cuwheel, but not for nox; pyenv's shims may run nothing."""
-    versions = Path.home() / ".pyenv" / "versions"
-    found = (*versions.glob(f"{release}.*/bin/python"), shutil.which(f"python{release}"))
-    return next((Path(one) for one in found if one), None)
 
 
 def test_lists_every_session(sessions: dict[str, str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,3 +40,10 @@ def pythons() -> tuple[Interpreter, ...]:
         with contextlib.suppress(InterpreterNotFoundError):
             found.append(find_python(release, os.environ))
     return tuple(found)
+
+
+def find_old_python(release: str) -> Path | None:
+    """A Python that is too old for cuwheel; pyenv's shims may run nothing."""
+    versions = Path.home() / ".pyenv" / "versions"
+    found = (*versions.glob(f"{release}.*/bin/python"), shutil.which(f"python{release}"))
+    return next((Path(one) for one in found if one), None)

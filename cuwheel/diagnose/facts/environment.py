@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 _SCRIPT = script("probes/environment.py")
 FACTS_TIME_LIMIT = 15.0  # seconds; a slow disk with hundreds of packages
 IMPORT_TIME_LIMIT = 60.0  # seconds; the first import of torch from a slow disk
+_OLDEST = (3, 8)  # that the script runs in
+_VERSION = "import sys; sys.stdout.write('%d.%d.%d' % sys.version_info[:3])"  # Python 2 too
+_RELEASE = re.compile(r"(\d+)\.(\d+)\.\d+")
 _KILLED = -9
 FRAMEWORKS = ("torch", "jax", "cupy", "tensorflow")
 # Their distributions are named for CUDA releases.
@@ -165,6 +169,7 @@ def ask_environment(python: Path, environ: Mapping[str, str]) -> PythonEnvironme
     """
     answer, output, fault = _ask(python, {"ask": "facts"}, environ, FACTS_TIME_LIMIT)
     if "version" not in answer:
+        _refuse_old_python(python, environ)
         said = (output.strip().splitlines() or [""])[-1][:160]
         raise InterpreterNotFoundError(
             f"{python} is no Python that can be asked",
@@ -193,6 +198,27 @@ def ask_environment(python: Path, environ: Mapping[str, str]) -> PythonEnvironme
         damaged=tuple((row["place"], row["fault"]) for row in rows if row["fault"]),
         shadowed=tuple(shadowed),
     )
+
+
+def _refuse_old_python(python: Path, environ: Mapping[str, str]) -> None:
+    """See that it isn't older than what describes environments; an older one calls that an error.
+
+    Raises:
+        InterpreterNotFoundError: it is.
+    """
+    try:
+        done = run([python, "-c", _VERSION], env=environ, timeout=FACTS_TIME_LIMIT, check=False)
+    except CommandFailedError:
+        return
+    found = _RELEASE.fullmatch(done.output.strip())
+    if found and (int(found[1]), int(found[2])) < _OLDEST:
+        needed = ".".join(map(str, _OLDEST))
+        raise InterpreterNotFoundError(
+            f"{python} is Python {found[0]}, and diagnose needs {needed} or newer",
+            why="what describes its packages doesn't run in older ones, and no GPU package of the "
+            "last years does",
+            fix=f"name an interpreter of {needed} or newer, or its environment, with --python",
+        )
 
 
 def _distribution(row: Mapping[str, Any]) -> Distribution:

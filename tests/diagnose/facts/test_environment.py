@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cuwheel.diagnose.facts import environment
+from cuwheel.errors import InterpreterNotFoundError
 from tests.support.diagnosed import Env, look_into, verdict_on
+from tests.support.pythons import find_old_python
+from tests.support.requirements import lack
 
 
 def test_reads_files_of_torch_that_hangs(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,6 +19,19 @@ def test_reads_files_of_torch_that_hangs(env: Env, monkeypatch: pytest.MonkeyPat
 
     assert "no answer within 1 s" in verdict_on(report, "diagnose-import-failed").cause
     assert report.frameworks[0].cuda == "13.0"
+
+
+@pytest.mark.parametrize("release", ["2.7", "3.6", "3.7"])
+def test_names_the_release_of_an_old_python(release: str) -> None:
+    python = find_old_python(release)
+    if python is None:
+        lack("old-python", f"this machine has no Python {release}", "what diagnose says of it")
+
+    with pytest.raises(InterpreterNotFoundError) as caught:
+        environment.ask_environment(python, {"PATH": "/usr/bin:/bin"})
+
+    assert f"is Python {release}." in caught.value.what
+    assert "diagnose needs 3.8 or newer" in caught.value.what
 
 
 def test_goes_on_past_damaged_metadata(env: Env) -> None:
