@@ -33,7 +33,7 @@ COMMANDS = {
     "outdated": "updates",
     "profile": "profile",
     "smoke": "smoke",
-    "toolchain": "toolchain",
+    "toolchain": "cache",
     "verify": "verify",
 }
 

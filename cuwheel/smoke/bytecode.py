@@ -49,7 +49,11 @@ def lend_bytecode(kept: Path, site: Path) -> None:
     kept.parent.mkdir(parents=True, exist_ok=True)
     hold(kept)
     for path in _compiled(kept):
-        _link(path, site / path.relative_to(kept))
+        target = site / path.relative_to(kept)
+        source = target.parent.parent / f"{path.name.partition('.')[0]}.py"
+        # A folder of a package that isn't installed could be imported, though it has no module.
+        if source.is_file():
+            _link(path, target)
 
 
 def keep_bytecode(kept: Path, site: Path, project: str) -> None:

@@ -44,11 +44,24 @@ def test_lends_what_was_kept(site: Path, tmp_path: Path) -> None:
     keep_bytecode(tmp_path / "kept", site, "own")
     cache = importlib.util.cache_from_source(str(site / "library" / "__init__.py"))
     new = tmp_path / "new" / "site-packages"
+    (new / "library").mkdir(parents=True)
+    (new / "library" / "__init__.py").write_text("value = 1\n")
 
     lend_bytecode(tmp_path / "kept", new)
 
     [lent] = new.rglob("*.pyc")
     assert lent.samefile(cache)
+
+
+def test_lends_nothing_of_what_is_not_installed(site: Path, tmp_path: Path) -> None:
+    """A lock holds more than a wheel requires, and an empty folder can be imported."""
+    keep_bytecode(tmp_path / "kept", site, "own")
+    new = tmp_path / "new" / "site-packages"
+    new.mkdir(parents=True)
+
+    lend_bytecode(tmp_path / "kept", new)
+
+    assert list(new.iterdir()) == []
 
 
 def test_nothing_kept_lends_nothing(tmp_path: Path) -> None:

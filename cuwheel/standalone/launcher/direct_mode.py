@@ -33,6 +33,7 @@ _FORMAT = "1"  # raise it when entries of an older cuwheel must not be used
 _SIZE = 32  # bytes of a digest
 _LENGTH = 8  # bytes of a part's length
 _SUFFIX = ".object"
+_LARGEST = 64 << 20  # bytes of a file that may be included
 _TICK = 1_000_000_000  # ns: a file that was touched so shortly ago is read again
 
 # Variables that no compiler reads, or that say the same by another number in each build.
@@ -239,7 +240,7 @@ def _walk(folder: str, elsewhere: tuple[str, ...]) -> Iterator[tuple[str, tuple[
 
     Raises:
         OSError: something can't be read.
-        ValueError: a link leads to another folder.
+        ValueError: a link leads to another folder, or a file is too large to be read each time.
     """
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -251,6 +252,8 @@ def _walk(folder: str, elsewhere: tuple[str, ...]) -> Iterator[tuple[str, tuple[
                     yield from _walk(entry.path, elsewhere)
             elif _end_of(entry.name) not in _OUTPUTS and entry.is_file():
                 status = entry.stat()
+                if status.st_size > _LARGEST:
+                    raise ValueError(entry.path)
                 stamp = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
                 yield entry.path, stamp
 

@@ -196,16 +196,13 @@ def _last_value(read: list[command_line.Word], names: set[str]) -> str:
 
 
 def _folders(read: list[command_line.Word]) -> list[str]:
-    """Where a compile is told to look for what it includes; a list of options may tell of more."""
-    forced = [os.path.dirname(word.value) for word in read if word.name in _FORCED]  # noqa: PTH120
-    hidden = [
-        word.value for word in read if word.name in _HOST_OPTIONS and _INCLUDE in word.value.lower()
-    ]
-    return [
-        *(word.value for word in read if word.name in _INCLUDES),
-        *filter(None, forced),
-        *hidden,
-    ]
+    """Where a compile is told to look for what it includes; `/` where it isn't known."""
+    named = [word.value for word in read if word.name in _INCLUDES]
+    # One without a folder is looked for where the compiler was started.
+    forced = [os.path.dirname(one.value) or "." for one in read if one.name in _FORCED]  # noqa: PTH120
+    listed = [one for word in read if word.name in _HOST_OPTIONS for one in word.value.split(",")]
+    hidden = any(one.lower().startswith(_INCLUDE) for one in listed)
+    return [*named, *forced, *(["/"] if hidden else [])]
 
 
 def _flat(read: list[command_line.Word]) -> list[str]:

@@ -233,6 +233,49 @@ def test_leaves_what_it_can_not_know_to_the_cache(
     assert [compile_cpp(bench, *words) for _ in range(2)] == [MISS, MISS]
 
 
+def test_option_for_the_host_compiler_is_no_folder(make: Callable[..., Bench]) -> None:
+    bench = make()
+    options = ("-Xcompiler=-fPIC,-fvisibility-inlines-hidden", "-Iinclude", "-o", "k.o")
+
+    for _ in range(2):
+        assert bench.run("nvcc", "-arch=sm_90", "-c", "k.cu", *options).status == 0
+
+    assert [event["cached"] for event in bench.events()] == [MISS, HIT]
+
+
+def test_folder_among_options_for_the_host_compiler_counts(
+    make: Callable[..., Bench], tmp_path: Path
+) -> None:
+    bench = make()
+    options = (f"-Xcompiler=-fPIC,-I{tmp_path}", "-Iinclude", "-o", "k.o")
+
+    for _ in range(2):
+        assert bench.run("nvcc", "-arch=sm_90", "-c", "k.cu", *options).status == 0
+
+    assert [event["cached"] for event in bench.events()] == [MISS, MISS]
+
+
+def test_forced_header_beside_the_build_counts(make: Callable[..., Bench]) -> None:
+    bench = make()
+    built = bench.folder / "tmp" / "cmake"
+    built.mkdir()
+    words = ("sh", "-c", f"cd {built} && g++ -include forced.h -c {bench.source}/a.cpp -o a.o")
+    bench.write("a.cpp", "int f() { return FORCED; }\n")
+
+    for number in (1, 1, 2):
+        (built / "forced.h").write_text(f"#define FORCED {number}\n")
+        assert bench.run(*words).status == 0
+
+    assert [event["cached"] for event in bench.events()] == [MISS, HIT, MISS]
+
+
+def test_leaves_a_tree_with_a_large_file_to_the_cache(bench: Bench) -> None:
+    with (bench.source / "weights.bin").open("wb") as stream:
+        stream.truncate(65 << 20)
+
+    assert [compile_cpp(bench) for _ in range(2)] == [MISS, MISS]
+
+
 def test_leaves_folders_of_variables_to_the_cache(bench: Bench, tmp_path: Path) -> None:
     assert [compile_cpp(bench, CPATH=str(tmp_path)) for _ in range(2)] == [MISS, MISS]
 
