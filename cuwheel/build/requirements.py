@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
+from cuwheel.build.environment import UNPINNED
 from cuwheel.build.link_flags import cuda_components
+from cuwheel.build.unpinned_programs import called_unpinned
 from cuwheel.errors import CommandFailedError
 from cuwheel.pypi.build_requirements import read_build_system, unmet_requirements
 from cuwheel.pypi.run_requirements import stated_requirements, unlocked_requirements
@@ -98,7 +100,8 @@ def check_backend_requirements(  # noqa: PLR0913 - of what, where, and what is l
         answer = _ask(question, inputs, path_map, environment, log)
         if answer is None:
             return []
-        if record:
+        # A program that was refused is told of by who called it.
+        if record and not called_unpinned(inputs):
             write_atomically(record, json.dumps(dataclasses.asdict(answer)) + "\n")
     problems = [] if answer.run is None else _check_run(target, answer.run, "its backend says")
     unmet = unmet_requirements(answer.build, inputs.python.site_packages)
@@ -146,7 +149,10 @@ def _key(
     question: Mapping[str, object], inputs: BuildInputs, environment: Mapping[str, str]
 ) -> str:
     """SHA-256 over all that decides what a backend says."""
+    resources = sha256_of_tree(inputs.resources) if inputs.resources.is_dir() else ""
+    refused = sorted(path.name for path in (inputs.launcher / UNPINNED).glob("*"))
     parts = (
+        *(resources, inputs.toolbox.name, json.dumps(refused)),
         *(sha256_of_file(_SCRIPT), json.dumps(question), sha256_of_tree(inputs.tree)),
         *(inputs.python.fingerprint, inputs.toolchain.fingerprint),
         *(inputs.machine.host_compiler_version, json.dumps(sorted(environment.items()))),

@@ -110,7 +110,8 @@ def _entries(folder: Path, kind: Kind, seen: set[tuple[int, int]]) -> Iterator[E
     if not folder.is_dir() or not kind.is_pruned:
         return
     for path in sorted(folder.iterdir()):
-        if path.is_dir() and not path.is_symlink() and not is_mark(path.name):
+        is_entry = path.is_dir() and not path.is_symlink() and not is_mark(path.name)
+        if is_entry and not path.name.startswith("."):  # which is being made, or no entry
             used = last_used(path)  # before it is read
             yield Entry(path=path, kind=kind, size=_size(path, seen), used=used)
 

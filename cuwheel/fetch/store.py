@@ -86,6 +86,8 @@ def fetch(  # noqa: PLR0913 - what, from where, to where, and how
             url = _address(path, find_url, attempts, offline=offline, fix=fix)
             task = Task(file=file, path=path, url=url, console=console, stop=stop, fix=fix)
             Download(task, retry_policy).finish()
+        with contextlib.suppress(OSError):  # of a cache that may only be read
+            os.utime(path.parent)  # `nox -s cache` takes it for the time of its last use
     return path
 
 

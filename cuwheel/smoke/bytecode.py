@@ -46,7 +46,8 @@ def lend_bytecode(kept: Path, site: Path) -> None:
         kept: from `bytecode_folder`; needn't be there.
         site: site-packages of the environment.
     """
-    kept.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):  # of a cache that may only be read
+        kept.parent.mkdir(parents=True, exist_ok=True)
     hold(kept)
     for path in _compiled(kept):
         target = site / path.relative_to(kept)
@@ -67,11 +68,12 @@ def keep_bytecode(kept: Path, site: Path, project: str) -> None:
     own = _folders_of(site, project)
     for path in _compiled(site):
         parent = path.parent.parent
-        # One that was lent has two names.
-        if parent not in own and path.stat().st_nlink == 1:
-            target = kept / path.relative_to(site)
-            target.unlink(missing_ok=True)
-            _link(path, target)
+        with contextlib.suppress(OSError):  # of a cache that may only be read
+            # One that was lent has two names.
+            if parent not in own and path.stat().st_nlink == 1:
+                target = kept / path.relative_to(site)
+                target.unlink(missing_ok=True)
+                _link(path, target)
 
 
 def _compiled(folder: Path) -> Iterator[Path]:

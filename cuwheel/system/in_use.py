@@ -25,12 +25,14 @@ def hold(folder: Path, *, with_children: bool = False) -> None:
         folder: in the cache.
         with_children: the program that this process becomes uses it too.
     """
+    mark = _mark(folder)
     with contextlib.suppress(OSError):
-        # Never closed: the kernel does it.
-        file = os.open(_mark(folder), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        os.utime(file)
-        fcntl.flock(file, fcntl.LOCK_SH)
-        os.set_inheritable(file, with_children)
+        if mark not in _HELD:
+            # Never closed: the kernel does it.
+            _HELD[mark] = os.open(mark, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(_HELD[mark], fcntl.LOCK_SH)
+            os.set_inheritable(_HELD[mark], with_children)
+        os.utime(_HELD[mark])  # another user's can't be
 
 
 @contextlib.contextmanager
@@ -40,8 +42,16 @@ def unused(folder: Path) -> Iterator[bool]:
     Raises:
         OSError: it can't be known.
     """
-    file = os.open(_mark(folder), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    mark = _mark(folder)
+    was_there = os.path.exists(mark)  # noqa: PTH110 - a text
+    try:  # network disks lock for one process only what it may write
+        file = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except PermissionError:  # another user's
+        yield False
+        return
     try:
+        if not was_there:
+            os.utime(file, (0, 0))  # asking is no use
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield True
     except BlockingIOError:
@@ -64,6 +74,7 @@ def is_mark(name: str) -> bool:
 
 
 _SUFFIX = ".use"
+_HELD: dict[str, int] = {}  # marks of this process, with their open files
 
 
 def _mark(folder: Path) -> str:

@@ -58,6 +58,13 @@ def test_knows_when_something_was_used(tmp_path: Path) -> None:
     assert after.used > before.used
 
 
+def test_what_is_being_made_is_no_entry(tmp_path: Path) -> None:
+    fill(tmp_path / "toolchains" / ".cuda130.abcd" / "file", 1)
+    fill(tmp_path / "downloads" / ".locks" / "one", 1)
+
+    assert read_cache(tmp_path).entries == ()
+
+
 def test_no_cache_holds_nothing(tmp_path: Path) -> None:
     contents = read_cache(tmp_path / "nowhere")
 

@@ -6,17 +6,18 @@ import fcntl
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.cache.contents import read_cache
-from cuwheel.cache.pruning import DAY, choose, prune
+from cuwheel.cache.pruning import DAY, choose, is_free, prune
 from cuwheel.paths import ROOT
+from cuwheel.system.in_use import hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 _NOW = 100 * DAY
 _PAGE = 4096
@@ -115,6 +116,24 @@ def test_leaves_what_is_just_being_made(cache: Path) -> None:
 
     assert [one.path for one in done.in_use] == [folder]
     assert folder.is_dir()
+
+
+def test_asking_is_no_use(cache: Path) -> None:
+    before = {one.path: one.used for one in read_cache(cache).entries}
+
+    assert all(is_free(one) for one in read_cache(cache).entries)
+
+    assert {one.path: one.used for one in read_cache(cache).entries} == before
+
+
+def test_using_twice_takes_one_file(cache: Path) -> None:
+    folder = cache / "toolchains" / "toolchain-10"
+    hold(folder)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+
+    hold(folder)
+
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_removes_what_a_process_used_that_has_ended(cache: Path) -> None:

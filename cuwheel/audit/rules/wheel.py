@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 # Setuptools wrote it long before metadata 2.4 had it; twine lets it pass (7.0.0, `package.py`).
 _EARLY_FIELD = "license-file introduced in metadata version"
+_PATCHES = 100  # more than any Python has had releases
 _TAG_DASHES = 2  # between a tag's three parts
 _WHEEL_MAJOR = 1  # of Wheel-Version: installers refuse a greater one (PEP 427)
 _GLIBC = re.compile(r"^manylinux(_\d+_\d+|\d+)")
@@ -132,8 +133,8 @@ def _installer_findings(case: Case) -> Iterator[Finding]:
 
 
 def _allows(specifier: SpecifierSet, minor: int | None) -> bool:
-    """Whether some release of a Python is allowed, the first or a late one."""
-    return any(specifier.contains(f"3.{minor}.{patch}") for patch in (0, 99))
+    """Whether some release of a Python is allowed."""
+    return any(specifier.contains(f"3.{minor}.{patch}") for patch in range(_PATCHES))
 
 
 def _tag_findings(case: Case) -> Iterator[Finding]:

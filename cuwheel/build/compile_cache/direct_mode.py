@@ -109,9 +109,11 @@ def _path_inside(path_map: PathMap, name: str, real: Path) -> str:
 def _identity(inputs: BuildInputs, fingerprint: str, system: list[Path]) -> str:
     """SHA-256 that stands for compilers, toolkit, packages, and all headers of the system."""
     parts = [fingerprint, inputs.python.fingerprint]
-    for folder in (_python_headers(inputs), *system):
+    home = inputs.toolchain.home.resolve()  # known by the fingerprint
+    folders = (one for one in (_python_headers(inputs), *system) if not one.is_relative_to(home))
+    for folder in folders:
         parts.append(str(folder))
-        parts += sorted(_stamps(folder))
+        parts += sorted(_stamps(folder, set()))
     text = "\n".join(parts).encode("utf-8", "surrogateescape")
     return hashlib.sha256(text).hexdigest()
 
@@ -120,15 +122,22 @@ def _python_headers(inputs: BuildInputs) -> Path:
     return inputs.python.base_python.resolve().parent.parent / "include"
 
 
-def _stamps(folder: Path) -> Iterator[str]:
-    """Names, sizes and times of all files: installers give each release of a file its own time."""
+def _stamps(folder: Path, seen: set[Path]) -> Iterator[str]:
+    """Names, sizes and times of all files: a file that is another was changed at another time."""
+    seen.add(folder)
     for parent, folders, names in os.walk(folder):
-        folders.sort()
+        for name in folders:
+            linked = Path(parent, name)
+            if linked.is_symlink():
+                target = linked.resolve()
+                yield f"{linked} -> {target}"
+                if target not in seen:
+                    yield from _stamps(target, seen)
         for name in names:
             path = os.path.join(parent, name)  # noqa: PTH118 - ten thousand of them
             with contextlib.suppress(OSError):
                 status = os.stat(path)  # noqa: PTH116
-                yield f"{path} {status.st_size} {status.st_mtime_ns}"
+                yield f"{path} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 
 def _searched_by(cxx: Path) -> list[Path]:

@@ -64,7 +64,9 @@ _FOLDER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 _OUTPUTS = frozenset(
     (
         *(".o", ".obj", ".d", ".so", ".a", ".pyc", ".ninja", ".ninja_deps", ".ninja_log", ".log"),
-        *(".lock", ".whl", ".tmp", ".make", ".marks"),
+        *(".lock", ".whl", ".tmp", ".make", ".marks", ".rsp"),
+        # What nvcc puts beside an object while it works: "nvcc --help", --keep.
+        *(".i", ".ii", ".ptx", ".cubin", ".fatbin", ".module_id", ".gpu", ".sass", ".resp"),
     )
 )
 _SOURCES = frozenset((".cu", ".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CPP"))
@@ -146,7 +148,7 @@ def find_entry(
         return None
     try:
         roots = _own_folders(command, environment, settings)
-        tree = _tree_digest(roots, settings)
+        tree = _tree_digest(roots, {_end_of(path) for path in command.forced}, settings)
         source = _digest(_read(command.given))
         folder = os.getcwd()  # noqa: PTH109
     except (OSError, ValueError):
@@ -160,6 +162,8 @@ def find_entry(
 
 
 def _is_read(name: str) -> bool:
+    if name == "CUWHEEL_EPOCH":  # from which gated compilers set SOURCE_DATE_EPOCH
+        return True
     return not name.startswith(_NOT_COMPILERS) and name not in _NOT_COMPILERS_NAMES
 
 
@@ -189,8 +193,13 @@ def _top_of(path: str, folders: Iterable[str]) -> str:
     return next((one for one in folders if f"{path}/".startswith(f"{one}/")), "")
 
 
-def _tree_digest(roots: list[str], settings: Settings) -> bytes:
+def _tree_digest(roots: list[str], forced: set[str], settings: Settings) -> bytes:
     """Over the names and contents of all files that may be included by another one.
+
+    Args:
+        roots: the folders to look through.
+        forced: how files end that are included without a directive.
+        settings: of the build.
 
     Raises:
         OSError: one can't be read.
@@ -200,10 +209,14 @@ def _tree_digest(roots: list[str], settings: Settings) -> bytes:
     memory = f"{os.environ.get('TMPDIR') or '/tmp'}/cuwheel-tree.{len(roots)}.tmp"  # noqa: S108
     known = _recall(memory)
     files: dict[str, bytes] = {}
-    ends: set[str] = set()
+    links = []
+    ends = set(forced)
     clock = time.time_ns()
     for root in roots:
         for path, stamp in _walk(root, (*roots, *settings.pinned)):
+            if not stamp:
+                links.append(f"{path}\0{os.readlink(path)}")  # noqa: PTH115
+                continue
             if path not in known or known[path][0] != stamp:
                 text = _read(path)
                 is_settled = stamp[-1] < clock - _TICK
@@ -217,7 +230,7 @@ def _tree_digest(roots: list[str], settings: Settings) -> bytes:
     _remember(memory, {path: known[path] for path in files})
     if not ends.isdisjoint(_OUTPUTS | {_BINARY}):
         raise ValueError("includes what isn't looked at")
-    state = blake2b(digest_size=_SIZE)
+    state = blake2b("\0".join(sorted(links)).encode("utf-8", "surrogateescape"), digest_size=_SIZE)
     for path in sorted(files):
         if _may_be_included(path, ends):
             state.update(path.encode("utf-8", "surrogateescape") + b"\0" + files[path])
@@ -234,6 +247,8 @@ def _may_be_included(path: str, ends: set[str]) -> bool:
 def _walk(folder: str, elsewhere: tuple[str, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Each file that may be included or may include, with what shows that it was touched.
 
+    A link to a folder comes with nothing.
+
     Args:
         folder: where to start.
         elsewhere: folders that a link may lead to, since they are looked at anyway.
@@ -248,6 +263,7 @@ def _walk(folder: str, elsewhere: tuple[str, ...]) -> Iterator[tuple[str, tuple[
                 if entry.is_symlink():
                     if not _top_of(os.path.realpath(entry.path), elsewhere):
                         raise ValueError(entry.path)
+                    yield entry.path, ()
                 elif entry.name != ".git":
                     yield from _walk(entry.path, elsewhere)
             elif _end_of(entry.name) not in _OUTPUTS and entry.is_file():
@@ -336,10 +352,20 @@ def _write(path: str, content: bytes) -> None:
 
 
 def _replace(path: str, content: bytes) -> None:
-    """Write a file as compilers do: not into one that has another name too, but into a device."""
-    if os.path.isfile(path) and not os.path.islink(path):  # noqa: PTH113, PTH114
-        os.unlink(path)  # noqa: PTH108
-    _write(path, content)
+    """Write a file as compilers do: not into one that has another name too, but into a device.
+
+    A file is whole or isn't there, also where a signal ends this.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113
+        _write(path, content)
+        return
+    aside = f"{path}.{os.getpid()}.tmp"
+    try:
+        _write(aside, content)
+        os.replace(aside, path)  # noqa: PTH105
+    except OSError:
+        _remove(aside)
+        raise
 
 
 def _remove(path: str) -> None:

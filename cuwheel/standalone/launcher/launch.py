@@ -105,11 +105,13 @@ def run(command: Command, settings: Settings) -> int:
         child.become(command.words)
     name = f"{os.getpid()}-{time.monotonic_ns()}"
     started = time.time()
+    running = Running()
+    child.on_signals(running.pass_on)
     kept = direct_mode.find_entry(command, os.environ, settings)
     if kept and kept.restore(command, (1, 2)):
-        cached, status = "direct mode", 0
+        cached, status = "direct mode", running.stopped
     else:
-        cached, status = _compile(name, command, settings, kept)
+        cached, status = _compile(name, command, settings, kept, running)
     fields = {
         "kind": "compile",
         "id": name,
@@ -127,7 +129,11 @@ def run(command: Command, settings: Settings) -> int:
 
 
 def _compile(
-    name: str, command: Command, settings: Settings, kept: direct_mode.Entry | None
+    name: str,
+    command: Command,
+    settings: Settings,
+    kept: direct_mode.Entry | None,
+    running: Running,
 ) -> tuple[str, int]:
     """Compile, with the compile cache where there is one.
 
@@ -136,6 +142,7 @@ def _compile(
         command: what is run.
         settings: of the build.
         kept: gets what the compile wrote.
+        running: waits for programs.
 
     Returns:
         The name of the cache that did it, if one did, and the exit status.
@@ -146,8 +153,6 @@ def _compile(
     environment = {**os.environ, "CUWHEEL_COMPILE": name, "CUWHEEL_FILE": command.source}
     environment.update(_threads(command))
     cache = () if environment.get(_NO_CACHE) else settings.cache
-    running = Running()
-    child.on_signals(running.pass_on)
     held = _held_outputs(name) if cache else ()
     if cache and not _is_done_by(cache, command, running, environment, held):
         cache = ()
@@ -155,7 +160,10 @@ def _compile(
     if not status or running.stopped:
         _show(held)
     if kept and cache and held and not running.stopped:
-        kept.keep(command, held)
+        # A header may have been made meanwhile.
+        now = direct_mode.find_entry(command, os.environ, settings)
+        if now and now.path == kept.path:
+            kept.keep(command, held)
     return (os.path.basename(cache[0]) if cache else ""), status  # noqa: PTH119
 
 

@@ -41,7 +41,9 @@ _INCLUDES = {"-I", "-isystem", "--include-path", "--system-include", "-iquote", 
 _DEFINES = {"-D", "--define-macro", "-U", "--undefine-macro"}
 _OUTPUT = {"-o", "--output-file"}
 _FORCED = {"-include", "--pre-include", "-imacros"}
-_INCLUDE = "-i"  # how options that add folders or files start, with -I
+# How other options start that may name folders or files to include: GCC's manual, "Options for
+# Directory Search" and "Options Controlling the Preprocessor".
+_MAY_INCLUDE = ("-i", "-I", "--i", "-B", "--prefix", "-Wa,", "-Wp,", "@", "--sysroot")
 _DEPFILE = {"-MF", "--dependency-output"}
 _WRITES_DEPFILE = {
     *("-MD", "--generate-dependencies-with-compile"),
@@ -111,6 +113,7 @@ class Command:
         dropped: options that were taken out and that somebody may miss.
         given: the source, by its name on the command line.
         folders: in which it includes files from, by options and by the paths of forced includes.
+        forced: files that are included without a directive.
         depfile: the file that gets the names of what was included; empty: none; None: one whose
             name isn't on the command line.
     """
@@ -125,6 +128,7 @@ class Command:
         self.dropped: tuple[str, ...] = ()
         self.given = ""
         self.folders: tuple[str, ...] = ()
+        self.forced: tuple[str, ...] = ()
         self.depfile: str | None = None
 
 
@@ -186,6 +190,7 @@ def _compile(
     command = Command(words, public_path(sources[0], settings), output, _archs(read))
     command.given = sources[0]
     command.folders = tuple(_folders(read))
+    command.forced = tuple(word.value for word in read if word.name in _FORCED)
     command.depfile = _last_value(read, _DEPFILE) or None if names & _WRITES_DEPFILE else ""
     return command
 
@@ -200,8 +205,14 @@ def _folders(read: list[command_line.Word]) -> list[str]:
     named = [word.value for word in read if word.name in _INCLUDES]
     # One without a folder is looked for where the compiler was started.
     forced = [os.path.dirname(one.value) or "." for one in read if one.name in _FORCED]  # noqa: PTH120
-    listed = [one for word in read if word.name in _HOST_OPTIONS for one in word.value.split(",")]
-    hidden = any(one.lower().startswith(_INCLUDE) for one in listed)
+    options = [one.name for one in read if one.name not in _INCLUDES | _FORCED]
+    for word in read:
+        if word.name in _HOST_OPTIONS:
+            text = word.value
+            for separator in ",\"'\\\t":
+                text = text.replace(separator, " ")
+            options += text.split()
+    hidden = any(one.startswith(_MAY_INCLUDE) for one in options)
     return [*named, *forced, *(["/"] if hidden else [])]
 
 

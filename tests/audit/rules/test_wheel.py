@@ -149,7 +149,14 @@ def test_finds_what_installers_refuse(
 
 @pytest.mark.parametrize(
     ("required", "is_found"),
-    [(">=3.13", True), ("<3.12", True), (">=3.12.4", False), ("==3.12.*", False), ("", False)],
+    [
+        (">=3.13", True),
+        ("<3.12", True),
+        (">=3.12.4", False),
+        ("==3.12.3", False),
+        ("==3.12.*", False),
+        ("", False),
+    ],
 )
 def test_finds_python_that_the_tag_has_and_the_metadata_leaves_out(
     tmp_path: Path, required: str, *, is_found: bool

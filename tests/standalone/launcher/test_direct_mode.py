@@ -269,6 +269,74 @@ def test_forced_header_beside_the_build_counts(make: Callable[..., Bench]) -> No
     assert [event["cached"] for event in bench.events()] == [MISS, HIT, MISS]
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        "-include{scratch}/x.h",
+        "--include-directory={scratch}",
+        "-B{scratch}",
+        "-Wa,-I{scratch}",
+    ],
+)
+def test_leaves_other_ways_to_include_to_the_cache(option: str, bench: Bench) -> None:
+    scratch = bench.folder / "tmp" / "made"
+    scratch.mkdir()
+    (scratch / "x.h").write_text("")
+    words = option.format(scratch=scratch)
+
+    assert [compile_cpp(bench, words) for _ in range(2)] == [MISS, MISS]
+
+
+@pytest.mark.parametrize("value", ["-fPIC -I{scratch}", '"-I{scratch}"'])
+def test_leaves_folders_within_options_for_the_host_compiler_to_the_cache(
+    value: str, make: Callable[..., Bench]
+) -> None:
+    bench = make()
+    value = value.format(scratch=bench.folder / "tmp")
+    words = ("nvcc", "-arch=sm_90", "-c", "k.cu", "-Iinclude", "-Xcompiler", value, "-o", "k.o")
+
+    for _ in range(2):
+        assert bench.run(*words).status == 0
+
+    assert [event["cached"] for event in bench.events()] == [MISS, MISS]
+
+
+def test_forced_source_counts(bench: Bench) -> None:
+    """No directive names a file of its kind."""
+    option = ("-include", "pre.cc")
+    bench.write("pre.cc", "int g;\n")
+    assert [compile_cpp(bench, *option) for _ in range(2)] == [MISS, HIT]
+
+    bench.write("pre.cc", "int h;\n")
+
+    assert compile_cpp(bench, *option) == MISS
+
+
+def test_link_that_leads_elsewhere_now_counts(bench: Bench) -> None:
+    for name in ("one", "two"):
+        bench.write(f"{name}/config.h", "")
+    link = bench.source / "config"
+    link.symlink_to("one")
+    assert [compile_cpp(bench, "-Iconfig") for _ in range(2)] == [MISS, HIT]
+    link.unlink()
+
+    link.symlink_to("two")
+
+    assert compile_cpp(bench, "-Iconfig") == MISS
+
+
+def test_keeps_nothing_where_a_header_was_made_meanwhile(
+    make: Callable[..., Bench], tmp_path: Path
+) -> None:
+    bench = make()
+    making = f'#!/bin/sh\necho > {bench.source}/include/made.h\nexec "$@"\n'
+    (tmp_path / "ccache").write_text(making)
+
+    assert compile_cpp(bench) == MISS
+
+    assert not (tmp_path / "objects").exists()
+
+
 def test_leaves_a_tree_with_a_large_file_to_the_cache(bench: Bench) -> None:
     with (bench.source / "weights.bin").open("wb") as stream:
         stream.truncate(65 << 20)
