@@ -90,8 +90,8 @@ def _alone_with(entry: Entry) -> Iterator[bool]:
     if not entry.kind.is_held:
         yield True
         return
-    with _not_being_made(entry.path) as is_made, unused(entry.path) as is_unused:
-        yield is_made and is_unused
+    with _not_being_made(entry.path) as is_settled, unused(entry.path) as is_unused:
+        yield is_settled and is_unused
 
 
 @contextlib.contextmanager

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
 _MINUTE = 60  # seconds
 _HOUR = 3600  # seconds
+_SHIFTS = {"k": 10, "m": 20, "g": 30, "t": 40}
+_SIZE = re.compile(r"(\d+)\s*([kmgt])(?:i?b)?", re.IGNORECASE)
 
 
 def show_time(seconds: float) -> str:
@@ -26,6 +30,15 @@ def show_size(size: int) -> str:
         if size >= unit:
             return f"{size / unit:.1f} {name}"
     return plural(size, "byte")
+
+
+def read_size(text: str) -> int | None:
+    """Bytes of `500M`, `20G` or `1 TiB`, with powers of 1024; None where it is no such size.
+
+    A unit has to be there: a bare number is bytes for one program and gigabytes for another.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    return int(found[1]) << _SHIFTS[found[2].lower()] if found else None
 
 
 def show_share(part: float) -> str:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.system.quantities import plural, show_share, show_size, show_time
+from cuwheel.system.quantities import plural, read_size, show_share, show_size, show_time
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,12 @@ def test_shows_sizes_and_shares() -> None:
 )  # fmt: skip
 def test_counts(count: int, noun: str, shown: str) -> None:
     assert plural(count, noun) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("500M", 500 << 20), (" 20 GiB ", 20 << 30), ("1tb", 1 << 40), ("4k", 4096), ("0M", 0),
+     ("10", None), ("lots", None), ("", None), ("1.5G", None)],
+)  # fmt: skip
+def test_reads_sizes_with_a_unit(text: str, size: int | None) -> None:
+    assert read_size(text) == size

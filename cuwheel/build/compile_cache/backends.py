@@ -20,6 +20,7 @@ from cuwheel.errors import CommandFailedError, UsageError
 from cuwheel.standalone import script
 from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.process import run, which
+from cuwheel.system.quantities import read_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,9 +36,6 @@ _OLDEST_CCACHE = (4, 13)  # older ones miss nvcc's ways to write dependencies (c
 _RELAY_FEATURE = "redis+unix-storage"  # as `ccache --version` names it; it is a choice of builds
 _SUPERVISOR = script("launcher/cache_server.py")
 _IDLE = 600  # seconds after which a server that a client had to start ends by itself
-_SHIFTS = {"k": 10, "m": 20, "g": 30, "t": 40}
-# With a unit: a bare number would be bytes for one cache and gigabytes for the other.
-_SIZE = re.compile(r"(\d+)\s*([kmgt])(?:i?b)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +152,7 @@ def install_program(cache: CompileCache, folder: Path) -> None:
 def _size(text: str, problems: list[str]) -> int:
     if not text.strip():
         return DEFAULT_SIZE
-    found = _SIZE.fullmatch(text.strip())
-    size = int(found[1]) << _SHIFTS[found[2].lower()] if found else 0
+    size = read_size(text) or 0
     if size <= 0:
         problems.append(f"{SIZE_VARIABLE} is no size: {text}")
     return size

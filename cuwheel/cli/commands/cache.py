@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import rich.table
 
-from cuwheel.cache.contents import OTHER, read_cache
+from cuwheel.cache.contents import read_cache
 from cuwheel.cache.pruning import DAY, choose, is_free, prune
 from cuwheel.cli.parser import Parser, new_parser, refuse_none
 from cuwheel.cli.target_options import PROVIDER_HELP, PROVIDERS
@@ -20,18 +20,15 @@ from cuwheel.errors import UsageError
 from cuwheel.paths import default_cache
 from cuwheel.pypi.uv import forget
 from cuwheel.system.console import report_terminal
-from cuwheel.system.quantities import GIB, MIB, show_size
+from cuwheel.system.quantities import read_size, show_size
 from cuwheel.toolchains.provide import provide_toolchain
 from cuwheel.workspace.workspace import bare_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.cache.contents import CacheContents, Entry, Kind
+    from cuwheel.cache.contents import CacheContents, Entry
     from cuwheel.system.console import Console
-
-_SIZE = re.compile(r"(\d+)\s*([mgt])(?:i?b)?", re.IGNORECASE)
-_UNITS = {"m": MIB, "g": GIB, "t": GIB << 10}
 
 
 def cache_parser() -> Parser:
@@ -73,7 +70,10 @@ def run_cache(given: argparse.Namespace, console: Console) -> None:
     with console.live(f"reading {folder}"):
         before = read_cache(folder)
     if not given.prune:
-        _print(before, as_json=given.json)
+        if given.json:
+            print(json.dumps(_as_data(before), indent=2))  # noqa: T201 - data
+        else:
+            _print_table(before)
         return
     seconds = None if given.unused_for is None else given.unused_for * DAY
     chosen = choose(before, time.time(), unused_for=seconds, size=given.size)
@@ -138,40 +138,34 @@ def _say_removed(entries: Sequence[Entry], console: Console, verb: str) -> None:
         console.note(f"nothing {verb}: all of it is in use, or was used since then")
 
 
-def _print(contents: CacheContents, *, as_json: bool) -> None:
-    newest = {kind: _last_use(contents, kind) for kind in contents.sizes}
-    if as_json:
-        kinds = {
-            kind.folder or "other": {
-                "size": size,
-                "entries": [
-                    {"name": one.path.name, "size": one.size, "used": _day(one.used)}
-                    for one in contents.entries
-                    if one.kind == kind
-                ],
-            }
-            for kind, size in contents.sizes.items()
+def _as_data(contents: CacheContents) -> dict[str, object]:
+    """What was found, for machines; the keys stay what they are."""
+    kinds = {
+        kind.folder or "other": {
+            "size": size,
+            "entries": [
+                {"name": one.path.name, "size": one.size, "used": _day(one.used)}
+                for one in contents.entries
+                if one.kind == kind
+            ],
         }
-        data = {"folder": str(contents.folder), "size": contents.size, "kinds": kinds}
-        print(json.dumps(data, indent=2))  # noqa: T201 - data
-        return
+        for kind, size in contents.sizes.items()
+    }
+    return {"folder": str(contents.folder), "size": contents.size, "kinds": kinds}
+
+
+def _print_table(contents: CacheContents) -> None:
     table = rich.table.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for heading in ("folder", "size", "entries", "oldest use", "what"):
         table.add_column(heading, justify="right" if heading in {"size", "entries"} else "left")
     for kind, size in contents.sizes.items():
-        count = sum(one.kind == kind for one in contents.entries)
         if size:
-            name = kind.folder or "(others)"
-            cells = (name, show_size(size), str(count or ""), newest[kind], kind.what)
-            table.add_row(*cells)
+            used = [one.used for one in contents.entries if one.kind == kind]
+            count, oldest = (str(len(used)), _day(min(used))) if used else ("", "")
+            table.add_row(kind.folder or "(others)", show_size(size), count, oldest, kind.what)
     terminal = report_terminal()
     terminal.print(table)
     terminal.print(f"\n{contents.folder}: {show_size(contents.size)}", markup=False)
-
-
-def _last_use(contents: CacheContents, kind: Kind) -> str:
-    used = [one.used for one in contents.entries if one.kind == kind]
-    return _day(min(used)) if used and kind != OTHER else ""
 
 
 def _day(seconds: float) -> str:
@@ -195,7 +189,7 @@ def _size(text: str) -> int:
     Raises:
         argparse.ArgumentTypeError: it is no size.
     """
-    found = _SIZE.fullmatch(text.strip())
-    if not found:
+    size = read_size(text)
+    if size is None:
         raise argparse.ArgumentTypeError(f"{text} is no size such as 500M or 20G")
-    return int(found[1]) * _UNITS[found[2].lower()]
+    return size
