@@ -14,27 +14,28 @@ if TYPE_CHECKING:
     from cuwheel.system.console import Console
 
 
-# Command → module in `commands/`. nox's sessions are in cuwheel/model/nox_sessions.py.
+# Command → module in `commands/`, in the folder of its session's tag. nox's sessions are in
+# cuwheel/model/nox_sessions.py.
 COMMANDS = {
-    "audit": "audit",
-    "build": "build",
-    "bump": "updates",
-    "cache": "cache",
-    "diagnose": "diagnose",
-    "docs": "docs",
-    "explain": "explain",
-    "index": "index",
-    "lock": "lock",
-    "lock-check": "lock",
-    "lock-verify": "lock",
-    "matrix": "matrix",
-    "mirror": "mirror",
-    "new": "new",
-    "outdated": "updates",
-    "profile": "profile",
-    "smoke": "smoke",
-    "toolchain": "cache",
-    "verify": "verify",
+    "audit": "report.audit",
+    "build": "build.build",
+    "bump": "maintain.updates",
+    "cache": "maintain.cache",
+    "diagnose": "report.diagnose",
+    "docs": "maintain.docs",
+    "explain": "report.explain",
+    "index": "maintain.index",
+    "lock": "maintain.lock",
+    "lock-check": "maintain.lock",
+    "lock-verify": "maintain.lock",
+    "matrix": "build.matrix",
+    "mirror": "maintain.mirror",
+    "new": "maintain.new",
+    "outdated": "maintain.updates",
+    "profile": "target.profile",
+    "smoke": "target.smoke",
+    "toolchain": "maintain.toolchain",
+    "verify": "target.verify",
 }
 
 

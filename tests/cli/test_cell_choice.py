@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.cli.cell_choice import PYTHONS, chosen_cells
-from cuwheel.cli.commands.matrix import matrix_parser
+from cuwheel.cli.commands.build.matrix import matrix_parser
 from cuwheel.errors import UsageError
 from tests.support.factories import heard, make_workspace
 

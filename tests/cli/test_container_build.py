@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.cli.commands.build import build_parser
+from cuwheel.cli.commands.build.build import build_parser
 from cuwheel.cli.container_build import parts_of, words_of
 from cuwheel.cli.dispatch import run_command
 from cuwheel.containers.image import IMAGE_VARIABLE

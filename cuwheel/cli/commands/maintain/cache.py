@@ -1,4 +1,4 @@
-"""The sessions `cache` and `toolchain`: what the cache holds, and a toolchain made in it."""
+"""The session `cache`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,12 @@ import rich.table
 
 from cuwheel.cache.contents import read_cache
 from cuwheel.cache.pruning import DAY, choose, is_free, prune
-from cuwheel.cli.parser import Parser, new_parser, refuse_none
-from cuwheel.cli.target_options import PROVIDER_HELP, PROVIDERS
-from cuwheel.cuda.toolkits import TOOLKITS, toolkit_by_release
+from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.errors import UsageError
 from cuwheel.paths import default_cache
 from cuwheel.pypi.uv import forget
 from cuwheel.system.console import report_terminal
 from cuwheel.system.quantities import read_size, show_size
-from cuwheel.toolchains.provide import provide_toolchain
-from cuwheel.workspace.workspace import bare_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,30 +77,6 @@ def run_cache(given: argparse.Namespace, console: Console) -> None:
         _say_removed([one for one in chosen if is_free(one)], console, "would be removed")
         return
     _prune(before, chosen, given.size, console)
-
-
-def toolchain_parser() -> Parser:
-    """What the session understands."""
-    parser = new_parser("toolchain", "Make CUDA toolchains and print their folders.")
-    add = parser.add_argument
-    add("toolkits", nargs="*", metavar="130", help="CUDA releases, as in a target's name")
-    add("--toolchain", choices=PROVIDERS, help=PROVIDER_HELP)
-    add("--offline", action="store_true", help="download nothing")
-    return parser
-
-
-def run_toolchain(given: argparse.Namespace, console: Console) -> None:
-    """Make toolchains."""
-    refuse_none("toolchain", "toolkit", given.toolkits, [one.tag for one in TOOLKITS])
-    toolkits = [toolkit_by_release(name) for name in given.toolkits]
-    workspace = bare_workspace(console)
-    for toolkit in toolkits:
-        provider = given.toolchain or toolkit.provider
-        with console.stage("toolchain"):
-            made = provide_toolchain(
-                toolkit, provider, workspace, offline=given.offline, reads_all=True
-            )
-        print(made.home)  # noqa: T201 - data, for scripts
 
 
 def _prune(
