@@ -1,0 +1,86 @@
+"""What a probe in `recipes/perf/` is made of: cases, each a call of the package with its reference.
+
+A probe is a module with these names:
+
+- `PACKAGE`: what is imported and measured, `causal_conv1d`;
+- `FRAMEWORK`: `torch`, `jax`, or `host` where calls return when the result is in the host's memory;
+- `cases()`: a list of `Case`;
+- `VARIABLES`, optional: names of environment variables that the package listens to;
+- `sweep(clients, requests, model)`, optional: requests by so many clients at once; it returns the
+  seconds of each request, the seconds of all, and what it ran, as `Sweep`.
+
+It runs in the interpreter that has the package, with its framework and this module, nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of the package: what it gets, what it has to give, what it costs at least.
+
+    Attributes:
+        name: `forward bf16 8x4096x16384`; the same in every release of the probe that measures the
+            same.
+        inputs: makes the arguments of a call on the GPU from a seed; two seeds give other values
+            of the same shapes.
+        call: the package's function; it returns an array, or a tuple of them.
+        expected: the same by other code in higher precision, from the same arguments.
+        limit: of the relative error, the norm of the difference over the norm of what is expected;
+            where the rounding of a precision sets it, the probe says so.
+        bytes: that the call has to move at least between the GPU's memory and its processors; 0:
+            it doesn't count, as for what is bound by computing.
+        operations: additions and multiplications that the call does; 0: it doesn't count.
+        precision: of those operations, for the card's ceiling: `bf16`, `fp16`, `tf32`, `fp32`,
+            `fp64`, `int8`.
+        rival: what a user without the package would call with the same arguments; None: there is
+            none.
+        rival_name: `torch conv1d`.
+        has_own_kernels: code of the package's own wheel has to run on the GPU; False where the
+            package only calls its framework's.
+        is_timed: it is measured; False: it is only checked.
+        is_quick: it is part of a run with `--quick`.
+        gpus: it needs so many.
+        memory: bytes of GPU memory that inputs, outputs and reference need together, about.
+    """
+
+    name: str
+    inputs: Callable[[int], tuple[Any, ...]]
+    call: Callable[..., Any]
+    expected: Callable[..., Any]
+    limit: float
+    bytes: int = 0
+    operations: int = 0
+    precision: str = "bf16"
+    rival: Callable[..., Any] | None = None
+    rival_name: str = ""
+    has_own_kernels: bool = True
+    is_timed: bool = True
+    is_quick: bool = True
+    gpus: int = 1
+    memory: int = 0
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Requests that several clients made at once.
+
+    Attributes:
+        what: the model and its precision, and what of the package it used.
+        seconds: of each request, from asking to the answer.
+        total: seconds from the first request to the last answer.
+        tokens: that all answers hold together; 0: answers have none.
+        memory: bytes of GPU memory at most.
+    """
+
+    what: str
+    seconds: tuple[float, ...]
+    total: float
+    tokens: int = 0
+    memory: int = 0
