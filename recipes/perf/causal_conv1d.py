@@ -24,8 +24,7 @@ def inputs(shape: tuple[int, int, int], seed: int) -> Inputs:
     generator = torch.Generator("cuda").manual_seed(seed)
     shapes = (shape, (shape[1], WIDTH), (shape[1],), shape)
     return tuple(
-        torch.randn(one, device="cuda", dtype=torch.bfloat16, generator=generator)
-        for one in shapes
+        torch.randn(one, device="cuda", dtype=torch.bfloat16, generator=generator) for one in shapes
     )
 
 
