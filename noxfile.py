@@ -22,7 +22,12 @@ ROOT = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - path
 sys.path.insert(0, ROOT)  # nox doesn't
 
 from cuwheel.model.catalogue import load_catalogue, missing_roots  # noqa: E402
-from cuwheel.model.nox_sessions import requested_sessions, sessions_of, suggest_sessions  # noqa: E402
+from cuwheel.model.nox_sessions import (  # noqa: E402
+    Session,
+    requested_sessions,
+    sessions_of,
+    suggest_sessions,
+)
 from cuwheel.paths import project_roots  # noqa: E402
 
 # nox looks for uv in every session; these make no environment, and uv comes with the engine.
@@ -55,29 +60,29 @@ def run(session: nox.Session, environment: str, *command: str, **variables: str)
     )
 
 
-def engine(session: nox.Session, *command: str) -> None:
+def engine(session: nox.Session, *command: str, environment: str = "engine") -> None:
     """Run one of the engine's commands with what stands behind `--`."""
     run(
         session,
-        *("engine", "-m", "cuwheel", *command, *session.posargs),
+        *(environment, "-m", "cuwheel", *command, *session.posargs),
         CUWHEEL_CALLERS_PYTHONPATH=os.environ.get("PYTHONPATH", ""),
         CUWHEEL_INVOKED_FROM=session.invoked_from,
         CUWHEEL_PARENT=str(os.getpid()),
     )
 
 
-def add_session(name: str, summary: str, tag: str, command: tuple[str, ...]) -> None:
+def add_session(made: Session) -> None:
     """Make a session of a command of the engine."""
 
     def body(session: nox.Session) -> None:
-        engine(session, *command)
+        engine(session, *made.command, environment=made.environment)
 
-    body.__doc__ = summary
-    nox.session(name=name, tags=[tag])(body)
+    body.__doc__ = made.summary
+    nox.session(name=made.name, tags=[made.tag])(body)
 
 
-for made in sessions_of(ENTRIES):
-    add_session(made.name, made.summary, made.tag, made.command)
+for one in sessions_of(ENTRIES):
+    add_session(one)
 
 
 @nox.session(tags=["test"])

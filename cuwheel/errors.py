@@ -410,6 +410,63 @@ class SmokeError(CuwheelError):
     anchor = "smoke"
 
 
+class GpuError(CuwheelError):
+    """What was asked for needs a GPU, and there is none that can do it.
+
+    There is no driver or no GPU, the wheel holds no code for the one that is there, its memory is
+    too small or damaged, or another process is on it. `nox -s diagnose` says more of the machine.
+    """
+
+    exit_code = 91
+    anchor = "gpu"
+
+
+class WrongResultError(CuwheelError):
+    """The package gives wrong results on this GPU, or other code than its own ran.
+
+    Speed doesn't count then. Each case was compared with the same computed by other code in higher
+    precision; the limit of its relative error stands in the probe, `recipes/perf/<recipe>.py`.
+    Where none of the kernels that ran is in the wheel, the package took another path: a fallback,
+    or another installation of it.
+    """
+
+    exit_code = 92
+    anchor = "wrong-result"
+
+
+class ProbeError(CuwheelError):
+    """A case of a performance probe could not be run.
+
+    The package or the probe raised, the process died, or it didn't answer in time. The log that the
+    message names holds all that was said.
+    """
+
+    exit_code = 93
+    anchor = "probe"
+
+
+class SlowerError(CuwheelError):
+    """The wheel is slower than the one that it was compared with.
+
+    Both ran in turns on this GPU, and the difference is larger than the tolerance and than what the
+    old wheel differs from itself.
+    """
+
+    exit_code = 94
+    anchor = "slower"
+
+
+class UndecidedError(CuwheelError):
+    """The measurements scatter too much to say whether the wheel is slower.
+
+    Undecided never counts as passed. Another process on the GPU, clocks that fall because of heat
+    or power, and calls of few microseconds scatter; run it again on an idle GPU.
+    """
+
+    exit_code = 95
+    anchor = "undecided"
+
+
 class WheelIndexError(CuwheelError):
     """The package index in `dist/simple/` could not be written.
 

@@ -32,6 +32,7 @@ COMMANDS = {
     "mirror": "maintain.mirror",
     "new": "maintain.new",
     "outdated": "maintain.updates",
+    "perf": "target.perf",
     "profile": "target.profile",
     "smoke": "target.smoke",
     "toolchain": "maintain.toolchain",

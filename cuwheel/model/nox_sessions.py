@@ -35,6 +35,11 @@ class Session:
     command: tuple[str, ...]
     takes: Literal["", "target", "toolkit"] = ""
 
+    @property
+    def environment(self) -> str:
+        """The locked environment that it runs in: `envs/engine.lock`, or one with more."""
+        return "perf" if self.name == "perf" else "engine"
+
 
 def _verb(
     name: str, summary: str, tag: Tag, takes: Literal["", "target", "toolkit"] = ""
@@ -50,6 +55,7 @@ VERBS = (
     _verb("matrix", "Show all wheels there can be; build what is missing: -- build.", "build"),
     _verb("smoke", "Install and import a built wheel: -- TARGET.", "target", "target"),
     _verb("verify", "Build in several ways, compare the bytes: -- TARGET|all.", "target", "target"),
+    _verb("perf", "Check and measure a wheel on this GPU, as a gate: [-- TARGET].", "target"),
     _verb("profile", "Show where a build's time and memory go: -- TARGET.", "target", "target"),
     _verb("audit", "Read wheels, anybody's, and say what is wrong: -- WHEEL|DIR.", "report"),
     _verb("diagnose", "Say whether GPU packages work here, and if not, why.", "report"),

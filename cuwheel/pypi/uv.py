@@ -208,6 +208,34 @@ def install_into(  # noqa: PLR0913 - what, where, and how it is reported
     (folder / ".lock").unlink(missing_ok=True)  # uv's own, and writable for everyone
 
 
+def unpack_into(  # noqa: PLR0913 - what, for what, and how it is reported
+    folder: Path, wheel: Path, sha256: str, *, python: Path, cache: Path, log: Path
+) -> None:
+    """Install one wheel, and nothing that it requires, into a folder.
+
+    Args:
+        folder: gets the package at its top, as site-packages would.
+        wheel: the file.
+        sha256: of it.
+        python: that it has to fit.
+        cache: cuwheel's cache.
+        log: gets what uv says.
+
+    Raises:
+        InstallError: it is damaged, or for another Python or system.
+        DiskFullError: a disk ran full.
+    """
+    project = wheel.name.partition("-")[0]
+    with tempfile.TemporaryDirectory() as inputs:
+        requirement = Path(inputs) / f"{project}.txt"
+        uri = wheel.absolute().as_uri()
+        requirement.write_text(f"{project} @ {uri} --hash=sha256:{sha256}\n", encoding="utf-8")
+        where = ("--no-deps", "--target", folder.absolute(), "-r", requirement)
+        words = (*_pip_install(python, offline=True), *where)
+        what = f"{wheel.name} can't be unpacked for {python}"
+        _run_uv(_Call(words=words, cache=cache, log=log, what=what))
+
+
 def forget(names: Iterable[str], *, cache: Path) -> None:
     """Remove packages from uv's cache, so that the next installation fetches them again.
 

@@ -55,7 +55,7 @@ def prepare_environment(
     target, workspace = job.target, job.workspace
     base = workspace.load("environment", Environment).base_python
     environment = folder / "environment"
-    python = _make_environment(environment, base, wheel, job)
+    python = install_wheel(environment, base, wheel.path, wheel.sha256, job)
     [site] = (environment.resolve() / "lib").glob("python*/site-packages")
     keep = (environment, workspace.cache, workspace.work, base.resolve().parent.parent)
     hidden_paths = find_cuda(os.environ, base, keep=keep)
@@ -82,20 +82,33 @@ def prepare_environment(
     )
 
 
-def _make_environment(environment: Path, base: Path, wheel: RepairedWheel, job: Job) -> Path:
-    """An environment with the wheel and what it declares, pinned and hashed by the smoke lock.
+def install_wheel(environment: Path, base: Path, wheel: Path, sha256: str, job: Job) -> Path:
+    """An environment with a wheel and what it declares, pinned and hashed by the smoke lock.
 
     The lock's other packages, the build's tools, stay out.
+
+    Args:
+        environment: its folder, which isn't there yet.
+        base: the interpreter that it is made from.
+        wheel: the file.
+        sha256: of it.
+        job: of its target.
+
+    Returns:
+        The environment's interpreter.
+
+    Raises:
+        InstallError: what the wheel declares can't be installed, or isn't in the recipe's lock.
     """
     target, workspace, log = job.target, job.workspace, job.workspace.log("smoke")
     make_environment(environment, base, cache=workspace.cache, log=log)
     python = environment / "bin" / "python"
-    project = parse_wheel_filename(wheel.path.name)[0]
+    project = parse_wheel_filename(wheel.name)[0]
     requirement = environment.with_name(f"{project}.txt")
-    uri = wheel.path.absolute().as_uri()
+    uri = wheel.absolute().as_uri()
     extra = f"[{target.extra}]" if target.extra else ""
     pinned = f"{project}{extra} @ {uri}"
-    write_atomically(requirement, f"{pinned} --hash=sha256:{wheel.sha256}\n")
+    write_atomically(requirement, f"{pinned} --hash=sha256:{sha256}\n")
     install(
         python,
         target.smoke_lock,

@@ -43,7 +43,7 @@ def _json(value: object) -> str:
 def _quoted(text: str) -> str:
     """A string of JSON in ASCII; the bytes of a file name that are no text are there too."""
     units = text.encode("utf-16-be", "surrogatepass")
-    pairs = zip(units[::2], units[1::2])  # noqa: B905 - `strict` came with Python 3.10
+    pairs = zip(units[::2], units[1::2])
     plain = (
         f"\\u{high:02x}{low:02x}" if high or low not in _PLAIN else chr(low) for high, low in pairs
     )

@@ -6,6 +6,7 @@ import collections
 import contextlib
 import itertools
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -161,6 +162,94 @@ def attach(
             if when_killed:
                 run(when_killed, env=env, check=False)
             raise
+
+
+class Conversation:
+    """A program that answers each line with a line.
+
+    Args:
+        child: the program, its standard input and output as pipes.
+    """
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        self._child = child
+        self._rest = b""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._child.pid
+
+    def ask(self, line: str, *, timeout: float) -> str | None:
+        """Write a line and read the answer.
+
+        Args:
+            line: without its end.
+            timeout: seconds to wait for the answer.
+
+        Returns:
+            The answer; None: the program has ended.
+
+        Raises:
+            TimeoutError: there is none yet.
+        """
+        if self._child.stdin is None or self._child.stdout is None:  # pragma: no cover - pipes
+            return None
+        try:
+            self._child.stdin.write(f"{line}\n".encode())
+            self._child.stdin.flush()
+        except OSError:
+            return None
+        deadline = time.monotonic() + timeout
+        pipe = self._child.stdout.fileno()
+        while b"\n" not in self._rest:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([pipe], [], [], left)[0]:
+                raise TimeoutError(f"no answer in {timeout:.0f} s")
+            piece = os.read(pipe, 1 << 16)
+            if not piece:
+                return None
+            self._rest += piece
+        answer, _, self._rest = self._rest.partition(b"\n")
+        return answer.decode("utf-8", "replace")
+
+    def status(self) -> int | None:
+        """Its exit status, once it has ended; None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._child.wait(_GRACE)
+        return None
+
+
+@contextlib.contextmanager
+def converse(
+    command: Sequence[str | Path], *, env: Mapping[str, str], log: Path
+) -> Iterator[Conversation]:
+    """Start a program that answers lines with lines, in a process group that ends with the block.
+
+    Args:
+        command: program and arguments.
+        env: all of its environment; nothing is inherited.
+        log: file that its standard error is added to.
+
+    Raises:
+        OSError: it can't be started.
+    """
+    with log.open("ab") as errors:
+        child = subprocess.Popen(  # noqa: S603 - the runner
+            [str(word) for word in command],
+            env=dict(env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        )
+    with _ended(child), _guarded(child.pid):
+        yield Conversation(child)
+        if child.stdin:
+            with contextlib.suppress(OSError):
+                child.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_GRACE)
 
 
 def _drain(

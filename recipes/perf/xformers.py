@@ -190,7 +190,7 @@ def kept(x: torch.Tensor) -> torch.Tensor:
     in_row, in_column = torch.zeros(2, len(tiles), TILE, device=x.device, dtype=torch.int8)
     for place in order.T:
         row, column = place // TILE, place % TILE
-        fits = (in_row[at, row] < 2) & (in_column[at, column] < 2)  # noqa: PLR2004 - of 2:4
+        fits = (in_row[at, row] < 2) & (in_column[at, column] < 2)
         in_row[at, row] += fits
         in_column[at, column] += fits
         found[at, place] = fits

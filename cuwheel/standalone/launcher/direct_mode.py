@@ -109,7 +109,7 @@ class Entry:
             _replace(command.output, made)
             if command.depfile:
                 _replace(command.depfile, depends)
-            for file, text in zip(outputs, said):  # noqa: B905 - `strict` came with Python 3.10
+            for file, text in zip(outputs, said):
                 os.write(file, text)
         except (OSError, ValueError, zlib.error):
             return False

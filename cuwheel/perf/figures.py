@@ -1,0 +1,98 @@
+"""Times, rates and ratios of a run as a person reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.system.quantities import GIB, show_share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.perf.records import CaseResult, Comparison, PerfRun
+
+_TERA, _GIGA = 1e12, 1e9
+TITLES = ("case", "error", "limit", "time", "rate", "of ceiling", "against", "own kernels")
+
+
+def show_seconds(seconds: float) -> str:
+    """`12.3 µs`, `1.23 ms`, `1.23 s`."""
+    for unit, name in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def show_rate(case: CaseResult) -> str:
+    """`3.92 TB/s`, `612 TFLOP/s`, or both."""
+    found = []
+    if case.operations_rate:
+        unit = "TOP/s" if case.precision == "int8" else "TFLOP/s"
+        found.append(f"{case.operations_rate / _TERA:.3g} {unit}")
+    if case.bytes_rate:
+        found.append(
+            f"{case.bytes_rate / _TERA:.2f} TB/s"
+            if case.bytes_rate >= _TERA
+            else f"{case.bytes_rate / _GIGA:.0f} GB/s"
+        )
+    return ", ".join(found)
+
+
+def show_ceilings(run: PerfRun) -> str:
+    """`copy 3.03 TB/s, bf16 790 TFLOP/s`."""
+    parts = [
+        f"copy {rate / _TERA:.2f} TB/s" if name == "copy" else f"{name} {rate / _TERA:.3g} TFLOP/s"
+        for name, rate in run.ceilings.items()
+    ]
+    return ", ".join(parts)
+
+
+def show_comparison(found: Comparison) -> str:
+    """`SAME 1.002 (0.998 to 1.006), noise 0.4 %`."""
+    return (
+        f"{found.answer} {found.ratio:.3f} ({found.low:.3f} to {found.high:.3f}), "
+        f"noise {found.noise:.1%}".replace("%", " %")
+    )
+
+
+def row_of(case: CaseResult) -> tuple[str, ...]:
+    """The cells of a case, under `TITLES`."""
+    if case.skipped:
+        return (case.name, "left out", "", "", case.skipped, "", "", "")
+    return (
+        case.name,
+        f"{case.error:.1e}" if case.error is not None else "",
+        f"{case.limit:.1e}",
+        show_seconds(case.timing.median) if case.timing else "",
+        show_rate(case) if case.timing else "",
+        show_share(case.ceiling_share) if case.ceiling_share else "",
+        _against(case),
+        show_share(case.own_share) if case.own_share is not None else "not read",
+    )
+
+
+def _against(case: CaseResult) -> str:
+    if case.comparison:
+        return show_comparison(case.comparison)
+    if case.timing and case.rival_timing:
+        return f"{case.rival_timing.median / case.timing.median:.2f} x {case.rival_name}"
+    return ""
+
+
+def describe_run(run: PerfRun) -> Iterator[tuple[str, str]]:
+    """What was measured where: a title and its text, line by line."""
+    yield "package", run.package
+    if run.wheel:
+        yield "wheel", run.wheel
+    yield "SHA-256", run.sha256
+    gpu = run.gpu
+    more = f"sm_{gpu.capability}, {gpu.memory / GIB:.0f} GiB, driver {gpu.driver or 'unknown'}"
+    yield "GPU", f"{gpu.name} ({more})"
+    yield "date", run.date
+    yield "Python", f"{run.python}, {run.framework}" if run.framework else run.python
+    yield "time by", run.clock
+    yield "ceilings", show_ceilings(run)
+    if run.variables:
+        yield "variables", ", ".join(f"{name}={value}" for name, value in run.variables.items())
+    if run.against:
+        yield "against", run.against

@@ -1,0 +1,119 @@
+"""What keeps a GPU from giving a figure that counts: no code for it, errors, others on it, heat."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.binaries.archs import describe_code, runs_on
+from cuwheel.errors import GpuError, UsageError
+from cuwheel.system.quantities import plural, show_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.binaries.archs import DeviceCode
+    from cuwheel.perf.gpu_state import GpuState
+    from cuwheel.perf.records import Clocks, GpuFacts, PerfRun
+
+HEAT = ("heat", "heat (hardware)", "hardware slowdown", "power brake")  # of `Clocks.slowed_by`
+
+
+def check_code(code: DeviceCode, gpu: GpuFacts, name: str) -> str:
+    """See that a wheel holds code that this GPU takes.
+
+    Args:
+        code: of its libraries.
+        gpu: that it is measured on.
+        name: of the wheel, for the message.
+
+    Returns:
+        A note where the driver compiles it at the first use; else nothing.
+
+    Raises:
+        GpuError: it holds code for other GPUs only.
+    """
+    if not (code.sass or code.ptx):
+        return ""
+    how = runs_on(code, gpu.capability)
+    if not how:
+        raise GpuError(
+            f"{name} has no code for {gpu.name}",
+            why=f"that is sm_{gpu.capability}; the wheel holds {describe_code(code)}",
+            fix=f"build it for this GPU: -- --arch {gpu.capability}",
+        )
+    if how == "PTX":
+        return (
+            f"the wheel holds {describe_code(code)}: the driver makes code for sm_{gpu.capability} "
+            "of its PTX at the first call"
+        )
+    return ""
+
+
+def check_health(state: GpuState, gpu: GpuFacts) -> None:
+    """See that the memory of a GPU can be trusted.
+
+    Raises:
+        GpuError: it had errors that couldn't be corrected.
+    """
+    if state.uncorrected:
+        raise GpuError(
+            f"{gpu.name} has had {plural(state.uncorrected, 'memory error')} that ECC couldn't "
+            "correct since it was last reset",
+            why="results may be wrong, whatever the wheel",
+            fix="nvidia-smi -q -d ECC,PAGE_RETIREMENT,ROW_REMAPPER shows them; an administrator "
+            "resets the GPU, or has it replaced",
+        )
+
+
+def check_alone(state: GpuState, gpu: GpuFacts, *, is_shared: bool) -> None:
+    """See that nobody else computes on a GPU whose times are to be judged.
+
+    Raises:
+        GpuError: somebody does, and it isn't said that this is so.
+    """
+    if state.others and not is_shared:
+        raise GpuError(
+            f"{plural(len(state.others), 'other process')} on {gpu.name}: times can't be compared",
+            why=_processes(state),
+            fix="wait until it is free (`nvidia-smi`), choose another GPU with "
+            "CUDA_VISIBLE_DEVICES=1, or compare all the same: -- --shared-gpu",
+        )
+
+
+def check_same_gpu(past: PerfRun, gpu: GpuFacts, name: str) -> None:
+    """See that an earlier run was on such a GPU with this driver.
+
+    Raises:
+        UsageError: it was on another.
+    """
+    if (past.gpu.name, past.gpu.driver) != (gpu.name, gpu.driver):
+        raise UsageError(
+            f"{name} can't be compared with this run",
+            why=f"it is of {past.gpu.name} with driver {past.gpu.driver}, this is {gpu.name} with "
+            f"driver {gpu.driver}",
+            fix="compare with the wheel itself, which is measured here then: --against WHEEL",
+        )
+
+
+def notes_of(state: GpuState, clocks: Clocks) -> Iterator[str]:
+    """What a reader of the figures should know.
+
+    Args:
+        state: how the GPU was.
+        clocks: while all was measured.
+    """
+    if state.unread:
+        yield f"clocks, ECC errors and other processes aren't known: {state.unread}"
+    if state.mig_slice:
+        yield "the GPU is a MIG slice: rates are those of the slice, other slices may disturb it"
+    if state.others:
+        yield f"others used the GPU meanwhile: {_processes(state)}"
+    for reason in clocks.slowed_by:
+        least, _, most = clocks.sm
+        yield f"clocks were held down by {reason}: SM {least} to {most} MHz"
+
+
+def _processes(state: GpuState) -> str:
+    shown = [f"process {pid} with {show_size(size)}" for pid, size in state.others[:3]]
+    more = len(state.others) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")

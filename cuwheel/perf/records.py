@@ -1,0 +1,285 @@
+"""What a run of `perf` has found, as it stands in `perf.json`; such a file is a baseline later."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+from cuwheel.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VERSION = 1  # of the file's form
+
+Answer = Literal["FASTER", "SAME", "SLOWER", "UNDECIDED"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuFacts:
+    """A GPU.
+
+    Attributes:
+        name: as the driver says it.
+        uuid: of it, or of the slice that the process was given.
+        capability: compute capability without dot, `90`.
+        driver: release of the driver; empty: not known.
+        cuda: newest CUDA that the driver knows, `13.0`.
+        memory: bytes.
+        l2: bytes of the second level cache.
+        multiprocessors: how many.
+        gpus: how many the process can use.
+    """
+
+    name: str
+    uuid: str
+    capability: str
+    driver: str = ""
+    cuda: str = ""
+    memory: int = 0
+    l2: int = 0
+    multiprocessors: int = 0
+    gpus: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clocks:
+    """What the card did meanwhile, sampled.
+
+    Attributes:
+        sm: megahertz of the multiprocessors: least, median, most.
+        memory: megahertz of the memory: likewise.
+        temperature: highest, °C.
+        power: highest, watts.
+        slowed_by: what held the clocks down: `power limit`, `heat`, …
+    """
+
+    sm: tuple[int, int, int] = (0, 0, 0)
+    memory: tuple[int, int, int] = (0, 0, 0)
+    temperature: int = 0
+    power: float = 0.0
+    slowed_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """Seconds of one call.
+
+    Attributes:
+        median: of the rounds' medians.
+        low, high: its confidence interval.
+        rounds: the median of each round.
+    """
+
+    median: float
+    low: float
+    high: float
+    rounds: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """New against old, of one case.
+
+    Attributes:
+        answer: whether the new one is slower.
+        ratio: new time over old time, the median.
+        low, high: its confidence interval.
+        noise: how far the old one is from itself, at most, as a share of the time.
+        repeats: how often everything was measured.
+    """
+
+    answer: Answer
+    ratio: float
+    low: float
+    high: float
+    noise: float
+    repeats: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseResult:
+    """One case.
+
+    Attributes:
+        name: of it.
+        error: relative error against the reference; None: it was left out.
+        limit: of that error.
+        rival_error: that of what a user without the package would call; None: there is none.
+        faults: why it is wrong; empty: it isn't.
+        skipped: why it was left out; empty: it wasn't.
+        own_share: of the time on the GPU, what kernels of the wheel took; None: not read.
+        kernels: names of kernels that ran, the longest first, with their share of the time.
+        unread: why the kernels couldn't be read; empty: they were.
+        timing: of the package; None: it was only checked.
+        rival_timing: of the rival.
+        rival_name: what that is.
+        bytes_rate: bytes a second that the call moved at least; 0: it doesn't count.
+        operations_rate: operations a second; 0: likewise.
+        precision: of those operations.
+        ceiling_share: the larger of both rates as a share of what the card reached in this run;
+            None: there is no ceiling for it.
+        cycles: of the multiprocessors, by their median clock; 0: not known.
+        clocks: while it ran.
+        comparison: with the old wheel.
+    """
+
+    name: str
+    error: float | None = None
+    limit: float = 0.0
+    rival_error: float | None = None
+    faults: tuple[str, ...] = ()
+    skipped: str = ""
+    own_share: float | None = None
+    kernels: tuple[tuple[str, float], ...] = ()
+    unread: str = ""
+    timing: Timing | None = None
+    rival_timing: Timing | None = None
+    rival_name: str = ""
+    bytes_rate: float = 0.0
+    operations_rate: float = 0.0
+    precision: str = ""
+    ceiling_share: float | None = None
+    cycles: float = 0.0
+    clocks: Clocks = field(default_factory=Clocks)
+    comparison: Comparison | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepResult:
+    """Requests by several clients at once.
+
+    Attributes:
+        clients: how many.
+        what: the model and its precision.
+        requests: how many were answered.
+        rate: requests a second.
+        tokens: tokens a second; 0: answers have none.
+        p50, p95: seconds of a request, the median and what 95 of 100 stay below.
+        memory: bytes of GPU memory at most.
+    """
+
+    clients: int
+    what: str
+    requests: int
+    rate: float
+    tokens: float
+    p50: float
+    p95: float
+    memory: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerfRun:
+    """A run.
+
+    Attributes:
+        recipe: whose probe it was.
+        package: name and release of what was measured: `causal-conv1d 1.6.1+cu130torch2.11`.
+        wheel: its file's name; empty: it was installed already.
+        sha256: of the wheel; of an installed package, of its RECORD.
+        date: in UTC, ISO 8601.
+        gpu: where it ran.
+        framework: name and release.
+        python: release.
+        clock: what measured the time.
+        variables: environment variables that the package listens to, and are set.
+        ceilings: what the card reached in this run: `copy` in bytes a second, others in operations.
+        cases: each case.
+        libraries: CUDA's, the framework's and the driver's: soname, file, who supplied it.
+        sweep: requests by one client, two, …
+        notes: what the reader should know: a MIG slice, another process, heat.
+        against: what it was compared with; empty: nothing.
+        answer: of the comparison, the worst of its cases; empty: there was none.
+        version: of this form.
+    """
+
+    recipe: str
+    package: str
+    wheel: str
+    sha256: str
+    date: str
+    gpu: GpuFacts
+    framework: str
+    python: str
+    clock: str
+    variables: dict[str, str]
+    ceilings: dict[str, float]
+    cases: tuple[CaseResult, ...]
+    libraries: tuple[tuple[str, str, str], ...] = ()
+    sweep: tuple[SweepResult, ...] = ()
+    notes: tuple[str, ...] = ()
+    against: str = ""
+    answer: Answer | Literal[""] = ""
+    version: int = VERSION
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Every fault, with its case."""
+        return tuple(f"{case.name}: {fault}" for case in self.cases for fault in case.faults)
+
+    def as_json(self) -> str:
+        """The file's content."""
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+
+def read_run(path: Path) -> PerfRun:
+    """A run that was written before.
+
+    Raises:
+        UsageError: the file isn't there or holds no run that this cuwheel can read.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["version"] != VERSION:
+            raise _unreadable(path, f"its form is {content['version']}, this one is {VERSION}")
+        return _as_run(content)
+    except OSError as problem:
+        raise _unreadable(path, str(problem.strerror)) from None
+    except (ValueError, KeyError, TypeError) as problem:
+        raise _unreadable(path, f"{type(problem).__name__}: {problem}") from None
+
+
+def _unreadable(path: Path, why: str) -> UsageError:
+    return UsageError(
+        f"{path} is no result of `nox -s perf`",
+        why=why,
+        fix="name a perf.json that a run has written, or a wheel: -- --against WHEEL",
+    )
+
+
+def _as_run(content: dict[str, Any]) -> PerfRun:
+    cases = tuple(_as_case(case) for case in content["cases"])
+    made = {
+        **{one.name: content[one.name] for one in fields(PerfRun) if one.name in content},
+        "gpu": GpuFacts(**content["gpu"]),
+        "cases": cases,
+        "libraries": tuple(tuple(one) for one in content["libraries"]),
+        "sweep": tuple(SweepResult(**one) for one in content["sweep"]),
+        "notes": tuple(content["notes"]),
+    }
+    return PerfRun(**made)
+
+
+def _as_case(content: dict[str, Any]) -> CaseResult:
+    timings = {
+        name: Timing(**{**content[name], "rounds": tuple(content[name]["rounds"])})
+        for name in ("timing", "rival_timing")
+        if content[name]
+    }
+    clocks: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in content["clocks"].items()
+    }
+    comparison = content["comparison"]
+    return CaseResult(
+        **{
+            **content,
+            **timings,
+            "faults": tuple(content["faults"]),
+            "kernels": tuple((name, share) for name, share in content["kernels"]),
+            "clocks": Clocks(**clocks),
+            "comparison": Comparison(**comparison) if comparison else None,
+        }
+    )

@@ -1,0 +1,61 @@
+"""A run as text on a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import rich.console
+import rich.markup
+import rich.table
+
+from cuwheel.perf.figures import TITLES, describe_run, row_of, show_seconds
+from cuwheel.system.quantities import show_size
+
+if TYPE_CHECKING:
+    from cuwheel.perf.records import PerfRun, SweepResult
+
+_STYLES = {"SLOWER": "red", "UNDECIDED": "yellow", "SAME": "green", "FASTER": "green"}
+
+
+def print_run(run: PerfRun, terminal: rich.console.Console) -> None:
+    """Print what was measured, each case, and what is wrong."""
+    for title, text in describe_run(run):
+        terminal.print(f"{title:10} {text}", markup=False)
+    table = _new_table(TITLES)
+    for case in run.cases:
+        answer = case.comparison.answer if case.comparison else ""
+        style = "red" if case.faults else "dim" if case.skipped else _STYLES.get(answer, "")
+        table.add_row(*map(rich.markup.escape, row_of(case)), style=style)
+    terminal.print(table)
+    if run.sweep:
+        terminal.print(_sweep_table(run.sweep))
+    for soname, location, supplier in run.libraries:
+        terminal.print(f"  {soname}  {location}  {supplier or 'nobody'}", markup=False, style="dim")
+    for note in run.notes:
+        terminal.print(f"note: {note}", markup=False)
+    for fault in run.faults:
+        terminal.print(f"wrong: {fault}", markup=False, style="red")
+    if run.answer:
+        terminal.print(f"[{_STYLES[run.answer]}]{run.answer}[/] than {run.against}")
+
+
+def _new_table(titles: tuple[str, ...]) -> rich.table.Table:
+    table = rich.table.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    return table
+
+
+def _sweep_table(sweep: tuple[SweepResult, ...]) -> rich.table.Table:
+    table = _new_table(("clients", "requests/s", "tokens/s", "p50", "p95", "GPU memory", "what"))
+    for one in sweep:
+        table.add_row(
+            str(one.clients),
+            f"{one.rate:.2f}",
+            f"{one.tokens:.0f}" if one.tokens else "",
+            show_seconds(one.p50),
+            show_seconds(one.p95),
+            show_size(one.memory),
+            rich.markup.escape(one.what),
+        )
+    return table

@@ -1,0 +1,140 @@
+"""Which wheel is measured, by which recipe's probe."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from cuwheel.errors import UsageError, suggest
+from cuwheel.system.files import sha256_of_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from cuwheel.model.catalogue import CatalogueEntry
+    from cuwheel.model.recipe import Recipe
+
+_TAG = re.compile(r"cu(\d+)")  # of a local version: cu130torch2.11
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenWheel:
+    """A wheel and its recipe.
+
+    Attributes:
+        path: of the wheel.
+        entry: the recipe's.
+        tag: the toolkit's, `130`; empty: the wheel's name doesn't say it.
+        sha256: of the wheel.
+    """
+
+    path: Path
+    entry: CatalogueEntry
+    tag: str
+    sha256: str
+
+    @property
+    def python(self) -> str:
+        """The release of Python that it is for, `3.12`; empty: several."""
+        tags = parse_wheel_filename(self.path.name)[3]
+        found = {tag.interpreter for tag in tags if tag.abi.startswith(tag.interpreter)}
+        [only] = found if len(found) == 1 else [""]
+        return f"3.{only.removeprefix('cp3')}" if only.startswith("cp3") else ""
+
+
+def read_wheel(path: Path, entries: Iterable[CatalogueEntry]) -> ChosenWheel:
+    """A wheel that is named, of ours or of others, and the recipe that knows its package.
+
+    Raises:
+        UsageError: there is no such file, it is no wheel, or no recipe is for its package.
+    """
+    if not path.is_file():
+        raise UsageError(
+            f"there is no wheel {path}",
+            why="neither a file nor a link to one has this name",
+            fix="nox -l shows what can be built; a wheel that is built lies in dist/",
+        )
+    try:
+        project, version, _, _ = parse_wheel_filename(path.name)
+    except InvalidWheelFilename as problem:
+        raise UsageError(
+            f"{path.name} is no wheel", why=str(problem), fix="name a .whl file"
+        ) from None
+    known = {name: entry for entry in entries if entry.recipe for name in _projects(entry.recipe)}
+    if project not in known:
+        raise UsageError(
+            f"no recipe is for {project}, so there is no probe to measure it with",
+            why=suggest(project, known),
+            fix=f"recipes/perf/ holds the probes; `nox -s new -- {project}` drafts a recipe",
+        )
+    tag = _TAG.match(version.local or "")
+    return ChosenWheel(
+        path=path, entry=known[project], tag=tag[1] if tag else "", sha256=sha256_of_file(path)
+    )
+
+
+def newest_wheel(
+    dist: Path, entries: Iterable[CatalogueEntry], target: tuple[CatalogueEntry, str] | None
+) -> ChosenWheel | None:
+    """The newest wheel of a folder that has a probe; None: there is none.
+
+    Args:
+        dist: the folder.
+        entries: the catalogue.
+        target: recipe and toolkit's tag that it has to be of; None: any.
+    """
+    entries = tuple(entries)
+    known = {name for entry in entries if entry.recipe for name in _projects(entry.recipe)}
+    found = []
+    for path in dist.glob("*.whl"):
+        try:
+            project, version, _, _ = parse_wheel_filename(path.name)
+        except InvalidWheelFilename:
+            continue
+        if project not in known:
+            continue
+        if target and target[0].recipe:
+            is_of_recipe = project in _projects(target[0].recipe)
+            tag = _TAG.match(version.local or "")
+            if not is_of_recipe or not tag or tag[1] != target[1]:
+                continue
+        found.append(path)
+    newest = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+    chosen = (read_wheel(path, entries) for path in newest)
+    return next((one for one in chosen if probe_of(one.entry).is_file()), None)
+
+
+def probe_of(entry: CatalogueEntry) -> Path:
+    """The file of a recipe's probe, whether it is there or not."""
+    name = entry.recipe.folder if entry.recipe else entry.name
+    return entry.root / "recipes" / "perf" / f"{name}.py"
+
+
+def check_probe(entry: CatalogueEntry) -> Path:
+    """The file of a recipe's probe.
+
+    Raises:
+        UsageError: it has none.
+    """
+    probe = probe_of(entry)
+    if not probe.is_file():
+        have = sorted(path.stem for path in probe.parent.glob("*.py"))
+        raise UsageError(
+            f"{entry.name} has no performance probe",
+            why=f"{probe} isn't there; there are some of {', '.join(have)}",
+            fix="write it as CONTRIBUTING.md shows: what to call, the reference, bytes, operations",
+        )
+    return probe
+
+
+def _projects(recipe: Recipe) -> frozenset[str]:
+    """The names that its wheels can have."""
+    names = {recipe.name}
+    if recipe.wheel_name:
+        majors = {release.partition(".")[0] for release in recipe.toolkits}
+        names |= {recipe.wheel_name.format(cuda=major) for major in majors}
+    return frozenset(canonicalize_name(name) for name in names)

@@ -1,0 +1,147 @@
+"""A probe in the interpreter that has the package: started, asked, ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cuwheel.errors import GpuError, ProbeError
+from cuwheel.standalone import script
+from cuwheel.system.process import converse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cuwheel.system.process import Conversation
+
+_WORKER = "perf/worker.py"
+_TAIL = 6  # lines of a traceback that an error shows
+_START = 300.0  # seconds for an import of a framework on a slow disk
+_LONGEST = 600.0  # seconds of one answer
+
+
+class OutOfGpuMemoryError(Exception):
+    """A case needs more memory than the GPU has free."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a package is measured.
+
+    Attributes:
+        python: the interpreter.
+        folder: of packages that come before all others there; None: what is installed counts.
+        name: what messages call it: `the new wheel`.
+    """
+
+    python: Path
+    folder: Path | None
+    name: str
+
+
+class Worker:
+    """A probe that runs elsewhere.
+
+    Args:
+        conversation: with its process.
+        place: where it runs.
+        log: gets what it says besides.
+    """
+
+    def __init__(self, conversation: Conversation, place: Place, log: Path) -> None:
+        self.pid = conversation.pid
+        self.place = place
+        self.log = log
+        self._conversation = conversation
+
+    def ask(self, action: str, *, timeout: float = _LONGEST, **question: object) -> Any:
+        """Have something done; what it answers.
+
+        Args:
+            action: a method of the worker's script.
+            timeout: seconds.
+            question: its arguments.
+
+        Raises:
+            GpuError: there is no GPU.
+            OutOfGpuMemoryError: its memory doesn't do.
+            ProbeError: it raised, died, or didn't answer.
+        """
+        try:
+            line = self._conversation.ask(json.dumps({"do": action, **question}), timeout=timeout)
+        except TimeoutError as problem:
+            raise self._error(action, question, str(problem)) from None
+        if line is None:
+            status = self._conversation.status()
+            raise self._error(action, question, f"its process ended with status {status}")
+        answer = json.loads(line)
+        if failure := answer.get("failure"):
+            self._raise(action, question, failure)
+        return answer["answer"]
+
+    def start(self) -> dict[str, Any]:
+        """GPU, framework, package and cases, as the worker's script has them."""
+        found: dict[str, Any] = self.ask("start", timeout=_START)
+        return found
+
+    def _raise(self, action: str, question: dict[str, object], failure: dict[str, str]) -> None:
+        if failure["kind"] == "no GPU":
+            raise GpuError(
+                f"{self.place.name} can't be measured: there is no GPU for it",
+                why=failure["what"],
+                fix="nox -s diagnose says what this machine has; without a GPU "
+                "`nox -s smoke -- TARGET` still imports the wheel",
+            )
+        if failure["kind"] == "memory":
+            raise OutOfGpuMemoryError(failure["what"])
+        last = failure["traceback"].strip().splitlines()[-_TAIL:]
+        raise self._error(action, question, "\n".join(last))
+
+    def _error(self, action: str, question: dict[str, object], why: str) -> ProbeError:
+        what = question.get("case") or action
+        return ProbeError(
+            f"{self.place.name}: {what}: the probe failed",
+            why=why,
+            fix=f"all that was said is in {self.log}; an import that fails is `nox -s smoke`'s to "
+            "explain, a call that fails the package's or its probe's",
+        )
+
+
+@contextlib.contextmanager
+def start_worker(place: Place, probe: Path, log: Path) -> Iterator[Worker]:
+    """Start a probe; its process ends with the block.
+
+    Args:
+        place: where.
+        probe: the recipe's, in `recipes/perf/`.
+        log: gets what it says besides its answers.
+
+    Raises:
+        ProbeError: its interpreter can't be started.
+    """
+    folders = [place.folder] if place.folder else []
+    command = (place.python, script(_WORKER), probe.absolute(), *folders)
+    try:
+        # The user's own environment: a conda one may need its variables.
+        with converse(command, env=_environment(), log=log) as conversation:
+            yield Worker(conversation, place, log)
+    except OSError as problem:
+        if problem.filename is None:
+            raise
+        raise ProbeError(
+            f"{place.name}: {place.python} can't be started",
+            why=str(problem.strerror),
+            fix="-- --python names the interpreter of an environment: /path/to/bin/python",
+        ) from None
+
+
+def _environment() -> dict[str, str]:
+    """Ours, as the caller has it: what the engine's bootstrap has set is taken out."""
+    own = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8")
+    found = {name: value for name, value in os.environ.items() if name not in own}
+    callers = os.environ.get("CUWHEEL_CALLERS_PYTHONPATH", "")
+    return {**found, **({"PYTHONPATH": callers} if callers else {}), "PYTHONUNBUFFERED": "1"}

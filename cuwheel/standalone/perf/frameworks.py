@@ -1,0 +1,247 @@
+"""Time, errors and memory as each framework has them: PyTorch, JAX, or none.
+
+Standard library only; a framework is imported by the class that is for it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gpu_driver import Gpu  # type: ignore[import-not-found]
+
+_CHUNK = 1 << 25  # elements of a comparison at once
+_MATRIX = 8192  # rows of the matrices whose product is a card's ceiling
+_PRODUCTS = 10
+_FLUSHED = 2  # times the L2, so that nothing of it stays
+
+
+def leaves(value: Any) -> list[Any]:
+    """The arrays of an output: itself, or those of a tuple, list or dictionary of them."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        return [leaf for part in value for leaf in leaves(part)]
+    return [] if value is None else [value]
+
+
+class Host:
+    """Calls that return when the result is in the host's memory, as numpy arrays or numbers."""
+
+    clock = "host clock"
+
+    def __init__(self, gpu: Gpu) -> None:
+        """Take the GPU whose L2 is written over between calls."""
+        self.gpu = gpu
+
+    def version(self) -> str:
+        """Name and release of the framework; empty: there is none."""
+        return ""
+
+    def wait(self, value: object = None) -> None:
+        """Return when the work behind a value is done."""
+        del value
+        self.gpu.synchronize()
+
+    def seconds(self, call: Callable[[], object]) -> tuple[float, object]:
+        """Time of a call that begins with a cold L2, and what it gave."""
+        self.gpu.flush()
+        started = time.perf_counter()
+        value = call()
+        self.wait(value)
+        return time.perf_counter() - started, value
+
+    def relative_error(self, actual: Any, expected: Any) -> float:
+        """Norm of the difference over the norm of what is expected; NaN where one is in them."""
+        import numpy as np  # noqa: PLC0415 - where the package has it
+
+        worst = 0.0
+        for one, other in pairs(actual, expected):
+            a = np.asarray(one)
+            b = np.asarray(other)
+            if a.shape != b.shape:
+                raise ValueError(f"its shape is {a.shape}, and {b.shape} was expected")
+            kind = "complex128" if np.iscomplexobj(b) or np.iscomplexobj(a) else "float64"
+            a, b = a.astype(kind), b.astype(kind)
+            worst = larger(worst, ratio(float(np.linalg.norm(a - b)), float(np.linalg.norm(b))))
+        return worst
+
+    def poison(self, outputs: object) -> None:
+        """Leave NaN where the next call's output may come to lie."""
+
+    def forget(self) -> None:
+        """Give memory back that nobody uses."""
+
+    def product_rates(self) -> dict[str, float]:
+        """Operations a second of a large matrix product, by precision."""
+        return {}
+
+    def _best(self, function: Callable[..., object], *arguments: object) -> float:
+        """The shortest of ten calls, in seconds."""
+        return min(self.seconds(lambda: function(*arguments))[0] for _ in range(_PRODUCTS))
+
+
+class Torch(Host):
+    """PyTorch: device events on the current stream."""
+
+    clock = "device events"
+
+    def __init__(self, gpu: Gpu) -> None:
+        """Import PyTorch and make the buffer that is written over between calls."""
+        super().__init__(gpu)
+        import torch  # noqa: PLC0415
+
+        self.torch = torch
+        size = _FLUSHED * max(gpu.facts()["l2"], 1 << 20)
+        self._scratch = torch.empty(size, dtype=torch.int8, device="cuda")
+
+    def version(self) -> str:
+        """As PyTorch says it, with its CUDA: `torch 2.11.0+cu130`."""
+        return f"torch {self.torch.__version__}"
+
+    def wait(self, value: object = None) -> None:
+        """Return when all streams are done."""
+        del value
+        self.torch.cuda.synchronize()
+
+    def seconds(self, call: Callable[[], object]) -> tuple[float, object]:
+        """Time between two events around a call that begins with a cold L2."""
+        events = [self.torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        self._scratch.zero_()  # the GPU is busy with it while the host queues the call
+        events[0].record()
+        value = call()
+        events[1].record()
+        self.wait()
+        return float(events[0].elapsed_time(events[1])) / 1e3, value
+
+    def relative_error(self, actual: Any, expected: Any) -> float:
+        """As `Host` has it, on the GPU and in pieces."""
+        worst = 0.0
+        for one, other in pairs(actual, expected):
+            if tuple(one.shape) != tuple(other.shape):
+                raise ValueError(
+                    f"its shape is {tuple(one.shape)}, and {tuple(other.shape)} was expected"
+                )
+            difference = size = 0.0
+            pieces = zip(
+                one.detach().reshape(-1).split(_CHUNK), other.detach().reshape(-1).split(_CHUNK)
+            )
+            for a, b in pieces:
+                wide = self.torch.complex128 if b.is_complex() else self.torch.float64
+                right = b.to(wide)
+                wrong = a.to(device=b.device, dtype=wide) - right
+                difference += float(wrong.abs().square().sum())
+                size += float(right.abs().square().sum())
+            worst = larger(worst, ratio(math.sqrt(difference), math.sqrt(size)))
+        return worst
+
+    def poison(self, outputs: object) -> None:
+        """Fill blocks of the outputs' sizes and hand them back to PyTorch's allocator."""
+        blocks = [
+            self.torch.full(
+                (leaf.numel() * leaf.element_size(),), 255, dtype=self.torch.uint8, device="cuda"
+            )  # every float of such bytes is NaN
+            for leaf in leaves(outputs)
+            if self.torch.is_tensor(leaf) and leaf.is_cuda
+        ]
+        del blocks
+
+    def forget(self) -> None:
+        """Empty PyTorch's cache of blocks."""
+        self.torch.cuda.empty_cache()
+
+    def product_rates(self) -> dict[str, float]:
+        """Of PyTorch's matrix product, the best of ten, by precision."""
+        torch = self.torch
+        found = {}
+        kinds = (
+            ("bf16", torch.bfloat16, False),
+            ("fp16", torch.float16, False),
+            ("tf32", torch.float32, True),
+            ("fp32", torch.float32, False),
+            ("fp64", torch.float64, False),
+        )
+        before = torch.backends.cuda.matmul.allow_tf32
+        for name, kind, is_tf32 in kinds:
+            torch.backends.cuda.matmul.allow_tf32 = is_tf32
+            rows = _MATRIX // 2 if name in {"fp32", "fp64"} else _MATRIX
+            a, b = (torch.randn(rows, rows, device="cuda", dtype=kind) for _ in range(2))
+            found[name] = 2 * rows**3 / self._best(torch.matmul, a, b)
+        torch.backends.cuda.matmul.allow_tf32 = before
+        a8, b8 = (
+            torch.randint(-100, 100, (_MATRIX, _MATRIX), device="cuda", dtype=torch.int8)
+            for _ in range(2)
+        )
+        # The one integer product that PyTorch has; bitsandbytes is compared with it too.
+        best = self._best(torch._int_mm, a8, b8.t())  # noqa: SLF001
+        return {**found, "int8": 2 * _MATRIX**3 / best}
+
+
+class Jax(Host):
+    """JAX: the host's clock around a call and the wait for its result."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        """Import JAX."""
+        super().__init__(gpu)
+        import jax  # noqa: PLC0415
+
+        self.jax = jax
+
+    def version(self) -> str:
+        """`jax 0.11.2`."""
+        return f"jax {self.jax.__version__}"
+
+    def wait(self, value: object = None) -> None:
+        """Return when the arrays of a value are computed; without one, when the GPU is idle."""
+        if value is None:
+            self.gpu.synchronize()
+        else:
+            self.jax.block_until_ready(value)
+
+    def poison(self, outputs: object) -> None:
+        """Fill blocks of the outputs' sizes and hand them back to XLA's allocator."""
+        blocks = [
+            self.jax.numpy.full(leaf.nbytes, 255, "uint8").block_until_ready()
+            for leaf in leaves(outputs)
+            if hasattr(leaf, "nbytes")
+        ]
+        del blocks
+
+    def product_rates(self) -> dict[str, float]:
+        """Of XLA's matrix product, the best of ten, by precision."""
+        found = {}
+        product = self.jax.jit(self.jax.numpy.matmul)
+        for name, kind in (("bf16", "bfloat16"), ("fp32", "float32")):
+            a = self.jax.random.normal(self.jax.random.key(0), (_MATRIX, _MATRIX), kind)
+            product(a, a).block_until_ready()
+            found[name] = 2 * _MATRIX**3 / self._best(product, a, a)
+        return found
+
+
+FRAMEWORKS = {"host": Host, "torch": Torch, "jax": Jax}
+
+
+def pairs(actual: Any, expected: Any) -> Iterator[tuple[Any, Any]]:
+    """Each array of an output with the one that was expected.
+
+    Raises:
+        ValueError: there are more of one than of the other.
+    """
+    ours, theirs = leaves(actual), leaves(expected)
+    if len(ours) != len(theirs):
+        raise ValueError(f"it gives {len(ours)} arrays, and {len(theirs)} were expected")
+    return zip(ours, theirs)
+
+
+def ratio(difference: float, size: float) -> float:
+    """A relative error; the difference itself where nothing but zeros was expected."""
+    return float(difference) / float(size) if size else float(difference)
+
+
+def larger(worst: float, found: float) -> float:
+    """The larger of two errors; NaN and infinity are larger than all."""
+    return found if not math.isfinite(found) or found > worst else worst

@@ -1,0 +1,260 @@
+"""Run a probe's cases when asked: `python worker.py PROBE SITE…`, questions and answers by line.
+
+A question is a line of JSON on standard input with `do` and what belongs to it; the answer is one
+line on what was standard output, `{"answer": …}` or `{"failure": …}`. What the package prints goes
+to standard error. The process ends with its input.
+
+- `start`: GPU, framework, package and cases;
+- `prepare` `case`: inputs are made, the results checked, the kernels read, the call warmed up;
+- `sample` `case` `calls` `whose`: seconds of so many calls of the package or its rival;
+- `finish` `case`: the error of the last result; its memory is given back;
+- `ceilings`: what a copy and a matrix product reach;
+- `libraries`: the shared libraries of this process;
+- `sweep` `clients` `requests` `model`: as the probe has it.
+
+SITE are folders of packages that come before all others. Standard library only, Python 3.9 or
+newer.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import importlib.metadata
+import json
+import math
+import os
+import runpy
+import site
+import statistics
+import sys
+import sysconfig
+import time
+import traceback
+from typing import IO, TYPE_CHECKING, Any
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+
+from frameworks import FRAMEWORKS  # type: ignore[import-not-found]
+from gpu_driver import Gpu, NoGpuError  # type: ignore[import-not-found]
+from kernel_reader import (  # type: ignore[import-not-found]
+    KernelReader,
+    KernelsUnreadableError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from perf_case import Case  # type: ignore[import-not-found]
+
+_SEEDS = (0, 1)  # of the inputs, which are used in turn
+_WARM_SECONDS = 0.3  # of calls before the first that counts: clocks rise, plans are made
+_WARM_CALLS = 3  # at least
+_LONG = 5.0  # seconds of a call after which no more are made to warm up
+
+
+class Worker:
+    """A probe in this interpreter, and what was made for the case that is measured now.
+
+    Args:
+        probe: the file's names.
+    """
+
+    def __init__(self, probe: dict[str, Any]) -> None:
+        """Start the GPU and its framework."""
+        self.gpu = Gpu()
+        self.probe = probe
+        self.framework = FRAMEWORKS[probe["FRAMEWORK"]](self.gpu)
+        self.cases: dict[str, Case] = {case.name: case for case in probe["cases"]()}
+        self.inputs: list[tuple[Any, ...]] = []
+        self.last: Any = None
+        self.calls = 0
+        self._kernels: KernelReader | None = None
+
+    def start(self) -> dict[str, Any]:
+        """GPU, framework, package and cases."""
+        package = importlib.import_module(self.probe["PACKAGE"])
+        return {
+            "gpu": self.gpu.facts(),
+            "framework": self.framework.version(),
+            "clock": self.framework.clock,
+            "python": sys.version.split()[0],
+            "package": str(getattr(package, "__file__", "")),
+            "module": package.__name__,
+            "site": sysconfig.get_path("purelib"),
+            "variables": {
+                name: os.environ[name]
+                for name in ("CUDA_VISIBLE_DEVICES", *self.probe.get("VARIABLES", ()))
+                if name in os.environ
+            },
+            "sweeps": "sweep" in self.probe,
+            "cases": [
+                {
+                    name: getattr(case, name)
+                    for name in (
+                        *("name", "bytes", "operations", "precision", "limit", "rival_name"),
+                        *("has_own_kernels", "is_timed", "is_quick", "gpus", "memory"),
+                    )
+                }
+                for case in self.cases.values()
+            ],
+        }
+
+    def prepare(self, case: str) -> dict[str, Any]:
+        """Errors of the package and of its rival, the kernels that ran, seconds of a call."""
+        self._forget()
+        one = self.cases[case]
+        self.inputs = [one.inputs(seed) for seed in _SEEDS]
+        error, rivals = 0.0, 0.0
+        for arguments in self.inputs:
+            expected = one.expected(*arguments)
+            error = _larger(error, self._error(one.call, arguments, expected))
+            if one.rival:
+                rivals = _larger(rivals, self._error(one.rival, arguments, expected))
+            del expected
+        found: dict[str, Any] = {"error": error, "rival_error": rivals if one.rival else None}
+        found.update(self._read_kernels(one))
+        if one.is_timed:
+            found["seconds"] = self._warm_up(one.call)
+            if one.rival:
+                found["rival_seconds"] = self._warm_up(one.rival)
+        return found
+
+    def sample(self, case: str, calls: int, whose: str) -> list[float]:
+        """Seconds of so many calls, each with other inputs than the one before and a cold L2."""
+        one = self.cases[case]
+        function = one.call if whose != "rival" or one.rival is None else one.rival
+        found = []
+        for _ in range(calls):
+            seconds, value = self._call(function)
+            found.append(seconds)
+            if whose != "rival":
+                self.last = (self.calls, value)
+        return found
+
+    def finish(self, case: str) -> dict[str, float | None]:
+        """The error of the last call that was measured."""
+        one = self.cases[case]
+        error = None
+        if self.last is not None:
+            number, value = self.last
+            expected = one.expected(*self.inputs[number % len(self.inputs)])
+            error = self.framework.relative_error(value, expected)
+        self._forget()
+        return {"error": error}
+
+    def ceilings(self) -> dict[str, float]:
+        """Bytes a second of a copy, operations a second of matrix products."""
+        rates = {"copy": self.gpu.copy_rate(), **self.framework.product_rates()}
+        self.framework.forget()
+        return rates
+
+    def libraries(self) -> list[str]:
+        """Every shared library of this process."""
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
+            fields = [line.split(maxsplit=5) for line in lines]
+        paths = {one[5].rstrip("\n") for one in fields if len(one) > 5}  # noqa: PLR2004
+        return sorted(path for path in paths if ".so" in path)
+
+    def sweep(self, clients: int, requests: int, model: str | None) -> dict[str, Any]:
+        """Requests by so many clients at once, as the probe has them."""
+        self._forget()
+        done = self.probe["sweep"](clients, requests, model)
+        return {
+            "what": done.what,
+            "seconds": list(done.seconds),
+            "total": done.total,
+            "tokens": done.tokens,
+            "memory": done.memory,
+        }
+
+    def _error(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], expected: object
+    ) -> float:
+        """Of a call whose output lies where NaN was before; NaN or infinite counts as it is."""
+        self.framework.poison(function(*arguments))
+        actual = function(*arguments)
+        self.framework.wait(actual)
+        return float(self.framework.relative_error(actual, expected))
+
+    def _read_kernels(self, case: Case) -> dict[str, Any]:
+        try:
+            self._kernels = self._kernels or KernelReader()
+            kernels = self._kernels.read(
+                lambda: self.framework.wait(case.call(*self.inputs[0])), self.framework.wait
+            )
+        except KernelsUnreadableError as problem:
+            return {"kernels": [], "unread": str(problem)}
+        return {"kernels": kernels, "unread": ""}
+
+    def _warm_up(self, function: Callable[..., Any]) -> float:
+        """Median seconds of the calls that warm up."""
+        found: list[float] = []
+        started = time.perf_counter()
+        while len(found) < _WARM_CALLS or time.perf_counter() - started < _WARM_SECONDS:
+            found.append(self._call(function)[0])
+            if time.perf_counter() - started > _LONG:
+                break
+        return statistics.median(found)
+
+    def _call(self, function: Callable[..., Any]) -> tuple[float, object]:
+        self.calls += 1
+        arguments = self.inputs[self.calls % len(self.inputs)]
+        seconds, value = self.framework.seconds(lambda: function(*arguments))
+        return seconds, value
+
+    def _forget(self) -> None:
+        self.inputs, self.last = [], None
+        gc.collect()
+        self.framework.forget()
+
+
+def _larger(worst: float, found: float) -> float:
+    return found if not math.isfinite(found) or found > worst else worst
+
+
+def _failure_of(problem: BaseException) -> dict[str, Any]:
+    text = f"{type(problem).__name__}: {problem}"
+    kind = "failed"
+    if isinstance(problem, NoGpuError):
+        kind = "no GPU"
+    elif "out of memory" in text.lower() or "RESOURCE_EXHAUSTED" in text:
+        kind = "memory"
+    return {"kind": kind, "what": text, "traceback": traceback.format_exc()}
+
+
+def serve(probe: str, questions: IO[str], answers: IO[str]) -> None:
+    """Answer until there are no more questions."""
+    worker: Worker | None = None
+    for line in questions:
+        question = json.loads(line)
+        action = question.pop("do")
+        try:
+            if worker is None:
+                worker = Worker(runpy.run_path(probe, run_name="probe"))
+            answer = {"answer": getattr(worker, action)(**question)}
+        except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever the package does
+            answer = {"failure": _failure_of(problem)}
+            if worker:
+                worker._forget()  # noqa: SLF001 - what was made must not fail the next case
+        answers.write(f"{json.dumps(answer)}\n")
+        answers.flush()
+
+
+def main(arguments: list[str]) -> None:
+    """Put folders first, keep standard output for answers, and serve."""
+    probe, *folders = arguments
+    # Three workers may share a GPU: JAX would take most of it for the first.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    before = list(sys.path)
+    for folder in folders:
+        site.addsitedir(folder)
+    sys.path[:] = [path for path in sys.path if path not in before] + before
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    serve(probe, sys.stdin, answers)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
