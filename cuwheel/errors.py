@@ -353,6 +353,39 @@ class CellsFailedError(CuwheelError):
     anchor = "cells-failed"
 
 
+class NightlyFailedError(CuwheelError):
+    """A step of the nightly cycle failed; the others were run all the same.
+
+    The report says what each step did and why it failed, with its log and what the log says:
+    `nightly/latest/index.html`, and `nightly.json` beside it as data. docs/how-to/nightly.md.
+    """
+
+    exit_code = 64
+    anchor = "nightly-failed"
+
+
+class NightlyTimeError(CuwheelError):
+    """The nightly cycle didn't get through in its time.
+
+    What was running was ended, what was left is skipped in the report, and what was built or
+    compiled by then is kept: the next night goes on from there. `--time-limit` gives it more.
+    """
+
+    exit_code = 65
+    anchor = "nightly-time"
+
+
+class GpuInUseError(CuwheelError):
+    """Another nightly run uses this GPU, or this machine where it has none.
+
+    Two at once would make each other slow, and measure that. The message says who holds the lock;
+    a run waits for it unless `--no-wait` is given. The lock ends with its process.
+    """
+
+    exit_code = 66
+    anchor = "gpu-in-use"
+
+
 class RepairError(CuwheelError):
     """The built wheel could not be turned into one that is portable.
 

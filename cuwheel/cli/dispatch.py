@@ -31,6 +31,7 @@ COMMANDS = {
     "matrix": "build.matrix",
     "mirror": "maintain.mirror",
     "new": "maintain.new",
+    "nightly": "build.nightly",
     "outdated": "maintain.updates",
     "perf": "target.perf",
     "profile": "target.profile",

@@ -83,3 +83,14 @@ def refuse_none(session: str, kind: str, names: Sequence[str], known: Sequence[s
             if known
             else "add a recipe: CONTRIBUTING.md shows how",
         )
+
+
+def read_count(text: str) -> int:
+    """A number from 1 on.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is no number from 1 on")
+    return int(text)

@@ -53,6 +53,7 @@ VERBS = (
         "build", "Build for a framework's release: -- RECIPE --framework torch==2.15.0.", "build"
     ),
     _verb("matrix", "Show all wheels there can be; build what is missing: -- build.", "build"),
+    _verb("nightly", "Diagnose, build what is due, smoke, perf; report: [-- TARGET].", "build"),
     _verb("smoke", "Install and import a built wheel: -- TARGET.", "target", "target"),
     _verb("verify", "Build in several ways, compare the bytes: -- TARGET|all.", "target", "target"),
     _verb("perf", "Check and measure a wheel on this GPU, as a gate: [-- TARGET].", "target"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import json
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.cli.cell_choice import cell_job_options, chosen_cells
-from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.parser import Parser, new_parser, read_count
 from cuwheel.cli.target_jobs import requested_job
 from cuwheel.cli.target_options import (
     add_arch,
@@ -31,6 +30,7 @@ from cuwheel.workspace.failure_record import write_failure
 from cuwheel.workspace.workspace import bare_workspace
 
 if TYPE_CHECKING:
+    import argparse
     from pathlib import Path
 
     from cuwheel.matrix.state import Cell
@@ -114,10 +114,10 @@ def _add_cluster_options(parser: Parser) -> None:
     """What `--executor slurm` asks for each cell."""
     add = parser.add_argument
     add("--partition", default="", help="of the cluster; default: its own default")
-    add("--cores", type=_count, default=8, metavar="N", help="for each cell; default: 8")
+    add("--cores", type=read_count, default=8, metavar="N", help="for each cell; default: 8")
     add(
         "--time-limit",
-        type=_count,
+        type=read_count,
         default=300,
         metavar="MINUTES",
         help="for each cell's job; default: 300",
@@ -131,7 +131,7 @@ def _add_cluster_options(parser: Parser) -> None:
     )
     add(
         "--at-once",
-        type=_count,
+        type=read_count,
         default=100,
         metavar="N",
         help="jobs that wait or run at one time; default: 100",
@@ -239,15 +239,4 @@ def _passed_on(given: argparse.Namespace, workspace: Workspace) -> list[str]:
 
 def _count_or_none(text: str) -> int:
     """A number from 0 on."""
-    return 0 if text == "0" else _count(text)
-
-
-def _count(text: str) -> int:
-    """A number from 1 on.
-
-    Raises:
-        argparse.ArgumentTypeError: it is none.
-    """
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text} is no number from 1 on")
-    return int(text)
+    return 0 if text == "0" else read_count(text)

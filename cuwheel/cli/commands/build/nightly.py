@@ -1,0 +1,122 @@
+"""The session `nightly`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from cuwheel.cli.cell_choice import chosen_cells
+from cuwheel.cli.parser import Parser, new_parser, read_count
+from cuwheel.cli.target_options import add_arch, add_build_options, add_targets, add_work_options
+from cuwheel.nightly.session import CONTINUE, NightlyOptions, nightly_session
+from cuwheel.paths import ROOT, given_path
+
+if TYPE_CHECKING:
+    from cuwheel.system.console import Console
+
+
+_TIME_LIMIT = 300  # minutes
+_KEEP = 30  # reports
+
+
+def nightly_parser() -> Parser:
+    """What the session understands."""
+    parser = new_parser(
+        "nightly",
+        "Diagnose the machine, build the wheels that are missing or outdated, try and measure all "
+        "of them, and write a report; docs/how-to/nightly.md.",
+    )
+    add_targets(parser, more="; default: all that this machine can build")
+    add = parser.add_argument
+    add(
+        "--python",
+        action="append",
+        default=[],
+        metavar="3.12",
+        help="repeatable; default: each that the recipe and its framework are for",
+    )
+    add("--update", action="store_true", help="`git pull --ff-only` in the checkout first")
+    add("--quick", action="store_true", help="measure less: `perf -- --quick`")
+    add(
+        "--to",
+        metavar="DIR",
+        help="folder of the reports, `latest` among them; default: nightly/ in the checkout",
+    )
+    add(
+        "--time-limit",
+        type=read_count,
+        default=_TIME_LIMIT,
+        metavar="MINUTES",
+        help="for all of it: what still runs then is ended, and the report is written; "
+        f"default: {_TIME_LIMIT}",
+    )
+    add(
+        "--keep",
+        type=read_count,
+        default=_KEEP,
+        metavar="N",
+        help=f"reports that stay, the newest; default: {_KEEP}",
+    )
+    add(
+        "--on-failure",
+        default="",
+        metavar="COMMAND",
+        help="run by a shell where a step failed: the summary is its input, "
+        "CUWHEEL_NIGHTLY_REPORT the report's path",
+    )
+    add(
+        "--no-wait",
+        action="store_true",
+        help="fail where another nightly run uses the GPU, instead of waiting for it",
+    )
+    add(CONTINUE, metavar="DIR", help=argparse.SUPPRESS)
+    add_arch(parser)
+    add_work_options(parser)
+    add_build_options(parser)
+    parser.set_defaults(
+        **{name: [] for name in ("cuda", "framework")},
+        **dict.fromkeys(("changed_since", "link", "toolchain", "source")),
+        no_cache=False,
+    )
+    return parser
+
+
+def run_nightly(given: argparse.Namespace, console: Console) -> None:
+    """Run the cycle."""
+    # A target stands for its cells, which may be named themselves.
+    given.only = [name for target in given.targets for name in (target, f"{target}-*")]
+    folders = _words(given, "work")
+    common = [word for arch in given.arch for word in ("--arch", arch)]
+    common += [*folders, *_flags(given, "offline", "any_driver")]
+    asked = NightlyOptions(
+        choose=lambda told: chosen_cells(given, told),
+        are_named=bool(given.targets),
+        build=(*common, *_words(given, "dist"), "--jobs", given.jobs, "--sandbox", given.sandbox),
+        smoke=tuple(common),
+        perf=(*_words(given, "dist"), *_flags(given, "quick")),
+        reports=given_path(given.to) if given.to else ROOT / "nightly",
+        time_limit=given.time_limit,
+        keep=given.keep,
+        on_failure=given.on_failure,
+        waits=not given.no_wait,
+        updates=given.update,
+        arguments=tuple(sys.argv[1:]),
+        continues=given_path(given.continue_run) if given.continue_run else None,
+    )
+    nightly_session(asked, console)
+
+
+def _words(given: argparse.Namespace, *names: str) -> list[str]:
+    """Options that name folders, where they are given."""
+    values = {name: getattr(given, name) for name in names}
+    return [
+        word
+        for name, value in values.items()
+        if value
+        for word in (f"--{name}", str(given_path(value)))
+    ]
+
+
+def _flags(given: argparse.Namespace, *names: str) -> list[str]:
+    return [f"--{name.replace('_', '-')}" for name in names if getattr(given, name)]

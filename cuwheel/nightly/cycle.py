@@ -1,0 +1,185 @@
+"""The steps of a run behind the update: diagnose, plan, then build, smoke and perf by target."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import rich.console
+
+from cuwheel.build.early_check import check_early
+from cuwheel.errors import CuwheelError
+from cuwheel.matrix.state import read_state, read_states
+from cuwheel.matrix.table import print_states, show_counts
+from cuwheel.nightly.baselines import baseline_path, keep_baseline
+from cuwheel.nightly.record import Step
+from cuwheel.system.console import Console
+from cuwheel.workspace.failure_record import failure_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from cuwheel.diagnose.facts.gpus import Gpu
+    from cuwheel.matrix.state import Cell, CellState
+    from cuwheel.nightly.recorder import Recorder
+
+    ChooseCells = Callable[[Console], tuple[Cell, ...]]
+
+
+PERF_PAGES = ("perf.html", "perf.png", "perf.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CycleOptions:
+    """What a run does.
+
+    Attributes:
+        choose: gives the cells; it tells a console what it leaves out.
+        are_named: a person named the cells: one that can't be built here is a failure.
+        build: options of `build` besides a cell's own.
+        smoke: likewise of `smoke`.
+        perf: likewise of `perf`.
+        reports: the folder of all reports, where the baselines are.
+        gpus: those that perf may use.
+        no_gpu: why there is none.
+    """
+
+    choose: ChooseCells
+    are_named: bool
+    build: tuple[str, ...]
+    smoke: tuple[str, ...]
+    perf: tuple[str, ...]
+    reports: Path
+    gpus: tuple[Gpu, ...]
+    no_gpu: str
+
+
+def engine_command(*words: str) -> tuple[str, ...]:
+    """A command of the engine as a program of its own."""
+    return (sys.executable, "-m", "cuwheel", *words)
+
+
+def run_cycle(asked: CycleOptions, recorder: Recorder) -> None:
+    """Run every step; one that fails keeps no other from being run.
+
+    Targets with the fewest wheels to build come first, so that a long build doesn't keep the wheels
+    that are there from being tried.
+
+    Args:
+        asked: what is to be done.
+        recorder: takes the steps.
+    """
+    recorder.run_step("diagnose", engine_command("diagnose"))
+    states = _plan(asked, recorder)
+    by_target = itertools.groupby(states, lambda one: one.cell.job.target.name)
+    groups = [(target, tuple(group)) for target, group in by_target]
+    for target, group in sorted(groups, key=lambda one: sum(cell.is_due for cell in one[1])):
+        has_wheel = [_make_wheel(state, asked, recorder) for state in group]
+        if asked.gpus:
+            _measure(target, group[0].cell, asked, recorder, has_wheel=any(has_wheel))
+    if states and not asked.gpus:
+        recorder.skip("perf", asked.no_gpu)
+
+
+def _plan(asked: CycleOptions, recorder: Recorder) -> tuple[CellState, ...]:
+    """The cells of this run and how they stand; what can't be built here is told and left out."""
+    log = recorder.log_path("plan")
+    started = time.monotonic()
+    with log.open("a") as stream, recorder.console.stage("plan"):
+        terminal = rich.console.Console(file=stream, width=120, soft_wrap=True)
+        told = Console(terminal)
+        try:
+            states = read_states(asked.choose(told))
+            print_states(states, terminal)
+            impossible = {} if asked.are_named else _impossible_here(states, terminal)
+        except CuwheelError as error:
+            terminal.print(str(error), markup=False)
+            states, impossible, fault = (), {}, error.what
+        else:
+            fault = ""
+    recorder.add(
+        Step(
+            name="plan",
+            state="failed" if fault else "passed",
+            detail=fault or show_counts(states),
+            seconds=time.monotonic() - started,
+            log=str(log.relative_to(recorder.folder)),
+        )
+    )
+    for why, count in Counter(impossible.values()).items():
+        names = [name for name, other in impossible.items() if other == why]
+        more = f" and {count - 1} more" if count > 1 else ""
+        recorder.skip("build", f"not on this machine: {why}", about=f"{names[0]}{more}")
+    return tuple(
+        one for one in states if one.kind != "impossible" and one.cell.id not in impossible
+    )
+
+
+def _impossible_here(states: Iterable[CellState], terminal: rich.console.Console) -> dict[str, str]:
+    """Cells that are due and can't be built here, and why: no such Python, no lock, no room."""
+    found = {}
+    for state in states:
+        if not state.is_due:
+            continue
+        try:
+            check_early(state.cell.job)
+        except CuwheelError as error:
+            terminal.print(f"{error}\n", markup=False)
+            found[state.cell.id] = _reason(error, state.cell.id)
+    return found
+
+
+def _reason(error: CuwheelError, cell: str) -> str:
+    first = error.why.splitlines()[0] if error.why else ""
+    return ": ".join(filter(None, (error.what.removeprefix(f"{cell}: "), first)))
+
+
+def _make_wheel(state: CellState, asked: CycleOptions, recorder: Recorder) -> bool:
+    """Build a cell, or try the wheel that is there; whether there is one that works."""
+    cell = state.cell
+    if not state.is_due:
+        command = engine_command("smoke", *cell.options, *asked.smoke)
+        return recorder.run_step("smoke", command, about=cell.id).state == "passed"
+    record = failure_path(cell.job.workspace.dist, cell.id)
+    done = recorder.run_step(
+        "build",
+        engine_command("build", *cell.options, *asked.build),
+        about=cell.id,
+        failure_log=record.with_suffix(".log"),
+    )
+    is_built = done.state == "passed" and read_state(cell).kind == "built"
+    recorder.skip("smoke", "a stage of its build" if is_built else "no wheel", about=cell.id)
+    return is_built
+
+
+def _measure(
+    target: str, cell: Cell, asked: CycleOptions, recorder: Recorder, *, has_wheel: bool
+) -> None:
+    """Measure a target's newest wheel, and keep the figures that are good."""
+    recipe = cell.job.target.recipe
+    probe = cell.job.target.root / "recipes" / "perf" / f"{recipe.folder}.py"
+    if not has_wheel or not probe.is_file():
+        why = f"{recipe.name} has no performance probe" if has_wheel else "no wheel that works"
+        recorder.skip("perf", why, about=target)
+        return
+    folder = recorder.folder / "perf" / target
+    folder.mkdir(parents=True)
+    baseline = baseline_path(asked.reports, asked.gpus[0], target)
+    against = ("--against", str(baseline)) if baseline.is_file() else ()
+    step = recorder.run_step(
+        "perf",
+        engine_command("perf", target, "--report", str(folder), *against, *asked.perf),
+        about=target,
+        pages=_below(recorder.folder, folder),
+    )
+    if step.state == "passed":
+        keep_baseline(folder / "perf.json", baseline)
+
+
+def _below(report: Path, folder: Path) -> Sequence[str]:
+    return [str((folder / name).relative_to(report)) for name in PERF_PAGES]

@@ -1,0 +1,148 @@
+"""One nightly run for each GPU: a lock that all users of the machine see."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import GpuInUseError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from cuwheel.diagnose.facts.gpus import Driver, Gpu
+
+
+FOLDER_VARIABLE = "CUWHEEL_RUNTIME"
+# World-writable on Debian and Ubuntu (tmpfiles.d/legacy.conf), and not in a service's private /tmp.
+_SHARED = "/run/lock"
+_INTERVAL = 1.0  # seconds between two tries
+
+
+def lock_folder(environ: Mapping[str, str]) -> Path:
+    """Where the locks are: `CUWHEEL_RUNTIME`, the system's folder of locks, the user's, or `/tmp`.
+
+    Args:
+        environ: of the caller.
+    """
+    if chosen := environ.get(FOLDER_VARIABLE):
+        return Path(chosen)
+    candidates = (_SHARED, environ.get("XDG_RUNTIME_DIR", ""))
+    writable = (one for one in candidates if one and os.access(one, os.W_OK | os.X_OK))
+    return Path(next(writable, tempfile.gettempdir()))
+
+
+def usable_gpus(driver: Driver, environ: Mapping[str, str]) -> tuple[Gpu, ...]:
+    """The GPUs that a program started here may use.
+
+    Only UUIDs in `CUDA_VISIBLE_DEVICES` narrow them: CUDA numbers GPUs by their speed unless
+    `CUDA_DEVICE_ORDER` says otherwise, so a number doesn't say which one it is.
+    https://docs.nvidia.com/cuda/cuda-c-programming-guide/#env-vars
+
+    Args:
+        driver: what it answered.
+        environ: of the caller.
+    """
+    if driver.visible == 0 or not driver.version:
+        return ()
+    named = [one.strip() for one in environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    chosen = tuple(
+        gpu
+        for gpu in driver.gpus
+        if any(one.startswith("GPU-") and gpu.uuid.startswith(one) for one in named)
+    )
+    return chosen or driver.gpus
+
+
+def lock_names(gpus: Sequence[Gpu]) -> tuple[str, ...]:
+    """Names of their locks, in one order for everybody; without a GPU that of the machine."""
+    named = {f"cuwheel-{gpu.uuid or f'gpu-{gpu.index}'}.lock" for gpu in gpus}
+    return tuple(sorted(named)) or ("cuwheel-machine.lock",)
+
+
+@contextlib.contextmanager
+def hold_gpus(
+    paths: Sequence[Path],
+    holder: str,
+    *,
+    on_wait: Callable[[str], None],
+    gives_up: Callable[[], bool],
+) -> Iterator[None]:
+    """Hold locks until the block ends; they end with the process, however that ends.
+
+    Args:
+        paths: of the locks.
+        holder: who this is, for others.
+        on_wait: called once for a lock that another process holds, with the words of that one.
+        gives_up: asked before each second of waiting.
+
+    Raises:
+        GpuInUseError: `gives_up` said so.
+        OSError: the folder can't be written.
+    """
+    with contextlib.ExitStack() as stack:
+        for path in paths:
+            file = _opened(path)
+            stack.callback(os.close, file)
+            _acquire(file, path, on_wait, gives_up)
+            with contextlib.suppress(OSError):  # another user's is for reading
+                os.ftruncate(file, 0)
+                os.pwrite(file, holder.encode(), 0)
+        yield
+
+
+def _opened(path: Path) -> int:
+    """The lock's file, which everybody may write: what it says is for people to read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # In a sticky folder the kernel refuses O_CREAT for another user's file (fs.protected_regular).
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            return os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        except PermissionError:
+            return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    except FileExistsError:
+        return _opened(path)
+    os.fchmod(file, 0o666)
+    return file
+
+
+def _acquire(
+    file: int, path: Path, on_wait: Callable[[str], None], gives_up: Callable[[], bool]
+) -> None:
+    is_told = False
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _holder_of(file)
+        else:
+            return
+        if gives_up():
+            raise GpuInUseError(
+                f"{_subject(path)} is in use by another nightly run",
+                why=f"{holder} holds {path}",
+                fix="wait until it has ended; without --no-wait this one waits by itself, for as "
+                "long as --time-limit says",
+            )
+        if not is_told:
+            on_wait(f"{_subject(path)} is in use: waiting for {holder}")
+            is_told = True
+        time.sleep(_INTERVAL)
+
+
+def _holder_of(file: int) -> str:
+    said = os.pread(file, 400, 0).decode("utf-8", "replace").strip()
+    return re.sub(r"\s+", " ", said) or "a process that doesn't say who it is"
+
+
+def _subject(path: Path) -> str:
+    name = path.stem.removeprefix("cuwheel-")
+    return "this machine" if name == "machine" else name
