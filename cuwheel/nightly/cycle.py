@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import dataclasses
 import sys
 import time
 from collections import Counter
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import rich.console
 
 from cuwheel.build.early_check import check_early
-from cuwheel.errors import CuwheelError
+from cuwheel.errors import CuwheelError, PreflightError
 from cuwheel.matrix.state import read_state, read_states
 from cuwheel.matrix.table import print_states, show_counts
 from cuwheel.nightly.baselines import baseline_path, keep_baseline
@@ -67,8 +67,7 @@ def engine_command(*words: str) -> tuple[str, ...]:
 def run_cycle(asked: CycleOptions, recorder: Recorder) -> None:
     """Run every step; one that fails keeps no other from being run.
 
-    Targets with the fewest wheels to build come first, so that a long build doesn't keep the wheels
-    that are there from being tried.
+    Wheels that are up to date come first, so that a long build doesn't keep them from being tried.
 
     Args:
         asked: what is to be done.
@@ -76,12 +75,17 @@ def run_cycle(asked: CycleOptions, recorder: Recorder) -> None:
     """
     recorder.run_step("diagnose", engine_command("diagnose"))
     states = _plan(asked, recorder)
-    by_target = itertools.groupby(states, lambda one: one.cell.job.target.name)
-    groups = [(target, tuple(group)) for target, group in by_target]
-    for target, group in sorted(groups, key=lambda one: sum(cell.is_due for cell in one[1])):
-        has_wheel = [_make_wheel(state, asked, recorder) for state in group]
+    works = {
+        state.cell.id: _smoke(state.cell, asked, recorder) for state in states if not state.is_due
+    }
+    by_target: dict[str, list[CellState]] = {}
+    for state in states:
+        by_target.setdefault(state.cell.job.target.name, []).append(state)
+    for group in sorted(by_target.values(), key=lambda one: sum(cell.is_due for cell in one)):
+        works |= {one.cell.id: _build(one.cell, asked, recorder) for one in group if one.is_due}
         if asked.gpus:
-            _measure(target, group[0].cell, asked, recorder, has_wheel=any(has_wheel))
+            has_wheel = any(works[one.cell.id] for one in group)
+            _measure(group[0].cell, asked, recorder, has_wheel=has_wheel)
     if states and not asked.gpus:
         recorder.skip("perf", asked.no_gpu)
 
@@ -135,33 +139,32 @@ def _impossible_here(states: Iterable[CellState], terminal: rich.console.Console
 
 
 def _reason(error: CuwheelError, cell: str) -> str:
-    first = error.why.splitlines()[0] if error.why else ""
-    return ": ".join(filter(None, (error.what.removeprefix(f"{cell}: "), first)))
+    """One problem says itself; of several, which a PreflightError holds, the first does."""
+    several = error.why.splitlines()[:1] if isinstance(error, PreflightError) else ()
+    return ": ".join((error.what.removeprefix(f"{cell}: "), *several))
 
 
-def _make_wheel(state: CellState, asked: CycleOptions, recorder: Recorder) -> bool:
-    """Build a cell, or try the wheel that is there; whether there is one that works."""
-    cell = state.cell
-    if not state.is_due:
-        command = engine_command("smoke", *cell.options, *asked.smoke)
-        return recorder.run_step("smoke", command, about=cell.id).state == "passed"
+def _smoke(cell: Cell, asked: CycleOptions, recorder: Recorder) -> bool:
+    """Try a wheel that is there; whether it works."""
+    command = engine_command("smoke", *cell.options, *asked.smoke)
+    return recorder.run_step("smoke", command, about=cell.id).state == "passed"
+
+
+def _build(cell: Cell, asked: CycleOptions, recorder: Recorder) -> bool:
+    """Build a cell, with its smoke test; whether that gave a wheel."""
+    command = engine_command("build", *cell.options, *asked.build)
     record = failure_path(cell.job.workspace.dist, cell.id)
-    done = recorder.run_step(
-        "build",
-        engine_command("build", *cell.options, *asked.build),
-        about=cell.id,
-        failure_log=record.with_suffix(".log"),
-    )
-    is_built = done.state == "passed" and read_state(cell).kind == "built"
-    recorder.skip("smoke", "a stage of its build" if is_built else "no wheel", about=cell.id)
-    return is_built
+    log = record.with_suffix(".log")
+    step = recorder.execute("build", command, about=cell.id, failure_log=log)
+    wheel = read_state(cell).wheel
+    if step.state == "passed":
+        step = dataclasses.replace(step, detail=f"{wheel}, its smoke test among the stages")
+    return recorder.add(step).state == "passed"
 
 
-def _measure(
-    target: str, cell: Cell, asked: CycleOptions, recorder: Recorder, *, has_wheel: bool
-) -> None:
-    """Measure a target's newest wheel, and keep the figures that are good."""
-    recipe = cell.job.target.recipe
+def _measure(cell: Cell, asked: CycleOptions, recorder: Recorder, *, has_wheel: bool) -> None:
+    """Measure the newest wheel of a cell's target, and keep the figures that are good."""
+    target, recipe = cell.job.target.name, cell.job.target.recipe
     probe = cell.job.target.root / "recipes" / "perf" / f"{recipe.folder}.py"
     if not has_wheel or not probe.is_file():
         why = f"{recipe.name} has no performance probe" if has_wheel else "no wheel that works"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 import shutil
 import time
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _KILLED = -9  # status of a program that `process.run` ended
+_ERROR = re.compile(r"^(?:error|fatal): (.*)", re.MULTILINE)
 OUT_OF_TIME = "the time limit was over"
 
 
@@ -148,12 +150,12 @@ class Recorder:
 
 
 def _detail(log: Path, status: int) -> str:
-    """What its error says, where it is one of cuwheel's; nothing where there is none."""
+    """What its error says, where it is one of cuwheel's or git's; nothing where there is none."""
     if status == 0:
         return ""
-    lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
-    said = (line.removeprefix("error: ") for line in lines if line.startswith("error: "))
-    return f"status {status}: {next(said, '')}".removesuffix(": ")
+    text = log.read_text(errors="replace") if log.is_file() else ""
+    said = _ERROR.search(text)
+    return f"status {status}: {said[1]}" if said else f"status {status}"
 
 
 def _explanation(log: Path) -> str:

@@ -27,7 +27,7 @@ from cuwheel.paths import ROOT
 from cuwheel.system.quantities import plural, show_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from cuwheel.diagnose.facts.gpus import Driver, Gpu
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 
 _MINUTE = 60.0  # seconds
+_SHOWN = 5  # steps without time that the error names
 CONTINUE = "--continue-run"  # the option that a run gives itself behind its update
 
 
@@ -187,16 +188,22 @@ def _raise_failure(recorder: Recorder) -> None:
     recorder.console.note(f"{run.counts}, in {show_time(run.seconds)}")
     failed = [step for step in run.steps if step.state == "failed"]
     late = [step for step in run.steps if step.state == "ended" or step.detail == OUT_OF_TIME]
-    reasons = "\n".join(f"{step.title}: {step.detail}" for step in (*failed, *late))
+    why = [f"{step.title}: {step.detail}" for step in failed]
+    why += [f"{OUT_OF_TIME}: {_shown(late)}"] if late else []
     if failed:
         raise NightlyFailedError(
             f"{len(failed)} of {plural(len(run.steps), 'step')} failed",
-            why=reasons,
+            why="\n".join(why),
             fix=f"read what their logs say: {page}",
         )
     if late:
         raise NightlyTimeError(
             f"the time was too short for {len(late)} of {plural(len(run.steps), 'step')}",
-            why=reasons,
+            why="\n".join(why),
             fix=f"give it more with --time-limit MINUTES, or name fewer targets; {page}",
         )
+
+
+def _shown(steps: Sequence[Step]) -> str:
+    more = f" and {len(steps) - _SHOWN} more" if len(steps) > _SHOWN else ""
+    return ", ".join(step.title for step in steps[:_SHOWN]) + more

@@ -1,0 +1,79 @@
+"""Reports come and go; `latest` always leads to one."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.nightly.folders import earlier_runs, new_run_folder, publish, remove_old_runs
+from cuwheel.nightly.record import REPORT, NightlyRun, read_run
+from cuwheel.workspace.serialization import to_json
+from tests.support.nights import STARTED, make_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _write(reports: Path, day: int, run: NightlyRun) -> Path:
+    folder = new_run_folder(reports, f"2026-11-{day}T02:30:00+00:00")
+    (folder / REPORT).write_text(to_json(run))
+    return folder
+
+
+def test_report_is_read_as_it_was_written(tmp_path: Path) -> None:
+    folder = _write(tmp_path, 23, make_run())
+
+    assert read_run(folder) == make_run()
+
+
+@pytest.mark.parametrize("content", ["[]", '{"steps": [{"no": 1}]}', "{"])
+def test_refuses_what_is_no_report(tmp_path: Path, content: str) -> None:
+    (tmp_path / REPORT).write_text(content)
+
+    with pytest.raises(ValueError, match=r"holds no nightly run|Expecting"):
+        read_run(tmp_path)
+
+
+def test_two_runs_of_one_second_have_two_folders(tmp_path: Path) -> None:
+    first, second = (new_run_folder(tmp_path, STARTED) for _ in range(2))
+
+    assert [first.name, second.name] == ["2026-11-23T02-30-00Z", "2026-11-23T02-30-00Z-2"]
+
+
+def test_latest_leads_to_the_last_run(tmp_path: Path) -> None:
+    for day in (21, 22):
+        publish(_write(tmp_path, day, make_run()))
+
+    assert (tmp_path / "latest").resolve().name == "2026-11-22T02-30-00Z"
+    assert json.loads((tmp_path / "latest" / REPORT).read_text())["host"] == "builder"
+    assert not [*tmp_path.glob(".*")]
+
+
+def test_newest_runs_stay(tmp_path: Path) -> None:
+    *_, last = [_write(tmp_path, day, make_run()) for day in (20, 21, 22, 23)]
+    (tmp_path / "baselines").mkdir()
+    (tmp_path / "2026-notes").mkdir()
+
+    gone = remove_old_runs(last, 2)
+
+    assert gone == ("2026-11-20T02-30-00Z", "2026-11-21T02-30-00Z")
+    kept = {path.name for path in tmp_path.iterdir()}
+    assert kept == {"2026-11-22T02-30-00Z", last.name, "baselines", "2026-notes"}
+
+
+def test_run_that_goes_on_stays(tmp_path: Path) -> None:
+    running = _write(tmp_path, 23, make_run(ended=""))
+    killed = _write(tmp_path, 22, make_run(ended=""))
+    last = _write(tmp_path, 23, make_run())
+
+    assert remove_old_runs(last, 1) == (killed.name,)
+    assert running.is_dir()
+
+
+def test_page_knows_the_runs_before_it(tmp_path: Path) -> None:
+    first, broken, last = (_write(tmp_path, day, make_run()) for day in (21, 22, 23))
+    (broken / REPORT).unlink()
+
+    assert [name for name, _ in earlier_runs(last)] == [first.name]

@@ -1,0 +1,129 @@
+"""Two nightly runs and one GPU."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.diagnose.facts.gpus import Driver, Gpu
+from cuwheel.errors import GpuInUseError
+from cuwheel.nightly.gpu_lock import hold_gpus, lock_folder, lock_names, usable_gpus
+from cuwheel.paths import ROOT
+from tests.support.nights import GPU
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_HOLD = """
+import sys, time
+from pathlib import Path
+from cuwheel.nightly.gpu_lock import hold_gpus
+with hold_gpus([Path(sys.argv[1])], "root's\\nprocess 7", on_wait=print, gives_up=lambda: False):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Path:
+    return tmp_path / "run" / "cuwheel-GPU-1a2b.lock"
+
+
+@pytest.fixture
+def other(lock: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the lock."""
+    command = [sys.executable, "-c", _HOLD, str(lock)]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout
+        assert child.stdout.readline() == "held\n"
+        yield child
+        child.kill()
+
+
+@pytest.mark.usefixtures("other")
+def test_says_who_holds_the_gpu(lock: Path) -> None:
+    told: list[str] = []
+
+    with (
+        pytest.raises(GpuInUseError) as caught,
+        hold_gpus([lock], "me", on_wait=told.append, gives_up=lambda: True),
+    ):
+        pass
+
+    assert caught.value.what == "GPU-1a2b is in use by another nightly run"
+    assert caught.value.why == f"root's process 7 holds {lock}"
+
+
+def test_waits_until_the_other_is_killed(lock: Path, other: subprocess.Popen[str]) -> None:
+    told: list[str] = []
+    got = threading.Event()
+
+    def wait() -> None:
+        with hold_gpus([lock], "me", on_wait=told.append, gives_up=lambda: False):
+            got.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    wait_for(lambda: told)
+    assert not got.is_set()
+    other.send_signal(signal.SIGKILL)
+    thread.join(20)
+
+    assert got.is_set()
+    assert told == ["GPU-1a2b is in use: waiting for root's process 7"]
+
+
+def test_other_users_may_take_it_next(lock: Path) -> None:
+    with hold_gpus([lock], "me", on_wait=print, gives_up=lambda: True):
+        assert lock.stat().st_mode & 0o777 == 0o666
+        assert lock.read_text() == "me"
+
+
+def test_follows_no_link_of_another_user(lock: Path) -> None:
+    lock.parent.mkdir()
+    lock.symlink_to(lock.parent / "else")
+
+    with (
+        pytest.raises(OSError, match="symbolic links"),
+        hold_gpus([lock], "me", on_wait=print, gives_up=lambda: True),
+    ):
+        pass
+
+
+def test_has_one_order_for_everybody() -> None:
+    second = Gpu(index=1, name="NVIDIA H200", uuid="GPU-0000")
+
+    assert lock_names([GPU, second]) == ("cuwheel-GPU-0000.lock", "cuwheel-GPU-1a2b.lock")
+    assert lock_names([]) == ("cuwheel-machine.lock",)
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [("GPU-1a", ["GPU-1a2b"]), ("1", ["GPU-1a2b", "GPU-0000"]), ("", ["GPU-1a2b", "GPU-0000"])],
+)
+def test_only_uuids_say_which_gpu(visible: str, expected: list[str]) -> None:
+    gpus = (GPU, Gpu(index=1, name="NVIDIA H200", uuid="GPU-0000"))
+    driver = Driver(version="580", gpus=gpus, visible=2)
+
+    found = usable_gpus(driver, {"CUDA_VISIBLE_DEVICES": visible})
+
+    assert [gpu.uuid for gpu in found] == expected
+
+
+def test_gpu_that_programs_cannot_see_is_none() -> None:
+    assert usable_gpus(Driver(version="580", gpus=(GPU,), visible=0), {}) == ()
+    assert usable_gpus(Driver(), {}) == ()
+
+
+def test_folder_of_locks_can_be_chosen(tmp_path: Path) -> None:
+    assert lock_folder({"CUWHEEL_RUNTIME": str(tmp_path)}) == tmp_path
+    assert lock_folder({}).is_dir()

@@ -1,0 +1,76 @@
+"""Nightly runs of tests: a recorder, cells, and a stand-in for the engine's commands."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from cuwheel.diagnose.facts.gpus import Gpu
+from cuwheel.matrix.state import Cell
+from cuwheel.nightly.cycle import CycleOptions
+from cuwheel.nightly.record import NightlyRun, Step
+from cuwheel.nightly.recorder import Recorder
+from tests.support.factories import make_job, make_target, make_workspace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GPU = Gpu(index=0, name="NVIDIA H200", uuid="GPU-1a2b")
+STARTED = "2026-11-23T02:30:00+00:00"
+FAILED = Step(
+    name="build",
+    about="tiny-130-cp312",
+    state="failed",
+    detail="status 61: it <broke>",
+    seconds=3.5,
+    log="logs/build.log",
+    explanation="ptxas was killed: out of memory",
+)
+
+
+def make_run(**changes: Any) -> NightlyRun:
+    usual: dict[str, Any] = {
+        "started": STARTED,
+        "host": "builder",
+        "commit": "0123456789abcdef",
+        "gpus": ("NVIDIA H200",),
+        "driver": "580.95",
+        "steps": (Step(name="diagnose", seconds=1.0), FAILED),
+        "ended": "2026-11-23T02:31:00+00:00",
+    }
+    return NightlyRun(**{**usual, **changes})
+
+
+def make_recorder(folder: Path, *, seconds: float = 60.0, **changes: Any) -> Recorder:
+    """A recorder of a run that has this much time left and has done nothing yet."""
+    folder.mkdir(parents=True)
+    run = make_run(**{"steps": (), "ended": "", **changes})
+    return Recorder(folder, run, time.monotonic() + seconds, make_workspace(folder).console)
+
+
+def make_cell(folder: Path, **changes: Any) -> Cell:
+    """A cell of a target that was never built."""
+    target = make_target(root=folder, **changes)
+    job = make_job(target, make_workspace(folder))
+    return Cell(job=job, options=(target.name, "--python", target.python))
+
+
+def make_options(reports: Path, *cells: Cell, **changes: Any) -> CycleOptions:
+    options = CycleOptions(
+        choose=lambda _: cells,
+        are_named=True,
+        build=("--jobs", "2"),
+        smoke=(),
+        perf=(),
+        reports=reports,
+        gpus=(GPU,),
+        no_gpu="there is none",
+    )
+    return dataclasses.replace(options, **changes)
+
+
+def python_command(code: str, *words: str) -> list[str]:
+    """A program of Python code."""
+    return [sys.executable, "-c", code, *words]
