@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING
 
 from cuwheel.binaries.archs import describe_code, runs_on
+from cuwheel.cuda.suppliers import DRIVER_SONAME
 from cuwheel.errors import GpuError, UsageError
 from cuwheel.system.quantities import plural, show_size
 
@@ -16,6 +18,27 @@ if TYPE_CHECKING:
     from cuwheel.perf.records import Clocks, GpuFacts, PerfRun
 
 HEAT = ("heat", "heat (hardware)", "hardware slowdown", "power brake")  # of `Clocks.slowed_by`
+
+
+def check_has_driver(name: str) -> None:
+    """See that there is a driver, before anything is installed.
+
+    Args:
+        name: of what is to be measured.
+
+    Raises:
+        GpuError: there is none.
+    """
+    try:
+        ctypes.CDLL(DRIVER_SONAME)
+    except OSError:
+        raise GpuError(
+            f"{name} can't be measured: NVIDIA's driver isn't installed here",
+            why=f"the loader finds no {DRIVER_SONAME}",
+            fix="nox -s diagnose says what this machine has; in a container `--gpus all` (docker), "
+            "`--device nvidia.com/gpu=all` (podman) lets the driver in; without a GPU "
+            "`nox -s smoke -- TARGET` still imports the wheel",
+        ) from None
 
 
 def check_code(code: DeviceCode, gpu: GpuFacts, name: str) -> str:

@@ -16,6 +16,7 @@ from cuwheel.errors import GpuError, SlowerError, UndecidedError, UsageError, Wr
 from cuwheel.model.catalogue import load_catalogue
 from cuwheel.paths import ROOT, default_cache, given_path, project_roots
 from cuwheel.perf import gate, history
+from cuwheel.perf.obstacles import check_has_driver
 from cuwheel.perf.page import page_of
 from cuwheel.perf.picture import draw_run
 from cuwheel.perf.records import read_run
@@ -100,6 +101,7 @@ def run_perf(given: argparse.Namespace, console: Console) -> None:
             why="dist/ holds no wheel with a probe, and neither a target nor --wheel is named",
             fix="build one, `nox -s build-causal-conv1d-130`, or name one: -- --wheel FILE",
         )
+    check_has_driver(entry.name)
     folder = given_path(given.report) if given.report else ROOT / "reports" / "perf" / entry.name
     folder.mkdir(parents=True, exist_ok=True)
     past = read_run(given_path(given.against)) if _is_record(given.against) else None
