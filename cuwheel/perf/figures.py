@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.system.quantities import GIB, show_share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from cuwheel.perf.records import CaseResult, Comparison, PerfRun
 
@@ -53,6 +53,31 @@ def show_comparison(found: Comparison) -> str:
         f"{found.answer} {found.ratio:.3f} ({found.low:.3f} to {found.high:.3f}), "
         f"noise {found.noise:.1%}".replace("%", " %")
     )
+
+
+def show_answer(run: PerfRun) -> str:
+    """`SAME as causal_conv1d-….whl`; empty where nothing was compared."""
+    if not run.answer:
+        return ""
+    link = {"SAME": "as", "UNDECIDED": "against"}.get(run.answer, "than")
+    return f"{run.answer} {link} {run.against}"
+
+
+def show_suppliers(libraries: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    """Where the libraries came from, one line for each supplier: `from torch 2.11.0: libc10.so, …`.
+
+    Args:
+        libraries: soname, file, who supplied it; files of the machine, the driver's but for, are
+            named whole.
+    """
+    found: dict[str, list[str]] = {}
+    for soname, location, supplier in libraries:
+        is_machines = not supplier
+        found.setdefault(supplier or "the machine, no wheel", []).append(
+            location if is_machines else soname
+        )
+    for supplier, names in sorted(found.items()):
+        yield f"from {supplier}: {', '.join(names)}"
 
 
 def row_of(case: CaseResult) -> tuple[str, ...]:

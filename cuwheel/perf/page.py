@@ -6,7 +6,7 @@ import base64
 from html import escape
 from typing import TYPE_CHECKING
 
-from cuwheel.perf.figures import TITLES, describe_run, row_of, show_seconds
+from cuwheel.perf.figures import TITLES, describe_run, row_of, show_answer, show_seconds
 from cuwheel.perf.history import changes_of
 from cuwheel.perf.picture import draw_history
 from cuwheel.system.quantities import show_share, show_size
@@ -72,7 +72,7 @@ def _verdict(run: PerfRun) -> str:
     lines = [f'<p class="wrong">wrong: {escape(fault)}</p>' for fault in run.faults]
     lines += [f'<p class="note">{escape(note)}</p>' for note in run.notes]
     if run.answer:
-        lines.append(f"<p><strong>{run.answer}</strong> than {escape(run.against)}</p>")
+        lines.append(f"<p><strong>{escape(show_answer(run))}</strong></p>")
     return "\n".join(lines)
 
 

@@ -8,7 +8,14 @@ import rich.console
 import rich.markup
 import rich.table
 
-from cuwheel.perf.figures import TITLES, describe_run, row_of, show_seconds
+from cuwheel.perf.figures import (
+    TITLES,
+    describe_run,
+    row_of,
+    show_answer,
+    show_seconds,
+    show_suppliers,
+)
 from cuwheel.system.quantities import show_size
 
 if TYPE_CHECKING:
@@ -29,14 +36,14 @@ def print_run(run: PerfRun, terminal: rich.console.Console) -> None:
     terminal.print(table)
     if run.sweep:
         terminal.print(_sweep_table(run.sweep))
-    for soname, location, supplier in run.libraries:
-        terminal.print(f"  {soname}  {location}  {supplier or 'nobody'}", markup=False, style="dim")
+    for line in show_suppliers(run.libraries):
+        terminal.print(line, markup=False, style="dim")
     for note in run.notes:
         terminal.print(f"note: {note}", markup=False)
     for fault in run.faults:
         terminal.print(f"wrong: {fault}", markup=False, style="red")
     if run.answer:
-        terminal.print(f"[{_STYLES[run.answer]}]{run.answer}[/] than {run.against}")
+        terminal.print(f"[{_STYLES[run.answer]}]{show_answer(run)}[/]")
 
 
 def _new_table(titles: tuple[str, ...]) -> rich.table.Table:

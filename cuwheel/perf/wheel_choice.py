@@ -64,17 +64,23 @@ def read_wheel(path: Path, entries: Iterable[CatalogueEntry]) -> ChosenWheel:
         raise UsageError(
             f"{path.name} is no wheel", why=str(problem), fix="name a .whl file"
         ) from None
-    known = {name: entry for entry in entries if entry.recipe for name in _projects(entry.recipe)}
-    if project not in known:
+    found = _TAG.match(version.local or "")
+    tag = found[1] if found else ""
+    known = [one for one in entries if one.recipe]
+    own = [one for one in known if one.recipe and project in _projects(one.recipe)]
+    if not own:
         raise UsageError(
             f"no recipe is for {project}, so there is no probe to measure it with",
-            why=suggest(project, known),
+            why=suggest(project, [one.name for one in known]),
             fix=f"recipes/perf/ holds the probes; `nox -s new -- {project}` drafts a recipe",
         )
-    tag = _TAG.match(version.local or "")
-    return ChosenWheel(
-        path=path, entry=known[project], tag=tag[1] if tag else "", sha256=sha256_of_file(path)
-    )
+
+    def fits(entry: CatalogueEntry) -> tuple[bool, bool]:
+        """Of several recipes for a package, the one for this release and toolkit comes first."""
+        is_release = entry.recipe is not None and entry.recipe.version == version.public
+        return is_release, any(name.endswith(f"-{tag}") for name in entry.target_names)
+
+    return ChosenWheel(path=path, entry=max(own, key=fits), tag=tag, sha256=sha256_of_file(path))
 
 
 def newest_wheel(

@@ -5,6 +5,7 @@ Standard library only; a framework is imported by the class that is for it.
 
 from __future__ import annotations
 
+import collections
 import math
 import time
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,10 @@ _CHUNK = 1 << 25  # elements of a comparison at once
 _MATRIX = 8192  # rows of the matrices whose product is a card's ceiling
 _PRODUCTS = 10
 _FLUSHED = 2  # times the L2, so that nothing of it stays
+_LEAST_FLUSH = 1e-5  # seconds; where the events are too coarse to tell
+_RECENT = 16  # calls whose time on the host is remembered
+_MARGIN = 1.5  # times that, as other programs use the host too
+_LONGEST_LEAD = 5e-3  # seconds of writing before a call
 
 
 def leaves(value: Any) -> list[Any]:
@@ -98,6 +103,8 @@ class Torch(Host):
         self.torch = torch
         size = _FLUSHED * max(gpu.facts()["l2"], 1 << 20)
         self._scratch = torch.empty(size, dtype=torch.int8, device="cuda")
+        self._flush_seconds = self._time_flush()
+        self._host_seconds = collections.deque([0.0], maxlen=_RECENT)
 
     def version(self) -> str:
         """As PyTorch says it, with its CUDA: `torch 2.11.0+cu130`."""
@@ -109,14 +116,31 @@ class Torch(Host):
         self.torch.cuda.synchronize()
 
     def seconds(self, call: Callable[[], object]) -> tuple[float, object]:
-        """Time between two events around a call that begins with a cold L2."""
-        events = [self.torch.cuda.Event(enable_timing=True) for _ in range(2)]
-        self._scratch.zero_()  # the GPU is busy with it while the host queues the call
-        events[0].record()
+        """Time between two events around a call that begins with a cold L2.
+
+        The GPU writes over it for as long as the host takes to queue the call, so that the time is
+        the GPU's alone; a call that the host queues for longer than that counts with its gaps.
+        """
+        start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        queueing = min(_LONGEST_LEAD, _MARGIN * max(self._host_seconds))
+        for _ in range(1 + math.ceil(queueing / self._flush_seconds)):
+            self._scratch.zero_()
+        start.record()
+        began = time.perf_counter()
         value = call()
-        events[1].record()
+        self._host_seconds.append(time.perf_counter() - began)
+        end.record()
         self.wait()
-        return float(events[0].elapsed_time(events[1])) / 1e3, value
+        return float(start.elapsed_time(end)) / 1e3, value
+
+    def _time_flush(self) -> float:
+        """Seconds that the GPU takes to write over the L2 once, the least of ten."""
+        events = [self.torch.cuda.Event(enable_timing=True) for _ in range(_PRODUCTS + 1)]
+        for event in events:
+            self._scratch.zero_()
+            event.record()
+        self.wait()
+        return min(a.elapsed_time(b) for a, b in zip(events, events[1:])) / 1e3 or _LEAST_FLUSH
 
     def relative_error(self, actual: Any, expected: Any) -> float:
         """As `Host` has it, on the GPU and in pieces."""
