@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from cuwheel.perf.own_kernels import code_of_libraries, kernels_of
 from cuwheel.perf.package import find_package
 from cuwheel.perf.records import GpuFacts, PerfRun, SweepResult
 from cuwheel.perf.rounds import Player, play
-from cuwheel.perf.worker import OutOfGpuMemoryError, start_worker
+from cuwheel.perf.worker import OutOfGpuMemoryError, Worker, start_worker
 from cuwheel.smoke.loaded_libraries import find_loaded_libraries, owners
 from cuwheel.system.quantities import show_size
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from cuwheel.perf.measured_case import MeasuredCase
     from cuwheel.perf.package import InstalledPackage
     from cuwheel.perf.records import CaseResult
-    from cuwheel.perf.worker import Place, Worker
+    from cuwheel.perf.worker import Place
     from cuwheel.system.console import Console
 
 _GENERATIONS = 3  # of processes, until a comparison is decided
@@ -150,14 +151,12 @@ class _Session:
         """Start all workers, and see that the GPU gives figures that count."""
         with self._console.live("start") as line:
             line.show("importing")
-            first, *others = workers
-            started = first.start()
+            first = workers[0]
+            started = _start_all(workers)
             gpu, monitor = self._look_at_gpu(started, workers)
             package = find_package(started["package"], started["module"])
             code = code_of_libraries(package.libraries)
             note = check_code(code, gpu, self._asked.wheel or package.name)
-            for other in others:
-                other.start()
             line.show("ceilings: a copy and matrix products")
             return _Found(
                 started=started,
@@ -208,7 +207,9 @@ class _Session:
         *,
         factor: int,
     ) -> None:
-        prepared = [worker.ask("prepare", case=case.name) for worker in workers]
+        prepared = [
+            worker.ask("prepare", case=case.name, checks=worker is workers[0]) for worker in workers
+        ]
         case.judge_results(prepared[0], own)
         if not case.facts["is_timed"] or case.result.faults:
             return
@@ -227,8 +228,9 @@ class _Session:
             times.extend(player.rounds)
         if case.facts["rival_name"]:
             case.rival += players[-1].rounds
-        errors = [worker.ask("finish", case=case.name)["error"] for worker in workers]
-        case.judge_last(errors[0])
+        for worker in workers:
+            found_last = worker.ask("finish", case=case.name, checks=worker is workers[0])
+            case.judge_last(found_last["error"])
 
     def _compare(self, repeats: int) -> None:
         if self._asked.old:
@@ -241,8 +243,7 @@ class _Session:
         if not undecided:
             return
         with self._workers() as workers:
-            for worker in workers:
-                worker.start()
+            _start_all(workers)
             for case in undecided:
                 with self._console.live(case.name) as line:
                     line.show(f"undecided; measured again, time {generation}")
@@ -301,6 +302,12 @@ class _Session:
             against=asked.against,
             answer=gate.worst(answers) if answers else "",
         )
+
+
+def _start_all(workers: list[Worker]) -> Mapping[str, Any]:
+    """Start all at once, as imports take seconds; what the first one is."""
+    with ThreadPoolExecutor(len(workers)) as pool:
+        return next(iter(list(pool.map(Worker.start, workers))))
 
 
 def _undecided_if_same(case: CaseResult) -> CaseResult:

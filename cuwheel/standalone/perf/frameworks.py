@@ -140,7 +140,7 @@ class Torch(Host):
             self._scratch.zero_()
             event.record()
         self.wait()
-        return min(a.elapsed_time(b) for a, b in zip(events, events[1:])) / 1e3 or _LEAST_FLUSH
+        return min(a.elapsed_time(b) for a, b in zip(events, events[1:])) / 1e3 or _LEAST_FLUSH  # noqa: RUF007
 
     def relative_error(self, actual: Any, expected: Any) -> float:
         """As `Host` has it, on the GPU and in pieces."""

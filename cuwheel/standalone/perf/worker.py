@@ -5,9 +5,10 @@ line on what was standard output, `{"answer": …}` or `{"failure": …}`. What 
 to standard error. The process ends with its input.
 
 - `start`: GPU, framework, package and cases;
-- `prepare` `case`: inputs are made, the results checked, the kernels read, the call warmed up;
+- `prepare` `case` `checks`: inputs are made, with `checks` the results compared and the kernels
+  read, then the call is warmed up;
 - `sample` `case` `calls` `whose`: seconds of so many calls of the package or its rival;
-- `finish` `case`: the error of the last result; its memory is given back;
+- `finish` `case` `checks`: the error of the last result; its memory is given back;
 - `ceilings`: what a copy and a matrix product reach;
 - `libraries`: the shared libraries of this process;
 - `sweep` `clients` `requests` `model`: as the probe has it.
@@ -101,25 +102,28 @@ class Worker:
             ],
         }
 
-    def prepare(self, case: str) -> dict[str, Any]:
+    def prepare(self, case: str, *, checks: bool) -> dict[str, Any]:
         """Errors of the package and of its rival, the kernels that ran, seconds of a call."""
         self._forget()
         one = self.cases[case]
         self.inputs = [one.inputs(seed) for seed in _SEEDS]
-        error, rivals = 0.0, 0.0
-        for arguments in self.inputs:
-            expected = one.expected(*arguments)
-            error = _larger(error, self._error(one.call, arguments, expected))
-            if one.rival:
-                rivals = _larger(rivals, self._error(one.rival, arguments, expected))
-            del expected
-        found: dict[str, Any] = {"error": error, "rival_error": rivals if one.rival else None}
-        found.update(self._read_kernels(one))
+        found = self._check(one) if checks else {}
         if one.is_timed:
             found["seconds"] = self._warm_up(one.call)
-            if one.rival:
+            if one.rival and checks:
                 found["rival_seconds"] = self._warm_up(one.rival)
         return found
+
+    def _check(self, case: Case) -> dict[str, Any]:
+        error, rivals = 0.0, 0.0
+        for arguments in self.inputs:
+            expected = case.expected(*arguments)
+            error = _larger(error, self._error(case.call, arguments, expected))
+            if case.rival:
+                rivals = _larger(rivals, self._error(case.rival, arguments, expected))
+            del expected
+        kernels = self._read_kernels(case)
+        return {"error": error, "rival_error": rivals if case.rival else None, **kernels}
 
     def sample(self, case: str, calls: int, whose: str) -> list[float]:
         """Seconds of so many calls, each with other inputs than the one before and a cold L2."""
@@ -133,11 +137,11 @@ class Worker:
                 self.last = (self.calls, value)
         return found
 
-    def finish(self, case: str) -> dict[str, float | None]:
+    def finish(self, case: str, *, checks: bool) -> dict[str, float | None]:
         """The error of the last call that was measured."""
         one = self.cases[case]
         error = None
-        if self.last is not None:
+        if self.last is not None and checks:
             number, value = self.last
             expected = one.expected(*self.inputs[number % len(self.inputs)])
             error = self.framework.relative_error(value, expected)
