@@ -67,10 +67,10 @@ def inputs(problem: Problem, seed: int) -> tuple[jax.Array, ...]:
     """Random strengths (a type 2 has them of modes); places from -pi to pi; frequencies."""
     keys = jax.random.split(jax.random.key(seed), 1 + 2 * len(problem.modes))
     even = partial(jax.random.uniform, shape=(problem.points,), dtype=problem.how.real)
-    shape = problem.modes if problem.kind == 2 else (problem.points,)  # noqa: PLR2004 - the type
+    shape = problem.modes if problem.kind == 2 else (problem.points,)
     values = jax.random.normal(keys[0], shape, problem.how.complex)
     places = [even(key, minval=-np.pi, maxval=np.pi) for key in keys[1::2]]
-    if problem.kind != 3:  # noqa: PLR2004 - likewise
+    if problem.kind != 3:
         return values, *places
     spans = [(key, modes / 2) for key, modes in zip(keys[2::2], problem.modes, strict=True)]
     return values, *places, *(even(key, minval=-span, maxval=span) for key, span in spans)
@@ -105,7 +105,7 @@ def direct_sum(*arrays: jax.Array, problem: Problem) -> jax.Array:
     frequencies = np.stack(axes[len(problem.modes) :] or grid).astype("float64")
     phases = np.exp(1j * frequencies.T @ places)
     strengths = values.astype("complex128").ravel()
-    if problem.kind == 2:  # noqa: PLR2004 - the type
+    if problem.kind == 2:
         return jnp.asarray(phases.T @ strengths)
     found = phases @ strengths
     return jnp.asarray(found.reshape(problem.modes) if problem.kind == 1 else found)
@@ -131,7 +131,7 @@ def large_case(kind: int, how: Precision) -> Case:
     real, number = np.dtype(how.real).itemsize, np.dtype(how.complex).itemsize
     # Places, a type 3's frequencies, the points' strengths, and modes or a type 3's results.
     moved = LARGE_POINTS * (real * len(LARGE) + number)
-    if kind == 3:  # noqa: PLR2004 - the type
+    if kind == 3:
         moved *= 2
     else:
         moved += number * LARGE[0] * LARGE[1]
@@ -144,7 +144,7 @@ def large_case(kind: int, how: Precision) -> Case:
         expected=partial(exact_on_cpu, problem=problem),
         limit=how.large_limit,
         bytes=moved,
-        rival=None if kind == 3 else rival,  # noqa: PLR2004 - it takes half a second a call
+        rival=None if kind == 3 else rival,
         rival_name="jax-finufft on the CPU, arrays copied to it",
         is_quick=(kind, how) == (1, SINGLE),
         memory=4 << 30,
