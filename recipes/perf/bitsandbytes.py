@@ -395,11 +395,8 @@ class Weight4bit:
         )
 
     def quantize(self, weight: torch.Tensor) -> Inputs:
-        """Bytes and scales by the package."""
-        packed, state = bitsandbytes.functional.quantize_4bit(
-            weight, blocksize=BLOCK_4BIT, quant_type=self.kind
-        )
-        return packed, state.absmax
+        """Bytes and scales by the package; its function around it makes a table on the host too."""
+        return torch.ops.bitsandbytes.quantize_4bit(weight, BLOCK_4BIT, self.kind, torch.uint8)
 
     def exact_quantize(self, weight: torch.Tensor) -> Inputs:
         """Bytes and scales by the definition."""
@@ -439,9 +436,8 @@ class Weight4bit:
 
     def quantized(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """A weight quantized by the package, and its product."""
-        packed, scales = self.quantize(weight)
-        codes = bitsandbytes.functional.get_4bit_type(self.kind, device=DEVICE)
-        return self.matmul(x, packed, scales, codes)
+        packed, state = bitsandbytes.functional.quantize_4bit(weight, quant_type=self.kind)
+        return bitsandbytes.matmul_4bit(x, packed.t(), quant_state=state)
 
 
 def cases_4bit(one: Weight4bit) -> Iterator[Case]:

@@ -365,6 +365,7 @@ def loaded(model: Model, *, is_on_gpu: bool) -> llama_cpp.Llama:
         return llama_cpp.Llama(
             str(path),
             n_gpu_layers=-1 if is_on_gpu else 0,
+            split_mode=llama_cpp.LLAMA_SPLIT_MODE_NONE,  # the first GPU, not all
             offload_kqv=is_on_gpu,
             op_offload=is_on_gpu,
             n_ctx=2 * PROMPT,
