@@ -1,6 +1,6 @@
 """jax-finufft from upstream's source, for one arch; upstream's own tests on its CPU part.
 
-Takes a quarter of an hour on two cores. On a GPU: tests/gpu/check_jax_finufft.py.
+Takes a quarter of an hour on two cores. On a GPU: `nox -s perf -- jax-finufft-130`.
 """
 
 from __future__ import annotations
