@@ -121,7 +121,7 @@ def backward_case(shape: tuple[int, int, int], kind: torch.dtype, **more: Any) -
         bytes=13 * kind.itemsize * numbers,
         is_timed=shape not in SMALL,
         # The recurrence keeps two float64 numbers of each state and step.
-        memory=(16 * STATE + 128) * numbers,
+        memory=(16 * STATE + 256) * numbers,
         **more,
     )
 
