@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # What a Debian container has for root: tests/support/requirements.py.
-export CUWHEEL_REQUIRE=${CUWHEEL_REQUIRE-sandbox,bwrap,namespaces,cgroup,redis,slurm,cmake,gold,openssl,podman}
+export CUWHEEL_REQUIRE=${CUWHEEL_REQUIRE-sandbox,bwrap,namespaces,cgroup,redis,slurm,cmake,gold,openssl,podman,systemd,boot}
 
 # Releases of Python that the fast tests run on besides the first that is found.
 read -ra more_pythons <<<"${CUWHEEL_MORE_PYTHONS-3.10}"
@@ -48,7 +48,8 @@ install_what_is_missing() {
     [ -z "$python" ] || has_headers "$python" || missing+=(python3-dev)
     for program in g++:g++ strip:binutils git:git cmake:cmake openssl:openssl \
         redis-server:redis-server bwrap:bubblewrap munged:munge slurmctld:slurmctld slurmd:slurmd \
-        sbatch:slurm-client bindfs:bindfs podman:podman runc:runc debootstrap:debootstrap; do
+        sbatch:slurm-client bindfs:bindfs podman:podman runc:runc debootstrap:debootstrap \
+        systemd-analyze:systemd; do
         command -v "${program%%:*}" >/dev/null || missing+=("${program#*:}")
     done
     [ ${#missing[@]} -gt 0 ] || return 0

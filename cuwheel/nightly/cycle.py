@@ -93,6 +93,7 @@ def run_cycle(asked: CycleOptions, recorder: Recorder) -> None:
 def _plan(asked: CycleOptions, recorder: Recorder) -> tuple[CellState, ...]:
     """The cells of this run and how they stand; what can't be built here is told and left out."""
     log = recorder.log_path("plan")
+    fault: CuwheelError | None = None
     started = time.monotonic()
     with log.open("a") as stream, recorder.console.stage("plan"):
         terminal = rich.console.Console(file=stream, width=120, soft_wrap=True)
@@ -103,16 +104,15 @@ def _plan(asked: CycleOptions, recorder: Recorder) -> tuple[CellState, ...]:
             impossible = {} if asked.are_named else _impossible_here(states, terminal)
         except CuwheelError as error:
             terminal.print(str(error), markup=False)
-            states, impossible, fault = (), {}, error.what
-        else:
-            fault = ""
+            states, impossible, fault = (), {}, error
     recorder.add(
         Step(
             name="plan",
             state="failed" if fault else "passed",
-            detail=fault or show_counts(states),
+            detail=fault.what if fault else show_counts(states),
             seconds=time.monotonic() - started,
             log=str(log.relative_to(recorder.folder)),
+            explanation=str(fault or ""),
         )
     )
     for why, count in Counter(impossible.values()).items():

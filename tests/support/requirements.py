@@ -153,6 +153,8 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "gold": _program("ld.gold", "binutils"),
     "podman": _program("podman", "podman runc debootstrap"),
     "openssl": _program("openssl", "openssl"),
+    "systemd": _program("systemd-analyze", "systemd"),
+    "boot": _found_by_test,
     "ccache": _found_by_test,
     "disks": _second_disk,
     "driverless": _driver,
