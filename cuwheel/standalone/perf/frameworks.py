@@ -6,6 +6,7 @@ Standard library only; a framework is imported by the class that is for it.
 from __future__ import annotations
 
 import collections
+import functools
 import math
 import time
 from typing import TYPE_CHECKING, Any
@@ -238,8 +239,12 @@ class Jax(Host):
     def product_rates(self) -> dict[str, float]:
         """Of XLA's matrix product, the best of ten, by precision."""
         found = {}
-        product = self.jax.jit(self.jax.numpy.matmul)
-        for name, kind in (("bf16", "bfloat16"), ("fp32", "float32")):
+        # What XLA takes for float32 by itself is TF32 on GPUs that have it.
+        kinds = [("bf16", "bfloat16", "default"), ("tf32", "float32", "default")]
+        kinds += [("fp32", "float32", "highest")]
+        kinds += [("fp64", "float64", "highest")] if self.jax.config.jax_enable_x64 else []
+        for name, kind, precision in kinds:
+            product = self.jax.jit(functools.partial(self.jax.numpy.matmul, precision=precision))
             a = self.jax.random.normal(self.jax.random.key(0), (_MATRIX, _MATRIX), kind)
             product(a, a).block_until_ready()
             found[name] = 2 * _MATRIX**3 / self._best(product, a, a)

@@ -258,6 +258,7 @@ def main(arguments: list[str]) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     serve(probe, sys.stdin, answers)
+    os._exit(0)  # taking frameworks and contexts apart costs seconds, and nothing is left to keep
 
 
 if __name__ == "__main__":
