@@ -42,7 +42,7 @@ RECIPE = Recipe(
         requires=("diskcache>=5.6.1", "jinja2>=2.11.3", "numpy>=1.20", "typing-extensions>=4.5"),
     ),
     # CMake installs a second copy for C++ programs at the top level of site-packages.
-    leave_out=("bin/*", "include/*", "lib/*", "lib64/*"),
+    leave_out=("include/*", "lib/*"),
     memory_per_job=2 * GIB,
     max_wheel_size=400 * MIB,
 )
