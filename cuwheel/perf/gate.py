@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
     from cuwheel.perf.records import Answer
 
-TOLERANCE = 0.02  # share of the time; less is nobody's business
+# Share of the time that counts as the same, by what measured it. An H100 was within 0.1 % of itself
+# in twenty runs by device events; the host's clock has the host's own business in it.
+TOLERANCES = {"device events": 0.01, "host clock": 0.03}
 CONFIDENCE = 0.99  # of the intervals: with twenty cases one in five runs would be wrong at 0.95
 _RESAMPLES = 2000
 _SEED = 0  # the same rounds give the same answer
@@ -35,7 +37,7 @@ def judge(
     new: Sequence[float],
     again: Sequence[float],
     *,
-    tolerance: float = TOLERANCE,
+    tolerance: float,
     repeats: int = 1,
 ) -> Comparison:
     """Compare times that were measured in turns.

@@ -85,18 +85,17 @@ class MeasuredCase:
         if error is not None and not error <= limit:
             self._blame(f"after many calls the relative error is {error:.1e}, at most {limit:.1e}")
 
-    def compare(self, tolerance: float | None, repeats: int) -> None:
-        """Compare with the old wheel, where that was measured and isn't decided yet."""
+    def compare(self, tolerance: float, repeats: int) -> None:
+        """Compare with the old wheel, where that was measured and isn't decided yet.
+
+        Args:
+            tolerance: a share of the time that counts as the same.
+            repeats: how often everything was measured.
+        """
         before = self.result.comparison
         if not self.old or self.result.faults or (before and not self.is_undecided):
             return
-        found = gate.judge(
-            self.old,
-            self.new,
-            self.again,
-            tolerance=tolerance or gate.TOLERANCE,
-            repeats=repeats,
-        )
+        found = gate.judge(self.old, self.new, self.again, tolerance=tolerance, repeats=repeats)
         self.result = replace(self.result, comparison=found)
 
     def finish(self, ceilings: Mapping[str, float]) -> CaseResult:

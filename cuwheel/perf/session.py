@@ -132,9 +132,9 @@ class _Session:
             libraries = _suppliers(workers[0], Path(found.started["site"]).resolve())
             sweep = tuple(self._sweep(workers[0], found.started))
         for generation in range(2, _GENERATIONS + 1):
-            self._compare(generation - 1)
+            self._compare(found, generation - 1)
             self._repeat(found, own, generation)
-        self._compare(_GENERATIONS)
+        self._compare(found, _GENERATIONS)
         return self._finish(found, libraries, sweep)
 
     @contextlib.contextmanager
@@ -232,10 +232,11 @@ class _Session:
             found_last = worker.ask("finish", case=case.name, checks=worker is workers[0])
             case.judge_last(found_last["error"])
 
-    def _compare(self, repeats: int) -> None:
+    def _compare(self, found: _Found, repeats: int) -> None:
         if self._asked.old:
+            tolerance = self._asked.tolerance or gate.TOLERANCES[found.started["clock"]]
             for case in self._cases:
-                case.compare(self._asked.tolerance, repeats)
+                case.compare(tolerance, repeats)
 
     def _repeat(self, found: _Found, own: frozenset[str], generation: int) -> None:
         """Measure undecided cases again in fresh processes, longer than before."""
