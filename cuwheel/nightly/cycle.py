@@ -173,10 +173,11 @@ def _measure(cell: Cell, asked: CycleOptions, recorder: Recorder, *, has_wheel: 
     folder = recorder.folder / "perf" / target
     folder.mkdir(parents=True)
     baseline = baseline_path(asked.reports, asked.gpus[0], target)
-    against = ("--against", str(baseline)) if baseline.is_file() else ()
+    options = ["--history", str(asked.reports / "history" / target)]
+    options += ["--against", str(baseline)] if baseline.is_file() else []
     step = recorder.run_step(
         "perf",
-        engine_command("perf", target, "--report", str(folder), *against, *asked.perf),
+        engine_command("perf", target, "--report", str(folder), *options, *asked.perf),
         about=target,
         pages=_below(recorder.folder, folder),
     )

@@ -90,6 +90,7 @@ def test_figures_that_passed_are_the_next_baseline(
 
     assert run.state == "failed"
     assert _calls(reports)[-1][-2:] == ["--against", str(reports / _BASELINE)]
+    assert str(reports / "history" / "tiny-cuda-130") in _calls(reports)[-1]
     assert (reports / _BASELINE).read_text() == "first"
 
 

@@ -94,7 +94,7 @@ def run_nightly(given: argparse.Namespace, console: Console) -> None:
         are_named=bool(given.targets),
         build=(*common, *_words(given, "dist"), "--jobs", given.jobs, "--sandbox", given.sandbox),
         smoke=tuple(common),
-        perf=(*_words(given, "dist"), *_flags(given, "quick")),
+        perf=(*_words(given, "dist"), *_flags(given, "offline", "quick")),
         reports=given_path(given.to) if given.to else ROOT / "nightly",
         time_limit=given.time_limit,
         keep=given.keep,
