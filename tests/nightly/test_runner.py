@@ -77,6 +77,27 @@ def test_every_path_of_the_units_is_one_that_install_makes() -> None:
     assert f"{_HOME}/venv/bin/nox -s nightly" in (_RUNNER / "cuwheel-nightly.cron").read_text()
 
 
+def test_line_of_cron_starts_the_session(tmp_path: Path) -> None:
+    line = (_RUNNER / "cuwheel-nightly.cron").read_text().splitlines()[-1]
+    command = line.partition(" cuwheel-nightly ")[2]
+    for folder in ("var/lib/cuwheel/checkout", "var/lib/cuwheel/venv/bin", "etc/cuwheel"):
+        (tmp_path / folder).mkdir(parents=True)
+        command = command.replace(f"/{folder}", f"{tmp_path}/{folder}")
+    command = command.replace(f" {_HOME}", f" {tmp_path}{_HOME}").replace(
+        f">>{_HOME}", f">>{tmp_path}{_HOME}"
+    )
+    shutil.copy(_RUNNER / "nightly.env", tmp_path / "etc" / "cuwheel")
+    nox = tmp_path / "var/lib/cuwheel/venv/bin/nox"
+    nox.write_text('#!/bin/sh\necho "$@"; env\n')
+    nox.chmod(0o755)
+
+    subprocess.run(["/bin/bash", "-c", command], check=True)
+
+    said = (tmp_path / "var/lib/cuwheel/cron.log").read_text()
+    assert said.startswith(f"-s nightly -- --to {tmp_path}{_HOME}/nightly --update --time-limit")
+    assert f"CUWHEEL_CACHE={_HOME}/cache" in said
+
+
 def _install(*words: str) -> subprocess.CompletedProcess[str]:
     command = ["bash", str(_RUNNER / "install"), *words]
     return subprocess.run(
@@ -151,7 +172,7 @@ systemctl stop cuwheel-nightly
 cat /var/lib/cuwheel/nightly/latest/summary.txt
 
 ci/runner/install --undo
-id cuwheel
+id cuwheel-nightly
 find / -xdev -name '*cuwheel-nightly*' -not -path '*/ci/runner/*' -newer {folder}/script
 ls -d /var/lib/cuwheel /etc/cuwheel /run/lock/cuwheel*
 """
@@ -182,4 +203,4 @@ def test_service_runs_within_its_walls_and_goes_without_a_trace(tmp_path: Path) 
         assert expected in said, said
     gone = said.partition("install: removed")[2]
     assert gone.count("No such file") == 3, gone
-    assert "cuwheel-nightly" not in gone
+    assert not [line for line in gone.splitlines() if line.startswith("/")], gone

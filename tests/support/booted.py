@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
@@ -9,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 from tests.support.requirements import lack
+from tests.support.waiting import wait_for
 
 _TIME_LIMIT = 500.0  # seconds
 _DONE = "the script has ended\n"
@@ -126,4 +128,11 @@ def _own_cgroup(proves: str) -> Path:
 def _remove(cgroup: Path) -> None:
     """Remove a cgroup with those that systemd made below it, the innermost first."""
     for folder, _, _ in os.walk(cgroup, topdown=False):
-        Path(folder).rmdir()
+        wait_for(lambda path=Path(folder): _is_removed(path))  # type: ignore[misc]
+
+
+def _is_removed(cgroup: Path) -> bool:
+    """Whether it could be: its last process may just be ending."""
+    with contextlib.suppress(OSError):
+        cgroup.rmdir()
+    return not cgroup.exists()
