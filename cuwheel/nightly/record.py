@@ -18,6 +18,7 @@ State = Literal["passed", "failed", "ended", "skipped"]
 # The worst first.
 STATES: tuple[State, ...] = ("failed", "ended", "skipped", "passed")
 REPORT = "nightly.json"
+OUT_OF_TIME = "the time limit was over"  # detail of steps that it ended or kept from beginning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +75,18 @@ class NightlyRun:
 
     @property
     def state(self) -> State | Literal["running"]:
-        """The worst of its steps; skipped ones are no fault."""
+        """The worst of its steps; what is skipped for another reason than time is no fault."""
         found = {step.state for step in self.steps}
-        worst: State = next((one for one in ("failed", "ended") if one in found), "passed")
-        return worst if self.ended or worst == "failed" else "running"
+        if "failed" in found:
+            return "failed"
+        if not self.ended:
+            return "running"
+        return "ended" if "ended" in found or self.late_steps else "passed"
+
+    @property
+    def late_steps(self) -> tuple[Step, ...]:
+        """Those that the time limit ended or kept from beginning."""
+        return tuple(step for step in self.steps if step.detail == OUT_OF_TIME)
 
     @property
     def seconds(self) -> float:

@@ -14,7 +14,7 @@ from cuwheel.errors import CommandFailedError
 from cuwheel.explain.session import explained
 from cuwheel.nightly.folders import earlier_runs
 from cuwheel.nightly.page import PAGE, page_of
-from cuwheel.nightly.record import REPORT, Step, now
+from cuwheel.nightly.record import OUT_OF_TIME, REPORT, Step, now
 from cuwheel.system.files import write_atomically
 from cuwheel.system.process import run as run_program
 from cuwheel.workspace.serialization import to_json
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _KILLED = -9  # status of a program that `process.run` ended
 _ERROR = re.compile(r"^(?:error|fatal): (.*)", re.MULTILINE)
-OUT_OF_TIME = "the time limit was over"
 
 
 class Recorder:

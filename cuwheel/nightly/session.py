@@ -20,8 +20,8 @@ from cuwheel.nightly.failure_hook import run_hook, write_summary
 from cuwheel.nightly.folders import new_run_folder, publish, remove_old_runs
 from cuwheel.nightly.gpu_lock import hold_gpus, lock_folder, lock_names, usable_gpus
 from cuwheel.nightly.page import PAGE
-from cuwheel.nightly.record import NightlyRun, Step, now, read_run
-from cuwheel.nightly.recorder import OUT_OF_TIME, Recorder
+from cuwheel.nightly.record import OUT_OF_TIME, NightlyRun, Step, now, read_run
+from cuwheel.nightly.recorder import Recorder
 from cuwheel.nightly.update import commit_of, update_checkout
 from cuwheel.paths import ROOT
 from cuwheel.system.quantities import plural, show_time
@@ -161,7 +161,8 @@ def _published(recorder: Recorder, asked: NightlyOptions) -> Iterator[None]:
         write_summary(recorder.run, recorder.folder)
         publish(recorder.folder)
         remove_old_runs(recorder.folder, asked.keep)
-        if recorder.run.state == "failed" and asked.on_failure:
+        has_failed = recorder.run.state == "failed" or recorder.run.late_steps
+        if has_failed and asked.on_failure:
             _tell(asked.on_failure, recorder)
 
 
@@ -187,7 +188,7 @@ def _raise_failure(recorder: Recorder) -> None:
     run, page = recorder.run, recorder.folder / PAGE
     recorder.console.note(f"{run.counts}, in {show_time(run.seconds)}")
     failed = [step for step in run.steps if step.state == "failed"]
-    late = [step for step in run.steps if step.state == "ended" or step.detail == OUT_OF_TIME]
+    late = run.late_steps
     why = [f"{step.title}: {step.detail}" for step in failed]
     why += [f"{OUT_OF_TIME}: {_shown(late)}"] if late else []
     if failed:

@@ -87,6 +87,8 @@ def test_nothing_begins_behind_the_time_limit(tmp_path: Path) -> None:
 
     assert (step.state, step.detail) == ("skipped", "the time limit was over")
     assert not (tmp_path / "ran").exists()
+    recorder.finish()
+    assert recorder.run.state == "ended"
 
 
 def test_program_that_is_missing_is_a_failed_step(tmp_path: Path) -> None:

@@ -130,11 +130,15 @@ def test_target_that_is_none_fails_the_plan(engine: Engine) -> None:
 def test_time_limit_ends_it_with_a_report(engine: Engine) -> None:
     kernel_of(engine).write_text(_slow(kernel_of(engine).read_text()))
 
-    done = _run(engine, "tiny-capi-130", "tiny-skbuild-130", "--time-limit", "1")
+    mail = engine.dist.parent / "mail"
+    options = ("--time-limit", "1", "--on-failure", f"cat > {mail}")
+
+    done = _run(engine, "tiny-capi-130", "tiny-skbuild-130", *options)
 
     assert done.status == NightlyTimeError.exit_code, done.output
     assert "ended" in _steps(engine).values()
     assert _report(engine)["ended"]
+    assert mail.read_text().splitlines()[0].endswith(": ended")
 
 
 def _slow(kernel: str) -> str:

@@ -85,13 +85,13 @@ def run_booted(folder: Path, script: str, proves: str) -> str:
     (folder / "script").write_text("\n".join((*lines, script, f"echo {_DONE}")))
     output = folder / "output"
     cgroup = _own_cgroup(proves)
+    within = ("bash", "-c", 'echo $$ > "$0" && exec "$@"', str(cgroup / "cgroup.procs"))
     namespaces = ("--mount", "--pid", "--fork", "--cgroup", "--uts", "--ipc", "--kill-child")
     with subprocess.Popen(
-        ["unshare", *namespaces, "bash", "-c", _BOOT, "boot", str(folder)],
+        [*within, "unshare", *namespaces, "bash", "-c", _BOOT, "boot", str(folder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        preexec_fn=lambda: (cgroup / "cgroup.procs").write_text("0") and None,  # noqa: PLW1509
     ) as child:
         try:
             said, _ = child.communicate(timeout=_TIME_LIMIT)

@@ -62,7 +62,7 @@ def nightly_parser() -> Parser:
         "--on-failure",
         default="",
         metavar="COMMAND",
-        help="run by a shell where a step failed: the summary is its input, "
+        help="run by a shell where a step failed or the time was over: the summary is its input, "
         "CUWHEEL_NIGHTLY_REPORT the report's path",
     )
     add(
