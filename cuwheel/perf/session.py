@@ -217,7 +217,7 @@ class _Session:
             Player(worker=worker, whose="package", seconds=answer["seconds"])
             for worker, answer in zip(workers, prepared, strict=True)
         ]
-        if case.facts["rival_name"]:
+        if case.facts["has_rival"]:
             seconds = prepared[0]["rival_seconds"]
             players.append(Player(worker=workers[0], whose="rival", seconds=seconds))
         with found.monitor.watching() as clocks:
@@ -226,7 +226,7 @@ class _Session:
         lists = (case.new, case.old, case.again) if self._asked.old else (case.new,)
         for times, player in zip(lists, players, strict=False):  # the rival comes last
             times.extend(player.rounds)
-        if case.facts["rival_name"]:
+        if case.facts["has_rival"]:
             case.rival += players[-1].rounds
         for worker in workers:
             found_last = worker.ask("finish", case=case.name, checks=worker is workers[0])

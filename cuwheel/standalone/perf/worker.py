@@ -90,16 +90,7 @@ class Worker:
                 if name in os.environ
             },
             "sweeps": "sweep" in self.probe,
-            "cases": [
-                {
-                    name: getattr(case, name)
-                    for name in (
-                        *("name", "bytes", "operations", "precision", "limit", "rival_name"),
-                        *("has_own_kernels", "is_timed", "is_quick", "gpus", "memory"),
-                    )
-                }
-                for case in self.cases.values()
-            ],
+            "cases": [_facts_of(case) for case in self.cases.values()],
         }
 
     def prepare(self, case: str, *, checks: bool) -> dict[str, Any]:
@@ -212,6 +203,13 @@ class Worker:
         self.inputs, self.last = [], None
         gc.collect()
         self.framework.forget()
+
+
+def _facts_of(case: Case) -> dict[str, Any]:
+    names = ("name", "bytes", "operations", "precision", "limit", "rival_name")
+    more = ("has_own_kernels", "is_timed", "is_quick", "gpus", "memory")
+    facts = {name: getattr(case, name) for name in (*names, *more)}
+    return {**facts, "has_rival": case.rival is not None}
 
 
 def _larger(worst: float, found: float) -> float:
