@@ -201,7 +201,7 @@ def _wheels(targets: Sequence[Target], workspace: Workspace) -> list[tuple[Pinne
             pythons.setdefault(path, set()).add(target.python)
     plain = {plain_release(target.python) for target in targets}
     own = {python for python in plain if version_key(python) >= _ENGINE_PYTHON}
-    for name in ("engine", "nox"):
+    for name in ("engine", "nox", "perf"):
         pythons[ROOT / "envs" / f"{name}.lock"] = own or {own_python().release}
     locked = [
         LockedWheels(lock=path, releases=tuple(sorted(releases, key=version_key)))

@@ -38,7 +38,7 @@ class Session:
     @property
     def environment(self) -> str:
         """The locked environment that it runs in: `envs/engine.lock`, or one with more."""
-        return "perf" if self.name == "perf" else "engine"
+        return "perf" if self.name in {"nightly", "perf"} else "engine"
 
 
 def _verb(

@@ -96,7 +96,7 @@ def check_alone(state: GpuState, gpu: GpuFacts, *, is_shared: bool) -> None:
     """
     if state.others and not is_shared:
         raise GpuError(
-            f"{plural(len(state.others), 'other process')} on {gpu.name}: times can't be compared",
+            f"{len(state.others)} processes of others on {gpu.name}: times can't be compared",
             why=_processes(state),
             fix="wait until it is free (`nvidia-smi`), choose another GPU with "
             "CUDA_VISIBLE_DEVICES=1, or compare all the same: -- --shared-gpu",

@@ -244,12 +244,14 @@ def converse(
             start_new_session=True,
         )
     with _ended(child), _guarded(child.pid):
-        yield Conversation(child)
-        if child.stdin:
-            with contextlib.suppress(OSError):
-                child.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(_GRACE)
+        try:
+            yield Conversation(child)
+        finally:
+            if child.stdin:
+                with contextlib.suppress(OSError):
+                    child.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(_GRACE)
 
 
 def _drain(

@@ -95,6 +95,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     made.add("engine.lock", made.wheel("engine"))
     made.add("nox.lock", made.wheel("nox"))
     made.add("nox.lock", made.wheel("colorlog"))
+    made.add("perf.lock", made.wheel("pynvml"))
     made.add("dev.lock", made.wheel("tool"))
     made.add("build/tiny_cuda.lock", made.wheel("setuptools"))
     made.add("smoke/tiny_cuda.lock", made.wheel("numpy"))

@@ -6,9 +6,9 @@ import base64
 from html import escape
 from typing import TYPE_CHECKING
 
-from cuwheel.perf.figures import TITLES, describe_run, row_of, show_answer, show_seconds
-from cuwheel.perf.history import changes_of
-from cuwheel.perf.picture import draw_history
+from cuwheel.perf.report.figures import TITLES, describe_run, row_of, show_answer, show_seconds
+from cuwheel.perf.report.history import changes_of
+from cuwheel.perf.report.picture import draw_history
 from cuwheel.system.quantities import show_share, show_size
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from cuwheel.perf.figures import show_rate, show_seconds
+from cuwheel.perf.report.figures import show_rate, show_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

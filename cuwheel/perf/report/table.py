@@ -8,7 +8,7 @@ import rich.console
 import rich.markup
 import rich.table
 
-from cuwheel.perf.figures import (
+from cuwheel.perf.report.figures import (
     TITLES,
     describe_run,
     row_of,

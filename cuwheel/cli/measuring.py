@@ -1,0 +1,241 @@
+"""What the session `perf` does: which wheel is measured where, what is written, how it ends."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.cli.parser import new_parser
+from cuwheel.cli.target_choice import named_targets
+from cuwheel.cli.target_jobs import requested_job
+from cuwheel.cli.target_options import add_target_options
+from cuwheel.errors import GpuError, SlowerError, UndecidedError, UsageError, WrongResultError
+from cuwheel.model.catalogue import load_catalogue
+from cuwheel.paths import ROOT, default_cache, given_path, project_roots
+from cuwheel.perf.obstacles import check_has_driver
+from cuwheel.perf.records import read_run
+from cuwheel.perf.report import history
+from cuwheel.perf.report.page import page_of
+from cuwheel.perf.report.picture import draw_run
+from cuwheel.perf.report.table import print_run
+from cuwheel.perf.session import PerfRequest, SweepRequest, measure
+from cuwheel.perf.wheel_choice import check_probe, newest_wheel, read_wheel
+from cuwheel.perf.worker import Place
+from cuwheel.pypi.uv import unpack_into
+from cuwheel.smoke.environment import install_wheel
+from cuwheel.system.console import report_terminal
+from cuwheel.system.files import write_atomically
+from cuwheel.verify.published import read_published
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.model.catalogue import CatalogueEntry
+    from cuwheel.perf.records import PerfRun
+    from cuwheel.perf.wheel_choice import ChosenWheel
+    from cuwheel.system.console import Console
+
+
+def measure_wheel(given: argparse.Namespace, console: Console) -> None:
+    """Check and measure a wheel, and say whether it is slower than another.
+
+    Args:
+        given: the options of the session `perf`.
+        console: shows how it goes.
+
+    Raises:
+        GpuError: there is no GPU that it can be measured on.
+        WrongResultError: a result is wrong, or other kernels ran.
+        SlowerError: it is slower.
+        UndecidedError: that can't be told.
+        CuwheelError: no wheel, no probe, no environment, or a probe that fails.
+    """
+    entries = load_catalogue(project_roots())
+    target = named_targets("perf", [given.target])[0] if given.target else None
+    chosen = _choose(given, entries, target)
+    entry = chosen.entry if chosen else target[0] if target else None
+    if entry is None:
+        raise UsageError(
+            "there is nothing to measure",
+            why="dist/ holds no wheel with a probe, and neither a target nor --wheel is named",
+            fix="build one, `nox -s build-causal-conv1d-130`, or name one: -- --wheel FILE",
+        )
+    check_has_driver(entry.name)
+    folder = given_path(given.report) if given.report else ROOT / "reports" / "perf" / entry.name
+    folder.mkdir(parents=True, exist_ok=True)
+    past = read_run(given_path(given.against)) if _is_record(given.against) else None
+    with tempfile.TemporaryDirectory(prefix="cuwheel-perf-") as scratch:
+        places = _Places(given=given, entry=entry, scratch=Path(scratch), console=console)
+        old = read_wheel(given_path(given.against), entries) if given.against and not past else None
+        asked = PerfRequest(
+            recipe=entry.name,
+            probe=check_probe(entry),
+            new=places.make(chosen, target, "new"),
+            old=places.make(old, target, "old") if old else None,
+            wheel=chosen.path.name if chosen else "",
+            sha256=chosen.sha256 if chosen else "",
+            past=past,
+            against=Path(given.against).name if given.against else "",
+            tolerance=given.tolerance,
+            is_quick=given.quick,
+            is_shared=given.shared_gpu,
+            sweep=_sweep(given),
+            log=folder / "perf.log",
+        )
+        asked.log.unlink(missing_ok=True)
+        run = measure(asked, console)
+    _report(run, folder, given, console)
+    _judge(run, folder)
+
+
+def _choose(
+    given: argparse.Namespace,
+    entries: tuple[CatalogueEntry, ...],
+    target: tuple[CatalogueEntry, str] | None,
+) -> ChosenWheel | None:
+    """The wheel that is measured; None: what is installed.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if given.wheel:
+        chosen = read_wheel(given_path(given.wheel), entries)
+        if target and chosen.entry.name != target[0].name:
+            raise UsageError(
+                f"{chosen.path.name} is no wheel of {given.target}",
+                why=f"it is of {chosen.entry.name}",
+                fix="leave the target out: the wheel says which it is",
+            )
+        return chosen
+    dist = given_path(given.dist) if given.dist else ROOT / "dist"
+    found = (
+        None if given.python and target and not given.dist else newest_wheel(dist, entries, target)
+    )
+    if target and not found and not given.python:
+        raise UsageError(
+            f"no wheel of {given.target} is in {dist}",
+            why="nothing has been built into it yet",
+            fix=f"nox -s build-{given.target}, or name one: -- --wheel FILE",
+        )
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Places:
+    """Makes the environments that wheels are measured in."""
+
+    given: argparse.Namespace
+    entry: CatalogueEntry
+    scratch: Path
+    console: Console
+
+    def make(
+        self, wheel: ChosenWheel | None, target: tuple[CatalogueEntry, str] | None, age: str
+    ) -> Place:
+        """Where a wheel is measured: on top of an environment, or in one of its own."""
+        given, name = self.given, wheel.path.name if wheel else self.entry.name
+        folder = self.scratch / age
+        if given.python:
+            # Not resolved: a virtual environment's interpreter is a link to another.
+            python = given_path(given.python)
+            if wheel:
+                log = self.scratch / "install.log"
+                unpack_into(
+                    folder, wheel.path, wheel.sha256, python=python, cache=default_cache(), log=log
+                )
+            return Place(python=python, folder=folder if wheel else None, name=name)
+        tag = wheel.tag if wheel else ""
+        if wheel is None or not (tag or target):
+            raise UsageError(
+                f"{name} doesn't say which CUDA it is for, so no environment can be made for it",
+                why="its version has no local part such as +cu130",
+                fix="name the interpreter of an environment that has what it requires: "
+                "-- --python /path/to/bin/python",
+            )
+        python = self._install(wheel, tag or (target[1] if target else ""), folder)
+        return Place(python=python, folder=None, name=name)
+
+    def _install(self, wheel: ChosenWheel, tag: str, folder: Path) -> Path:
+        """An environment with the wheel and what its recipe's lock pins for it."""
+        parser = new_parser("perf", "")
+        add_target_options(parser)
+        asked = parser.parse(["--any-driver", *read_published(wheel.path).options])
+        asked.offline = self.given.offline
+        release = wheel.python or next(iter(asked.python), "")
+        job = requested_job(wheel.entry, tag, release, asked, self.console)
+        job.workspace.log_folder.mkdir(parents=True, exist_ok=True)
+        base = job.python.path
+        folder.mkdir()
+        return install_wheel(folder / "environment", base, wheel.path, wheel.sha256, job)
+
+
+def _sweep(given: argparse.Namespace) -> SweepRequest | None:
+    if not given.sweep:
+        return None
+    return SweepRequest(requests=given.requests, most=given.sweep_max, model=given.model)
+
+
+def _report(run: PerfRun, folder: Path, given: argparse.Namespace, console: Console) -> None:
+    picture = draw_run(run)
+    past = given_path(given.history) if given.history else folder / "history"
+    history.keep(run, past)
+    write_atomically(folder / "perf.json", run.as_json())
+    write_atomically(folder / "perf.png", picture)
+    page = page_of(run, picture, history.read_history(past, run))
+    write_atomically(folder / "perf.html", page)
+    if given.json:
+        print(run.as_json(), end="")  # noqa: T201 - data
+    else:
+        print_run(run, report_terminal())
+    console.note(f"report: {folder / 'perf.html'}, perf.png and perf.json beside it")
+
+
+def _judge(run: PerfRun, folder: Path) -> None:
+    """End as the run deserves.
+
+    Raises:
+        WrongResultError: a result is wrong, or other kernels ran.
+        GpuError: every case was left out.
+        SlowerError: it is slower.
+        UndecidedError: that can't be told.
+    """
+    more = f"{folder / 'perf.html'} has every case"
+    if run.faults:
+        raise WrongResultError(
+            f"{run.package} is wrong on {run.gpu.name}",
+            why="\n".join(run.faults),
+            fix=f"{more}; compare with the stock wheel (--wheel), and report it upstream if that "
+            "is wrong too",
+        )
+    if all(case.skipped for case in run.cases):
+        raise GpuError(
+            f"{run.package}: no case could be run on {run.gpu.name}",
+            why="\n".join(f"{case.name}: {case.skipped}" for case in run.cases),
+            fix="free its memory (`nvidia-smi` lists who has it), or take a larger GPU",
+        )
+    told = [
+        f"{case.name}: {case.comparison.ratio:.3f} times the time of {run.against} "
+        f"({case.comparison.low:.3f} to {case.comparison.high:.3f}; the old one against itself "
+        f"{case.comparison.noise:.1%})".replace("%", " %")
+        for case in run.cases
+        if case.comparison and case.comparison.answer == run.answer
+    ]
+    if run.answer == "SLOWER":
+        raise SlowerError(
+            f"{run.package} is slower than {run.against}",
+            why="\n".join(told),
+            fix=f"{more}, with the kernels that took longest; `nox -s verify -- TARGET --against "
+            f"{run.against}` names what differs in them",
+        )
+    if run.answer == "UNDECIDED":
+        raise UndecidedError(
+            f"whether {run.package} is slower than {run.against} can't be told",
+            why="\n".join(told),
+            fix="run it again when nothing else uses the GPU; a wider --tolerance decides sooner",
+        )
+
+
+def _is_record(text: str | None) -> bool:
+    return bool(text) and str(text).endswith(".json")

@@ -1,0 +1,56 @@
+"""A run as a file: written, read again, refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.errors import UsageError
+from cuwheel.perf.records import read_run
+from tests.support.measured import compared, make_case, make_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_reads_what_was_written(tmp_path: Path) -> None:
+    skipped = make_case("two", timing=None, rival_timing=None, skipped="it needs 2 GPUs")
+    run = make_run(make_case(comparison=compared("SAME")), skipped, answer="SAME", against="x.whl")
+    path = tmp_path / "perf.json"
+    path.write_text(run.as_json())
+
+    assert read_run(path) == run
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "JSONDecodeError"),
+        ("[]", "TypeError"),
+        ("{}", "KeyError: 'version'"),
+        ('{"version": 99}', "its form is 99, this one is 1"),
+        ('{"version": 1}', "KeyError: 'cases'"),
+    ],
+)
+def test_refuses_what_is_no_run(tmp_path: Path, content: str, why: str) -> None:
+    path = tmp_path / "perf.json"
+    path.write_text(content)
+
+    with pytest.raises(UsageError) as caught:
+        read_run(path)
+
+    assert why in caught.value.why
+
+
+def test_refuses_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_run(tmp_path / "perf.json")
+
+    assert caught.value.why == "No such file or directory"
+
+
+def test_faults_name_their_case() -> None:
+    run = make_run(make_case("a", faults=("wrong",)), make_case("b"))
+
+    assert run.faults == ("a: wrong",)
