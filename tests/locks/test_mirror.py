@@ -147,7 +147,9 @@ def test_holds_wheels_of_every_lock_and_nox(
 ) -> None:
     make(project, folder, workspace)
 
-    assert wheels(folder) == {"engine", "nox", "colorlog", "setuptools", "numpy", "nvcc"}
+    assert wheels(folder) == {
+        *("engine", "nox", "colorlog", "pynvml", "setuptools", "numpy", "nvcc"),
+    }
 
 
 def test_links_its_wheels(project: Project, folder: Path, workspace: Workspace) -> None:
@@ -158,7 +160,7 @@ def test_links_its_wheels(project: Project, folder: Path, workspace: Workspace) 
     links = re.findall(r'href="(.+)#sha256=(.+)"', (made.folder / "wheels.html").read_text())
     paths = {folder / unquote(href): digest for href, digest in links}
     assert paths == {path: path.parent.name for path in folder.glob("downloads/*/*.whl")}
-    assert len(paths) == 7
+    assert len(paths) == 8
 
 
 def test_holds_source_under_its_hash(project: Project, folder: Path, workspace: Workspace) -> None:
