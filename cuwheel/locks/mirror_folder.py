@@ -19,7 +19,7 @@ from cuwheel.errors import FileAccessError
 from cuwheel.fetch.mirror import MIRROR_VARIABLE, WHEELS_PAGE
 from cuwheel.paths import ROOT
 from cuwheel.sources.pinned import source_folders
-from cuwheel.sources.tree import copy_source, epoch_of, settle
+from cuwheel.sources.tree import copy_source
 from cuwheel.system.files import new_folder, remove_leftovers, write_atomically
 
 if TYPE_CHECKING:
@@ -120,10 +120,7 @@ def _copy_project(root: Path, folder: Path) -> None:
             elif source.is_file():
                 shutil.copyfile(source, aside / source.name)
         for path in source_folders(root):
-            epoch = epoch_of(root / path)
             copy_source(root / path, aside / path)
-            # The copy has no commit to take the time from, and has to give the same wheel.
-            settle(aside / path, epoch)
 
 
 def _command(target: Target) -> str:

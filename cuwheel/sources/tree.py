@@ -7,9 +7,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import CommandFailedError, SourceError
+from cuwheel.errors import SourceError
 from cuwheel.system.files import sha256_of_tree
-from cuwheel.system.process import run
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -24,6 +23,10 @@ _SHOWN = 10  # bad entries that the message names
 # Specification", 4.4.6). A day is left on both sides for time zones.
 _EARLIEST = 315_619_200  # 1980-01-02, seconds since 1970
 _LATEST = 4_354_732_800  # 2107-12-30
+
+# `SOURCE_DATE_EPOCH` of every source that is a folder. Times of files follow from when they were
+# checked out, unpacked or copied; the time of a commit is gone where there is no `.git`.
+FOLDER_EPOCH = _EARLIEST
 
 
 def is_litter(name: Path) -> bool:
@@ -52,7 +55,7 @@ def copy_source(tree: Path, to: Path, *, without: Collection[Path] = ()) -> None
 
 
 def identify(tree: Path, *, without: Collection[Path] = ()) -> str:
-    """What a source tree is: a digest of names, modes and contents, and its time.
+    """What a source tree is: SHA-256 of names, modes and contents.
 
     Args:
         tree: the source.
@@ -62,19 +65,7 @@ def identify(tree: Path, *, without: Collection[Path] = ()) -> str:
         SourceError: as `copy_source`.
     """
     names = set(_checked_sources(tree, without))
-    digest = sha256_of_tree(tree, skip=lambda name: name not in names)
-    return f"{digest} {epoch_of(tree, without=without)}"
-
-
-def epoch_of(tree: Path, *, without: Collection[Path] = ()) -> int:
-    """`SOURCE_DATE_EPOCH` of a source tree: of its last commit, else of its newest file.
-
-    Args:
-        tree: the source; git counts where it has no changes.
-        without: folders that don't count.
-    """
-    times = [int((tree / name).lstat().st_mtime) for name in _sources(tree, without)]
-    return fit_for_zip(_commit_time(tree) or max(times, default=0))
+    return sha256_of_tree(tree, skip=lambda name: name not in names)
 
 
 def _checked_sources(tree: Path, without: Collection[Path]) -> list[Path]:
@@ -93,20 +84,6 @@ def _checked_sources(tree: Path, without: Collection[Path]) -> list[Path]:
             fix="remove them, or replace the link with a copy of the file",
         )
     return names
-
-
-def _commit_time(folder: Path) -> int:
-    """When the last commit that touched the folder was made; 0 without git, or with changes."""
-    # Reading must not write: `git status` would refresh the index.
-    env = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
-    env |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
-    git = ("git", "-C", folder)
-    try:
-        changes = run([*git, "status", "--porcelain", "--", "."], env=env).output
-        times = run([*git, "log", "-1", "--format=%ct", "--", "."], env=env).output
-    except CommandFailedError:
-        return 0
-    return int(times) if times.strip().isdigit() and not changes.strip() else 0
 
 
 def _sources(tree: Path, without: Collection[Path]) -> Iterator[Path]:

@@ -11,7 +11,7 @@ from cuwheel.fetch.download import FIX
 from cuwheel.model.source import Folder
 from cuwheel.sources.archives import unpack_archive
 from cuwheel.sources.pinned import folder_of, open_pinned
-from cuwheel.sources.tree import copy_source, epoch_of, fit_for_zip, settle
+from cuwheel.sources.tree import FOLDER_EPOCH, copy_source, fit_for_zip, settle
 from cuwheel.system.files import (
     naming_full_disk,
     new_folder,
@@ -120,7 +120,7 @@ def _given_folder(target: Target, folder: Path, workspace: Workspace) -> SourceT
         path=tree,
         origin=str(folder),
         sha256=sha256_of_tree(tree),
-        epoch=epoch_of(folder, without=workspace.folders),
+        epoch=FOLDER_EPOCH,
         pinned=False,
     )
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.errors import SourceError
+from cuwheel.sources.tree import FOLDER_EPOCH, identify
 from cuwheel.stages.source import source
 from cuwheel.system.files import list_tree
+from cuwheel.system.process import run
 from tests.support.factories import make_job, make_target, make_workspace
-from tests.support.sourced import (
-    COMMITTED,
-    NEWEST,
-    commit,
-    modes_and_times,
-)
+from tests.support.sourced import NEWEST, commit, make_sdist, modes_and_times
 
 if TYPE_CHECKING:
     from cuwheel.workspace.workspace import Workspace
@@ -34,7 +32,7 @@ def test_lifts_epoch_to_what_zip_can_hold(project: Path, workspace: Workspace) -
     for name in list_tree(project):
         os.utime(project / name, (0, 0))
 
-    tree = source(make_job(make_target(source_override=project), workspace))
+    tree = source(make_job(make_target(source_override=make_sdist(project)), workspace))
 
     assert tree.epoch == 315_619_200
 
@@ -94,22 +92,26 @@ def test_refuses_links_that_lead_out(project: Path, workspace: Workspace) -> Non
     assert "src/up leads out of it" in caught.value.why
 
 
-def test_takes_epoch_from_commit(project: Path, workspace: Workspace) -> None:
+def test_gives_same_tree_from_clone_and_copies(project: Path, workspace: Workspace) -> None:
+    """Of a clone at an old commit, of an archive of it unpacked today, and of a plain copy."""
     commit(project)
+    clone, unpacked, copied = (project.parent / name for name in ("clone", "unpacked", "copied"))
+    unpacked.mkdir()
+    for command in (
+        ("git", "clone", "-q", project, clone),
+        ("git", "-C", project, "archive", "-o", "../all.tar", "HEAD"),
+        ("tar", "-x", "--touch", "-C", unpacked, "-f", project.parent / "all.tar"),
+    ):
+        run(command, env=os.environ)
+    shutil.copytree(project, copied, copy_function=shutil.copy)
 
-    tree = source(make_job(make_target(source_override=project), workspace))
+    trees = [
+        source(make_job(make_target(source_override=folder), workspace))
+        for folder in (project, clone, unpacked, copied)
+    ]
 
-    assert tree.epoch == COMMITTED
-
-
-def test_takes_epoch_from_files_when_some_are_changed(project: Path, workspace: Workspace) -> None:
-    commit(project)
-    (project / "setup.py").write_text("# changed\n")
-    os.utime(project / "setup.py", (NEWEST + 1, NEWEST + 1))
-
-    tree = source(make_job(make_target(source_override=project), workspace))
-
-    assert tree.epoch == NEWEST + 1
+    assert {(tree.sha256, tree.epoch) for tree in trees} == {(trees[0].sha256, FOLDER_EPOCH)}
+    assert len({identify(folder) for folder in (project, clone, unpacked, copied)}) == 1
 
 
 def test_tells_changed_folders_apart(project: Path, workspace: Workspace) -> None:

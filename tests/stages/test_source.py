@@ -8,12 +8,11 @@ import pytest
 
 from cuwheel.errors import DownloadError, HashMismatchError, SourceError
 from cuwheel.model.source import Archive, Folder, GitCommit, Resource
+from cuwheel.sources.tree import FOLDER_EPOCH
 from cuwheel.stages.source import source
 from cuwheel.system.files import sha256_of_file
 from tests.support.factories import make_job, make_target, make_workspace
 from tests.support.sourced import (
-    COMMITTED,
-    NEWEST,
     commit,
     make_project,
     make_sdist,
@@ -166,18 +165,8 @@ def test_takes_folder_of_project(project: Path, workspace: Workspace, path: str)
     tree = source(make_job(target, workspace))
 
     given = source(make_job(make_target(source_override=project), workspace))
-    assert (tree.path, tree.sha256, tree.epoch) == (given.path, given.sha256, NEWEST)
+    assert (tree.path, tree.sha256, tree.epoch) == (given.path, given.sha256, FOLDER_EPOCH)
     assert (tree.origin, tree.pinned) == (path, True)
-
-
-def test_takes_time_of_folder_from_commit_of_project(project: Path, workspace: Workspace) -> None:
-    commit(project.parent)
-
-    tree = source(
-        make_job(make_target(source=Folder(path="checkout"), root=project.parent), workspace)
-    )
-
-    assert tree.epoch == COMMITTED
 
 
 def test_takes_given_source_before_folder(project: Path, sdist: Path, workspace: Workspace) -> None:

@@ -1,0 +1,90 @@
+"""Whole builds of what has to give the same wheel: from each place of a source."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.paths import ROOT
+from cuwheel.system.files import sha256_of_file
+from tests.support.engine import PACKAGES
+from tests.support.factories import commit_all
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.engine import Engine
+
+pytestmark = pytest.mark.e2e
+
+_TARGET = "tiny-capi-130"
+
+
+@pytest.fixture
+def checkout(project: Path, tmp_path: Path) -> Path:
+    """A project whose source is a folder beside its recipes, committed years ago."""
+    made = shutil.copytree(project, tmp_path / "checkout")
+    shutil.copytree(PACKAGES / "tiny_capi", made / "packages" / "tiny_capi")
+    for name in ("tiny_rdc", "tiny_skbuild"):
+        (made / "recipes" / f"{name}.py").unlink()
+    recipe = made / "recipes" / "tiny_capi.py"
+    lines = recipe.read_text().replace("import MIB, Archive,", "import MIB, Folder,").splitlines()
+    recipe.write_text(
+        "\n".join(
+            '    source=Folder(path="packages/tiny_capi"),' if "source=Archive" in line else line
+            for line in lines
+        )
+    )
+    commit_all(made, GIT_COMMITTER_DATE="1600000000 +0000")
+    return made
+
+
+def run(*command: str | Path, **variables: str) -> None:
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def built_from(project: Path, engine: Engine, *options: str) -> str:
+    """SHA-256 of the wheel that a project's recipe gives."""
+    name = project.parent.name
+    own = dataclasses.replace(
+        engine, project=project, work=engine.work / name, dist=engine.dist / name
+    )
+    folders = ("--work", str(own.work), "--dist", str(own.dist))
+    run(sys.executable, "-m", "cuwheel", "build", _TARGET, *folders, *options, **own.environment())
+    [wheel] = own.wheels()
+    return sha256_of_file(wheel)
+
+
+def test_clone_archive_and_mirror_give_one_wheel(
+    checkout: Path, engine: Engine, tmp_path: Path
+) -> None:
+    """With other times of all files, with git and without it, from other folders."""
+    clone, unpacked, copied = (tmp_path / name / "tiny" for name in ("clone", "archive", "copy"))
+    run("git", "clone", "-q", checkout, clone)
+    unpacked.mkdir(parents=True)
+    run("git", "-C", checkout, "archive", "-o", tmp_path / "all.tar", "HEAD")
+    run("tar", "-x", "--touch", "-C", unpacked, "-f", tmp_path / "all.tar")
+    mirror = tmp_path / "mirror"
+    of_clone = engine.environment(CUWHEEL_PROJECT=str(clone))
+    run(sys.executable, "-m", "cuwheel", "mirror", _TARGET, "--to", mirror, **of_clone)
+    copied.parent.mkdir()
+    run("cp", "-r", mirror / "projects" / clone.name, copied)
+
+    digests = {built_from(project, engine, "--no-cache") for project in (clone, unpacked, copied)}
+
+    assert len(digests) == 1
