@@ -39,6 +39,7 @@ HELD_BY = {
     "conda/link_process": "conda/test_install",
     "conda/records": "conda/test_lock_document",
     "containers/refusals": "containers/test_engine",
+    "cuda/foreign_wheels": "cuda/test_components",
     "cuda/nvidia_wheels": "cuda/test_components",
     "diagnose/environment_diagnosis": "diagnose/test_session",
     "diagnose/facts/host": "diagnose/test_session",

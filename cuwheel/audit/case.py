@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from cuwheel.audit.manylinux import policies, policy_of
-from cuwheel.cuda.components import COMPONENTS
+from cuwheel.cuda.components import KNOWN_COMPONENTS
 from cuwheel.cuda.frameworks import Dependency, dependencies_of, extras_of, preloads
 from cuwheel.cuda.suppliers import components_of
 from cuwheel.wheel.metadata import header, installed_path, parse_requirement
@@ -155,7 +155,7 @@ class Case:
     @cached_property
     def is_supplier(self) -> bool:
         """Whether it is one of NVIDIA's wheels itself: then CUDA's libraries in it are its own."""
-        known = {canonicalize_name(component.distribution) for component in COMPONENTS}
+        known = {canonicalize_name(component.distribution) for component in KNOWN_COMPONENTS}
         return self.project in known or self.project.startswith("nvidia-")
 
     @cached_property

@@ -1,6 +1,7 @@
 """The shared libraries that come with wheels on the index, not in ours: who supplies which.
 
-The data stands in `cuwheel.cuda.nvidia_wheels`.
+The data stands in `cuwheel.cuda.nvidia_wheels`, that of what wheels of others need in
+`cuwheel.cuda.foreign_wheels`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cuwheel.cuda.foreign_wheels import FOREIGN_WHEELS
 from cuwheel.cuda.nvidia_wheels import OTHER_WHEELS, TOOLKIT_WHEELS
 from cuwheel.errors import UsageError, suggest
 
@@ -68,13 +70,23 @@ class Component:
     static: tuple[str, ...] = ()
     source: str = ""
 
+    @property
+    def releases(self) -> str:
+        """The releases of the wheel that have these sonames, a specifier; empty: it isn't known.
+
+        Wheels of NVIDIA's count as their libraries' sonames do: the upper bound of a requirement is
+        the first release with other names.
+        """
+        found = _UPPER_BOUND.search(self.requirement)
+        return f">={int(found[1]) - 1},<{found[1]}" if found else ""
+
 
 # PyTorch keeps no C++ ABI between minor releases: the wheel works with the one it was built with
 # (its "undefined symbol" reports are the most frequent of the field).
 _TORCH = Component(
     name="torch",
     cuda=None,
-    sonames=("libtorch*.so", "libc10*.so", "libshm.so"),
+    sonames=("libtorch*.so", "libc10*.so", "libcaffe2_nvrtc.so", "libshm.so"),
     distribution="torch",
     requirement="torch{framework}",
     site_folder="torch/lib",
@@ -82,6 +94,7 @@ _TORCH = Component(
     source="torch 2.11.0",
 )
 _MAJORS = (12, 13)
+_UPPER_BOUND = re.compile(r"<(\d+)$")
 _ALTERNATIVE = re.compile(r"\(([^|()]*)\|([^|()]*)\)")
 
 
@@ -111,7 +124,7 @@ def _components_of(wheel: NvidiaWheel, cuda: int) -> Iterator[Component]:
             lost=tuple((say(name), releases) for name, releases in library.lost if say(name)),
             brings=each(wheel.brings),
             static=library.static,
-            source=f"{distribution} {say(wheel.read)}",
+            source=f"{distribution} {say(wheel.read)}".rstrip(),
         )
 
 
@@ -124,6 +137,17 @@ COMPONENTS = (
         for component in _components_of(wheel, cuda)
     ),
     _TORCH,
+)
+
+# All of which is known who supplies them, what recipes can link first.
+KNOWN_COMPONENTS = (
+    *COMPONENTS,
+    *(
+        component
+        for wheel in FOREIGN_WHEELS
+        for cuda in wheel.majors
+        for component in _components_of(wheel, cuda)
+    ),
 )
 
 

@@ -16,7 +16,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cuwheel.cuda.components import COMPONENTS
+from cuwheel.cuda.components import KNOWN_COMPONENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,12 +44,17 @@ class Dependency:
 
 @dataclass(frozen=True, kw_only=True)
 class _Rule:
-    """What some releases of a distribution require on Linux x86_64, perhaps under an extra."""
+    """What some releases of a distribution require on Linux x86_64, perhaps under an extra.
+
+    `unless` are later releases: where a requirement allows them too, an installer takes one of
+    them, and the rule doesn't count.
+    """
 
     name: str
     brings: tuple[str, ...]
     releases: str = ""
     extra: str = ""
+    unless: str = ""
 
 
 # Extras of cuda-toolkit, which are all but a few the names of the parts that they bring
@@ -97,7 +102,21 @@ _RULES = (
     _Rule(name="cuda-toolkit", extra="nvvm", releases=">=13,<14", brings=("nvidia-nvvm",)),
     _Rule(name="nvidia-cuda-nvcc", brings=("nvidia-nvvm", "nvidia-cuda-runtime")),
     # torch 2.1.2, 2.3.1, 2.4.1, 2.5.1, 2.6.0, 2.7.1, 2.8.0, 2.9.1, 2.10.0; 2.11.0, 2.12.0, 2.14.0,
-    # 2.15.0. Up to 2.0 it is for CUDA 11 (2.0.1), of which nothing stands here.
+    # 2.15.0. Up to 2.0 it is for CUDA 11: 1.13.1, 2.0.1.
+    _Rule(
+        name="torch",
+        releases=">=1.13,<2.1",
+        unless=">=2.1",
+        brings=_parts(("cublas", "cuda-nvrtc", "cuda-runtime", "cudnn"), "-cu11"),
+    ),
+    _Rule(
+        name="torch",
+        releases=">=2,<2.1",
+        unless=">=2.1",
+        brings=_parts(
+            ("cuda-cupti", "cufft", "curand", "cusolver", "cusparse", "nccl", "nvtx"), "-cu11"
+        ),
+    ),
     _Rule(name="torch", releases=">=2.1,<2.11", brings=_parts(_TORCH_PARTS, "-cu12")),
     _Rule(name="torch", releases=">=2.5,<2.11", brings=("nvidia-nvjitlink-cu12",)),
     _Rule(name="torch", releases=">=2.6,<2.11", brings=("nvidia-cusparselt-cu12",)),
@@ -143,6 +162,14 @@ _RULES = (
     # cupy-cuda12x and cupy-cuda13x 14.2.0.
     _Rule(name="cupy-cuda12x", extra="ctk", brings=(f"cuda-toolkit[{_CUPY_EXTRAS}]==12.*",)),
     _Rule(name="cupy-cuda13x", extra="ctk", brings=(f"cuda-toolkit[{_CUPY_EXTRAS}]==13.*",)),
+    # tensorrt 10.9.0.34, 10.13.3.9, 10.16.1.11 and 11.1.0.106; tensorrt-cu12 10.9.0.34,
+    # tensorrt-cu13 10.16.1.11.
+    _Rule(name="tensorrt", releases=">=10,<10.13", brings=("tensorrt-cu12",)),
+    _Rule(name="tensorrt", releases=">=10.13.3", brings=("tensorrt-cu13",)),
+    *(
+        _Rule(name=f"tensorrt-cu{major}", brings=(f"tensorrt-cu{major}-libs",))
+        for major in (11, 12, 13)
+    ),
     # cuquantum and cuquantum-python 26.9.0.
     *(
         _Rule(
@@ -172,8 +199,13 @@ _RULES = (
 # torch: `_preload_cuda_deps` in torch/__init__.py of 2.11.0, and found in /proc/self/maps after
 # `import torch` on a machine without a GPU. jax's plugins load theirs when a backend starts, not
 # when jax is imported (`initialize` in jax_plugins/xla_cuda13/__init__.py, 0.12.0.1); cupy loads
-# cuTENSOR alone (`cupy/__init__.py`, 14.2.0); tensorflow wasn't read.
+# cuTENSOR alone (`cupy/__init__.py`, 14.2.0); tensorflow wasn't read. tensorrt imports the package
+# of its libraries, which loads all of them (`tensorrt_libs/__init__.py` in NVIDIA/TensorRT).
+_TENSORRT = ("libnvinfer*.so.*", "libnvonnxparser.so.*")
 _LOADED = {
+    "tensorrt": _TENSORRT,
+    **{f"tensorrt-cu{major}": _TENSORRT for major in (11, 12, 13)},
+    **{f"tensorrt-cu{major}-libs": _TENSORRT for major in (11, 12, 13)},
     "torch": (
         "libcublas.so.*",
         "libcublasLt.so.*",
@@ -211,7 +243,7 @@ _LINUX = {
 }
 _EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
 _CUDA_SUFFIX = re.compile(r"-cu(?:da)?(1[0-9])(?=x?$|-)")
-_ROWS = {found.distribution: found for found in COMPONENTS}
+_ROWS = {found.distribution: found for found in reversed(KNOWN_COMPONENTS)}
 _KNOWN = {*_ROWS, *(rule.name for rule in _RULES)}
 
 
@@ -292,6 +324,7 @@ def _required_by(asked: Requirement) -> Iterator[Requirement]:
             rule.name == name
             and rule.extra in extras
             and has_common_release(rule.releases, asked.specifier)
+            and not (rule.unless and has_common_release(rule.unless, asked.specifier))
         ):
             yield from map(Requirement, rule.brings)
     if name in _ROWS:

@@ -74,7 +74,7 @@ _CUBLAS = ("cublas_static", *_CUBLAS_LT)
 _NVJITLINK = ("nvJitLink_static", "nvptxcompiler_static")
 _CUSPARSE = ("cusparse_static", *_NVJITLINK, "culibos")
 
-_NPP = ("ial", "icc", "idei", "if", "ig", "im", "ist", "isu", "itc", "s")
+NPP_PARTS = ("ial", "icc", "idei", "if", "ig", "im", "ist", "isu", "itc", "s")
 
 # Parts of cuDNN, which libcudnn.so.9 opens when they are first used: their names stand in it, with
 # `.9` put behind them.
@@ -327,7 +327,7 @@ TOOLKIT_WHEELS = (
                     needs=("libnppc.so.(12|13)",),
                     static=(f"npp{part}_static", "nppc_static", "culibos"),
                 )
-                for part in _NPP
+                for part in NPP_PARTS
             ),
         ),
     ),

@@ -7,7 +7,7 @@ import re
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-from cuwheel.cuda.components import COMPONENTS, Component, fits
+from cuwheel.cuda.components import COMPONENTS, KNOWN_COMPONENTS, Component, fits
 
 DRIVER_SONAME = "libcuda.so.1"  # what CUDA's programs link of the driver
 
@@ -24,13 +24,13 @@ _DRIVER_LIBRARY = re.compile(
 # Libraries of CUDA and of the NVIDIA packages around it, under their own name or under the one
 # that auditwheel gives (`libcudart-1a2b3c4d.so.13.0.96`), or the scripts of PyTorch's wheels
 # (`libcudart.3eda8113.so.13` in torchvision 0.29.2). Names from the wheels that
-# `cuwheel.cuda.nvidia_wheels` describes.
+# `cuwheel.cuda.nvidia_wheels` and `cuwheel.cuda.foreign_wheels` describe.
 _CUDA_LIBRARY = re.compile(
     r"lib(cuda|cudart|cublas|cublasLt|cublas[mM]p|nvblas|cudnn\w*|cudss\w*|cufft|cufftw|cufftMp"
     r"|cufile\w*|cupauliprop|cupti|curand|cusolver|cusolverMg|cusolverMp|cusparse|cusparseLt"
-    r"|custabilizer|custatevec|cutensor\w*|cudensitymat|npp\w+|nccl|nvfatbin|nvJitLink|nvjpeg"
-    r"|nvjpeg2k|nvperf_host|nvperf_target|nvrtc|nvrtc-builtins|nvshmem\w*|nvtiff|nvtx3interop"
-    r"|nvToolsExt|nvvm)([-.][0-9a-f]{8})?\.so(\.\d+)*"
+    r"|custabilizer|custatevec|cutensor\w*|cudensitymat|npp\w+|nccl|nvfatbin|nvinfer\w*|nvJitLink"
+    r"|nvjpeg|nvjpeg2k|nvonnxparser|nvperf_host|nvperf_target|nvrtc|nvrtc-builtins|nvshmem\w*"
+    r"|nvtiff|nvtx3interop|nvToolsExt|nvvm)([-.][0-9a-f]{8})?\.so(\.\d+)*"
 )
 
 # Libraries of AMD's ROCm and of Intel's oneAPI, of which nothing is judged here. Names from what
@@ -49,22 +49,25 @@ _ORIGIN = re.compile(r"(\$ORIGIN|\$\{ORIGIN\})(?=/|$)")
 
 
 def component_of(soname: str, cuda: int | None = None) -> Component | None:
-    """The component that supplies a library, or None.
+    """The component that supplies a library, one that recipes can link, or None.
 
     Args:
         soname: as `DT_NEEDED` says it.
         cuda: the target's major release of CUDA; None: of any.
     """
-    return next((found for found in components_of(soname) if fits(found, cuda)), None)
+    return next((found for found in COMPONENTS if fits(found, cuda) and _has(found, soname)), None)
 
 
 def components_of(soname: str) -> tuple[Component, ...]:
-    """Every component that may supply a library; a soname may be the same in two CUDA majors."""
-    return tuple(
-        component
-        for component in COMPONENTS
-        if any(fnmatchcase(soname, pattern) for pattern in component.sonames)
-    )
+    """Every component that may supply a library; a soname may be the same in two CUDA majors.
+
+    Those that recipes can link come first; the others are what wheels of others need.
+    """
+    return tuple(component for component in KNOWN_COMPONENTS if _has(component, soname))
+
+
+def _has(component: Component, soname: str) -> bool:
+    return any(fnmatchcase(soname, pattern) for pattern in component.sonames)
 
 
 def is_cuda_library(name: str) -> bool:
@@ -91,8 +94,9 @@ def component_of_copy(file: str, cuda: int | None = None) -> Component | None:
     """The component of a copied file, `libcufft-1a2b3c4d.so.12.0.0.61` of `libcufft.so.12`."""
     name = name_before_graft(file)
     while ".so" in name:
-        if component := component_of(name, cuda):
-            return component
+        for component in components_of(name):
+            if fits(component, cuda):
+                return component
         name = name.rpartition(".")[0]
     return None
 

@@ -245,9 +245,14 @@ def toolkit_by_release(release: str) -> Toolkit:
     )
 
 
+# Of majors that no recipe builds for: wheels of others do. The same table of NVIDIA's.
+_OLDER_DRIVERS = {11: "450.80.02"}
+
+
 def oldest_driver(major: int | None) -> str:
     """The oldest Linux driver for a major release of CUDA; empty where it isn't known."""
-    return next((toolkit.min_driver for toolkit in TOOLKITS if toolkit.major == major), "")
+    found = next((toolkit.min_driver for toolkit in TOOLKITS if toolkit.major == major), "")
+    return found or _OLDER_DRIVERS.get(major or 0, "")
 
 
 def check_archs(owner: str, toolkit: Toolkit, archs: tuple[str, ...]) -> None:

@@ -158,3 +158,49 @@ def test_finds_what_wheel_of_nvidia_does_not_require(tmp_path: Path) -> None:
 
     fact = "libcublasLt.so.13 comes from nvidia-cublas, which isn't in Requires-Dist"
     assert found == [f"warning: cutensor/lib/libcutensor.so.2: needed library: {fact}"]
+
+
+def test_knows_who_supplies_cuda_11(tmp_path: Path) -> None:
+    entries = [f"$ORIGIN/../nvidia/{part}/lib" for part in ("cuda_runtime", "cublas", "cudnn")]
+    sonames = ("libcudart.so.11.0", "libcublas.so.11", "libcudnn.so.8")
+    library = make_library(tmp_path / "made", *sonames, flags=(f"-Wl,-rpath,{':'.join(entries)}",))
+    requires = ("nvidia-cuda-runtime-cu11", "nvidia-cublas-cu11", "nvidia-cudnn-cu11==8.*")
+
+    result = judged(tmp_path, {MEMBER: library}, requires=requires)
+
+    assert told(result) == []
+    assert result.majors == (11,)
+    assert result.min_driver == ((11, "450.80.02"),)
+
+
+def test_takes_libraries_for_two_majors_as_alternatives(tmp_path: Path) -> None:
+    """As in bitsandbytes 0.45.0, which loads the one that fits the torch it finds."""
+    files = {
+        f"pkg/libpkg_cuda{tag}.so": make_library(tmp_path / tag, soname)
+        for tag, soname in (("118", "libcudart.so.11.0"), ("121", "libcudart.so.12"))
+    }
+
+    result = judged(tmp_path, dict(files), requires=("torch<2.11,>=2.1",))
+
+    assert {finding.severity for finding in result.findings} <= {"note"}
+    assert result.majors == (11, 12)
+
+
+def test_takes_cuda_11_from_torch_of_its_time(tmp_path: Path) -> None:
+    library = make_library(tmp_path / "made", "libcudart.so.11.0", "libcusolver.so.11", "libc10.so")
+
+    assert told(judged(tmp_path, {MEMBER: library}, requires=("torch==2.0.1",))) == []
+
+
+def test_takes_tensorrt_and_nvrtc_of_torch_as_torch_tensorrt_does(tmp_path: Path) -> None:
+    sonames = ("libnvinfer.so.10", "libnvinfer_plugin.so.10", "libcaffe2_nvrtc.so")
+    entry = "-Wl,-rpath,$ORIGIN/../torch/lib"
+    library = make_library(tmp_path / "made", *sonames, flags=(entry,))
+    requires = ("torch==2.11.*", "tensorrt>=10.14,<10.17")
+
+    result = judged(tmp_path, {MEMBER: library}, requires=requires)
+
+    assert told(result) == []
+    found = supply_of(result, "libnvinfer.so.10")
+    assert found.supplier == "tensorrt-cu13-libs (tensorrt_libs)"
+    assert supply_of(result, "libcaffe2_nvrtc.so").supplier == "torch (torch/lib)"

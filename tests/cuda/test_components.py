@@ -8,7 +8,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from cuwheel.cuda.components import COMPONENTS, component_by_name, requirement_for
+from cuwheel.cuda.components import COMPONENTS, KNOWN_COMPONENTS, component_by_name, requirement_for
 from cuwheel.cuda.toolkits import TOOLKITS, toolkit_by_release
 from cuwheel.errors import UsageError
 from cuwheel.paths import ROOT
@@ -54,6 +54,14 @@ def required(name: str, toolkit: Toolkit) -> Requirement:
     return Requirement(requirement_for(component_by_name(name, toolkit.major), toolkit, ""))
 
 
+@pytest.mark.parametrize(
+    ("name", "cuda", "releases"),
+    [("cudart", 13, ">=13,<14"), ("cusolver", 12, ">=11,<12"), ("cudensitymat", 13, "")],
+)
+def test_tells_releases_with_these_names(name: str, cuda: int, releases: str) -> None:
+    assert component_by_name(name, cuda).releases == releases
+
+
 def test_names_nearest_component() -> None:
     with pytest.raises(UsageError) as caught:
         component_by_name("cublaslt")
@@ -81,17 +89,17 @@ def test_majors_differ_in_nvvm_only() -> None:
 
 
 def test_template_is_filled() -> None:
-    left = [found for found in COMPONENTS if "|" in repr(found)]
+    left = [found for found in KNOWN_COMPONENTS if "|" in repr(found)]
 
     assert left == []
 
 
 def test_every_need_has_its_supplier() -> None:
-    known = {(found.cuda, soname) for found in COMPONENTS for soname in found.sonames}
+    known = {(found.cuda, soname) for found in KNOWN_COMPONENTS for soname in found.sonames}
 
     lacking = [
         (found.name, soname)
-        for found in COMPONENTS
+        for found in KNOWN_COMPONENTS
         for soname in found.needs
         if (found.cuda, soname) not in known
     ]
@@ -102,7 +110,7 @@ def test_every_need_has_its_supplier() -> None:
 def test_everything_lost_is_asked_for() -> None:
     stray = [
         (found.name, name)
-        for found in COMPONENTS
+        for found in KNOWN_COMPONENTS
         for name, _ in found.lost
         if name not in {*found.needs, *found.opens, *found.may_open}
     ]
@@ -111,7 +119,7 @@ def test_everything_lost_is_asked_for() -> None:
 
 
 def test_no_two_components_of_a_major_share_a_soname() -> None:
-    held = [(found.cuda, soname) for found in COMPONENTS for soname in found.sonames]
+    held = [(found.cuda, soname) for found in KNOWN_COMPONENTS for soname in found.sonames]
 
     assert len(set(held)) == len(held)
 

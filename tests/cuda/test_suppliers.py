@@ -4,9 +4,10 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from cuwheel.cuda.components import COMPONENTS
+from cuwheel.cuda.components import KNOWN_COMPONENTS
 from cuwheel.cuda.suppliers import (
     component_of,
+    components_of,
     is_cuda_library,
     is_from_driver,
     is_grafted,
@@ -31,6 +32,26 @@ def test_finds_component_of_soname(soname: str, name: str) -> None:
 
     assert component is not None
     assert component.name == name
+
+
+@pytest.mark.parametrize(
+    ("soname", "suppliers"),
+    [
+        ("libcudart.so.11.0", {"nvidia-cuda-runtime-cu11"}),
+        ("libnvrtc.so.11.2", {"nvidia-cuda-nvrtc-cu11"}),
+        ("libcudnn_ops_infer.so.8", {"nvidia-cudnn-cu11", "nvidia-cudnn-cu12"}),
+        ("libcusolver.so.11", {"nvidia-cusolver-cu11", "nvidia-cusolver-cu12"}),
+        ("libnvinfer_plugin.so.10", {f"tensorrt-cu{major}-libs" for major in (11, 12, 13)}),
+        ("libcaffe2_nvrtc.so", {"torch"}),
+    ],
+)
+def test_finds_suppliers_that_wheels_of_others_have(soname: str, suppliers: set[str]) -> None:
+    assert {found.distribution for found in components_of(soname)} == suppliers
+
+
+@pytest.mark.parametrize("soname", ["libcudart.so.11.0", "libcudnn.so.8", "libnvinfer.so.10"])
+def test_recipes_link_none_of_those(soname: str) -> None:
+    assert component_of(soname) is None
 
 
 @pytest.mark.parametrize("soname", ["libcudart.so.11", "libc.so.6", "libcublas.so"])
@@ -82,7 +103,7 @@ def test_knows_other_library(name: str) -> None:
 def test_knows_library_of_every_cuda_component() -> None:
     sonames = [
         soname.replace(".*", ".0").replace("*", "_ops")
-        for component in COMPONENTS
+        for component in KNOWN_COMPONENTS
         if component.cuda is not None
         for soname in component.sonames
     ]

@@ -12,8 +12,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cuwheel.binaries.elf import read_elf
-from cuwheel.cuda.components import COMPONENTS
-from cuwheel.cuda.suppliers import component_of, resolve_entry
+from cuwheel.cuda.components import KNOWN_COMPONENTS, fits
+from cuwheel.cuda.suppliers import components_of, resolve_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,14 +23,20 @@ if TYPE_CHECKING:
     from cuwheel.cuda.components import Component
 
 
-def rows_of(distribution: str) -> list[Component]:
-    return [found for found in COMPONENTS if found.distribution == distribution]
+def rows_of(distribution: str, version: str = "") -> list[Component]:
+    """The rows of a distribution, those of this release of it only."""
+    return [
+        found
+        for found in KNOWN_COMPONENTS
+        if found.distribution == distribution
+        and (not version or version in SpecifierSet(found.releases))
+    ]
 
 
 def faults_of(site: Path, distribution: str, version: str) -> list[str]:
     """Where the libraries of an unpacked wheel differ from the rows of its distribution."""
     faults = []
-    for row in rows_of(distribution):
+    for row in rows_of(distribution, version):
         files = {pattern: sorted((site / row.site_folder).glob(pattern)) for pattern in row.sonames}
         faults += [
             f"{row.site_folder} holds no {name}" for name, found in files.items() if not found
@@ -45,11 +51,11 @@ def faults_of(site: Path, distribution: str, version: str) -> list[str]:
     return faults
 
 
-def unnamed_in(site: Path, distribution: str) -> list[str]:
+def unnamed_in(site: Path, distribution: str, version: str = "") -> list[str]:
     """Names that rows say are opened, and that stand in none of the files."""
     return [
         f"{row.name}: {name}"
-        for row in rows_of(distribution)
+        for row in rows_of(distribution, version)
         for name in (*row.opens, *row.may_open)
         if not any(
             _names(path, name)
@@ -59,10 +65,10 @@ def unnamed_in(site: Path, distribution: str) -> list[str]:
     ]
 
 
-def unrequired_by(requires: Iterable[str], distribution: str) -> set[str]:
+def unrequired_by(requires: Iterable[str], distribution: str, version: str = "") -> set[str]:
     """What rows say a wheel brings, less what its `Requires-Dist` lines say."""
     asked = {canonicalize_name(Requirement(line).name) for line in requires}
-    return {name for row in rows_of(distribution) for name in row.brings} - asked
+    return {name for row in rows_of(distribution, version) for name in row.brings} - asked
 
 
 def _faults_of_needs(row: Component, file: Path) -> Iterator[str]:
@@ -72,7 +78,7 @@ def _faults_of_needs(row: Component, file: Path) -> Iterator[str]:
     known = (*row.needs, *row.sonames)
     for soname in elf.needed:
         is_known = any(fnmatchcase(soname, pattern) for pattern in known)
-        if not is_known and component_of(soname, row.cuda) is not None:
+        if not is_known and _supplier_of(soname, row.cuda) is not None:
             yield f"{row.name}: {file.name} needs {soname}, which the row doesn't say"
 
 
@@ -82,9 +88,13 @@ def _lost_by(row: Component, file: Path, site: Path) -> Iterator[str]:
     ways = {str(resolve_entry(place, entry)) for entry in elf.search_path}
     for name in (*row.needs, *row.opens, *row.may_open):
         if name in elf.needed or (name not in row.needs and _names(file, name)):
-            supplier = component_of(name, row.cuda)
+            supplier = _supplier_of(name, row.cuda)
             if supplier is not None and supplier.site_folder not in ways:
                 yield name
+
+
+def _supplier_of(soname: str, cuda: int | None) -> Component | None:
+    return next((found for found in components_of(soname) if fits(found, cuda)), None)
 
 
 def _names(file: Path, name: str) -> bool:

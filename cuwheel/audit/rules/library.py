@@ -10,7 +10,7 @@ from packaging.version import Version
 from cuwheel.audit.findings import Finding
 from cuwheel.audit.manylinux import MACHINES, first_with, is_missing
 from cuwheel.audit.scan import join_codes
-from cuwheel.cuda.components import COMPONENTS
+from cuwheel.cuda.components import KNOWN_COMPONENTS
 from cuwheel.cuda.driver_functions import release_of_function
 from cuwheel.cuda.suppliers import is_from_driver, is_grafted, resolve_entry
 from cuwheel.cuda.toolkits import oldest_driver
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cuwheel.binaries.elf import Elf
 
 
-_SITE_FOLDERS = frozenset(component.site_folder for component in COMPONENTS)
+_SITE_FOLDERS = frozenset(component.site_folder for component in KNOWN_COMPONENTS)
 # PEP 3149 and PEP 384: `ext.cpython-312-x86_64-linux-gnu.so`, `ext.abi3.so`.
 _EXTENSION = re.compile(r"(?P<module>[^/.]+)(\.cpython-3\d+t?-(?P<platform>[-\w]+)|\.abi3)\.so$")
 _ORIGINS = ("$ORIGIN", "${ORIGIN}")

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from cuwheel.audit.findings import Finding
-from cuwheel.cuda.components import COMPONENTS
+from cuwheel.cuda.components import KNOWN_COMPONENTS
 from cuwheel.cuda.frameworks import preloads
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _unused_findings(chain: Chain) -> Iterator[Finding]:
     """Requirements on NVIDIA's wheels of which no library needs anything."""
     case = chain.case
     used = {supply.supplier.split(" ")[0] for supply in chain.supplies}
-    known = {one.distribution for one in COMPONENTS if one.cuda is not None}
+    known = {one.distribution for one in KNOWN_COMPONENTS if one.cuda is not None}
     for name in sorted(case.required & known):
         if name not in used and not case.is_supplier:
             fact = f"{name} is required, and no library of the wheel needs anything of it"
