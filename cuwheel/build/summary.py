@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
+import rich.markup
 import rich.table
 
-from cuwheel.system.quantities import show_size
+from cuwheel.system.quantities import plural, show_size, show_time
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
     from cuwheel.system.console import Console
-
-
-_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,47 +49,52 @@ class Summary:
     cache: str = ""
 
 
-def print_summary(summary: Summary, console: Console) -> None:
-    """Print the table."""
+def print_summary(summary: Summary, dist: Path, console: Console) -> None:
+    """Print what a person wants to copy; all of it where the console is verbose.
+
+    Args:
+        summary: of the wheel.
+        dist: the folder that it lies in.
+        console: where to.
+    """
     table = rich.table.Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column()
     table.add_column(overflow="fold")  # a name or a hash that is cut off can't be copied
-    for name, value in _rows(summary):
+    for name, value in _rows(summary, dist, is_verbose=console.is_verbose):
         table.add_row(f"[bold]{name}[/]", rich.markup.escape(value))
     console.terminal.print()
     console.terminal.print(table)
 
 
-def _rows(summary: Summary) -> list[tuple[str, str]]:
+def _rows(summary: Summary, dist: Path, *, is_verbose: bool) -> Iterator[tuple[str, str]]:
     archs = [f"sm_{arch}" for arch in summary.archs]
     archs += [f"compute_{arch} (PTX)" for arch in summary.ptx_archs]
+    wheel = dist / summary.wheel
+    yield "wheel", str(wheel)
+    yield "size", f"{show_size(summary.size)} ({summary.size} bytes)"
+    yield "sha256", summary.sha256
+    yield "archs", " ".join(archs) or "no device code"
+    yield "platform", summary.platform_tag
+    if is_verbose:
+        yield from _named_first("external", [f"{name} from {by}" for name, by in summary.external])
+    elif summary.external:
+        projects = dict.fromkeys(by.partition(" ")[0] for _, by in summary.external)
+        yield "external", f"{plural(len(summary.external), 'library')} from {', '.join(projects)}"
+    bundled = [f"{name}, {show_size(size)} unpacked" for name, size in summary.bundled]
+    yield from _named_first("bundled", bundled)
+    if is_verbose:
+        stages = [f"{name:<12}{seconds:8.1f} s" for name, seconds in summary.durations]
+        yield from _named_first("stages", stages)
     total = sum(seconds for _, seconds in summary.durations)
-    rows = [
-        ("wheel", summary.wheel),
-        ("size", f"{show_size(summary.size)} ({summary.size} bytes)"),
-        ("sha256", summary.sha256),
-        ("archs", " ".join(archs) or "no device code"),
-        ("platform", summary.platform_tag),
-    ]
-    rows += [
-        ("external" if first else "", f"{soname} from {supplier}")
-        for first, (soname, supplier) in _marked(summary.external)
-    ]
-    rows += [
-        ("bundled" if first else "", f"{name}, {show_size(size)} unpacked")
-        for first, (name, size) in _marked(summary.bundled)
-    ]
-    rows += [
-        ("stages" if first else "", f"{name:<12}{seconds:8.1f} s")
-        for first, (name, seconds) in _marked(summary.durations)
-    ]
-    return [
-        *rows,
-        ("", f"{'together':<12}{total:8.1f} s"),
-        ("peak memory", f"{show_size(summary.peak_memory)} in the build stage"),
-        *([("cache", summary.cache)] if summary.cache else []),
-    ]
+    longest = max(summary.durations, key=lambda one: one[1], default=("", 0.0))
+    more = f", of it {show_time(longest[1])} {longest[0]}" if longest[1] < total else ""
+    yield "time", f"{show_time(total)}{more}"
+    yield "peak memory", f"{show_size(summary.peak_memory)} in the build stage"
+    if summary.cache:
+        yield "cache", summary.cache
+    yield "next", f"pip install {shlex.quote(str(wheel))}"
 
 
-def _marked(items: tuple[tuple[str, _Value], ...]) -> list[tuple[bool, tuple[str, _Value]]]:
-    return [(position == 0, item) for position, item in enumerate(items)]
+def _named_first(name: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for position, value in enumerate(values):
+        yield ("" if position else name), value

@@ -73,6 +73,7 @@ def requested_jobs(
         CuwheelError: an option is wrong or doesn't go with this recipe.
     """
     checked: dict[Path, Any] = {}
+    console.is_verbose = given.verbose
     for python in given.python or [""]:
         job = requested_job(entry, tag, python, given, console, checked=checked)
         console.durations.clear()

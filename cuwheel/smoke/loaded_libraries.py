@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.metadata
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from cuwheel.cuda.suppliers import (
     is_cuda_library,
     is_from_driver,
 )
+from cuwheel.system.quantities import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -110,12 +112,16 @@ def merge(processes: Iterable[Iterable[LoadedLibrary]]) -> tuple[LoadedLibrary, 
 
 
 def print_loaded_libraries(loaded: Iterable[tuple[str, str, str, str]], console: Console) -> None:
-    """Print a table: each library, its file, who brought it, who asked for it.
+    """Print who brought how many libraries; each with its file and who asked, where it is verbose.
 
     Args:
         loaded: as in the artefact `Smoke`.
         console: where to.
     """
+    loaded = tuple(loaded)
+    if not console.is_verbose:
+        console.note(f"{plural(len(loaded), 'library')} loaded: {_count_suppliers(loaded)}")
+        return
     table = rich.table.Table(box=None, padding=(0, 2, 0, 0))
     for title in ("library", "file", "from", "asked for by"):
         table.add_column(title, overflow="fold")
@@ -124,6 +130,18 @@ def print_loaded_libraries(loaded: Iterable[tuple[str, str, str, str]], console:
         cells = (soname, location, supplier or "nobody", Path(requester).name or "not known")
         table.add_row(*map(rich.markup.escape, cells))
     console.terminal.print(rich.padding.Padding(table, (0, 0, 0, 2)))
+
+
+def _count_suppliers(loaded: Iterable[tuple[str, str, str, str]]) -> str:
+    """`13 from NVIDIA's wheels, 11 from torch 2.11.0`; what nobody brought is named."""
+    suppliers = Counter(
+        "NVIDIA's wheels" if supplier.startswith("nvidia-") else supplier
+        for _, _, supplier, _ in loaded
+        if supplier
+    )
+    told = [f"{count} from {supplier}" for supplier, count in suppliers.most_common()]
+    told += [f"{location} from nobody" for _, location, supplier, _ in loaded if not supplier]
+    return ", ".join(told)
 
 
 def own_libraries(site: Path, owned: Mapping[str, str], project: str) -> tuple[str, ...]:

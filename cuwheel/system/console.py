@@ -198,10 +198,14 @@ class Console:
 
     Args:
         terminal: where to; standard error unless given, so that standard output stays for data.
+
+    Attributes:
+        is_verbose: tables are printed whole; else what they come to.
     """
 
     def __init__(self, terminal: rich.console.Console | None = None) -> None:
         self.terminal = terminal or _terminal(stderr=True)
+        self.is_verbose = False
         self.durations: dict[str, float] = {}
         self._warnings: set[str] = set()
 

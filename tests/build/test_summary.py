@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 import rich.console
@@ -17,8 +18,11 @@ _SUMMARY = Summary(
     archs=("90",),
     ptx_archs=(),
     platform_tag="manylinux_2_34_x86_64",
-    external=(("libcudart.so.13", "nvidia-cuda-runtime (nvidia/cu13/lib)"),),
-    durations=(("build", 1.0),),
+    external=(
+        ("libcudart.so.13", "nvidia-cuda-runtime (nvidia/cu13/lib)"),
+        ("libc10.so", "torch (torch/lib)"),
+    ),
+    durations=(("build", 70.0), ("smoke", 5.0)),
     peak_memory=0,
 )
 
@@ -27,6 +31,31 @@ _SUMMARY = Summary(
 def test_cuts_nothing_off(fact: str) -> None:
     written = io.StringIO()
 
-    print_summary(_SUMMARY, Console(rich.console.Console(file=written, width=40)))
+    console = Console(rich.console.Console(file=written, width=40))
+    print_summary(_SUMMARY, Path("dist"), console)
 
     assert fact in "".join(written.getvalue().split())
+
+
+def printed(*, is_verbose: bool) -> list[str]:
+    written = io.StringIO()
+    console = Console(rich.console.Console(file=written, width=80))
+    console.is_verbose = is_verbose
+    print_summary(_SUMMARY, Path("my dist"), console)
+    return [line.rstrip() for line in written.getvalue().splitlines()]
+
+
+def test_fits_a_small_terminal() -> None:
+    lines = printed(is_verbose=False)
+
+    assert len(lines) < 24
+    assert "external     2 libraries from nvidia-cuda-runtime, torch" in lines
+    assert "time         1:15, of it 1:10 build" in lines
+    assert lines[-2].startswith("next         pip install 'my")
+
+
+def test_lists_libraries_and_stages_where_asked() -> None:
+    lines = printed(is_verbose=True)
+
+    assert "             libc10.so from torch (torch/lib)" in lines
+    assert "stages       build           70.0 s" in lines

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import SmokeError
+from cuwheel.smoke.loaded_libraries import print_loaded_libraries
 from cuwheel.stages.smoke import smoke
 from tests.support.factories import (
     compile_library,
@@ -64,12 +65,33 @@ def test_records_who_brought_a_library_and_who_asked_for_it(
     library = compile_tiny(tmp_path, cuda_home, "$ORIGIN/../nvidia/cu13/lib")
     save_wheel(workspace, MODULE, library, requires=("nvidia-cuda-runtime>=13.0,<14",))
 
+    workspace.console.is_verbose = True
     passed = smoke(make_job(target, workspace))
 
     file = "nvidia/cu13/lib/libcudart.so.13"
     row = ("libcudart.so.13", file, "nvidia-cuda-runtime 13.0.96", "tiny_cuda/libtiny.so")
     assert passed.loaded == (row,)
     assert all(cell in heard(workspace) for cell in (*row[:3], "libtiny.so"))
+
+
+@pytest.mark.parametrize(
+    ("suppliers", "told"),
+    [
+        (
+            ("nvidia-cublas 13", "torch 2.11.0", "torch 2.11.0"),
+            "2 from torch 2.11.0, 1 from NVIDIA's",
+        ),
+        (("", "torch 2.11.0"), "1 from torch 2.11.0, /opt/lib0.so from nobody"),
+    ],
+)
+def test_counts_who_brought_libraries(
+    workspace: Workspace, suppliers: tuple[str, ...], told: str
+) -> None:
+    loaded = [("x.so", f"/opt/lib{i}.so", by, "") for i, by in enumerate(suppliers)]
+
+    print_loaded_libraries(loaded, workspace.console)
+
+    assert f"{len(suppliers)} libraries loaded: {told}" in heard(workspace)
 
 
 def test_refuses_two_cuda_releases_in_one_process(

@@ -128,5 +128,5 @@ def _make(job: Job, given: argparse.Namespace, console: Console) -> int:
         said = dataclasses.asdict(made)
         print(json.dumps({"target": name, "state": "built", **said}), flush=True)  # noqa: T201 - data
     elif not given.part:
-        print_summary(made, console)
+        print_summary(made, dist, console)
     return 0

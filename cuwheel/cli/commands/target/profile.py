@@ -44,7 +44,7 @@ def _profile(job: Job, console: Console) -> None:
     target, workspace = job.target, job.workspace
     log = workspace.log_folder / EVENTS_LOG
     if not log.is_file():
-        print_summary(pipeline.make(job, keep_work=False), console)
+        print_summary(pipeline.make(job, keep_work=False), workspace.dist, console)
     if not log.is_file():
         raise UsageError(
             f"no build of {target.id} has left a record of its compiles",
