@@ -39,7 +39,7 @@ _PARTS = (
 # Options by what becomes of them inside; those that aren't here choose the parts, or the container.
 _VALUES = ("framework", "link", "toolchain", "jobs", "sandbox")
 _REPEATED = ("arch", "python")
-_FLAGS = ("any_driver", "json", "keep_work")
+_FLAGS = ("verbose", "any_driver", "json", "keep_work")
 _FOLDERS = ("work", "dist", "source")
 
 

@@ -77,10 +77,7 @@ def test_records_who_brought_a_library_and_who_asked_for_it(
 @pytest.mark.parametrize(
     ("suppliers", "told"),
     [
-        (
-            ("nvidia-cublas 13", "torch 2.11.0", "torch 2.11.0"),
-            "2 from torch 2.11.0, 1 from NVIDIA's",
-        ),
+        (("nvidia-cublas 13", "torch 2", "torch 2"), "2 from torch 2, 1 from NVIDIA's wheels"),
         (("", "torch 2.11.0"), "1 from torch 2.11.0, /opt/lib0.so from nobody"),
     ],
 )
