@@ -157,7 +157,9 @@ RULES = (
         text="Three causes. Nobody supplies it: it is neither in the wheel, nor on every system "
         "that the tag promises, nor in a known wheel. The wheel that supplies it isn't required: "
         "declare its component in `link`, or add it to `Requires-Dist`. Nothing leads to it: no "
-        "rpath entry leads to its folder, so it is found only if something loaded it before. Where "
+        "rpath entry leads to its folder, so it is found only if something loaded it before. A "
+        "requirement may also allow only releases whose libraries have other names "
+        "(`nvidia-cudnn-cu12==8.*` for libcudnn.so.9): correct its bounds. Where "
         "a wheel of others can't be loaded at all without the library that is an error, where a "
         "part of it can't a warning.",
     ),
@@ -189,8 +191,8 @@ RULES = (
         summary="One library brings two major releases of CUDA into the process, or may.",
         text="Both runtimes then hold their own idea of contexts and streams. Either a library was "
         "linked against the wrong toolkit (two majors in one file, or another than the wheel's "
-        "name says), or the framework that is required comes in releases for another CUDA: bound "
-        "its version.",
+        "name says), needs a library of its own wheel that was, or the framework that is required "
+        "comes in releases for another CUDA: bound its version.",
     ),
     Rule(
         name="framework ABI",

@@ -72,22 +72,42 @@ class LoaderGraph:
         ]
 
     @cached_property
-    def _closures(self) -> tuple[frozenset[str], ...]:
-        """What each library needs that no other one of the wheel needs: those that Python loads."""
+    def roots(self) -> tuple[ScannedLibrary, ...]:
+        """Libraries that no other one of the wheel needs: those that Python loads."""
         return tuple(
-            self._closure(library)
+            library
             for library, _ in self.case.host_libraries
             if ".so" in PurePosixPath(library.name).name and not self._parents(library)
         )
 
-    def _closure(self, library: ScannedLibrary) -> frozenset[str]:
-        """Every soname that a library needs, through others of the wheel too."""
-        queue, found = [library], frozenset[str]()
+    def brought_by(self, library: ScannedLibrary) -> tuple[ScannedLibrary, ...]:
+        """A library, and those of the wheel that the loader loads with it."""
+        found, queue = {library.name: library}, [library]
         for one in queue:
-            new = _needed(one) - found
+            owners = [
+                own for soname in sorted(_needed(one)) for own in self._owners.get(soname, ())
+            ]
+            new = {own.name: own for own in owners if own.name not in found}
             found |= new
-            queue += [own for own, _ in self.case.host_libraries if not new.isdisjoint(_names(own))]
+            queue += new.values()
+        return tuple(found.values())
+
+    @cached_property
+    def _owners(self) -> dict[str, tuple[ScannedLibrary, ...]]:
+        """The libraries of each file name and soname."""
+        found: dict[str, tuple[ScannedLibrary, ...]] = {}
+        for library, _ in self.case.host_libraries:
+            for name in _names(library):
+                found[name] = (*found.get(name, ()), library)
         return found
+
+    @cached_property
+    def _closures(self) -> tuple[frozenset[str], ...]:
+        """Every soname that each of the roots needs, through others of the wheel too."""
+        return tuple(
+            frozenset[str]().union(*map(_needed, self.brought_by(library)))
+            for library in self.roots
+        )
 
 
 def _needed(library: ScannedLibrary) -> frozenset[str]:

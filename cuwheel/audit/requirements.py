@@ -13,7 +13,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cuwheel.audit.loader_paths import LoaderGraph
-from cuwheel.cuda.frameworks import preloads
+from cuwheel.cuda.components import KNOWN_COMPONENTS
+from cuwheel.cuda.frameworks import extras_of, has_common_release, preloads
 from cuwheel.cuda.suppliers import components_of, is_other_accelerator
 from cuwheel.wheel.metadata import project_of
 
@@ -48,9 +49,18 @@ class SupplierConditions:
     @cached_property
     def has_alternatives(self) -> bool:
         """Whether it holds libraries for several kinds of GPU or CUDA, of which one gets loaded."""
-        decided = {next(iter(one)) for one in self.case.majors.values() if len(one) == 1}
+        brought = [self.majors_brought_by(one) for one in self.loader_graph.roots]
+        decided = {next(iter(majors)) for majors in brought if len(majors) == 1}
         others = any(is_other_accelerator(soname) for soname in self.case.needed)
         return len(decided) > 1 or (bool(decided) and others)
+
+    def majors_brought_by(self, library: ScannedLibrary) -> dict[int, str]:
+        """The CUDA majors that come into the process with a library, each with who needs it."""
+        brought: dict[int, str] = {}
+        for one in self.loader_graph.brought_by(library):
+            for major in sorted(self.case.majors[one.name]):
+                brought.setdefault(major, one.name)
+        return brought
 
     def majors_of(self, name: str) -> frozenset[int]:
         """The CUDA majors that decide an ambiguous soname of a library."""
@@ -81,6 +91,29 @@ class SupplierConditions:
             return f"with {next(one.by for one in found if not one.extra)}", None
         extras = sorted({one.extra for one in found})
         return f"with the extra {' or '.join(extras)}", None
+
+    def contradiction(self, component: Component) -> str:
+        """A requirement on a component's wheel that allows no release with its sonames, or empty.
+
+        Where several lines are about the wheel, one that allows such a release is enough.
+        """
+        lines = [
+            Requirement(text)
+            for text in self.case.requires
+            if project_of(text) == canonicalize_name(component.distribution)
+        ]
+        counting = [one for one in lines if extras_of(one)]
+        allowed = [has_common_release(component.releases, one.specifier) for one in counting]
+        return "" if not counting or any(allowed) else _plain(counting[0])
+
+    def other_release(self, component: Component) -> str:
+        """What the wheel requires of the same library for another CUDA; empty: nothing."""
+        same = (
+            one.distribution
+            for one in KNOWN_COMPONENTS
+            if one.name == component.name and one.cuda != component.cuda
+        )
+        return next((name for name in same if canonicalize_name(name) in self.case.required), "")
 
     def installed(self) -> frozenset[str]:
         """Projects that are there when the wheel is installed as it should be."""
@@ -152,6 +185,11 @@ class SupplierConditions:
             if any(other.distribution == component.distribution for other in components_of(one))
         }
         return "error" if self.loader_graph.is_vital({soname, *missing}) else "warning"
+
+
+def _plain(requirement: Requirement) -> str:
+    """Without extras and marker."""
+    return f"{requirement.name}{requirement.specifier}"
 
 
 def _words(name: str) -> str:

@@ -150,7 +150,14 @@ class Chain:
         condition, severity = self.conditions.condition(component, soname)
         if severity:
             rest = f"from {component.distribution}, which isn't in Requires-Dist"
+            if other := self.conditions.other_release(component):
+                rest += f": {other}, which is, has that of another CUDA"
             faults.append(_fault(severity, "comes", "come", rest))
+        elif wrong := self.conditions.contradiction(component):
+            rest = (
+                f"from {component.distribution}{component.releases}, and the wheel requires {wrong}"
+            )
+            faults.append(_fault(self._severity("error"), "comes", "come", rest))
         if not self.conditions.loader_graph.finds(library, soname, (component.site_folder,)):
             loader = self.conditions.loader_of(soname, component)
             condition = ", ".join(part for part in (condition, loader) if part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from cuwheel.audit.findings import Finding
@@ -47,12 +48,30 @@ def _major_findings(chain: Chain) -> Iterator[Finding]:
             names = " and ".join(f"CUDA {major}" for major in sorted(majors))
             fact = f"it needs libraries of {names}"
             yield Finding(file=library.name, rule="mixed CUDA majors", fact=fact)
-        elif len(majors) == 1 and not chain.conditions.has_alternatives:
+            continue
+        yield from _brought_findings(chain, library)
+        if len(majors) == 1 and not chain.conditions.has_alternatives:
             major = next(iter(majors))
             if case.name_cuda not in {None, major}:
                 fact = f"it needs CUDA {major}, and the wheel's name says CUDA {case.name_cuda}"
                 yield Finding(file=library.name, rule="mixed CUDA majors", fact=fact)
             yield from _framework_findings(case, library, major)
+
+
+def _brought_findings(chain: Chain, library: ScannedLibrary) -> Iterator[Finding]:
+    """A library that loads two CUDA majors through others of the wheel."""
+    conditions, graph = chain.conditions, chain.conditions.loader_graph
+    brought = conditions.majors_brought_by(library)
+    is_told_of_another = any(
+        len(conditions.majors_brought_by(one)) > 1 and library not in graph.brought_by(one)
+        for one in graph.brought_by(library)
+    )
+    if len(brought) > 1 and not is_told_of_another:
+        names = " and ".join(
+            f"CUDA {major} ({PurePosixPath(name).name})" for major, name in sorted(brought.items())
+        )
+        fact = f"it and the libraries of the wheel that it needs work with {names}"
+        yield Finding(file=library.name, rule="mixed CUDA majors", fact=fact)
 
 
 def _framework_findings(case: Case, library: ScannedLibrary, major: int) -> Iterator[Finding]:
