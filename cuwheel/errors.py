@@ -511,6 +511,20 @@ class WheelIndexError(CuwheelError):
     anchor = "index"
 
 
+class PublishedWheelError(CuwheelError):
+    """A wheel with this file name is published with other bytes.
+
+    What is published never changes: who has the file, or its hash in a lock, would get another one
+    under the same name. A build gives a wheel of other bytes the next build tag (`pkg-1.0-1-…`),
+    which installers prefer. This error comes where that was too late, as another build published
+    the name meanwhile, or where `--build-tag` names one that is taken. `--replace` overwrites the
+    file, for a `dist/` that nobody installs from.
+    """
+
+    exit_code = 101
+    anchor = "published-wheel"
+
+
 class StageOrderError(CuwheelError):
     """A single stage was asked for whose input is not there.
 

@@ -31,6 +31,7 @@ from cuwheel.system.files import (
     sha256_of_file,
     write_atomically,
 )
+from cuwheel.wheel.publication import remove_unpublished
 from cuwheel.workspace.failure_record import forget_failure, write_failure
 from cuwheel.workspace.records import (
     Audit,
@@ -92,8 +93,8 @@ def make(job: Job, *, keep_work: bool) -> Summary:
     workspace = job.workspace
     with _exclusive(job), _recording_failure(job):
         # Of other targets too, which may never be built again.
-        for folder in (workspace.dist, _record(job).parent):
-            remove_parts(folder)
+        remove_unpublished(workspace.dist)
+        remove_parts(_record(job).parent)
         key = key_of(job)
         record = _read_record(job)
         reasons = _pending(record, key, job)
@@ -105,6 +106,12 @@ def make(job: Job, *, keep_work: bool) -> Summary:
         for reason in reasons:
             doing = "trying the wheel again" if is_built else "building"
             workspace.console.note(f"{doing}, because {reason}")
+        has_changed = bool(record) and bool(changes(record["key"], key))
+        if has_changed and not is_built and not job.settings.replace:
+            workspace.console.note(
+                f"{record['summary']['wheel']} stays as it is published: a wheel with other bytes "
+                "gets a build tag"
+            )
         if is_built:
             _try_again(job, key)
         else:

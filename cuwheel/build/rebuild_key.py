@@ -48,6 +48,8 @@ def key_of(job: Job) -> dict[str, str]:
         **_of_machine(target, job.machine),
         "engine": f"{__version__} {_engine()}",
     }
+    if job.settings.build_tag:
+        parts["build tag"] = str(job.settings.build_tag)
     return dict(sorted(parts.items()))
 
 

@@ -37,9 +37,9 @@ _PARTS = (
 )
 
 # Options by what becomes of them inside; those that aren't here choose the parts, or the container.
-_VALUES = ("framework", "link", "toolchain", "jobs", "sandbox")
+_VALUES = ("framework", "link", "toolchain", "jobs", "sandbox", "build_tag")
 _REPEATED = ("arch", "python")
-_FLAGS = ("verbose", "any_driver", "json", "keep_work")
+_FLAGS = ("verbose", "any_driver", "json", "keep_work", "replace")
 _FOLDERS = ("work", "dist", "source")
 
 
@@ -132,7 +132,7 @@ def words_of(given: argparse.Namespace) -> Iterator[str]:
     yield from given.targets
     for name in _VALUES:
         if value := getattr(given, name):
-            yield from (_option(name), value)
+            yield from (_option(name), str(value))
     for name in _REPEATED:
         for value in getattr(given, name):
             yield from (_option(name), value)

@@ -164,6 +164,8 @@ def _settings(given: argparse.Namespace) -> BuildSettings:
         reuse=not given.no_cache,
         any_driver=given.any_driver,
         sandbox=given.sandbox,
+        build_tag=given.build_tag,
+        replace=given.replace,
     )
 
 

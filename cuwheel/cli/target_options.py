@@ -20,6 +20,8 @@ _BUILD_DEFAULTS = {
     "sandbox": "auto",
     "no_cache": False,
     "explain_key": False,
+    "build_tag": None,
+    "replace": False,
 }
 
 

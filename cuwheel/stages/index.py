@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import parse_wheel_filename
 
-from cuwheel.errors import StageOrderError, WheelIndexError
+from cuwheel.errors import PublishedWheelError, StageOrderError, WheelIndexError
 from cuwheel.system.files import (
-    file_lock,
     naming_full_disk,
     new_file,
     remove_parts,
@@ -17,6 +16,7 @@ from cuwheel.system.files import (
     write_atomically,
 )
 from cuwheel.wheel.index import write_index
+from cuwheel.wheel.publication import published_sha256, publishing, statement_of
 from cuwheel.workspace.records import Audit, IndexedWheel, RepairedWheel
 
 if TYPE_CHECKING:
@@ -33,28 +33,27 @@ _PROVENANCE = "provenance.json"  # in the work folder; what makes the statement 
 def index(job: Job) -> IndexedWheel:
     """Publish the audited wheel: the file first, then its provenance, then the index.
 
-    A wheel of the same name is replaced: it is a rebuild of the same target.
+    What is published under a name stays as it is, unless `--replace` was given; a file that is gone
+    or was changed since is put back.
 
     Raises:
         StageOrderError: the wheel was not audited, or nothing made its provenance.
         WheelIndexError: the wheel is not the one that was audited, or `dist/` holds a file that is
             not a valid wheel.
+        PublishedWheelError: other bytes are published under its name.
         DiskFullError: no space is left in `dist/`.
     """
     target, workspace = job.target, job.workspace
     repaired = workspace.load("repair", RepairedWheel)
     _check_audited(target, repaired, workspace.load("audit", Audit))
     wheel = workspace.dist / repaired.path.name
-    provenance = wheel.with_name(f"{wheel.name}.provenance.json")
+    provenance = statement_of(wheel)
     statement = _statement(workspace, provenance, repaired.sha256)
     # One at a time: else the wheel of one build could get the statement of another.
-    with naming_full_disk(workspace.dist), file_lock(workspace.dist / ".publish.lock"):
+    with naming_full_disk(workspace.dist), publishing(workspace.dist):
+        remove_parts(workspace.dist)
         if repaired.path != wheel:
-            if wheel.is_file() and sha256_of_file(wheel) != repaired.sha256:
-                workspace.console.note(
-                    f"{wheel.name} in {wheel.parent} had other content and is replaced"
-                )
-            remove_parts(wheel.parent, wheel.name)
+            _check_name_is_free(job, wheel, repaired.sha256)
             with repaired.path.open("rb") as source, new_file(wheel) as written:
                 shutil.copyfileobj(source, written)
         write_atomically(provenance, statement)
@@ -76,6 +75,26 @@ def _check_audited(target: Target, repaired: RepairedWheel, audit: Audit) -> Non
             f"{target.id}: {path.name} is not the wheel that was audited",
             why=f"repair made {repaired.sha256}, audit read {audit.sha256}, the file is {found}",
             fix="run the stages repair and audit again, or the whole build",
+        )
+
+
+def _check_name_is_free(job: Job, wheel: Path, sha256: str) -> None:
+    """See that no other bytes are published under the wheel's name; say it where a file changes.
+
+    Raises:
+        PublishedWheelError: there are.
+    """
+    there = published_sha256(wheel)
+    if there not in {"", sha256} and not job.settings.replace:
+        raise PublishedWheelError(
+            f"{job.target.id}: {wheel.name} is published with other bytes",
+            why=f"its SHA-256 in {wheel.parent} is {there}, that of the new wheel {sha256}",
+            fix="build again with -- --no-cache, without --build-tag: the wheel gets a build tag "
+            "that is free; or with -- --replace, where nobody installs from that folder",
+        )
+    if wheel.is_file() and sha256_of_file(wheel) != sha256:
+        job.workspace.console.note(
+            f"{wheel.name} in {wheel.parent} had other content and is replaced"
         )
 
 

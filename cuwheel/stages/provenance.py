@@ -14,6 +14,7 @@ from cuwheel.system.debian_packages import installed_version
 from cuwheel.system.files import sha256_of_file, write_atomically
 from cuwheel.version import __version__
 from cuwheel.wheel.provenance import BuildRecord, Material, statement
+from cuwheel.wheel.publication import build_tag_of
 from cuwheel.workspace.records import (
     BuiltWheel,
     Environment,
@@ -49,6 +50,7 @@ def provenance(job: Job) -> Provenance:
             *_parameters(target),
             ("container", image.reference if image else ""),
             ("left_out", wheel.left_out),
+            ("build_tag", str(build_tag_of(wheel.path.name) or "")),
         ),
         environment=built.environment,
         jobs=workspace.load("preflight", Preflight).jobs,

@@ -15,7 +15,8 @@ from cuwheel.repair.metadata import add_sbom, copied_in, rewrite_metadata
 from cuwheel.repair.tools import RepairTools
 from cuwheel.system.files import naming_full_disk, remove_tree, sha256_of_file
 from cuwheel.wheel.archive import pack, unpack_wheel
-from cuwheel.wheel.metadata import dist_info_of, file_name, header, set_tags
+from cuwheel.wheel.metadata import dist_info_of, file_name, header, set_build_tag, set_tags
+from cuwheel.wheel.publication import newest_build, published_sha256
 from cuwheel.workspace.records import BuiltWheel, Environment, RepairedWheel, SourceTree, Toolchain
 
 if TYPE_CHECKING:
@@ -74,8 +75,7 @@ def repair(job: Job) -> RepairedWheel:
         requires = rewrite_metadata(target, final, links)
         add_sbom(target, workspace, final, requires)
         bundled = tuple(copied_in(final))
-        path = workspace.folder("repaired") / file_name(final)
-        pack(final, path, epoch=epoch)
+        path = _pack_for_publication(job, final, epoch)
     remove_tree(scratch)
     _note_nvidia_libraries(workspace, links)
     return RepairedWheel(
@@ -90,6 +90,29 @@ def repair(job: Job) -> RepairedWheel:
         bundled=bundled,
         left_out=left_out,
     )
+
+
+def _pack_for_publication(job: Job, content: Path, epoch: int) -> Path:
+    """Pack the finished wheel under a name whose published bytes, if there are any, are its own."""
+    workspace, asked = job.workspace, job.settings.build_tag
+    newest = newest_build(workspace.dist, file_name(content))
+    if asked or newest:
+        set_build_tag(content, asked or newest or 0)
+    path = workspace.folder("repaired") / file_name(content)
+    pack(content, path, epoch=epoch)
+    if asked or newest is None or job.settings.replace:
+        return path
+    if published_sha256(workspace.dist / path.name) in {"", sha256_of_file(path)}:
+        return path
+    path.unlink()
+    set_build_tag(content, newest + 1)
+    following = path.with_name(file_name(content))
+    pack(content, following, epoch=epoch)
+    workspace.console.note(
+        f"{path.name} is published with other bytes: this wheel gets the build tag {newest + 1}, "
+        "which installers prefer; --replace overwrites instead"
+    )
+    return following
 
 
 def _unpacked(wheel: Path, folder: Path) -> Path:

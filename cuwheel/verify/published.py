@@ -11,6 +11,7 @@ from cuwheel.binaries.archs import is_arch
 from cuwheel.errors import UnsafeArchiveError, UsageError
 from cuwheel.system.files import sha256_of_file
 from cuwheel.wheel.archive import open_wheel
+from cuwheel.wheel.publication import build_tag_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,12 @@ class PublishedWheel:
         for name, option in _OPTIONS.items():
             words += [option, parameters[name]] if parameters.get(name) else []
         return words
+
+    @property
+    def build_tag(self) -> int:
+        """The number in its file name; 0: it has none."""
+        stated = [one["name"] for one in self.statement.get("subject", ())]
+        return build_tag_of(self.wheel.name if self.wheel else stated[0])
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -136,7 +143,7 @@ def _check_statement(found: PublishedWheel) -> None:
     for arch in archs:
         if not is_arch(arch):
             raise ValueError(f"one of its archs is {arch!r}")
-    _ = found.materials
+    _ = found.materials, found.build_tag
     if found.wheel and found.statement:
         [subject] = found.statement["subject"]
         if sha256_of_file(found.wheel) != subject["digest"]["sha256"]:

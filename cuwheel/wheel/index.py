@@ -19,7 +19,6 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from cuwheel.errors import CommandFailedError, UnsafeArchiveError, WheelIndexError
 from cuwheel.system.files import (
     disk_full,
-    file_lock,
     naming_full_disk,
     new_folder,
     remove_leftovers,
@@ -30,8 +29,8 @@ from cuwheel.system.files import (
 from cuwheel.system.process import run
 from cuwheel.wheel.archive import open_wheel
 from cuwheel.wheel.metadata import header
+from cuwheel.wheel.publication import SIMPLE, index_lock
 
-_SIMPLE = "simple"
 _WHEELS = "../.."  # as seen from simple/<project>/
 _METADATA = ".metadata"  # PEP 658: a wheel's name with this suffix
 
@@ -64,8 +63,8 @@ def write_index(dist: Path) -> Path:
         DiskFullError: no space is left.
     """
     dist.mkdir(parents=True, exist_ok=True)
-    simple = dist / _SIMPLE
-    with file_lock(dist / f".{_SIMPLE}.lock"), naming_full_disk(dist):
+    simple = dist / SIMPLE
+    with index_lock(dist), naming_full_disk(dist):
         remove_leftovers(simple)
         entries = _read_entries(dist)
         _write_metadata(dist, entries)
@@ -150,7 +149,7 @@ def _write_pages(simple: Path, entries: tuple[_Entry, ...]) -> None:
         packages = Path(folder) / "packages.json"
         packages.write_text("".join(f"{line}\n" for line in lines))
         said = _run_dumb_pypi(packages, Path(folder))
-        written = Path(folder) / _SIMPLE
+        written = Path(folder) / SIMPLE
         pages = "".join(page.read_text() for page in written.glob("*/index.html"))
         missing = [entry.path.name for entry in entries if f">{entry.path.name}<" not in pages]
         if missing:

@@ -141,6 +141,16 @@ def set_tags(folder: Path, tags: Iterable[str]) -> None:
     _edit_header(path, "Root-Is-Purelib", lambda _: ["false"])
 
 
+def set_build_tag(folder: Path, number: int) -> None:
+    """Write the build tag of an unpacked wheel; `file_name` follows.
+
+    Args:
+        folder: the unpacked wheel.
+        number: of several wheels of one version, installers take the highest; 0: no tag.
+    """
+    _edit_header(dist_info_of(folder) / "WHEEL", "Build", lambda _: [str(number)] * bool(number))
+
+
 def file_name(folder: Path) -> str:
     """The file name that an unpacked wheel's `.dist-info` and tags require."""
     dist_info = dist_info_of(folder)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildSettings:
-    """What was asked for beside the target; nothing of it changes what a wheel holds.
+    """What was asked for beside the target; but for the build tag, nothing of it changes a wheel.
 
     Attributes:
         offline: nothing may be downloaded.
@@ -24,6 +24,8 @@ class BuildSettings:
         reuse: False for `--no-cache`: the wheel is built again although nothing has changed.
         any_driver: the wheel is for another machine, whose driver isn't known here.
         sandbox: `auto`, or one of `build.sandbox.backends.KINDS`.
+        build_tag: of the wheel's name; None: the next free one where other bytes are published.
+        replace: publish under a name that is taken by other bytes.
     """
 
     offline: bool = False
@@ -31,6 +33,8 @@ class BuildSettings:
     reuse: bool = True
     any_driver: bool = False
     sandbox: str = "auto"
+    build_tag: int | None = None
+    replace: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

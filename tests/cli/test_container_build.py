@@ -7,6 +7,7 @@ import pytest
 from cuwheel.cli.commands.build.build import build_parser
 from cuwheel.cli.container_build import parts_of, words_of
 from cuwheel.cli.dispatch import run_command
+from cuwheel.cli.parser import read_count
 from cuwheel.containers.image import IMAGE_VARIABLE
 from cuwheel.errors import ContainerError, UsageError
 from cuwheel.system.console import Console
@@ -74,7 +75,8 @@ def test_hands_every_option_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for action in build_parser()._actions:
         if action.dest in {*OUTSIDE, "targets"}:
             continue
-        value = str(next(iter(action.choices))) if action.choices else str(tmp_path / "x")
+        value = str(next(iter(action.choices or ()), tmp_path / "x"))
+        value = "1" if action.type is read_count else value
         asked.append([action.option_strings[0], *([] if action.nargs == 0 else [value])])
 
     words = list(words_of(given(*(word for option in asked for word in option))))

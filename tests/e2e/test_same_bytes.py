@@ -1,4 +1,4 @@
-"""Whole builds of what has to give the same wheel: from each place of a source."""
+"""Whole builds: published wheels stay, and each place of a source gives the same one."""
 
 from __future__ import annotations
 
@@ -88,3 +88,52 @@ def test_clone_archive_and_mirror_give_one_wheel(
     digests = {built_from(project, engine, "--no-cache") for project in (clone, unpacked, copied)}
 
     assert len(digests) == 1
+
+
+def test_changed_source_gets_a_build_tag(engine: Engine, tmp_path: Path) -> None:
+    """The published file stays; installers take the other; verify builds that again."""
+    source = shutil.copytree(PACKAGES / "tiny_skbuild", tmp_path / "tiny_skbuild")
+    first = engine.build("tiny-skbuild", "--source", str(source))
+    assert first.status == 0, first.output
+    [old] = engine.wheels()
+    digest = sha256_of_file(old)
+    module = next(source.rglob("__init__.py"))
+    module.write_text(module.read_text() + "\nNEW = True\n")
+
+    changed = engine.build("tiny-skbuild", "--source", str(source), "--no-cache")
+
+    assert changed.status == 0, changed.output
+    assert "stays as it is published" in changed.output
+    assert "gets the build tag 1" in changed.output
+    [new] = [path for path in engine.wheels() if path != old]
+    assert new.name == old.name.replace("-py3-", "-1-py3-")
+    assert sha256_of_file(old) == digest
+    page = (engine.dist / "simple" / "tiny-skbuild" / "index.html").read_text()
+    assert all(name in page for name in (f">{old.name}<", f">{new.name}<"))
+    assert "is up to date" in engine.build("tiny-skbuild", "--source", str(source)).output
+    words = ("--source", str(source), "--work", str(engine.work), "--against", str(new))
+    run(
+        sys.executable,
+        "-m",
+        "cuwheel",
+        "verify",
+        "tiny-skbuild-130",
+        *words,
+        **engine.environment(),
+    )
+    run(sys.executable, "-m", "cuwheel", "audit", str(new), **engine.environment())
+
+
+def test_replaces_a_published_wheel_when_asked(engine: Engine, tmp_path: Path) -> None:
+    source = shutil.copytree(PACKAGES / "tiny_skbuild", tmp_path / "tiny_skbuild")
+    engine.build("tiny-skbuild", "--source", str(source))
+    [old] = engine.wheels()
+    digest = sha256_of_file(old)
+    module = next(source.rglob("__init__.py"))
+    module.write_text(module.read_text() + "\nNEW = True\n")
+
+    done = engine.build("tiny-skbuild", "--source", str(source), "--replace")
+
+    assert done.status == 0, done.output
+    assert engine.wheels() == [old]
+    assert sha256_of_file(old) != digest

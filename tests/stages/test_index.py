@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.errors import StageOrderError, WheelIndexError
+from cuwheel.errors import PublishedWheelError, StageOrderError, WheelIndexError
+from cuwheel.paths import ROOT
 from cuwheel.stages.index import index
 from cuwheel.system.files import sha256_of_file
 from cuwheel.workspace.records import Audit, RepairedWheel
@@ -47,26 +51,79 @@ def test_publishes_wheel_and_provenance(tmp_path: Path) -> None:
     assert sha256 in (published.index / "toy" / "index.html").read_text()
 
 
-def test_says_when_a_rebuild_replaces_other_content(tmp_path: Path) -> None:
+def test_never_changes_what_is_published(tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path)
+    there = sha256_of_file(add_wheel(workspace.dist, content="OLD = True"))
+    save_repaired(workspace, add_wheel(tmp_path / "repaired"))
+
+    with pytest.raises(PublishedWheelError, match="published with other bytes") as caught:
+        index(make_job(make_target(), workspace))
+
+    assert there in caught.value.why
+    assert [sha256_of_file(path) for path in workspace.dist.glob("*.whl")] == [there]
+
+
+def test_replaces_what_is_published_when_asked(tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path)
     add_wheel(workspace.dist, content="OLD = True")
     sha256 = save_repaired(workspace, add_wheel(tmp_path / "repaired"))
 
-    published = index(make_job(make_target(), workspace))
+    published = index(make_job(make_target(), workspace, replace=True))
 
     assert sha256_of_file(published.wheel) == sha256
     assert "is replaced" in heard(workspace)
 
 
-def test_removes_copy_of_a_killed_run(tmp_path: Path) -> None:
+def test_puts_back_a_file_that_was_changed(tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path)
+    sha256 = save_repaired(workspace, add_wheel(tmp_path / "repaired"))
+    job = make_job(make_target(), workspace)
+    published = index(job)
+    published.wheel.write_bytes(b"evil")
+    published.provenance.write_text(f'{{"subject": [{{"digest": {{"sha256": "{sha256}"}}}}]}}')
+
+    index(job)
+
+    assert sha256_of_file(published.wheel) == sha256
+
+
+# Runs the stage and kills itself, as kill -9 would, at the first call of a function.
+_KILLED = """
+import os, signal, sys
+from importlib import import_module
+from pathlib import Path
+from cuwheel.stages.index import index
+from tests.support.factories import make_job, make_target, make_workspace
+
+def die(*given):
+    if hasattr(given[-1], "write"):
+        given[-1].write(b"half of it")
+        given[-1].flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(import_module(sys.argv[2]), sys.argv[3], die)
+index(make_job(make_target(), make_workspace(Path(sys.argv[1]))))
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "left"),
+    [("shutil", "copyfileobj", "*-part"), ("cuwheel.wheel.index", "_write_pages", "simple.*/")],
+)
+def test_removes_what_a_killed_run_left(
+    module: str, function: str, left: str, tmp_path: Path
+) -> None:
     workspace = make_workspace(tmp_path)
     save_repaired(workspace, add_wheel(tmp_path / "repaired"))
-    workspace.dist.mkdir()
-    (workspace.dist / ".toy-1.0-py3-none-any.whl.abc.cuwheel-part").touch()
+    words = [sys.executable, "-c", _KILLED, str(tmp_path), module, function]
+    killed = subprocess.run(words, cwd=ROOT, check=False)
+    before = [path for path in workspace.dist.glob(f".{left}") if path.suffix != ".lock"]
 
     index(make_job(make_target(), workspace))
 
-    assert not list(workspace.dist.glob(".*-part"))
+    assert (killed.returncode, len(before)) == (-signal.SIGKILL, 1)
+    hidden = {path.name for path in workspace.dist.glob(".*")}
+    assert hidden == {".publish.lock", ".simple.lock"}
 
 
 def test_publishes_again_what_is_published(tmp_path: Path) -> None:

@@ -412,3 +412,30 @@ def test_replaces_result_of_earlier_run(tmp_path: Path, library: Path) -> None:
 
     assert not old.exists()
     assert again == wheel
+
+
+def test_gives_next_build_tag_where_other_bytes_are_published(
+    tmp_path: Path, library: Path
+) -> None:
+    """The same bytes as the newest keep its name; others get the next number."""
+    first, _ = repair_wheel(tmp_path / "first", {MEMBER: library})
+    dist = tmp_path / "second" / "dist"
+    dist.mkdir(parents=True)
+    shutil.copy(first.path, dist)
+    same, _ = repair_wheel(tmp_path / "second", {MEMBER: library})
+    shutil.rmtree(tmp_path / "second" / "work")
+    other, workspace = repair_wheel(
+        tmp_path / "second", {MEMBER: library, "tiny_cuda/new.py": b"NEW = True\n"}
+    )
+    shutil.copy(other.path, dist)
+    shutil.rmtree(tmp_path / "second" / "work")
+
+    again, _ = repair_wheel(tmp_path / "second", {MEMBER: library})
+
+    names = [first.path.name.replace("-cp311-cp311", f"{tag}-cp311-cp311") for tag in ("-1", "-2")]
+    assert (same.path.name, same.sha256) == (first.path.name, first.sha256)
+    assert [other.path.name, again.path.name] == names
+    assert "gets the build tag 1" in heard(workspace)
+    with zipfile.ZipFile(again.path) as archive:
+        text = archive.read("tiny_cuda-1.2.3+cu130.dist-info/WHEEL").decode()
+    assert header(text, "build") == ("2",)

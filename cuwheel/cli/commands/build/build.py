@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cuwheel import pipeline
 from cuwheel.build.summary import print_summary
 from cuwheel.cli.container_build import PART_OPTION, UNFINISHED, build_in_container
-from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.parser import Parser, new_parser, read_count
 from cuwheel.cli.target_jobs import requested_jobs, requested_targets
 from cuwheel.cli.target_options import add_build_options, add_target_options
 from cuwheel.containers.engine import ENGINES
@@ -44,6 +44,17 @@ def build_parser() -> Parser:
         "--no-cache",
         action="store_true",
         help="build again although nothing has changed, and compile everything",
+    )
+    add(
+        "--build-tag",
+        type=read_count,
+        metavar="N",
+        help="build tag of the wheel; default: none, or the next where dist/ has other bytes",
+    )
+    add(
+        "--replace",
+        action="store_true",
+        help="overwrite a published wheel of this name, instead of giving the new one a build tag",
     )
     add(
         "--json",

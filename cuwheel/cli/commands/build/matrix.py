@@ -106,7 +106,7 @@ def matrix_parser() -> Parser:
     add_cuda_options(parser)
     add_work_options(parser)
     add_build_options(parser)
-    parser.set_defaults(source=None, no_cache=False)
+    parser.set_defaults(source=None, no_cache=False, build_tag=None, replace=False)
     return parser
 
 

@@ -78,6 +78,8 @@ def nightly_parser() -> Parser:
         **{name: [] for name in ("cuda", "framework")},
         **dict.fromkeys(("changed_since", "link", "toolchain", "source")),
         no_cache=False,
+        build_tag=None,
+        replace=False,
     )
     return parser
 

@@ -134,12 +134,14 @@ def _verify_against(
     given.python = given.python[:1]
     [job] = requested_jobs(entry, tag, given, console)
     folder = job.workspace.work.parent / "verify" / job.target.id / "against"
+    tag_words = ("--build-tag", str(theirs.build_tag)) if theirs.build_tag else ()
     how = Variation(
         name="again",
         says="as it was built, and everything compiled",
         work=folder / "work",
         dist=folder / "dist",
-        options=("--no-cache",),  # the cache may hold the very objects of what was published
+        # The cache may hold the very objects of what was published.
+        options=("--no-cache", *tag_words),
     )
     with _alone_in(folder.parent, console):
         remove_tree(folder)  # an earlier one would count as this wheel's build

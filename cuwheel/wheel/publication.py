@@ -1,0 +1,87 @@
+"""What a folder has published, under which names and with which bytes: neither ever changes.
+
+A wheel with other bytes gets the next build tag, the number behind the version in its file name,
+of which installers take the highest (the specification "Binary distribution format", PEP 427).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import TYPE_CHECKING
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from cuwheel.system.files import file_lock, remove_leftovers, remove_parts, sha256_of_file
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+
+SIMPLE = "simple"  # folder of the index
+_STATEMENT = ".provenance.json"  # behind the wheel's name
+
+
+def statement_of(wheel: Path) -> Path:
+    """Where the statement of a published wheel lies."""
+    return wheel.with_name(f"{wheel.name}{_STATEMENT}")
+
+
+def publishing(dist: Path) -> AbstractContextManager[None]:
+    """Hold what lets one build at a time change a folder of wheels."""
+    return file_lock(dist / ".publish.lock")
+
+
+def index_lock(dist: Path) -> AbstractContextManager[None]:
+    """Hold what lets one process at a time write the index of a folder."""
+    return file_lock(dist / f".{SIMPLE}.lock")
+
+
+def build_tag_of(name: str) -> int:
+    """The number of a wheel's build tag; 0 where its name has none.
+
+    Raises:
+        InvalidWheelFilename: it is no wheel's name.
+    """
+    build = parse_wheel_filename(name)[2]
+    return build[0] if build else 0
+
+
+def newest_build(dist: Path, name: str) -> int | None:
+    """The highest build tag that is published of a wheel; None: there is no such wheel.
+
+    Args:
+        dist: the folder; needn't be there.
+        name: of the wheel, with any build tag or none.
+    """
+    project, version, _, tags = parse_wheel_filename(name)
+    found = []
+    for path in (*dist.glob("*.whl"), *dist.glob(f"*.whl{_STATEMENT}")):
+        with contextlib.suppress(InvalidWheelFilename):
+            other, release, build, others = parse_wheel_filename(path.name.removesuffix(_STATEMENT))
+            if (other, release, others) == (project, version, tags):
+                found.append(build[0] if build else 0)
+    return max(found, default=None)
+
+
+def published_sha256(wheel: Path) -> str:
+    """SHA-256 that was published under a name; empty: none was.
+
+    The statement says it, also of a file that is gone or was changed since.
+    """
+    try:
+        [subject] = json.loads(statement_of(wheel).read_text())["subject"]
+        return str(subject["digest"]["sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return sha256_of_file(wheel) if wheel.is_file() else ""
+
+
+def remove_unpublished(dist: Path) -> None:
+    """Remove what killed builds left in a folder of wheels; a build that publishes now goes on."""
+    half_written = [path for path in dist.glob(f".{SIMPLE}.*") if path.is_dir()]
+    if not half_written and not any(dist.glob(".*.cuwheel-part")):
+        return
+    with publishing(dist), index_lock(dist):
+        remove_parts(dist)
+        remove_leftovers(dist / SIMPLE)
