@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
 from cuwheel.audit.manylinux import policies, policy_of
 from cuwheel.cuda.components import KNOWN_COMPONENTS
@@ -132,6 +133,12 @@ class Case:
     def majors(self) -> dict[str, frozenset[int]]:
         """CUDA majors of what each of them needs; ambiguous sonames say nothing."""
         return {library.name: _decided(elf.needed) for library, elf in self.host_libraries}
+
+    @cached_property
+    def runtimes(self) -> tuple[str, ...]:
+        """The releases of CUDA's runtime that are linked into its libraries, `12.8`."""
+        found = {library.cudart for library, _ in self.host_libraries if library.cudart}
+        return tuple(sorted(found, key=Version))
 
     @cached_property
     def files(self) -> dict[str, tuple[PurePosixPath, ...]]:

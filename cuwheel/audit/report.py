@@ -15,6 +15,7 @@ import rich.text
 
 from cuwheel.audit.findings import SEVERITIES
 from cuwheel.audit.scan import join_codes
+from cuwheel.binaries.archs import DeviceCode, describe_code
 from cuwheel.system.console import one_line
 from cuwheel.system.quantities import plural
 
@@ -65,13 +66,15 @@ def result_as_data(result: AuditResult) -> dict[str, Any]:
         "verdict": result.verdict or "ok",
         "recipe": case.contract.project if case.contract else None,
         "cuda": list(result.majors),
+        "linked_runtimes": list(case.runtimes),
         "min_driver": {str(major): driver for major, driver in result.min_driver},
         "archs": list(result.archs),
         "ptx_archs": list(result.ptx_archs),
+        "lto_archs": list(result.lto_archs),
+        "tile_archs": list(result.tile_archs),
         "libraries": [_library_data(library) for library in case.scan.libraries],
         "device_files": [
-            {"file": name, "archs": list(code.sass), "ptx_archs": list(code.ptx)}
-            for name, code in case.scan.device_files.items()
+            {"file": name, **_code_data(code)} for name, code in case.scan.device_files.items()
         ],
         "supplies": [
             {
@@ -99,11 +102,20 @@ def _library_data(library: ScannedLibrary) -> dict[str, Any]:
     code, elf = library.device_code, library.elf
     return {
         "file": library.name,
-        "archs": list(code.sass) if code else [],
-        "ptx_archs": list(code.ptx) if code else [],
+        **_code_data(code or DeviceCode()),
+        "linked_runtime": library.cudart or None,
         "needs": list(elf.needed) if elf else [],
         "rpath": list(elf.rpath) if elf else [],
         "runpath": list(elf.runpath) if elf else [],
+    }
+
+
+def _code_data(code: DeviceCode) -> dict[str, list[str]]:
+    return {
+        "archs": list(code.sass),
+        "ptx_archs": list(code.ptx),
+        "lto_archs": list(code.lto),
+        "tile_archs": list(code.tile),
     }
 
 
@@ -124,7 +136,18 @@ def _facts(result: AuditResult) -> rich.table.Table:
         ("libraries", str(len(case.host_libraries)) if case.is_read else "not read"),
         ("CUDA", majors),
         ("oldest driver", drivers),
-        ("archs", _archs(result.archs, result.ptx_archs)),
+        ("CUDA runtime", ", ".join(f"{release}, linked in" for release in case.runtimes)),
+        (
+            "archs",
+            describe_code(
+                DeviceCode(
+                    sass=result.archs,
+                    ptx=result.ptx_archs,
+                    lto=result.lto_archs,
+                    tile=result.tile_archs,
+                )
+            ),
+        ),
         ("device files", _device_files(case.scan)),
     ):
         if value:
@@ -132,18 +155,12 @@ def _facts(result: AuditResult) -> rich.table.Table:
     return table
 
 
-def _archs(archs: Iterable[str], ptx_archs: Iterable[str]) -> str:
-    machine = [f"sm_{arch}" for arch in archs]
-    return " ".join(machine + [f"compute_{arch} (PTX)" for arch in ptx_archs])
-
-
 def _device_files(scan: WheelScan) -> str:
     """How many there are beside the libraries, and their archs."""
     files = scan.device_files
     if not files:
         return ""
-    code = join_codes(files.values())
-    return f"{len(files)}: {_archs(code.sass, code.ptx)}"
+    return f"{len(files)}: {describe_code(join_codes(files.values()))}"
 
 
 def _supply_table(supplies: Iterable[Supply]) -> rich.table.Table | None:

@@ -62,14 +62,15 @@ class SupplierConditions:
                 brought.setdefault(major, one.name)
         return brought
 
-    def majors_of(self, name: str) -> frozenset[int]:
+    def majors_of(self, library: ScannedLibrary) -> frozenset[int]:
         """The CUDA majors that decide an ambiguous soname of a library."""
-        named = self.case.named_cuda
-        return self.case.majors[name] or (frozenset({named}) if named else frozenset())
+        own = self.case.majors[library.name]
+        decided = self.case.named_cuda or library.runtime_major
+        return own or (frozenset({decided}) if decided else frozenset())
 
-    def component(self, name: str, soname: str) -> Component | None:
+    def component(self, library: ScannedLibrary, soname: str) -> Component | None:
         """The component that a library takes a soname from."""
-        found = self.case.candidates(soname, self.majors_of(name))
+        found = self.case.candidates(soname, self.majors_of(library))
         return found[0] if found else None
 
     def condition(self, component: Component, soname: str) -> tuple[str, Severity | None]:

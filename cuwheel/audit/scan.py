@@ -14,10 +14,11 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from cuwheel.audit.leaked_paths import LeakFinder, LeakKind, LeakRules
 from cuwheel.binaries.archs import DeviceCode, sort_archs
+from cuwheel.binaries.cudart import CUDART_TEXT, linked_cudart
 from cuwheel.binaries.elf import Elf, ElfFormatError, read_elf
 from cuwheel.binaries.elf_image import MAGIC
 from cuwheel.binaries.fatbin import (
@@ -31,6 +32,7 @@ from cuwheel.binaries.fatbin import (
     fatbins_of,
 )
 from cuwheel.binaries.windows import Windows
+from cuwheel.cuda.suppliers import stem_of
 from cuwheel.system.files import sha256_of_file
 from cuwheel.wheel.archive import member_faults, open_wheel
 from cuwheel.wheel.record import Content, ContentHash, record_faults
@@ -84,12 +86,19 @@ class ScannedLibrary:
         device_code: archs of the device code that a GPU can be given, in whatever section; None
             where it has none.
         damage: why it, or its device code, can't be read; empty for an intact one.
+        cudart: the release of CUDA's runtime that is linked into it, `13.0`; empty: none is found.
     """
 
     name: str
     elf: Elf | None
     device_code: DeviceCode | None
     damage: str = ""
+    cudart: str = ""
+
+    @property
+    def runtime_major(self) -> int | None:
+        """13 where the runtime of CUDA 13.0 is linked into it."""
+        return int(self.cudart.partition(".")[0]) if self.cudart else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,6 +254,7 @@ class _Reading:
         self._hash = ContentHash()
         self._windows = Windows()
         self._fatbins = FatbinFinder(member.size)
+        self._has_cudart = False
         self._start = b""
         self._leaks = LeakFinder(rules, is_library=False)
 
@@ -280,6 +290,7 @@ class _Reading:
             self._leaks = LeakFinder(self._rules, is_library=is_library)
         self._leaks.search(window)
         self._fatbins.search(window)
+        self._has_cudart = self._has_cudart or CUDART_TEXT in window.data
 
     def _damage(self) -> str:
         """Why a file isn't the library that it is called; empty: it is one, or none at all."""
@@ -308,12 +319,20 @@ class _Reading:
         try:
             with self._member.open() as stream:
                 elf = read_elf(stream)
+                cudart = self._read_cudart(stream, elf)
             parts = tuple(_device_parts(name, elf, self._fatbins.found))
         except (ElfFormatError, FatbinFormatError) as problem:
             return ScannedLibrary(name=name, elf=elf, device_code=None, damage=str(problem)), ()
         loaded = [part.code for part in parts if part.section != RELOCATABLE_SECTION]
         code = join_codes(loaded) if loaded else None
-        return ScannedLibrary(name=name, elf=elf, device_code=code), parts
+        return ScannedLibrary(name=name, elf=elf, device_code=code, cudart=cudart), parts
+
+    def _read_cudart(self, stream: IO[bytes], elf: Elf) -> str:
+        """The runtime in a library; `libcudart.so` itself is no other's."""
+        code = elf.section(".text")
+        if not self._has_cudart or code is None or stem_of(elf.soname) == "libcudart":
+            return ""
+        return linked_cudart(stream, code)
 
 
 def join_codes(codes: Iterable[DeviceCode]) -> DeviceCode:
@@ -323,6 +342,7 @@ def join_codes(codes: Iterable[DeviceCode]) -> DeviceCode:
         sass=sort_archs(arch for code in codes for arch in code.sass),
         ptx=sort_archs(arch for code in codes for arch in code.ptx),
         lto=sort_archs(arch for code in codes for arch in code.lto),
+        tile=sort_archs(arch for code in codes for arch in code.tile),
     )
 
 

@@ -108,7 +108,7 @@ class Chain:
             return Supply(library=library.name, soname=soname, supplier="system")
         if is_from_driver(soname):
             return self._from_driver(library, soname)
-        if component := self.conditions.component(library.name, soname):
+        if component := self.conditions.component(library, soname):
             return self._from_component(library, soname, component)
         if soname in case.own:
             return self._from_wheel(library, soname)
@@ -219,11 +219,11 @@ class Chain:
     def _transitive(self) -> Iterator[Supply]:
         """What NVIDIA's own libraries need, until nothing new is found."""
         queue = [
-            _Need(soname, component, self.conditions.majors_of(library.name), soname)
+            _Need(soname, component, self.conditions.majors_of(library), soname)
             for library, elf in self.case.host_libraries
             for soname in elf.needed
             if soname not in self.case.files
-            and (component := self.conditions.component(library.name, soname)) is not None
+            and (component := self.conditions.component(library, soname)) is not None
         ]
         done: set[tuple[str, str]] = set()
         for need in queue:

@@ -38,6 +38,8 @@ class AuditResult:
         majors: the CUDA majors that its libraries work with.
         archs: compute capabilities of the machine code in it.
         ptx_archs: compute capabilities of the PTX in it.
+        lto_archs: compute capabilities of the code for a link at run time in it.
+        tile_archs: compute capabilities of the Tile IR in it.
         min_driver: the oldest Linux driver for each of `majors`, as far as it is known.
     """
 
@@ -47,6 +49,8 @@ class AuditResult:
     majors: tuple[int, ...]
     archs: tuple[str, ...]
     ptx_archs: tuple[str, ...]
+    lto_archs: tuple[str, ...]
+    tile_archs: tuple[str, ...]
     min_driver: tuple[tuple[int, str], ...]
 
     @property
@@ -65,8 +69,9 @@ def judge(case: Case) -> AuditResult:
         findings.append(_not_read(case))
     codes = [code for _, code in device_codes(case)]
     decided = {major for majors in case.majors.values() for major in majors}
+    linked = {library.runtime_major for library, _ in case.host_libraries} - {None}
     named = {case.named_cuda} if case.named_cuda else set()
-    majors = tuple(sorted(decided or named)) if case.is_read else ()
+    majors = tuple(sorted(filter(None, decided or linked or named))) if case.is_read else ()
     return AuditResult(
         case=case,
         findings=tuple(
@@ -76,6 +81,8 @@ def judge(case: Case) -> AuditResult:
         majors=majors,
         archs=sort_archs(arch for code in codes for arch in code.sass),
         ptx_archs=sort_archs(arch for code in codes for arch in code.ptx),
+        lto_archs=sort_archs(arch for code in codes for arch in code.lto),
+        tile_archs=sort_archs(arch for code in codes for arch in code.tile),
         min_driver=tuple((major, driver) for major in majors if (driver := oldest_driver(major))),
     )
 
@@ -111,6 +118,8 @@ def unreadable(path: Path, why: str) -> AuditResult:
         majors=(),
         archs=(),
         ptx_archs=(),
+        lto_archs=(),
+        tile_archs=(),
         min_driver=(),
     )
 

@@ -40,9 +40,11 @@ def _is_ptx_for(arch: str, capability: str) -> bool:
 
 
 def describe_code(code: DeviceCode) -> str:
-    """`sm_80 sm_90 compute_90 (PTX)`."""
+    """`sm_80 sm_90 compute_90 (PTX) lto_90 (LTO-IR) tile_100 (Tile IR)`."""
     names = [f"sm_{arch}" for arch in code.sass]
-    return " ".join(names + [f"compute_{arch} (PTX)" for arch in code.ptx])
+    names += [f"compute_{arch} (PTX)" for arch in code.ptx]
+    names += [f"lto_{arch} (LTO-IR)" for arch in code.lto]
+    return " ".join(names + [f"tile_{arch} (Tile IR)" for arch in code.tile])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +55,13 @@ class DeviceCode:
         sass: those with machine code.
         ptx: those with PTX, which newer GPUs can compile for themselves.
         lto: those with code for a link at run time (`-code=lto_80`).
+        tile: those with Tile IR (nvcc 13.5, `-enable-tile`).
     """
 
     sass: tuple[str, ...] = ()
     ptx: tuple[str, ...] = ()
     lto: tuple[str, ...] = ()
+    tile: tuple[str, ...] = ()
 
 
 def sort_archs(archs: Iterable[str]) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 The format is not documented by NVIDIA. The offsets below were read off files that nvcc 13.0.88
 made (several `-gencode`, `sm_90a`, `sm_100f`, `lto_80`, every `--compress-mode`, `-rdc=true`) and
 agree with what `cuobjdump -lelf -lptx` says of the same files, and of NVIDIA's own libraries for
-CUDA 12 and 13. `fatbinary_section.h` of the toolkit names the sections.
+CUDA 12 and 13. `fatbinary_section.h` of the toolkit names the sections. Code for tiles (nvcc 13.5,
+`-enable-tile`) is a fat binary of its own in the same section.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ _ELEMENT = struct.Struct("<HHIQ12xI8xQ")
 _PTX = 1
 _SASS = 2
 _LTO = 8
+_TILE = 128
 _ALIGNMENT = 8  # bytes: containers lie at multiples of it
 _NOT_ZERO = re.compile(rb"[^\0]")
 _PTX_TARGET = re.compile(rb"^\s*\.target\s+sm_(\d+[af]?)\b", re.MULTILINE)
@@ -189,7 +191,8 @@ def code_of(fatbins: Iterable[Fatbin]) -> DeviceCode:
     """
     elements = {element for fatbin in fatbins for element in fatbin.elements}
     archs = {kind: sort_archs(arch for k, arch in elements if k == kind) for kind, _ in elements}
-    return DeviceCode(sass=archs.get(_SASS, ()), ptx=archs.get(_PTX, ()), lto=archs.get(_LTO, ()))
+    sass, ptx, lto, tile = (archs.get(kind, ()) for kind in (_SASS, _PTX, _LTO, _TILE))
+    return DeviceCode(sass=sass, ptx=ptx, lto=lto, tile=tile)
 
 
 def fatbins_of(section: Section, fatbins: Iterable[Fatbin]) -> tuple[Fatbin, ...]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from typing import TYPE_CHECKING
 
 import rich.console
 
 from cuwheel.audit.report import print_result
 from cuwheel.audit.verdict import audit_wheel
+from cuwheel.system import process
 from tests.support.audited import make_wheel, run_session
-from tests.support.factories import write_wheel
+from tests.support.factories import compile_cuda, write_wheel
 from tests.support.planted import TAG, make_library
 
 if TYPE_CHECKING:
@@ -61,6 +63,27 @@ def printed(folder: Path, *needed: str) -> str:
     print_result(audit_wheel(wheel), terminal)
     assert isinstance(terminal.file, io.StringIO)
     return terminal.file.getvalue()
+
+
+def test_names_runtime_and_code_for_link_at_run_time(
+    tmp_path: Path, cuda_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "twice.cu"
+    source.write_text("__global__ void twice(float *p) { p[threadIdx.x] *= 2; }\n")
+    library = compile_cuda(tmp_path / "lib.so", cuda_home, source, "-arch=sm_90")
+    flags = ("-fatbin", "-gencode=arch=compute_90,code=lto_90")
+    process.run(
+        [cuda_home / "bin" / "nvcc", "-ccbin=g++", *flags, source, "-o", tmp_path / "k.fatbin"],
+        env={"PATH": os.environ["PATH"]},
+    )
+    files: dict[str, bytes | Path] = {"pkg/lib.so": library, "pkg/k.fatbin": tmp_path / "k.fatbin"}
+    wheel = write_wheel(tmp_path / "dist", files, name="pkg", tag=TAG)
+
+    run_session(tmp_path, wheel, fails_on="never")
+
+    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "CUDA runtime 13.0, linked in" in rows
+    assert "device files 1: lto_90 (LTO-IR)" in rows
 
 
 def test_says_once_what_is_true_of_several_files(tmp_path: Path) -> None:

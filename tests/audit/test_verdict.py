@@ -8,10 +8,18 @@ import pytest
 
 from cuwheel.audit.verdict import audit_wheel, unreadable
 from cuwheel.errors import UnsafeArchiveError
-from tests.support.planted import CU13, MEMBER, judged, make_library
+from tests.support.factories import compile_cuda
+from tests.support.planted import CU13, MEMBER, judged, make_library, told
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+def make_static(folder: Path, home: Path) -> Path:
+    """A library into which the runtime was linked."""
+    source = folder / "twice.cu"
+    source.write_text("__global__ void twice(float *p) { p[threadIdx.x] *= 2; }\n")
+    return compile_cuda(folder / "lib.so", home, source, "-arch=sm_90", f"-L{home}/lib")
 
 
 def test_finds_nothing_in_wheel_without_fault(tmp_path: Path) -> None:
@@ -38,6 +46,24 @@ def test_tells_oldest_driver_of_each_cuda(tmp_path: Path, soname: str, driver: s
     result = judged(tmp_path, {MEMBER: make_library(tmp_path / "made", soname)})
 
     assert (result.majors, result.min_driver) == ((major,), ((major, driver),))
+
+
+def test_tells_cuda_and_driver_of_linked_runtime(tmp_path: Path, cuda_home: Path) -> None:
+    library = make_static(tmp_path, cuda_home)
+
+    result = judged(tmp_path, {MEMBER: library})
+
+    assert result.case.runtimes == ("13.0",)
+    assert (result.majors, result.min_driver) == ((13,), ((13, "580.65.06"),))
+
+
+def test_finds_linked_runtime_of_other_cuda_than_name(tmp_path: Path, cuda_home: Path) -> None:
+    library = make_static(tmp_path, cuda_home)
+
+    found = told(judged(tmp_path, {MEMBER: library}, name="pkg_cu12"))
+
+    fact = "the runtime of CUDA 13.0 is linked into it, and the wheel's name says CUDA 12"
+    assert f"error: {MEMBER}: mixed CUDA majors: {fact}" in found
 
 
 def test_takes_cuda_of_the_name_where_no_library_says(tmp_path: Path) -> None:

@@ -32,5 +32,11 @@ def test_tells_how_code_runs(
     assert runs_on(DeviceCode(sass=sass, ptx=ptx), capability) == how
 
 
+def test_names_code_of_other_kinds() -> None:
+    assert describe_code(DeviceCode(lto=("80",), tile=("100",))) == (
+        "lto_80 (LTO-IR) tile_100 (Tile IR)"
+    )
+
+
 def test_names_archs() -> None:
     assert describe_code(DeviceCode(sass=("80",), ptx=("90",))) == "sm_80 compute_90 (PTX)"

@@ -28,6 +28,7 @@ from tests.support.factories import compile_cuda, compile_library
 if TYPE_CHECKING:
     from pathlib import Path
 
+_TILE_IR = 128
 _SM_100 = "-gencode=arch=compute_100,code=sm_100"
 _CODE = "__global__ void twice(float *p) { p[threadIdx.x] *= 2; }\n"
 
@@ -203,6 +204,16 @@ def test_refuses_element_without_size() -> None:
         fatbins_of(_section(content), _find(content))
 
 
+def test_reads_fat_binary_of_tiles_beside_the_other() -> None:
+    """As nvcc 13.5 puts them, one behind the other."""
+    content = _container("90") + _container("100", kind=_TILE_IR)
+
+    found = _find(content)
+
+    assert len(found) == 2
+    assert code_of(found) == DeviceCode(sass=("90",), tile=("100",))
+
+
 def test_sorts_archs_by_age() -> None:
     assert sort_archs(["100", "90a", "80", "90", "90"]) == ("80", "90", "90a", "100")
 
@@ -213,9 +224,9 @@ def _nvcc(made: Path, home: Path, source: Path, *flags: str) -> Path:
     return made
 
 
-def _container(arch: str, size: int = 40) -> bytes:
-    """A fat binary with one element of machine code, laid out as nvcc 13.0 does it."""
-    element = struct.pack("<HHIQ12xI8xQ16x", 2, 0x101, 64, size, int(arch), 0x11) + bytes(size)
+def _container(arch: str, size: int = 40, kind: int = 2) -> bytes:
+    """A fat binary with one element, of machine code, laid out as nvcc 13.0 does it."""
+    element = struct.pack("<HHIQ12xI8xQ16x", kind, 0x101, 64, size, int(arch), 0x11) + bytes(size)
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(element)) + element
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import PurePosixPath
 
     from cuwheel.audit.case import Case
+    from cuwheel.audit.scan import ScannedLibrary
     from cuwheel.binaries.archs import DeviceCode
     from cuwheel.binaries.elf import Elf
 
@@ -46,7 +47,7 @@ def library_findings(case: Case) -> Iterator[Finding]:
         yield from _symbol_findings(library.name, elf, case)
         yield from _hardening_findings(library.name, elf)
         yield from _rpath_findings(library.name, elf, case)
-        yield from _driver_findings(library.name, elf, case)
+        yield from _driver_findings(library, elf, case)
         yield from _abi_findings(library.name, elf, case)
     yield from _arch_findings(case)
 
@@ -150,11 +151,12 @@ def _leads_to_libraries(folder: PurePosixPath, case: Case) -> bool:
     return any(one.site_folder == str(folder) for one in found)
 
 
-def _driver_findings(name: str, elf: Elf, case: Case) -> Iterator[Finding]:
+def _driver_findings(library: ScannedLibrary, elf: Elf, case: Case) -> Iterator[Finding]:
     """Functions of the driver that the oldest one of this CUDA major doesn't have."""
     if not any(is_from_driver(soname) for soname in elf.needed):
         return
-    cuda = case.named_cuda or min(case.majors[name], default=None)
+    name = library.name
+    cuda = case.named_cuda or min(case.majors[name], default=library.runtime_major)
     newer: dict[str, list[str]] = {}
     for function in elf.driver_functions:
         release = release_of_function(function)

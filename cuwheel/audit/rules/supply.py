@@ -56,6 +56,18 @@ def _major_findings(chain: Chain) -> Iterator[Finding]:
                 fact = f"it needs CUDA {major}, and the wheel's name says CUDA {case.name_cuda}"
                 yield Finding(file=library.name, rule="mixed CUDA majors", fact=fact)
             yield from _framework_findings(case, library, major)
+        elif not majors:
+            yield from _runtime_findings(case, library)
+
+
+def _runtime_findings(case: Case, library: ScannedLibrary) -> Iterator[Finding]:
+    """A runtime that is linked in, of another CUDA than the name says."""
+    if library.cudart and case.name_cuda not in {None, library.runtime_major}:
+        fact = (
+            f"the runtime of CUDA {library.cudart} is linked into it, and the wheel's name says "
+            f"CUDA {case.name_cuda}"
+        )
+        yield Finding(file=library.name, rule="mixed CUDA majors", fact=fact)
 
 
 def _brought_findings(chain: Chain, library: ScannedLibrary) -> Iterator[Finding]:

@@ -1,0 +1,58 @@
+"""The runtime in libraries that were linked with it, and in those that weren't."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.binaries.cudart import CUDART_TEXT, linked_cudart
+from cuwheel.binaries.elf import read_elf
+from cuwheel.system import process
+from tests.support.factories import compile_cuda, compile_library
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_KERNEL = "__global__ void twice(float *p) { p[threadIdx.x] *= 2; }\n"
+
+
+def release_in(library: Path) -> str:
+    with library.open("rb") as stream:
+        code = read_elf(stream).section(".text")
+        assert code
+        return linked_cudart(stream, code)
+
+
+def make_library(folder: Path, home: Path, kind: str) -> Path:
+    source = folder / "twice.cu"
+    source.write_text(_KERNEL)
+    flags = (f"-cudart={kind}", "-arch=sm_90", f"-L{home}/lib")
+    return compile_cuda(folder / f"{kind}.so", home, source, *flags)
+
+
+def test_reads_release_of_linked_runtime(tmp_path: Path, cuda_home: Path) -> None:
+    library = make_library(tmp_path, cuda_home, "static")
+
+    assert CUDART_TEXT in library.read_bytes()
+    assert release_in(library) == "13.0"
+
+
+def test_reads_it_from_stripped_library(tmp_path: Path, cuda_home: Path) -> None:
+    library = make_library(tmp_path, cuda_home, "static")
+    process.run(["strip", library], env={"PATH": "/usr/bin:/bin"})
+
+    assert release_in(library) == "13.0"
+
+
+def test_finds_no_runtime_that_was_not_linked(tmp_path: Path, cuda_home: Path) -> None:
+    assert release_in(make_library(tmp_path, cuda_home, "none")) == ""
+
+
+@pytest.mark.parametrize("number", [13001, 20, 1300000])
+def test_takes_no_other_number_for_a_release(tmp_path: Path, number: int) -> None:
+    source = tmp_path / "version.c"
+    source.write_text(f"int get(int *p) {{ if (p) {{ *p = {number}; return 0; }} return 1; }}\n")
+    library = compile_library(tmp_path / "lib.so", "gcc", "-fPIC", "-O2", source)
+
+    assert release_in(library) == ""
