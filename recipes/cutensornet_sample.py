@@ -12,6 +12,7 @@ RECIPE = Recipe(
     source=Folder(path="samples/cutensornet"),
     toolkits=("12.8", "13.0"),
     archs=(),  # no device code: the host compiler is all that it needs
+    python="abi3",  # the stable ABI of 3.10, as its setup.py says
     # cuTensorNet: header and library to link; no part of the toolkit.
     requires=("cutensornet-cu{cuda}==2.14.0", "setuptools>=77.0.3"),
     build=Setuptools(

@@ -155,7 +155,7 @@ def _contract(target: Target) -> Contract:
         release=None if target.source_override else recipe.version,
         local_version=target.local_version,
         cuda=target.toolkit.major,
-        python=target.python if recipe.python == "each" else None,
+        python=None if recipe.python == "any" else target.python,
         links=recipe.link.components,
         has_driver=recipe.link.has_driver,
         mode=mode_name(target.mode),

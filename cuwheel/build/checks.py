@@ -42,7 +42,7 @@ def check_python(job: Job) -> list[Problem]:
     if python is None:
         return []  # `Machine.faults` says why
     problems = []
-    if target.recipe.python == "each" and not (python.include / "Python.h").is_file():
+    if target.recipe.python != "any" and not (python.include / "Python.h").is_file():
         problems.append(
             Problem(
                 what=f"Python.h of {python.path} is missing",
@@ -50,7 +50,7 @@ def check_python(job: Job) -> list[Problem]:
                 fix=f"apt-get install python{python.release}-dev, or take another Python",
             )
         )
-    if target.recipe.python == "each" and target.provider == "conda" and python.is_of_system:
+    if target.recipe.python != "any" and target.provider == "conda" and python.is_of_system:
         problems.append(
             Problem(
                 what=f"{python.path} can't be compiled against with a conda toolchain",

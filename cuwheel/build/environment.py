@@ -115,14 +115,16 @@ def _search_path(inputs: BuildInputs) -> list[str]:
 def _compiler_variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
     """The compilers by absolute path.
 
-    `-g0`: some Pythons were built with `-g` and hand it on to extensions.
+    `-g0`: some Pythons were built with `-g` and hand it on to extensions. `LDSHARED` and
+    `LDCXXSHARED`: setuptools would take the linker's options that the Python was built with,
+    folders among them.
     """
-    cxx = str(inputs.launcher / "bin" / "g++")
+    cc, cxx = (str(inputs.launcher / "bin" / name) for name in ("gcc", "g++"))
     flags = "-O2 -DNDEBUG -g0"
     home = str(inputs.view)
     link = _nvcc_link_flags(target)
     return {
-        "CC": str(inputs.launcher / "bin" / "gcc"),
+        "CC": cc,
         "CXX": cxx,
         "CUDAHOSTCXX": cxx,
         "CUDA_HOME": home,
@@ -130,6 +132,8 @@ def _compiler_variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
         "CUDACXX": f"{home}/bin/nvcc",
         "CFLAGS": flags,
         "CXXFLAGS": flags,
+        "LDSHARED": f"{cc} -shared",
+        "LDCXXSHARED": f"{cxx} -shared",
         "LDFLAGS": " ".join(_linker_flags(target, home)),
         **({"NVCC_APPEND_FLAGS": " ".join(link)} if link else {}),
         **_own_tools(inputs.toolchain),

@@ -235,10 +235,12 @@ class _Chooser:
                 yield toolkit_by_release(release).tag, other, ""
 
     def _pythons(self, recipe: Recipe) -> tuple[str, ...]:
-        """One stands for all where the wheel serves every Python."""
+        """One stands for all where the wheel serves several Pythons."""
         asked = tuple(self.given.python)
         if recipe.python == "any":
             return asked[:1] or ("",)
+        if recipe.python == "abi3":
+            return (recipe.oldest_python,)
         required = Requirement(f"x{recipe.requires_python}").specifier
         return asked or tuple(one for one in PYTHONS if required.contains(one))
 

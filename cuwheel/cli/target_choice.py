@@ -52,7 +52,7 @@ def choose_target(
     Args:
         entry: the recipe.
         tag: the toolkit's, `130`.
-        python: the release, `3.12`.
+        python: the release, `3.12`; a wheel of the stable ABI is built with the oldest instead.
         given: the parsed options of `build`.
 
     Raises:
@@ -74,7 +74,7 @@ def choose_target(
     return Target(
         recipe=recipe,
         toolkit=toolkit,
-        python=python,
+        python=recipe.oldest_python if recipe.python == "abi3" else python,
         framework=own_framework if framework in {None, own_framework} else framework,
         archs=sorted_archs(given.arch) or _archs(recipe, toolkit),
         provider=given.toolchain or toolkit.provider,

@@ -12,6 +12,7 @@ from cuwheel.errors import InterpreterNotFoundError, UsageError
 from cuwheel.locks.framework_fit import fitting_toolkit, settle_framework
 from cuwheel.model.catalogue import load_catalogue
 from cuwheel.paths import ROOT, default_cache, given_path, project_roots
+from cuwheel.system.pythons import find_python
 from cuwheel.toolchains.python_choice import choose_python
 from cuwheel.workspace.job import BuildSettings, Job
 from cuwheel.workspace.workspace import Workspace, bare_workspace
@@ -107,7 +108,7 @@ def requested_job(  # noqa: PLR0913 - what, for what, and how
     Raises:
         CuwheelError: an option is wrong or doesn't go with this recipe.
     """
-    asked = str(given_path(python)) if os.sep in python else python
+    asked = _python_to_find(entry, python, console)
     found = _find_python(console, asked, entry, tag, given)
     target = choose_target(entry, tag, release_of(asked, found), given)
     settings = _settings(given)
@@ -121,10 +122,36 @@ def requested_job(  # noqa: PLR0913 - what, for what, and how
     )
 
 
+def _python_to_find(entry: CatalogueEntry, python: str, console: Console) -> str:
+    """What `--python` said; for a wheel of the stable ABI the oldest Python that it serves.
+
+    The headers of another one would give other machine code under the same file name.
+    """
+    asked, recipe = str(given_path(python)) if os.sep in python else python, entry.recipe
+    if recipe is None or recipe.python != "abi3":
+        return asked
+    oldest = recipe.oldest_python
+    release = find_python(asked, os.environ).release if os.sep in asked else asked
+    if release.endswith("t"):
+        raise UsageError(
+            f"the wheel of {recipe.name} doesn't serve --python {python}",
+            why="a free-threaded Python has no stable ABI (PEP 703)",
+            fix=f"name one with it, or none: the wheel is built with {oldest}",
+        )
+    if release == oldest or release.startswith(f"{oldest}."):
+        return asked
+    if asked:
+        console.note(
+            f"building with Python {oldest}: the wheel keeps to the stable ABI and serves "
+            f"{release} too"
+        )
+    return oldest
+
+
 def _needs_own_headers(entry: CatalogueEntry, tag: str, given: argparse.Namespace) -> bool:
     """Whether the wheel is compiled against Python, with a C library that isn't the system's."""
     provider = given.toolchain or toolkit_by_release(tag).provider
-    return provider == "conda" and entry.recipe is not None and entry.recipe.python == "each"
+    return provider == "conda" and entry.recipe is not None and entry.recipe.python != "any"
 
 
 def _find_python(

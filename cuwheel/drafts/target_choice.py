@@ -105,7 +105,8 @@ def choose_python(survey: Survey) -> Iterator[Field]:
         yield Field(name="python", value="any", notes=(note,))
     elif stable:
         note = find_out(
-            'whether one wheel serves every Python (python="any"): the stable ABI is named at '
+            'whether one wheel serves all Pythons from one on (python="abi3"): the stable ABI is '
+            "named at "
             f"{locations(stable)}"
         )
         yield Field(name="python", value=None, notes=(note,))

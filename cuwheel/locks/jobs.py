@@ -222,7 +222,7 @@ def spec_of(declared: RecipeLock, root: Path) -> PypiLockSpec:
         name=declared.name,
         source=declared,
         lock=root / declared.path,
-        python=declared.recipe.requires_python.removeprefix(">=").split(",")[0],
+        python=declared.recipe.oldest_python,
     )
 
 

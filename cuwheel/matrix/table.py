@@ -41,7 +41,8 @@ def row_of(state: CellState) -> tuple[str, str, str, str]:
     """Package, CUDA release, Python and framework of a cell."""
     target = state.cell.job.target
     framework = f"{target.framework.name} {target.framework.version}" if target.framework else "-"
-    python = "any" if target.recipe.python == "any" else target.python
+    several = {"any": "any", "abi3": f"{target.python} and later"}
+    python = several.get(target.recipe.python, target.python)
     return target.recipe.name, target.toolkit.release, python, framework
 
 

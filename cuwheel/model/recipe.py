@@ -214,7 +214,9 @@ class Recipe:
             wheel has no device code of its own. docs/reference/toolkits.md lists them all.
         ptx: `last` embeds PTX of the last plain arch too, so that newer GPUs can run it; `none`
             doesn't.
-        python: `each`: one wheel for each Python (uses the C API); `any`: one wheel serves all.
+        python: `each`: one wheel for each Python (uses the C API); `abi3`: one wheel, built with
+            the oldest of `requires_python`, serves all later ones too (keeps to the stable ABI);
+            `any`: one wheel serves all.
         requires_python: the Pythons that the recipe's locks are solved for, e.g. `>=3.10`.
         framework: what the wheel is compiled against, if anything; or by CUDA release, `{"13.0":
             Framework(…), "13.2": Framework(…)}`, as each release of a framework is built with one.
@@ -255,7 +257,7 @@ class Recipe:
     toolkits: tuple[str, ...]
     archs: tuple[str, ...] | Mapping[str, tuple[str, ...]]
     ptx: Literal["none", "last"] = "none"
-    python: Literal["each", "any"] = "each"
+    python: Literal["each", "abi3", "any"] = "each"
     requires_python: str = ">=3.10"
     framework: Framework | Mapping[str, Framework] | None = None
     wheel_name: str = ""
@@ -273,6 +275,12 @@ class Recipe:
     memory_per_job: int = 2 * GIB
     disk: int = 2 * GIB
     max_wheel_size: int = 100 * MIB
+
+    @property
+    def oldest_python(self) -> str:
+        """The oldest release that it is for: `3.10`."""
+        first = self.requires_python.removeprefix(">=").split(",")[0]
+        return ".".join(first.split(".")[:2])
 
     @property
     def folder(self) -> str:

@@ -73,6 +73,13 @@ def test_fills_every_placeholder(inputs: BuildInputs) -> None:
     assert sorted(_placeholders(make_target(), inputs)) == sorted(PLACEHOLDERS)
 
 
+def test_links_as_stated_and_not_as_python_was_linked(inputs: BuildInputs) -> None:
+    made = variables(make_target(), inputs)
+
+    assert made["LDSHARED"] == f"{made['CC']} -shared"
+    assert made["LDCXXSHARED"] == f"{made['CXX']} -shared"
+
+
 def test_takes_nothing_from_caller(inputs: BuildInputs, monkeypatch: pytest.MonkeyPatch) -> None:
     before = variables(make_target(), inputs)
     for name in ("CC", "CXX", "CUDA_HOME", "NVCC_PREPEND_FLAGS", "CUDA_INCLUDE_DIRS", "LDFLAGS"):

@@ -92,6 +92,15 @@ def test_wheel_for_every_python_has_one_cell(project: Path) -> None:
     assert cell.job.target.python == "3.12"
 
 
+def test_wheel_of_stable_abi_is_built_with_oldest_python(project: Path) -> None:
+    add_recipe(project, "one", 'python="abi3", requires_python=">=3.11", build=Setuptools(),')
+
+    [cell] = cells(project, "--python", "3.13")
+
+    assert (cell.id, cell.job.target.python) == ("one-130-cp311", "3.11")
+    assert cell.options == ("one-130", "--python", "3.11")
+
+
 def test_python_that_a_framework_has_no_wheel_for_is_impossible(project: Path) -> None:
     add_recipe(project, "torchy", _TORCH)
 

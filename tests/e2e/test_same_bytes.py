@@ -1,4 +1,4 @@
-"""Whole builds: published wheels stay, and each place of a source gives the same one."""
+"""Whole builds: published wheels stay; each Python, each place of a source gives the same one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from cuwheel.paths import ROOT
 from cuwheel.system.files import sha256_of_file
 from tests.support.engine import PACKAGES
 from tests.support.factories import commit_all
+from tests.support.pythons import pythons
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 _TARGET = "tiny-capi-130"
+_SERVED = ("3.10", "3.11", "3.12", "3.13")  # releases that the packages' locks hold
 
 
 @pytest.fixture
@@ -137,3 +139,24 @@ def test_replaces_a_published_wheel_when_asked(engine: Engine, tmp_path: Path) -
     assert done.status == 0, done.output
     assert engine.wheels() == [old]
     assert sha256_of_file(old) != digest
+
+
+@pytest.mark.parametrize("name", ["tiny-skbuild", "cutensornet-sample"])
+def test_wheel_for_several_pythons_is_the_same_from_each(
+    name: str, engine: Engine, tmp_path: Path
+) -> None:
+    """One that is loaded with ctypes, and one of the stable ABI; each compiled twice."""
+    oldest, *_, newest = (one.release for one in pythons() if one.release in _SERVED)
+    is_tiny = name.startswith("tiny")
+    source = ("--source", PACKAGES / name.replace("-", "_")) if is_tiny else ()
+    variables = engine.environment(**({} if is_tiny else {"CUWHEEL_PROJECT": ""}))
+    found = []
+    for release in (oldest, newest):
+        dist = tmp_path / release
+        words = ("--python", release, "--work", tmp_path / "work", "--dist", dist, "--no-cache")
+        command = (sys.executable, "-m", "cuwheel", "build", f"{name}-130")
+        run(*command, *source, *words, **variables)
+        found += [(path.name, sha256_of_file(path)) for path in dist.glob("*.whl")]
+
+    assert oldest != newest
+    assert (len(found), len(set(found))) == (2, 1)
