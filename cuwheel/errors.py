@@ -492,8 +492,9 @@ class SlowerError(CuwheelError):
 class UndecidedError(CuwheelError):
     """The measurements scatter too much to say whether the wheel is slower.
 
-    Undecided never counts as passed. Another process on the GPU, clocks that fall because of heat
-    or power, and calls of few microseconds scatter; run it again on an idle GPU.
+    Undecided never counts as passed; cases that could not be compared leave a run undecided, too.
+    Another process on the GPU, clocks that fall because of heat or power, and calls of few
+    microseconds scatter; run it again on an idle GPU.
     """
 
     exit_code = 95

@@ -26,7 +26,7 @@ from cuwheel.perf.worker import Place
 from cuwheel.pypi.uv import unpack_into
 from cuwheel.smoke.environment import install_wheel
 from cuwheel.system.console import report_terminal
-from cuwheel.system.files import write_atomically
+from cuwheel.system.files import file_lock, write_atomically
 from cuwheel.verify.published import read_published
 
 if TYPE_CHECKING:
@@ -69,6 +69,12 @@ def measure_wheel(given: argparse.Namespace, console: Console) -> None:
     with tempfile.TemporaryDirectory(prefix="cuwheel-perf-") as scratch:
         places = _Places(given=given, entry=entry, scratch=Path(scratch), console=console)
         old = read_wheel(given_path(given.against), entries) if given.against and not past else None
+        if old and old.entry.name != entry.name:
+            raise UsageError(
+                f"{old.path.name} can't be compared with a wheel of {entry.name}",
+                why=f"it is of {old.entry.name}",
+                fix="name another wheel of the same package",
+            )
         asked = PerfRequest(
             recipe=entry.name,
             probe=check_probe(entry),
@@ -84,9 +90,10 @@ def measure_wheel(given: argparse.Namespace, console: Console) -> None:
             sweep=_sweep(given),
             log=folder / "perf.log",
         )
-        asked.log.unlink(missing_ok=True)
-        run = measure(asked, console)
-    _report(run, folder, given, console)
+        with file_lock(folder / ".lock", on_wait=lambda: console.note("another run: waiting")):
+            asked.log.unlink(missing_ok=True)
+            run = measure(asked, console)
+            _report(run, folder, given, console)
     _judge(run, folder)
 
 
@@ -155,7 +162,7 @@ class _Places:
                 "-- --python /path/to/bin/python",
             )
         python = self._install(wheel, tag or (target[1] if target else ""), folder)
-        return Place(python=python, folder=None, name=name)
+        return Place(python=python, folder=None, name=name, is_own=True)
 
     def _install(self, wheel: ChosenWheel, tag: str, folder: Path) -> Path:
         """An environment with the wheel and what its recipe's lock pins for it."""
@@ -226,8 +233,7 @@ def _judge(run: PerfRun, folder: Path) -> None:
         raise SlowerError(
             f"{run.package} is slower than {run.against}",
             why="\n".join(told),
-            fix=f"{more}, with the kernels that took longest; `nox -s verify -- TARGET --against "
-            f"{run.against}` names what differs in them",
+            fix=f"{more}, with the kernels that took longest",
         )
     if run.answer == "UNDECIDED":
         raise UndecidedError(

@@ -46,6 +46,7 @@ class CycleOptions:
         perf: likewise of `perf`.
         reports: the folder of all reports, where the baselines are.
         gpus: those that perf may use.
+        driver: release of their driver.
         no_gpu: why there is none.
     """
 
@@ -56,6 +57,7 @@ class CycleOptions:
     perf: tuple[str, ...]
     reports: Path
     gpus: tuple[Gpu, ...]
+    driver: str
     no_gpu: str
 
 
@@ -172,12 +174,15 @@ def _measure(cell: Cell, asked: CycleOptions, recorder: Recorder, *, has_wheel: 
         return
     folder = recorder.folder / "perf" / target
     folder.mkdir(parents=True)
-    baseline = baseline_path(asked.reports, asked.gpus[0], target)
+    gpu = asked.gpus[0]
+    # The one whose baseline it is: CUDA counts in another order than the driver.
+    chosen = ("env", f"CUDA_VISIBLE_DEVICES={gpu.uuid}") if gpu.uuid else ()
+    baseline = baseline_path(asked.reports, gpu, asked.driver, target)
     options = ["--history", str(asked.reports / "history" / target)]
     options += ["--against", str(baseline)] if baseline.is_file() else []
     step = recorder.run_step(
         "perf",
-        engine_command("perf", target, "--report", str(folder), *options, *asked.perf),
+        (*chosen, *engine_command("perf", target, "--report", str(folder), *options, *asked.perf)),
         about=target,
         pages=_below(recorder.folder, folder),
     )

@@ -140,6 +140,7 @@ def _cycle_options(asked: NightlyOptions, driver: Driver, gpus: tuple[Gpu, ...])
         perf=asked.perf,
         reports=asked.reports,
         gpus=gpus,
+        driver=driver.version,
         no_gpu=f"no GPU that a program can use: {why}",
     )
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # Share of the time that counts as the same, by what measured it. An H100 was within 0.1 % of itself
 # in sixteen runs by device events; the host's clock has the host's own business in it.
 TOLERANCES = {"device events": 0.01, "host clock": 0.03}
+BETWEEN_RUNS = 0.05  # against an earlier run: clocks, heat and other cards differ
 CONFIDENCE = 0.99  # of the intervals: with twenty cases one in five runs would be wrong at 0.95
 _RESAMPLES = 2000
 _SEED = 0  # the same rounds give the same answer

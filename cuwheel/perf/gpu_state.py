@@ -57,7 +57,7 @@ class GpuMonitor:
         self._unread = ""
         try:
             pynvml.nvmlInit()
-            self._handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+            self._handle = _find(uuid)
         except pynvml.NVMLError as problem:
             self._unread = f"NVML says: {problem}"
 
@@ -123,6 +123,14 @@ class GpuMonitor:
             return function(self._handle, *arguments)
         except pynvml.NVMLError:
             return None
+
+
+def _find(uuid: str) -> Any:
+    """NVML's handle of a GPU, or of the MIG slice whose identity CUDA gives as the GPU's."""
+    try:
+        return pynvml.nvmlDeviceGetHandleByUUID(uuid)
+    except pynvml.NVMLError:
+        return pynvml.nvmlDeviceGetHandleByUUID(uuid.replace("GPU-", "MIG-", 1))
 
 
 def merge_clocks(parts: Collection[Clocks]) -> Clocks:

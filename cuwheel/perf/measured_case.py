@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cuwheel.perf import gate
 from cuwheel.perf.gpu_state import merge_clocks
 from cuwheel.perf.own_kernels import longest, own_share
 from cuwheel.perf.records import CaseResult
+from cuwheel.system.quantities import show_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cuwheel.perf.records import Clocks, PerfRun
+    from cuwheel.perf.records import Clocks, Comparison, PerfRun
 
-_BETWEEN_RUNS = 0.05  # tolerance against an earlier run: clocks, heat and other cards differ
+
+class Rounds(NamedTuple):
+    """Seconds of a call, the median of each round, of processes that took turns."""
+
+    new: list[float]
+    old: list[float]
+    again: list[float]
 
 
 @dataclass(kw_only=True)
@@ -26,16 +33,15 @@ class MeasuredCase:
     Attributes:
         facts: as the worker's script has them: name, limit, bytes, operations, …
         result: what is known by now.
-        new, old, again, rival: seconds of a call, the median of each round in all generations of
-            processes; those of one generation have one length.
+        new, rival: seconds of a call, the median of each round, of all processes.
+        comparisons: with the old wheel, one for each generation of processes.
         clocks: of the card in each generation.
     """
 
     facts: Mapping[str, Any]
     result: CaseResult
     new: list[float] = field(default_factory=list)
-    old: list[float] = field(default_factory=list)
-    again: list[float] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
     rival: list[float] = field(default_factory=list)
     clocks: list[Clocks] = field(default_factory=list)
 
@@ -72,12 +78,32 @@ class MeasuredCase:
             self._blame(f"no kernel of the wheel ran, but {ran or 'nothing on the GPU'}")
         self.result = replace(
             self.result,
-            error=error,
-            rival_error=found["rival_error"],
+            error=_if_finite(error),
+            rival_error=_if_finite(found["rival_error"]),
             own_share=share,
             kernels=longest(found["kernels"]),
             unread=found["unread"],
         )
+
+    def blame_memory(self, free: int) -> None:
+        """Name as a fault that the package took all of a GPU's memory.
+
+        Args:
+            free: bytes that the GPU had free.
+        """
+        self._blame(
+            f"it ran out of GPU memory, of which {show_size(free)} were free; about "
+            f"{show_size(self.facts['memory'])} are needed"
+        )
+
+    def judge_old(self, found: Mapping[str, Any]) -> None:
+        """Name as a fault that the wheel to compare with is wrong, where it was checked.
+
+        Args:
+            found: what `prepare` of the worker's script answered.
+        """
+        if "error" in found and not found["error"] <= self.facts["limit"]:
+            self._blame("the old wheel is wrong here, so nothing can be compared with it")
 
     def judge_last(self, error: float | None) -> None:
         """Judge the last call of those that were measured."""
@@ -85,18 +111,30 @@ class MeasuredCase:
         if error is not None and not error <= limit:
             self._blame(f"after many calls the relative error is {error:.1e}, at most {limit:.1e}")
 
-    def compare(self, tolerance: float, repeats: int) -> None:
-        """Compare with the old wheel, where that was measured and isn't decided yet.
+    def compare(self, rounds: Rounds, tolerance: float) -> None:
+        """Compare with the old wheel by what fresh processes measured, once more.
+
+        SAME counts at once. Everything else has to be said twice in a row: two processes can
+        differ by more than the rounds of one.
 
         Args:
+            rounds: of these processes.
             tolerance: a share of the time that counts as the same.
-            repeats: how often everything was measured.
         """
-        before = self.result.comparison
-        if not self.old or self.result.faults or (before and not self.is_undecided):
-            return
-        found = gate.judge(self.old, self.new, self.again, tolerance=tolerance, repeats=repeats)
-        self.result = replace(self.result, comparison=found)
+        self.comparisons.append(
+            gate.judge(
+                rounds.old,
+                rounds.new,
+                rounds.again,
+                tolerance=tolerance,
+                repeats=len(self.comparisons) + 1,
+            )
+        )
+        *earlier, last = self.comparisons
+        said_before = earlier[-1].answer if earlier else "SAME"
+        if last.answer != said_before:
+            last = replace(last, answer="UNDECIDED")
+        self.result = replace(self.result, comparison=last)
 
     def finish(self, ceilings: Mapping[str, float]) -> CaseResult:
         """The result with its times and rates.
@@ -129,6 +167,10 @@ class MeasuredCase:
         self.result = replace(self.result, faults=tuple(dict.fromkeys(faults)))
 
 
+def _if_finite(error: float | None) -> float | None:
+    return error if error is not None and math.isfinite(error) else None
+
+
 def new_case(facts: Mapping[str, Any]) -> MeasuredCase:
     """A case of which nothing is known but what its probe declares."""
     result = CaseResult(
@@ -141,7 +183,7 @@ def new_case(facts: Mapping[str, Any]) -> MeasuredCase:
 
 
 def compare_with_past(
-    case: CaseResult, past: PerfRun, ceilings: Mapping[str, float], tolerance: float | None
+    case: CaseResult, past: PerfRun, ceilings: Mapping[str, float], tolerance: float
 ) -> CaseResult:
     """A case compared with the same one of an earlier run, where that has it.
 
@@ -149,12 +191,17 @@ def compare_with_past(
         case: with its times.
         past: the earlier run.
         ceilings: what the card reached in this run; how it differs from then is taken out.
-        tolerance: a share of the time; None: the usual one between runs.
+        tolerance: a share of the time that counts as the same.
     """
     before = next((one for one in past.cases if one.name == case.name), None)
     if not (before and before.timing and case.timing):
         return case
-    kind = case.precision if case.precision in ceilings else "copy"
-    scale = ceilings[kind] / past.ceilings[kind] if past.ceilings.get(kind) else 1.0
-    found = gate.judge_against_past(before.timing, case.timing, scale, tolerance or _BETWEEN_RUNS)
+    shares = {
+        name: rate / ceilings[name]
+        for name, rate in (("copy", case.bytes_rate), (case.precision, case.operations_rate))
+        if rate and ceilings.get(name) and past.ceilings.get(name)
+    }
+    kind = max(shares, key=lambda name: shares[name], default="")
+    scale = ceilings[kind] / past.ceilings[kind] if kind else 1.0
+    found = gate.judge_against_past(before.timing, case.timing, scale, tolerance)
     return replace(case, comparison=found)

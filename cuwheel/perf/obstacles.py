@@ -96,24 +96,42 @@ def check_alone(state: GpuState, gpu: GpuFacts, *, is_shared: bool) -> None:
     """
     if state.others and not is_shared:
         raise GpuError(
-            f"{len(state.others)} processes of others on {gpu.name}: times can't be compared",
+            f"others compute on {gpu.name}: times can't be compared",
             why=_processes(state),
             fix="wait until it is free (`nvidia-smi`), choose another GPU with "
             "CUDA_VISIBLE_DEVICES=1, or compare all the same: -- --shared-gpu",
         )
 
 
-def check_same_gpu(past: PerfRun, gpu: GpuFacts, name: str) -> None:
-    """See that an earlier run was on such a GPU with this driver.
+def check_comparable(past: PerfRun, gpu: GpuFacts, recipe: str, clock: str, name: str) -> None:
+    """See that an earlier run was sound, of this package, on such a GPU, by such a clock.
+
+    Args:
+        past: the earlier run.
+        gpu: of this one.
+        recipe: of this one.
+        clock: of this one.
+        name: of the earlier run's file.
 
     Raises:
-        UsageError: it was on another.
+        UsageError: it was another, or wrong.
     """
-    if (past.gpu.name, past.gpu.driver) != (gpu.name, gpu.driver):
+    facts = (
+        ("of", past.recipe, recipe),
+        ("on", past.gpu.name, gpu.name),
+        ("with driver", past.gpu.driver, gpu.driver),
+        ("by", past.clock, clock),
+    )
+    faults = [
+        f"it is {link} {then or 'none'}, this is {link} {now or 'none'}"
+        for link, then, now in facts
+        if then != now
+    ]
+    faults += [f"it is wrong: {fault}" for fault in past.faults]
+    if faults:
         raise UsageError(
             f"{name} can't be compared with this run",
-            why=f"it is of {past.gpu.name} with driver {past.gpu.driver}, this is {gpu.name} with "
-            f"driver {gpu.driver}",
+            why="\n".join(faults),
             fix="compare with the wheel itself, which is measured here then: --against WHEEL",
         )
 

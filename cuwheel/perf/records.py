@@ -192,6 +192,7 @@ class PerfRun:
         notes: what the reader should know: a MIG slice, another process, heat.
         against: what it was compared with; empty: nothing.
         answer: of the comparison, the worst of its cases; empty: there was none.
+        tolerance: the share of the time that counted as the same; 0: nothing was compared.
         version: of this form.
     """
 
@@ -212,6 +213,7 @@ class PerfRun:
     notes: tuple[str, ...] = ()
     against: str = ""
     answer: Answer | Literal[""] = ""
+    tolerance: float = 0.0
     version: int = VERSION
 
     @property
@@ -221,7 +223,7 @@ class PerfRun:
 
     def as_json(self) -> str:
         """The file's content."""
-        return json.dumps(asdict(self), indent=1) + "\n"
+        return json.dumps(asdict(self), indent=1, allow_nan=False) + "\n"
 
 
 def read_run(path: Path) -> PerfRun:
@@ -234,11 +236,17 @@ def read_run(path: Path) -> PerfRun:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["version"] != VERSION:
             raise _unreadable(path, f"its form is {content['version']}, this one is {VERSION}")
-        return _as_run(content)
+        return _checked(_as_run(content))
     except OSError as problem:
         raise _unreadable(path, str(problem.strerror)) from None
     except (ValueError, KeyError, TypeError) as problem:
         raise _unreadable(path, f"{type(problem).__name__}: {problem}") from None
+
+
+def _checked(run: PerfRun) -> PerfRun:
+    if any(case.timing and not case.timing.low > 0 for case in run.cases):
+        raise ValueError("a time in it isn't positive")
+    return run
 
 
 def _unreadable(path: Path, why: str) -> UsageError:

@@ -5,22 +5,23 @@ from __future__ import annotations
 import contextlib
 import datetime
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from cuwheel.errors import UsageError
+from cuwheel.errors import ProbeError, UsageError
 from cuwheel.perf import gate
 from cuwheel.perf.gpu_state import GpuMonitor, merge_clocks
-from cuwheel.perf.measured_case import compare_with_past, new_case
+from cuwheel.perf.measured_case import Rounds, compare_with_past, new_case
 from cuwheel.perf.obstacles import (
     HEAT,
     check_alone,
     check_code,
+    check_comparable,
     check_health,
-    check_same_gpu,
     notes_of,
 )
 from cuwheel.perf.own_kernels import code_of_libraries, kernels_of
@@ -32,15 +33,16 @@ from cuwheel.smoke.loaded_libraries import find_loaded_libraries, owners
 from cuwheel.system.quantities import show_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cuwheel.perf.measured_case import MeasuredCase
     from cuwheel.perf.package import InstalledPackage
-    from cuwheel.perf.records import CaseResult
+    from cuwheel.perf.records import Answer, CaseResult
     from cuwheel.perf.worker import Place
     from cuwheel.system.console import Console
 
 _GENERATIONS = 3  # of processes, until a comparison is decided
+_COMPARED = 3  # players: the new wheel, the old one, the old one again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +105,8 @@ class _Found:
     package: InstalledPackage
     notes: tuple[str, ...]
     ceilings: Mapping[str, float]
+    free: int  # bytes of GPU memory
+    tolerance: float  # share of the time that counts as the same; 0: nothing is compared
 
 
 def measure(asked: PerfRequest, console: Console) -> PerfRun:
@@ -130,11 +134,9 @@ class _Session:
                 if facts["is_quick"] or not self._asked.is_quick:
                     self._cases.append(self._measure(facts, workers, found, own))
             libraries = _suppliers(workers[0], Path(found.started["site"]).resolve())
-            sweep = tuple(self._sweep(workers[0], found.started))
+            sweep = tuple(self._sweep(workers[0]))
         for generation in range(2, _GENERATIONS + 1):
-            self._compare(found, generation - 1)
             self._repeat(found, own, generation)
-        self._compare(found, _GENERATIONS)
         return self._finish(found, libraries, sweep)
 
     @contextlib.contextmanager
@@ -152,19 +154,81 @@ class _Session:
         with self._console.live("start") as line:
             line.show("importing")
             first = workers[0]
-            started = _start_all(workers)
+            started, *theirs = _start_all(workers)
+            self._check_probe(started)
+            self._check_places(started, theirs)
             gpu, monitor = self._look_at_gpu(started, workers)
             package = find_package(started["package"], started["module"])
             code = code_of_libraries(package.libraries)
             note = check_code(code, gpu, self._asked.wheel or package.name)
             line.show("ceilings: a copy and matrix products")
+            notes = [note] if note else []
+            frameworks = {one["framework"] for one in theirs} - {started["framework"]}
+            notes += [f"the wheel compared with ran with {name}" for name in sorted(frameworks)]
             return _Found(
                 started=started,
                 gpu=gpu,
+                free=started["free"],
                 monitor=monitor,
                 package=package,
-                notes=(note,) if note else (),
+                notes=tuple(notes),
                 ceilings=first.ask("ceilings"),
+                tolerance=self._tolerance(started["clock"]),
+            )
+
+    def _tolerance(self, clock: str) -> float:
+        """The share of the time that counts as the same; 0: nothing is compared."""
+        if not (self._asked.old or self._asked.past):
+            return 0.0
+        usual = gate.TOLERANCES[clock] if self._asked.old else gate.BETWEEN_RUNS
+        return self._asked.tolerance or usual
+
+    def _check_probe(self, started: Mapping[str, Any]) -> None:
+        """See that the probe has what is asked for, before an hour is measured.
+
+        Raises:
+            UsageError: it has no case, or no requests to make.
+        """
+        name = self._asked.probe.name
+        quick = " that is quick" if self._asked.is_quick else ""
+        if not any(one["is_quick"] or not self._asked.is_quick for one in started["cases"]):
+            raise UsageError(
+                f"the probe of {self._asked.recipe} has no case{quick}",
+                why=f"`cases()` of {name} gives none",
+                fix="leave --quick out" if quick else f"add cases to {self._asked.probe}",
+            )
+        if self._asked.sweep and not started["sweeps"]:
+            raise UsageError(
+                f"--sweep: the probe of {self._asked.recipe} has no requests to make",
+                why=f"{name} defines no `sweep`",
+                fix="leave --sweep out",
+            )
+
+    def _check_places(
+        self, started: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """See that each process imported the wheel that it was started for, on one GPU.
+
+        Raises:
+            ProbeError: something else was imported, or the GPUs differ.
+        """
+        places = [self._asked.new] + ([self._asked.old] if self._asked.old else [])
+        for place, facts in zip(places, (started, *others), strict=False):
+            folder = place.folder or (Path(facts["site"]) if place.is_own else None)
+            path = Path(facts["package"]).resolve()
+            if folder and not path.is_relative_to(folder.resolve()):
+                raise ProbeError(
+                    f"{place.name}: {facts['module']} was imported from {path}",
+                    why="that isn't the wheel's: the wheel doesn't hold it, or a folder on the "
+                    "path comes before it",
+                    fix="name a wheel of the package that the probe is for; take folders with "
+                    "such a module out of PYTHONPATH",
+                )
+        if any(one["gpu"]["uuid"] != started["gpu"]["uuid"] for one in others):
+            raise ProbeError(
+                "the wheels were given two GPUs",
+                why="each process takes the first that it may use",
+                fix="name one: CUDA_VISIBLE_DEVICES=0",
             )
 
     def _look_at_gpu(
@@ -178,7 +242,7 @@ class _Session:
         if asked.old or asked.past:
             check_alone(state, gpu, is_shared=asked.is_shared)
         if asked.past:
-            check_same_gpu(asked.past, gpu, asked.against)
+            check_comparable(asked.past, gpu, asked.recipe, started["clock"], asked.against)
         return gpu, monitor
 
     def _measure(
@@ -189,13 +253,16 @@ class _Session:
         if facts["gpus"] > found.gpu.gpus:
             case.skip(f"it needs {facts['gpus']} GPUs")
             return case
+        needed = facts["memory"] * len(workers)
+        if needed > found.free:
+            case.skip(f"too little GPU memory: about {show_size(needed)} needed")
+            return case
         with self._console.live(case.name) as line:
             line.show("checked and measured")
             try:
                 self._play(case, workers, found, own, factor=1)
             except OutOfGpuMemoryError:
-                needs = show_size(facts["memory"] * len(workers))
-                case.skip(f"too little GPU memory: about {needs} needed")
+                case.blame_memory(found.free)
         return case
 
     def _play(
@@ -207,36 +274,30 @@ class _Session:
         *,
         factor: int,
     ) -> None:
-        prepared = [
-            worker.ask("prepare", case=case.name, checks=worker is workers[0]) for worker in workers
-        ]
-        case.judge_results(prepared[0], own)
+        first, *others = workers
+        answer = first.ask("prepare", case=case.name, checks=True)
+        case.judge_results(answer, own)
         if not case.facts["is_timed"] or case.result.faults:
             return
-        players = [
-            Player(worker=worker, whose="package", seconds=answer["seconds"])
-            for worker, answer in zip(workers, prepared, strict=True)
-        ]
-        if case.facts["has_rival"]:
-            seconds = prepared[0]["rival_seconds"]
-            players.append(Player(worker=workers[0], whose="rival", seconds=seconds))
+        players = [Player(worker=first, whose="package", seconds=answer["seconds"])]
+        for worker in others:  # the first of them is checked too: a wrong one decides nothing
+            theirs = worker.ask("prepare", case=case.name, checks=worker is others[0])
+            case.judge_old(theirs)
+            players.append(Player(worker=worker, whose="package", seconds=theirs["seconds"]))
+        if "rival_seconds" in answer:
+            seconds = answer["rival_seconds"]
+            players.append(Player(worker=first, whose="rival", seconds=seconds))
         with found.monitor.watching() as clocks:
             play(case.name, players, is_quick=self._asked.is_quick, factor=factor)
         case.clocks += clocks
-        lists = (case.new, case.old, case.again) if self._asked.old else (case.new,)
-        for times, player in zip(lists, players, strict=False):  # the rival comes last
-            times.extend(player.rounds)
-        if case.facts["has_rival"]:
-            case.rival += players[-1].rounds
+        case.new += players[0].rounds
+        case.rival += players[-1].rounds if players[-1].whose == "rival" else []
         for worker in workers:
-            found_last = worker.ask("finish", case=case.name, checks=worker is workers[0])
-            case.judge_last(found_last["error"])
-
-    def _compare(self, found: _Found, repeats: int) -> None:
-        if self._asked.old:
-            tolerance = self._asked.tolerance or gate.TOLERANCES[found.started["clock"]]
-            for case in self._cases:
-                case.compare(tolerance, repeats)
+            last = worker.ask("finish", case=case.name, checks=worker is first)
+            case.judge_last(last["error"])
+        if others and not case.result.faults:
+            rounds = Rounds(*(player.rounds for player in players[:_COMPARED]))
+            case.compare(rounds, found.tolerance)
 
     def _repeat(self, found: _Found, own: frozenset[str], generation: int) -> None:
         """Measure undecided cases again in fresh processes, longer than before."""
@@ -246,20 +307,14 @@ class _Session:
         with self._workers() as workers:
             _start_all(workers)
             for case in undecided:
-                with self._console.live(case.name) as line:
-                    line.show(f"undecided; measured again, time {generation}")
+                with self._console.live(case.name) as line, suppress(OutOfGpuMemoryError):
+                    line.show(f"not decided; measured again, time {generation}")
                     self._play(case, workers, found, own, factor=generation)
 
-    def _sweep(self, worker: Worker, started: Mapping[str, Any]) -> Iterator[SweepResult]:
+    def _sweep(self, worker: Worker) -> Iterator[SweepResult]:
         asked = self._asked.sweep
         if asked is None:
             return
-        if not started["sweeps"]:
-            raise UsageError(
-                f"--sweep: the probe of {self._asked.recipe} has no requests to make",
-                why=f"{self._asked.probe.name} defines no `sweep`",
-                fix="leave --sweep out",
-            )
         for clients in range(1, asked.most + 1):
             with self._console.live("sweep") as line:
                 line.show(f"{asked.requests} requests, {clients} at once")
@@ -278,12 +333,18 @@ class _Session:
         cases = tuple(case.finish(found.ceilings) for case in self._cases)
         if past := asked.past:
             cases = tuple(
-                compare_with_past(case, past, found.ceilings, asked.tolerance) for case in cases
+                compare_with_past(case, past, found.ceilings, found.tolerance) for case in cases
             )
         clocks = merge_clocks([one for case in self._cases for one in case.clocks])
         if set(HEAT) & set(clocks.slowed_by):
             cases = tuple(map(_undecided_if_same, cases))
-        answers = [case.comparison.answer for case in cases if case.comparison]
+        notes = (*found.notes, *notes_of(found.monitor.state(()), clocks), *_unread(cases))
+        answer: Answer | Literal[""] = ""
+        if asked.against:
+            lost = _not_compared(cases, self._cases, asked.past)
+            notes += tuple(f"{name}: nothing to compare it with" for name in lost)
+            answers: list[Answer] = [one.comparison.answer for one in cases if one.comparison]
+            answer = gate.worst(answers if answers and not lost else [*answers, "UNDECIDED"])
         return PerfRun(
             recipe=asked.recipe,
             package=found.package.name,
@@ -299,16 +360,39 @@ class _Session:
             cases=cases,
             libraries=libraries,
             sweep=sweep,
-            notes=(*found.notes, *notes_of(found.monitor.state(()), clocks)),
+            notes=notes,
             against=asked.against,
-            answer=gate.worst(answers) if answers else "",
+            answer=answer,
+            tolerance=found.tolerance,
         )
 
 
-def _start_all(workers: list[Worker]) -> Mapping[str, Any]:
-    """Start all at once, as imports take seconds; what the first one is."""
+def _start_all(workers: list[Worker]) -> list[Mapping[str, Any]]:
+    """Start all at once, as imports take seconds; what each of them is."""
     with ThreadPoolExecutor(len(workers)) as pool:
-        return next(iter(list(pool.map(Worker.start, workers))))
+        return list(pool.map(Worker.start, workers))
+
+
+def _not_compared(
+    cases: Iterable[CaseResult], measured: Iterable[MeasuredCase], past: PerfRun | None
+) -> list[str]:
+    """Timed cases that were run without a comparison; those of an earlier run, run or not."""
+    had = {case.name for case in past.cases if case.timing} if past else None
+    timed = {one.name for one in measured if one.facts["is_timed"]}
+    return [
+        case.name
+        for case in cases
+        if case.name in timed
+        and not case.comparison
+        and not case.faults
+        and (not case.skipped if had is None else case.name in had)
+    ]
+
+
+def _unread(cases: Iterable[CaseResult]) -> list[str]:
+    """One line for each reason why kernels weren't read."""
+    reasons = dict.fromkeys(case.unread for case in cases if case.unread)
+    return [f"whose kernels ran isn't known: {reason}" for reason in reasons]
 
 
 def _undecided_if_same(case: CaseResult) -> CaseResult:

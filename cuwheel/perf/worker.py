@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,14 @@ _WORKER = "perf/worker.py"
 _TAIL = 6  # lines of a traceback that an error shows
 _START = 300.0  # seconds for an import of a framework on a slow disk
 _LONGEST = 600.0  # seconds of one answer
+# Of variables: the package's code runs here, and what it prints is in the report's folder.
+_SECRET = re.compile(
+    r"TOKEN|SECRET|PASSW|CREDENTIAL|_KEY|^AWS_|^SSH_|^GPG_|^UV_|^PIP_", re.IGNORECASE
+)
 
 
-class OutOfGpuMemoryError(Exception):
-    """A case needs more memory than the GPU has free."""
+class OutOfGpuMemoryError(GpuError):
+    """A process ran out of GPU memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +40,14 @@ class Place:
     Attributes:
         python: the interpreter.
         folder: of packages that come before all others there; None: what is installed counts.
+        is_own: the environment was made for the wheel: the caller's packages stay out.
         name: what messages call it: `the new wheel`.
     """
 
     python: Path
     folder: Path | None
     name: str
+    is_own: bool = False
 
 
 class Worker:
@@ -78,7 +85,11 @@ class Worker:
         if line is None:
             status = self._conversation.status()
             raise self._error(action, question, f"its process ended with status {status}")
-        answer = json.loads(line)
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            why = f"its interpreter printed {line[:80]!r} where an answer belongs"
+            raise self._error(action, question, why) from None
         if failure := answer.get("failure"):
             self._raise(action, question, failure)
         return answer["answer"]
@@ -97,7 +108,11 @@ class Worker:
                 "`nox -s smoke -- TARGET` still imports the wheel",
             )
         if failure["kind"] == "memory":
-            raise OutOfGpuMemoryError(failure["what"])
+            raise OutOfGpuMemoryError(
+                f"{self.place.name}: {question.get('case') or action}: too little GPU memory",
+                why=failure["what"],
+                fix="free it (`nvidia-smi` lists who has it), or take a larger GPU",
+            )
         last = failure["traceback"].strip().splitlines()[-_TAIL:]
         raise self._error(action, question, "\n".join(last))
 
@@ -127,7 +142,7 @@ def start_worker(place: Place, probe: Path, log: Path) -> Iterator[Worker]:
     command = (place.python, script(_WORKER), probe.absolute(), *folders)
     try:
         # The user's own environment: a conda one may need its variables.
-        with converse(command, env=_environment(), log=log) as conversation:
+        with converse(command, env=_environment(place), log=log) as conversation:
             yield Worker(conversation, place, log)
     except OSError as problem:
         if problem.filename is None:
@@ -139,9 +154,16 @@ def start_worker(place: Place, probe: Path, log: Path) -> Iterator[Worker]:
         ) from None
 
 
-def _environment() -> dict[str, str]:
-    """Ours, as the caller has it: what the engine's bootstrap has set is taken out."""
+def _environment(place: Place) -> dict[str, str]:
+    """The caller's, without what the engine's bootstrap has set and without what looks secret."""
     own = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8")
-    found = {name: value for name, value in os.environ.items() if name not in own}
+    found = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in own and not _SECRET.search(name)
+    }
+    found["PYTHONUNBUFFERED"] = "1"
+    if place.is_own:
+        return {**found, "PYTHONNOUSERSITE": "1"}
     callers = os.environ.get("CUWHEEL_CALLERS_PYTHONPATH", "")
-    return {**found, **({"PYTHONPATH": callers} if callers else {}), "PYTHONUNBUFFERED": "1"}
+    return {**found, "PYTHONPATH": callers} if callers else found

@@ -32,7 +32,7 @@ if command == "perf":
     (report / "perf.html").write_text("a page")
 sys.exit(command in os.environ.get("FAILING", "").split())
 """
-_BASELINE = "baselines/NVIDIA-H200-GPU-1a2b/tiny-cuda-130.json"
+_BASELINE = "baselines/NVIDIA-H200-GPU-1a2b-580.159.04/tiny-cuda-130.json"
 
 
 @pytest.fixture

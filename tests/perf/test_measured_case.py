@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cuwheel.perf.measured_case import MeasuredCase, new_case
+from cuwheel.perf.measured_case import MeasuredCase, Rounds, new_case
 
 FACTS = {
     "name": "forward",
@@ -66,22 +66,46 @@ def test_case_that_was_not_timed_has_no_rates() -> None:
     assert judged("_Z3ownv").finish({"copy": 4e12}).timing is None
 
 
-def test_wrong_case_is_not_compared() -> None:
-    case = judged("_Z8fallbackv")
-    case.old = case.new = case.again = [1.0, 1.0]
-
-    case.compare(0.01, 1)
-
-    assert case.result.comparison is None
-
-
-def test_decided_case_stays_decided() -> None:
+@pytest.mark.parametrize(
+    ("times", "answer"),
+    [
+        ((1.0,), "SAME"),
+        ((1.0, 1.0), "SAME"),
+        ((2.0,), "UNDECIDED"),
+        ((2.0, 2.0), "SLOWER"),
+        ((2.0, 1.0), "UNDECIDED"),
+        ((2.0, 1.0, 1.0), "SAME"),
+        ((0.5, 0.5), "FASTER"),
+        ((0.5, 2.0), "UNDECIDED"),
+    ],
+)
+def test_a_difference_has_to_be_said_twice(times: tuple[float, ...], answer: str) -> None:
     case = judged("_Z3ownv")
-    case.old, case.new, case.again = [1.0, 1.0], [2.0, 2.0], [1.0, 1.0]
-    case.compare(0.01, 1)
-    case.new = [1.0, 1.0]
 
-    case.compare(0.01, 2)
+    for time in times:
+        case.compare(Rounds([time] * 9, [1.0] * 9, [1.0] * 9), 0.01)
 
     assert case.result.comparison
-    assert (case.result.comparison.answer, case.result.comparison.repeats) == ("SLOWER", 1)
+    assert case.result.comparison.answer == answer
+    assert case.result.comparison.repeats == len(times)
+
+
+def test_old_wheel_that_is_wrong_is_told() -> None:
+    case = judged("_Z3ownv")
+
+    case.judge_old({"error": 0.5})
+    case.judge_old({})
+
+    assert case.result.faults == (
+        "the old wheel is wrong here, so nothing can be compared with it",
+    )
+
+
+def test_memory_that_ran_out_is_a_fault_where_there_was_enough() -> None:
+    case = judged("_Z3ownv", memory=1 << 30)
+
+    case.blame_memory(8 << 30)
+
+    assert case.result.faults == (
+        "it ran out of GPU memory, of which 8.0 GiB were free; about 1.0 GiB are needed",
+    )

@@ -48,7 +48,7 @@ def test_others_on_the_gpu() -> None:
     with pytest.raises(GpuError) as caught:
         check_alone(state, GPU, is_shared=False)
 
-    assert caught.value.what == "4 processes of others on NVIDIA H100: times can't be compared"
+    assert caught.value.what == "others compute on NVIDIA H100: times can't be compared"
     assert caught.value.why.startswith("process 12 with 1.0 GiB, process 13")
     assert caught.value.why.endswith("and 1 more")
 

@@ -8,7 +8,7 @@ import pytest
 
 from cuwheel.errors import UsageError
 from cuwheel.perf.records import read_run
-from tests.support.measured import compared, make_case, make_run
+from tests.support.measured import compared, make_case, make_run, make_timing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +31,7 @@ def test_reads_what_was_written(tmp_path: Path) -> None:
         ("{}", "KeyError: 'version'"),
         ('{"version": 99}', "its form is 99, this one is 1"),
         ('{"version": 1}', "KeyError: 'cases'"),
+        (make_run(make_case(timing=make_timing(0.0))).as_json(), "a time in it isn't positive"),
     ],
 )
 def test_refuses_what_is_no_run(tmp_path: Path, content: str, why: str) -> None:

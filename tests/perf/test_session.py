@@ -13,6 +13,7 @@ from cuwheel.system.console import Console
 from tests.support.measured import (
     PROBE,
     install_driver,
+    make_case,
     make_run,
     request_for,
     unpack,
@@ -102,12 +103,20 @@ def test_tells_why_a_probe_failed(tmp_path: Path, code: str, why: str) -> None:
     assert str(tmp_path / "perf.log") in caught.value.fix
 
 
-def test_leaves_out_what_needs_more_memory(tmp_path: Path) -> None:
+def test_memory_that_the_package_eats_is_its_fault(tmp_path: Path) -> None:
     code = "def double(x):\n    raise RuntimeError('CUDA out of memory')\n"
 
     run = measure(request_for(tmp_path, code), Console())
 
-    assert run.cases[0].skipped == "too little GPU memory: about 1.0 MiB needed"
+    assert run.faults[0].startswith("large: it ran out of GPU memory, of which 16.0 MiB were free")
+
+
+def test_leaves_out_what_needs_more_memory_than_there_is(tmp_path: Path) -> None:
+    probe = PROBE.replace("memory=1 << 20", "memory=1 << 30")
+
+    run = measure(request_for(tmp_path, probe=probe), Console())
+
+    assert run.cases[0].skipped == "too little GPU memory: about 1.0 GiB needed"
 
 
 def test_driver_without_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,12 +170,114 @@ def test_compares_with_an_earlier_run(tmp_path: Path) -> None:
 
 
 def test_earlier_run_of_another_gpu(tmp_path: Path) -> None:
-    asked = request_for(tmp_path, past=make_run(), against="perf.json")
+    past = make_run(make_case(faults=("NaN",)))
+    asked = request_for(tmp_path, past=past, against="perf.json")
 
     with pytest.raises(UsageError) as caught:
         measure(asked, Console())
 
-    assert "it is of Test GPU with driver 580" in caught.value.why
+    assert caught.value.why.splitlines() == [
+        "it is with driver 580, this is with driver none",
+        "it is by device events, this is by host clock",
+        "it is wrong: forward: NaN",
+    ]
+
+
+def test_nothing_in_common_with_an_earlier_run_is_undecided(tmp_path: Path) -> None:
+    asked = request_for(tmp_path)
+    first = measure(asked, Console())
+    renamed = tuple(dataclasses.replace(case, name=f"old {case.name}") for case in first.cases)
+    past = dataclasses.replace(first, cases=renamed)
+
+    run = measure(dataclasses.replace(asked, past=past, against="perf.json"), Console())
+
+    assert run.answer == "UNDECIDED"
+
+
+def test_old_wheel_that_is_wrong_is_named(tmp_path: Path) -> None:
+    asked = request_for(tmp_path)
+    wrong = "def double(x):\n    return 3 * x\n"
+    old = unpack(write_package(tmp_path / "old-wheel", wrong), tmp_path / "old")
+    place = dataclasses.replace(asked.new, folder=old, name="the old")
+
+    run = measure(dataclasses.replace(asked, old=place, against="old"), Console())
+
+    assert "the old wheel is wrong here" in run.faults[0]
+
+
+def test_wheel_that_lacks_the_module_is_not_measured(tmp_path: Path) -> None:
+    asked = request_for(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    place = dataclasses.replace(asked.new, folder=elsewhere)
+
+    with pytest.raises(ProbeError) as caught:
+        measure(dataclasses.replace(asked, new=place), Console())
+
+    assert "ModuleNotFoundError" in caught.value.why
+
+
+def test_module_from_elsewhere_is_not_the_wheels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = request_for(tmp_path)
+    monkeypatch.setenv("CUWHEEL_CALLERS_PYTHONPATH", str(tmp_path / "new"))
+    (tmp_path / "empty").mkdir()
+    place = dataclasses.replace(asked.new, folder=tmp_path / "empty")
+
+    with pytest.raises(ProbeError) as caught:
+        measure(dataclasses.replace(asked, new=place), Console())
+
+    assert "that isn't the wheel's" in caught.value.why
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys\nsys.stdin.readline()\n",
+        "import os\nif os.fork() == 0:\n    raise SystemExit(0)\nos.wait()\n",
+        "import os\nos.system('cat; echo noise')\nprint('noise')\n",
+    ],
+    ids=["reads", "forks", "prints"],
+)
+def test_package_that_meddles_with_its_process(tmp_path: Path, code: str) -> None:
+    run = measure(request_for(tmp_path, f"{code}\ndef double(x):\n    return 2 * x\n"), Console())
+
+    assert run.faults == ()
+
+
+def test_package_sees_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GH_TOKEN", "hidden")
+    monkeypatch.setenv("CUDA_MODULE_LOADING", "LAZY")
+    code = "import os\nassert 'GH_TOKEN' not in os.environ\nos.environ['CUDA_MODULE_LOADING']\n"
+
+    run = measure(request_for(tmp_path, f"{code}def double(x):\n    return 2 * x\n"), Console())
+
+    assert run.faults == ()
+
+
+def test_rival_that_fails_costs_only_itself(tmp_path: Path) -> None:
+    probe = PROBE.replace("rival=lambda x: x + x", "rival=lambda x: x[:3]")
+
+    run = measure(request_for(tmp_path, probe=probe), Console())
+
+    assert run.faults == ()
+    assert run.cases[0].timing
+    assert run.cases[0].rival_timing is None
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (PROBE.replace("    return [", "    return []\n    return ["), "has no case that is quick"),
+        (PROBE.replace('name="small"', 'name="large"'), "start: the probe failed"),
+    ],
+)
+def test_probe_that_is_not_well_formed(tmp_path: Path, text: str, what: str) -> None:
+    with pytest.raises((UsageError, ProbeError)) as caught:
+        measure(request_for(tmp_path, probe=text), Console())
+
+    assert what in caught.value.what
 
 
 def test_makes_requests_at_once(tmp_path: Path) -> None:

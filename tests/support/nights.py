@@ -66,6 +66,7 @@ def make_options(reports: Path, *cells: Cell, **changes: Any) -> CycleOptions:
         perf=(),
         reports=reports,
         gpus=(GPU,),
+        driver="580.159.04",
         no_gpu="there is none",
     )
     return dataclasses.replace(options, **changes)

@@ -60,7 +60,8 @@ def show_answer(run: PerfRun) -> str:
     if not run.answer:
         return ""
     link = {"SAME": "as", "UNDECIDED": "against"}.get(run.answer, "than")
-    return f"{run.answer} {link} {run.against}"
+    within = f"{run.tolerance:.3g}" if run.tolerance < 0.01 else f"{run.tolerance:.0%}"  # noqa: PLR2004
+    return f"{run.answer} {link} {run.against} (within {within.replace('%', ' %')})"
 
 
 def show_suppliers(libraries: Iterable[tuple[str, str, str]]) -> Iterator[str]:
@@ -99,7 +100,7 @@ def row_of(case: CaseResult) -> tuple[str, ...]:
 def _against(case: CaseResult) -> str:
     if case.comparison:
         return show_comparison(case.comparison)
-    if case.timing and case.rival_timing:
+    if case.timing and case.rival_timing and case.rival_error is not None:
         return f"{case.rival_timing.median / case.timing.median:.2f} x {case.rival_name}"
     return ""
 

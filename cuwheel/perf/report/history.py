@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import TYPE_CHECKING
 
@@ -26,16 +27,20 @@ def keep(run: PerfRun, folder: Path) -> None:
     """Add a run to a history."""
     folder.mkdir(parents=True, exist_ok=True)
     stamp = run.date.partition("+")[0].replace(":", "").replace("-", "")
-    write_atomically(folder / f"{stamp}-{run.sha256[:8]}.json", run.as_json())
+    content = run.as_json()
+    digest = hashlib.sha256(content.encode()).hexdigest()[:8]
+    write_atomically(folder / f"{stamp}-{digest}.json", content)
 
 
 def read_history(folder: Path, run: PerfRun) -> tuple[PerfRun, ...]:
-    """The runs of a history that were on the same GPU with the same driver, the oldest first."""
+    """The sound runs of a history on the same GPU with the same driver, the oldest first."""
     found = []
     for path in sorted(folder.glob("*.json")):
         try:
             one = read_run(path)
         except UsageError:  # of another release of cuwheel
+            continue
+        if one.faults:
             continue
         if (one.gpu.name, one.gpu.driver, one.recipe) == (run.gpu.name, run.gpu.driver, run.recipe):
             found.append(one)

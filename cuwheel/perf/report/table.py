@@ -43,7 +43,7 @@ def print_run(run: PerfRun, terminal: rich.console.Console) -> None:
     for fault in run.faults:
         terminal.print(f"wrong: {fault}", markup=False, style="red")
     if run.answer:
-        terminal.print(f"[{_STYLES[run.answer]}]{show_answer(run)}[/]")
+        terminal.print(show_answer(run), markup=False, style=_STYLES[run.answer])
 
 
 def _new_table(titles: tuple[str, ...]) -> rich.table.Table:

@@ -67,11 +67,15 @@ class Worker:
         self.gpu = Gpu()
         self.probe = probe
         self.framework = FRAMEWORKS[probe["FRAMEWORK"]](self.gpu)
-        self.cases: dict[str, Case] = {case.name: case for case in probe["cases"]()}
+        cases = probe["cases"]()
+        self.cases: dict[str, Case] = {case.name: case for case in cases}
+        if len(self.cases) < len(cases):
+            raise ValueError("two cases of the probe have one name")
         self.inputs: list[tuple[Any, ...]] = []
         self.last: Any = None
         self.calls = 0
         self._kernels: KernelReader | None = None
+        self._readers: set[str] = set()  # libraries that are only here to read kernels
 
     def start(self) -> dict[str, Any]:
         """GPU, framework, package and cases."""
@@ -84,6 +88,7 @@ class Worker:
             "package": str(getattr(package, "__file__", "")),
             "module": package.__name__,
             "site": sysconfig.get_path("purelib"),
+            "free": self.gpu.free_memory(),
             "variables": {
                 name: os.environ[name]
                 for name in ("CUDA_VISIBLE_DEVICES", *self.probe.get("VARIABLES", ()))
@@ -101,20 +106,27 @@ class Worker:
         found = self._check(one) if checks else {}
         if one.is_timed:
             found["seconds"] = self._warm_up(one.call)
-            if one.rival and checks:
+            if one.rival and checks and not found["rival_failure"]:
                 found["rival_seconds"] = self._warm_up(one.rival)
         return found
 
     def _check(self, case: Case) -> dict[str, Any]:
-        error, rivals = 0.0, 0.0
+        error, rivals, failure = 0.0, 0.0, ""
         for arguments in self.inputs:
             expected = case.expected(*arguments)
             error = _larger(error, self._error(case.call, arguments, expected))
-            if case.rival:
-                rivals = _larger(rivals, self._error(case.rival, arguments, expected))
+            if case.rival and not failure:
+                try:
+                    rivals = _larger(rivals, self._error(case.rival, arguments, expected))
+                except Exception as problem:  # noqa: BLE001 - it is not what is measured
+                    failure = f"{type(problem).__name__}: {problem}"
             del expected
-        kernels = self._read_kernels(case)
-        return {"error": error, "rival_error": rivals if case.rival else None, **kernels}
+        return {
+            "error": error,
+            "rival_error": rivals if case.rival and not failure else None,
+            "rival_failure": failure,
+            **self._read_kernels(case),
+        }
 
     def sample(self, case: str, calls: int, whose: str) -> list[float]:
         """Seconds of so many calls, each with other inputs than the one before and a cold L2."""
@@ -147,10 +159,8 @@ class Worker:
 
     def libraries(self) -> list[str]:
         """Every shared library of this process."""
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
-            fields = [line.split(maxsplit=5) for line in lines]
-        paths = {one[5].rstrip("\n") for one in fields if len(one) > 5}  # noqa: PLR2004
-        return sorted(path for path in paths if ".so" in path)
+        paths = _mapped()
+        return sorted(path for path in paths - self._readers if ".so" in path)
 
     def sweep(self, clients: int, requests: int, model: str | None) -> dict[str, Any]:
         """Requests by so many clients at once, as the probe has them."""
@@ -175,7 +185,10 @@ class Worker:
 
     def _read_kernels(self, case: Case) -> dict[str, Any]:
         try:
-            self._kernels = self._kernels or KernelReader()
+            if self._kernels is None:
+                before = _mapped()
+                self._kernels = KernelReader()
+                self._readers = {path for path in _mapped() - before if "libcupti" in path}
             kernels = self._kernels.read(
                 lambda: self.framework.wait(case.call(*self.inputs[0])), self.framework.wait
             )
@@ -205,6 +218,13 @@ class Worker:
         self.framework.forget()
 
 
+def _mapped() -> set[str]:
+    """Every file of this process's memory."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
+        fields = [line.split(maxsplit=5) for line in lines]
+    return {one[5].rstrip("\n") for one in fields if len(one) > 5}  # noqa: PLR2004
+
+
 def _facts_of(case: Case) -> dict[str, Any]:
     names = ("name", "bytes", "operations", "precision", "limit", "rival_name")
     more = ("has_own_kernels", "is_timed", "is_quick", "gpus", "memory")
@@ -226,17 +246,30 @@ def _failure_of(problem: BaseException) -> dict[str, Any]:
     return {"kind": kind, "what": text, "traceback": traceback.format_exc()}
 
 
+def _start(probe: str) -> Worker:
+    """Run a probe's module.
+
+    Raises:
+        RuntimeError: this Python is too old for probes.
+    """
+    if sys.version_info < (3, 10):  # noqa: UP036 - the environment's, not ours
+        raise RuntimeError("probes need Python 3.10 or newer")
+    return Worker(runpy.run_path(probe, run_name="probe"))
+
+
 def serve(probe: str, questions: IO[str], answers: IO[str]) -> None:
     """Answer until there are no more questions."""
     worker: Worker | None = None
+    process = os.getpid()
     for line in questions:
         question = json.loads(line)
         action = question.pop("do")
         try:
-            if worker is None:
-                worker = Worker(runpy.run_path(probe, run_name="probe"))
+            worker = worker or _start(probe)
             answer = {"answer": getattr(worker, action)(**question)}
         except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever the package does
+            if os.getpid() != process:  # a child that the package has forked answers nothing
+                os._exit(1)
             answer = {"failure": _failure_of(problem)}
             if worker:
                 worker._forget()  # noqa: SLF001 - what was made must not fail the next case
@@ -246,6 +279,11 @@ def serve(probe: str, questions: IO[str], answers: IO[str]) -> None:
 
 def main(arguments: list[str]) -> None:
     """Put folders first, keep standard output for answers, and serve."""
+    # Standard input and output are for questions and answers: packages get others.
+    questions, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    with open(os.devnull) as nothing:  # noqa: PTH123
+        os.dup2(nothing.fileno(), 0)
     probe, *folders = arguments
     # Three workers may share a GPU: JAX would take most of it for the first.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -253,9 +291,7 @@ def main(arguments: list[str]) -> None:
     for folder in folders:
         site.addsitedir(folder)
     sys.path[:] = [path for path in sys.path if path not in before] + before
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    serve(probe, sys.stdin, answers)
+    serve(probe, questions, answers)
     os._exit(0)  # taking frameworks and contexts apart costs seconds, and nothing is left to keep
 
 
