@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
@@ -18,7 +19,6 @@ from cuwheel.wheel.metadata import header, installed_path, parse_requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import PurePosixPath
 
     from auditwheel.policy import Policy
     from packaging.tags import Tag
@@ -158,6 +158,14 @@ class Case:
             if path and elf.soname and elf.soname != path.name:
                 found[elf.soname] = (*found.get(elf.soname, ()), path.parent)
         return found
+
+    def files_of(self, soname: str) -> tuple[str, ...]:
+        """Files of libraries that say this soname, where none of them is called so."""
+        if soname in self.files:
+            return ()
+        return tuple(
+            PurePosixPath(one.name).name for one, elf in self.host_libraries if elf.soname == soname
+        )
 
     @cached_property
     def is_supplier(self) -> bool:

@@ -161,7 +161,9 @@ RULES = (
         "requirement may also allow only releases whose libraries have other names "
         "(`nvidia-cudnn-cu12==8.*` for libcudnn.so.9): correct its bounds. Where "
         "a wheel of others can't be loaded at all without the library that is an error, where a "
-        "part of it can't a warning.",
+        "part of it can't a warning. It is an error too where the library is in the wheel itself, "
+        "an extension module needs it, and nothing that the wheel holds could load it before: an "
+        "entry with one `..` too few, or a link `libx.so.1` that the wheel lost.",
     ),
     Rule(
         name="unused requirement",

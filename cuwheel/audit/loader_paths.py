@@ -42,6 +42,32 @@ class LoaderGraph:
         inherits = library.elf is not None and not library.elf.runpath
         return _leads(library, searched) or self._is_served(library, soname, searched, inherits, ())
 
+    def is_import_lost(self, library: ScannedLibrary, soname: str) -> bool:
+        """Whether importing a module of the wheel always fails as a library doesn't find another.
+
+        It doesn't where that one may have been loaded before: by Python code, as a module itself,
+        by a library that finds it, or by one that opens others by name.
+
+        Args:
+            library: of the wheel, which doesn't find the other.
+            soname: of the other, which is in the wheel.
+        """
+        modules = [one for one, elf in self.case.host_libraries if elf.python_modules]
+        is_imported = any(library in self.brought_by(module) for module in modules)
+        owners = self._owners.get(soname, ())
+        # The runtime that is linked in opens the driver.
+        opens = any(elf.uses_dlopen and not one.cudart for one, elf in self.case.host_libraries)
+        may_be_there = (
+            bool(self.case.scan.loaders)
+            or opens
+            or any(owner in modules for owner in owners)
+            or any(
+                soname in elf.needed and self.finds(other, soname, self.case.files.get(soname, ()))
+                for other, elf in self.case.host_libraries
+            )
+        )
+        return is_imported and not may_be_there
+
     def is_vital(self, sonames: Iterable[str]) -> bool:
         """Whether nothing in the wheel can be loaded where these libraries are missing."""
         missing = frozenset(sonames)

@@ -55,6 +55,8 @@ _OTHER_LIBRARIES = (
     *(b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\xbe\xba\xfe\xca"),
     b"MZ",
 )
+# Of ctypes, cffi and PyTorch; who sets the variable starts a program that needs it.
+_LOADS = re.compile(rb"\b(CDLL|PyDLL|LoadLibrary|load_library|dlopen|RTLD_\w+|LD_LIBRARY_PATH)\b")
 _LFS_POINTER = b"version https://git-lfs"
 _LINKER_SCRIPT = (b"GNU ld script", b"INPUT", b"GROUP")  # a text that stands for libraries
 _Batch = list[tuple["SeekableMember", bytes]]
@@ -131,6 +133,7 @@ class WheelScan:
         leaks: paths of the build machine.
         archive_faults: member and fact: unsafe names, and where RECORD is wrong.
         device_parts: all device code, section by section, in ELF files and others.
+        loaders: its Python files that seem to load libraries themselves.
     """
 
     file_name: str
@@ -145,6 +148,7 @@ class WheelScan:
     leaks: tuple[Leak, ...]
     archive_faults: tuple[tuple[str, str], ...]
     device_parts: tuple[DevicePart, ...] = ()
+    loaders: tuple[str, ...] = ()
 
     @property
     def device_files(self) -> dict[str, DeviceCode]:
@@ -188,6 +192,7 @@ def scan_wheel(
             libraries=tuple(one.library for one in learnt if one.library),
             device_parts=tuple(chain.from_iterable(one.parts for one in learnt)),
             leaks=tuple(chain.from_iterable(one.leaks for one in learnt)),
+            loaders=tuple(one.name for one in learnt if one.is_loader),
             archive_faults=(
                 *member_faults(wheel),
                 *record_faults(wheel.read_text("RECORD"), wheel.dist_info, contents, wheel.digest),
@@ -204,6 +209,7 @@ class _MemberFacts:
     leaks: tuple[Leak, ...]
     parts: tuple[DevicePart, ...]
     library: ScannedLibrary | None
+    is_loader: bool
 
 
 def _read(members: Iterable[SeekableMember], rules: LeakRules) -> Iterator[_MemberFacts]:
@@ -255,6 +261,7 @@ class _Reading:
         self._windows = Windows()
         self._fatbins = FatbinFinder(member.size)
         self._has_cudart = False
+        self._is_loader = False
         self._start = b""
         self._leaks = LeakFinder(rules, is_library=False)
 
@@ -281,6 +288,7 @@ class _Reading:
             ),
             parts=tuple(parts),
             library=library,
+            is_loader=self._is_loader,
         )
 
     def _search(self, window: Window) -> None:
@@ -291,6 +299,8 @@ class _Reading:
         self._leaks.search(window)
         self._fatbins.search(window)
         self._has_cudart = self._has_cudart or CUDART_TEXT in window.data
+        if self._member.name.endswith(".py") and not self._is_loader:
+            self._is_loader = _LOADS.search(window.data) is not None
 
     def _damage(self) -> str:
         """Why a file isn't the library that it is called; empty: it is one, or none at all."""

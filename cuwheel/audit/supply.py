@@ -115,11 +115,6 @@ class Chain:
         return self._unsupplied(library, soname)
 
     def _from_wheel(self, library: ScannedLibrary, soname: str) -> Supply:
-        fault = Fault(
-            severity=self._severity("warning"),
-            fact="{} is in the wheel and no rpath entry leads to it",
-            facts="{} are in the wheel and no rpath entry leads to them",
-        )
         is_found = self.conditions.loader_graph.finds(
             library, soname, self.case.files.get(soname, ())
         )
@@ -127,7 +122,22 @@ class Chain:
             library=library.name,
             soname=soname,
             supplier="wheel",
-            faults=() if is_found else (fault,),
+            faults=() if is_found else (self._lost_in_wheel(library, soname),),
+        )
+
+    def _lost_in_wheel(self, library: ScannedLibrary, soname: str) -> Fault:
+        """Of a library that is in the wheel and isn't found, under this name or under another."""
+        is_lost = self.conditions.loader_graph.is_import_lost(library, soname)
+        is_loaded = any(preloads(one.by, soname) for one in self.case.dependencies)
+        is_error = is_lost and not is_loaded and not self.case.is_supplier
+        severity = self._severity("error" if is_error else "warning")
+        if files := self.case.files_of(soname):
+            rest = f"in the wheel as {files[0]} only, a name that the loader doesn't search"
+            return _fault(severity, "is", "are", rest)
+        return Fault(
+            severity=severity,
+            fact="{} is in the wheel and no rpath entry leads to it",
+            facts="{} are in the wheel and no rpath entry leads to them",
         )
 
     def _from_driver(self, library: ScannedLibrary, soname: str) -> Supply:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.support.planted import CU13, judged, make_library, told
+import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.support.planted import CU13, judged, make_library, told
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,3 +86,58 @@ def test_does_not_let_runpath_serve_children(tmp_path: Path) -> None:
     (finding,) = told(judged(tmp_path, files))
 
     assert "libinner.so is in the wheel and no rpath entry leads to it" in finding
+
+
+_MODULE = "pkg/sub/ext.abi3.so"
+_INIT = "void *PyInit_ext(void) { return 0; }\n"
+
+
+def make_module(
+    folder: Path, entry: str, soname: str = "libown.so.1", file: str = "libown.so.1"
+) -> dict[str, Path | bytes]:
+    """An extension module that needs a library of its own wheel."""
+    flags = (f"-Wl,-rpath,{entry}",)
+    own = make_library(folder / "own", flags=(f"-Wl,-soname,{soname}",))
+    return {
+        _MODULE: make_library(folder / "ext", soname, flags=flags, code=_INIT),
+        f"pkg.libs/{file}": own,
+    }
+
+
+def test_finds_entry_with_one_level_too_few(tmp_path: Path) -> None:
+    found = told(judged(tmp_path, make_module(tmp_path, "$ORIGIN/../pkg.libs")))
+
+    fact = "libown.so.1 is in the wheel and no rpath entry leads to it"
+    assert f"error: {_MODULE}: needed library: {fact}" in found
+
+
+def test_finds_lost_link_of_soname(tmp_path: Path) -> None:
+    files = make_module(tmp_path, "$ORIGIN/../../pkg.libs", file="libown.so.1.2.3")
+
+    found = told(judged(tmp_path, files))
+
+    fact = "libown.so.1 is in the wheel as libown.so.1.2.3 only, a name that the loader doesn't"
+    assert found == [f"error: {_MODULE}: needed library: {fact} search"]
+
+
+@pytest.mark.parametrize(
+    "loader",
+    [b"ctypes.CDLL(path)", b"torch.ops.load_library(path)", b"os.environ['LD_LIBRARY_PATH']"],
+)
+def test_judges_mildly_what_python_may_have_loaded(tmp_path: Path, loader: bytes) -> None:
+    files = {**make_module(tmp_path, "$ORIGIN/../pkg.libs"), "pkg/__init__.py": loader}
+
+    assert judged(tmp_path, files).verdict == "warning"
+
+
+def test_judges_mildly_what_another_module_may_have_loaded(tmp_path: Path) -> None:
+    flags = ("-Wl,-rpath,$ORIGIN/../pkg.libs",)
+    code = "void *PyInit_first(void) { return 0; }\n"
+    first = make_library(tmp_path / "first", "libown.so.1", flags=flags, code=code)
+    files = {**make_module(tmp_path, "$ORIGIN/../pkg.libs"), "pkg/first.abi3.so": first}
+
+    assert judged(tmp_path, files).verdict == "warning"
+
+
+def test_finds_nothing_where_entry_leads_to_library(tmp_path: Path) -> None:
+    assert told(judged(tmp_path, make_module(tmp_path, "$ORIGIN/../../pkg.libs"))) == []
