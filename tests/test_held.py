@@ -64,7 +64,6 @@ HELD_BY = {
     "model/recipe_texts": "model/test_recipe_check",
     "model/source": "model/test_recipe_check",
     "model/source_check": "model/test_recipe_check",
-    "nightly/baselines": "nightly/test_cycle",
     "nightly/record": "nightly/test_folders",
     "paths": "test_noxfile",
     "perf/package": "perf/test_session",
