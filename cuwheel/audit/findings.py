@@ -111,6 +111,14 @@ RULES = (
         "`leave_out`), or put them below the package's own.",
     ),
     Rule(
+        name="byte code",
+        summary="The wheel holds byte code beside the Python files that it was made of.",
+        text="Installers compile Python files themselves, for the Python that is there. What a "
+        "`__pycache__` of the build holds is for one Python, has the build's paths and times in "
+        "it, and pip overwrites it. Remove the folders before the wheel is packed; a recipe names "
+        "them in `leave_out`.",
+    ),
+    Rule(
         name="build path",
         summary="A file holds a path of the machine that built it.",
         text="Paths in `__FILE__`, debug information or an rpath reveal the build machine, and "

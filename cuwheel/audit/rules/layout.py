@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ _SHARED = frozenset(
     | {"libexec", "man", "sbin", "share", "src", "test", "tests"}
 )
 _OWN_FILES = frozenset({".py", ".pyi", ".pth", ".so", ".pyd", ".dll", ".dylib"})
+_CACHED = re.compile(r"(.*/)?__pycache__/[^/]+\.pyc")
 _SHOWN = 6  # names in one finding
 
 
@@ -30,6 +32,7 @@ def layout_findings(case: Case) -> Iterator[Finding]:
     """What lies in the wrong place, or several times."""
     yield from _copy_findings(case)
     yield from _top_level_findings(case)
+    yield from _byte_code_findings(case)
 
 
 def _copy_findings(case: Case) -> Iterator[Finding]:
@@ -65,6 +68,15 @@ def _top_level_findings(case: Case) -> Iterator[Finding]:
         what = f"{plural(len(names), 'file')}, {size}" if place.endswith("/") else size
         fact = f"{what}: installed into site-packages itself, among other packages' files"
         yield Finding(file=place, rule="top level", fact=fact, severity="warning")
+
+
+def _byte_code_findings(case: Case) -> Iterator[Finding]:
+    """What Python compiled while the wheel was built; without its source it is the package."""
+    found = [name for name in case.scan.names if _CACHED.fullmatch(name)]
+    if found:
+        size = show_size(sum(case.scan.contents[name].size for name in found))
+        fact = f"{plural(len(found), 'file')} of byte code, {size}: installers make their own"
+        yield Finding(file=found[0], rule="byte code", fact=fact, severity="warning")
 
 
 def _some(names: list[str]) -> str:

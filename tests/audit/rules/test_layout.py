@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import py_compile
+from importlib.util import cache_from_source
+from pathlib import Path
 
 import pytest
 
 from cuwheel.system.quantities import show_size
 from tests.support.planted import MEMBER, judged, make_library, told
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_finds_copies_of_a_library(tmp_path: Path) -> None:
@@ -59,3 +58,29 @@ def test_lets_what_is_the_packages_own_pass(tmp_path: Path, name: str) -> None:
     found = told(judged(tmp_path, {name: b"x", MEMBER: make_library(tmp_path / "made")}))
 
     assert not [line for line in found if "top level" in line]
+
+
+def test_finds_byte_code_of_the_build(tmp_path: Path) -> None:
+    source = tmp_path / "a.py"
+    source.write_text("answer = 42\n")
+    compiled = Path(cache_from_source(str(source)))
+    py_compile.compile(str(source), doraise=True)
+    name = f"pkg/__pycache__/{compiled.name}"
+    files: dict[str, Path | bytes] = {
+        "pkg/a.py": source,
+        name: compiled,
+        MEMBER: make_library(tmp_path / "made"),
+    }
+
+    (finding,) = told(judged(tmp_path, files))
+
+    assert finding.startswith(f"warning: {name}: byte code: 1 file of byte code, ")
+
+
+def test_lets_byte_code_without_source_pass(tmp_path: Path) -> None:
+    files: dict[str, Path | bytes] = {
+        "pkg/a.pyc": b"x",
+        MEMBER: make_library(tmp_path / "made"),
+    }
+
+    assert told(judged(tmp_path, {**files})) == []
