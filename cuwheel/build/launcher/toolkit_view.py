@@ -264,8 +264,10 @@ def _gate(
     # Preprocessing and linking are short and small; nvcc preprocesses once for each arch.
     start, _, call = script.rpartition("exec ")
     start += '[ -z "$CUWHEEL_EPOCH" ] || export SOURCE_DATE_EPOCH="$CUWHEEL_EPOCH"\n'
-    through = f'exec {shlex.quote(str(program))} "$@"\n'
-    return f'{start}for word do [ "$word" = -c ] && exec {call.rstrip()}\ndone\n{through}'
+    through = f'exec {shlex.quote(str(program))} "$@"'
+    # CMake links CUDA's libraries with nvcc's host compiler, past what stands before the compilers.
+    cases = f"-c) exec {call.rstrip()} ;;\n-shared|--shared) {through} -s ;;\n"
+    return f'{start}for word do case "$word" in\n{cases}esac\ndone\n{through}\n'
 
 
 def _settings_module(settings: Mapping[str, object]) -> str:

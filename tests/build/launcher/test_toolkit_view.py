@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,6 +103,20 @@ def test_host_compiler_is_the_asked_one(any_bench: Bench) -> None:
         said
         == run([any_bench.inside.cxx, "-dumpfullversion"], env={"PATH": "/usr/bin:/bin"}).output
     )
+
+
+def test_library_of_cmake_holds_no_name_of_a_temporary_file(bench: Bench) -> None:
+    """It links with nvcc's host compiler, which the linker's build id would tell of."""
+    linker, found = bench.inside.launcher / "gated" / "g++", []
+    for name in ("x_0.cudafe1.cpp", "k.compute_90.cudafe1.cpp"):
+        source, library = bench.folder / name, bench.folder / f"{name}.so"
+        source.write_text("int answer() { return 42; }\n")
+        compiled, variables = source.with_suffix(".o"), {"PATH": os.defpath}
+        run([linker, "-fPIC", "-c", source, "-o", compiled], env=variables)
+        run([linker, "-shared", "-Wl,--build-id", "-o", library, compiled], env=variables)
+        found.append(library.read_bytes())
+
+    assert found[0] == found[1]
 
 
 def test_scripts_hold_the_fingerprint(bench: Bench) -> None:
