@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from cuwheel.audit.scan import ScannedLibrary
     from cuwheel.audit.supply import Chain, Fault
 
+_SEVERAL = 2  # CUDA majors in one process
+
 
 def supply_findings(chain: Chain) -> Iterator[Finding]:
     """Breaches of who supplies what."""
@@ -74,11 +76,13 @@ def _brought_findings(chain: Chain, library: ScannedLibrary) -> Iterator[Finding
     """A library that loads two CUDA majors through others of the wheel."""
     conditions, graph = chain.conditions, chain.conditions.loader_graph
     brought = conditions.majors_brought_by(library)
+    if len(brought) < _SEVERAL:
+        return
     is_told_of_another = any(
-        len(conditions.majors_brought_by(one)) > 1 and library not in graph.brought_by(one)
+        len(conditions.majors_brought_by(one)) >= _SEVERAL and library not in graph.brought_by(one)
         for one in graph.brought_by(library)
     )
-    if len(brought) > 1 and not is_told_of_another:
+    if not is_told_of_another:
         names = " and ".join(
             f"CUDA {major} ({PurePosixPath(name).name})" for major, name in sorted(brought.items())
         )
