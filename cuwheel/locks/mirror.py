@@ -64,7 +64,12 @@ class MirrorSummary:
 
 
 def mirror(
-    targets: Sequence[Target], folder: Path, workspace: Workspace, *, source: Path | None = None
+    targets: Sequence[Target],
+    folder: Path,
+    workspace: Workspace,
+    *,
+    source: Path | None = None,
+    pythons: Sequence[str] = (),
 ) -> MirrorSummary:
     """Write everything that the targets need into a folder, beside what is there already.
 
@@ -75,6 +80,7 @@ def mirror(
         folder: made if it isn't there.
         workspace: what its cache holds isn't downloaded.
         source: the recipe's source as a file, where this machine can't download it.
+        pythons: releases that run nox and cuwheel there, beside those of the targets.
 
     Raises:
         DownloadError: something can't be fetched.
@@ -88,7 +94,7 @@ def mirror(
     given: dict[Declared, Path] = {}
     if source:
         given[_checked(targets, source, workspace.cache)] = source
-    files = [*_wheels(targets, workspace), *_conda_files(targets)]
+    files = [*_wheels(targets, pythons, workspace), *_conda_files(targets)]
     with naming_full_disk(folder):
         for file, _ in files:
             _take(cached_path(workspace.cache, file), cached_path(folder, file))
@@ -191,7 +197,9 @@ def _checked(targets: Sequence[Target], given: Path, cache: Path) -> Sdist | Arc
     return declared
 
 
-def _wheels(targets: Sequence[Target], workspace: Workspace) -> list[tuple[PinnedFile, str]]:
+def _wheels(
+    targets: Sequence[Target], running: Sequence[str], workspace: Workspace
+) -> list[tuple[PinnedFile, str]]:
     """Wheels of every lock that a build installs from, and of nox's, with their addresses."""
     pythons: dict[Path, set[str]] = {}
     for target in targets:
@@ -199,7 +207,7 @@ def _wheels(targets: Sequence[Target], workspace: Workspace) -> list[tuple[Pinne
         locks |= {_toolchain_lock(target)} if target.provider == "pypi" else set()
         for path in locks:
             pythons.setdefault(path, set()).add(target.python)
-    plain = {plain_release(target.python) for target in targets}
+    plain = {plain_release(python) for python in (*running, *(one.python for one in targets))}
     own = {python for python in plain if version_key(python) >= _ENGINE_PYTHON}
     for name in ("engine", "nox", "perf"):
         pythons[ROOT / "envs" / f"{name}.lock"] = own or {own_python().release}

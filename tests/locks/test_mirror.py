@@ -306,6 +306,20 @@ def test_takes_wheels_of_each_python_that_is_asked_for(
     assert [name.split("-")[2] for name in names] == ["cp311", "cp312"]
 
 
+def test_takes_nox_for_each_python_that_runs_it(
+    project: Project, folder: Path, workspace: Workspace
+) -> None:
+    """A wheel of the stable ABI is built with an older one than was asked for."""
+    tags = [f"cp3{minor}-cp3{minor}-manylinux_2_28_x86_64" for minor in (11, 12, 13)]
+    project.add("nox.lock", *(project.wheel("nox_core", tag) for tag in tags))
+    write_index(project.index)
+
+    mirror([project.target(python="3.11")], folder, workspace, pythons=("3.12",))
+
+    names = sorted(path.name for path in folder.glob("downloads/*/nox_core*.whl"))
+    assert [name.split("-")[2] for name in names] == ["cp311", "cp312"]
+
+
 def test_leaves_out_what_markers_exclude(
     project: Project, folder: Path, workspace: Workspace
 ) -> None:

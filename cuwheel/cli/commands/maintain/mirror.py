@@ -63,7 +63,13 @@ def run_mirror(given: argparse.Namespace, console: Console) -> None:
     releases = [_release(asked) for asked in pythons]
     targets = [choose_target(entry, tag, one, plain) for entry, tag in named for one in releases]
     with console.stage("mirror"):
-        made = mirror(targets, given_path(given.to), bare_workspace(console), source=source)
+        made = mirror(
+            targets,
+            given_path(given.to),
+            bare_workspace(console),
+            source=source,
+            pythons=releases,  # a wheel of the stable ABI is built with another one
+        )
     console.note(f"{made.folder} holds {made.files} files, {made.size / (1 << 30):.2f} GiB,")
     console.note(f"everything for {', '.join(made.targets)}; its {README} tells more. To build:")
     console.note(f"  export {MIRROR_VARIABLE}={made.folder.as_uri()}")
