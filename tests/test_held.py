@@ -70,6 +70,7 @@ HELD_BY = {
     "perf/report/figures": "perf/report/test_table",
     "perf/report/history": "perf/report/test_page",
     "perf/report/picture": "perf/report/test_page",
+    "perf/request": "perf/test_session",
     "perf/rounds": "perf/test_session",
     "perf/worker": "perf/test_session",
     "pypi/build_requirements": "stages/test_preflight",

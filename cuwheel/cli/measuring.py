@@ -20,7 +20,8 @@ from cuwheel.perf.report import history
 from cuwheel.perf.report.page import page_of
 from cuwheel.perf.report.picture import draw_run
 from cuwheel.perf.report.table import print_run
-from cuwheel.perf.session import PerfRequest, SweepRequest, measure
+from cuwheel.perf.request import PerfRequest, SweepRequest
+from cuwheel.perf.session import measure
 from cuwheel.perf.wheel_choice import check_probe, newest_wheel, read_wheel
 from cuwheel.perf.worker import Place
 from cuwheel.pypi.uv import unpack_into

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from cuwheel.errors import ProbeError, UsageError
 from cuwheel.perf import gate
 from cuwheel.perf.gpu_state import GpuMonitor, merge_clocks
 from cuwheel.perf.measured_case import Rounds, compare_with_past, new_case
@@ -27,72 +26,23 @@ from cuwheel.perf.obstacles import (
 from cuwheel.perf.own_kernels import code_of_libraries, kernels_of
 from cuwheel.perf.package import find_package
 from cuwheel.perf.records import GpuFacts, PerfRun, SweepResult
+from cuwheel.perf.request import check_imports, check_probe
 from cuwheel.perf.rounds import Player, play
 from cuwheel.perf.worker import OutOfGpuMemoryError, Worker, start_worker
 from cuwheel.smoke.loaded_libraries import find_loaded_libraries, owners
 from cuwheel.system.quantities import show_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from cuwheel.perf.measured_case import MeasuredCase
     from cuwheel.perf.package import InstalledPackage
     from cuwheel.perf.records import Answer, CaseResult
-    from cuwheel.perf.worker import Place
+    from cuwheel.perf.request import PerfRequest
     from cuwheel.system.console import Console
 
 _GENERATIONS = 3  # of processes, until a comparison is decided
 _COMPARED = 3  # players: the new wheel, the old one, the old one again
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepRequest:
-    """Requests to make at once.
-
-    Attributes:
-        requests: how many, at each number of clients.
-        most: clients at most; from one on.
-        model: a name or folder; None: random weights.
-    """
-
-    requests: int
-    most: int
-    model: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class PerfRequest:
-    """What is asked for.
-
-    Attributes:
-        recipe: whose probe it is.
-        probe: its file.
-        new: where the package is measured.
-        wheel: its file's name; empty: what is installed.
-        sha256: of the wheel.
-        old: where the wheel is that it is compared with; None: with none.
-        past: an earlier run that it is compared with; None: with none.
-        against: what messages call that.
-        tolerance: a share of the time; None: as the gate has it.
-        is_quick: only the quick cases, with fewer rounds.
-        is_shared: others may compute on the GPU meanwhile.
-        sweep: requests to make at once; None: none.
-        log: gets what the probes say.
-    """
-
-    recipe: str
-    probe: Path
-    new: Place
-    log: Path
-    wheel: str = ""
-    sha256: str = ""
-    old: Place | None = None
-    past: PerfRun | None = None
-    against: str = ""
-    tolerance: float | None = None
-    is_quick: bool = False
-    is_shared: bool = False
-    sweep: SweepRequest | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,8 +105,8 @@ class _Session:
             line.show("importing")
             first = workers[0]
             started, *theirs = _start_all(workers)
-            self._check_probe(started)
-            self._check_places(started, theirs)
+            check_probe(started, self._asked)
+            check_imports(started, theirs, self._asked)
             gpu, monitor = self._look_at_gpu(started, workers)
             package = find_package(started["package"], started["module"])
             code = code_of_libraries(package.libraries)
@@ -182,54 +132,6 @@ class _Session:
             return 0.0
         usual = gate.TOLERANCES[clock] if self._asked.old else gate.BETWEEN_RUNS
         return self._asked.tolerance or usual
-
-    def _check_probe(self, started: Mapping[str, Any]) -> None:
-        """See that the probe has what is asked for, before an hour is measured.
-
-        Raises:
-            UsageError: it has no case, or no requests to make.
-        """
-        name = self._asked.probe.name
-        quick = " that is quick" if self._asked.is_quick else ""
-        if not any(one["is_quick"] or not self._asked.is_quick for one in started["cases"]):
-            raise UsageError(
-                f"the probe of {self._asked.recipe} has no case{quick}",
-                why=f"`cases()` of {name} gives none",
-                fix="leave --quick out" if quick else f"add cases to {self._asked.probe}",
-            )
-        if self._asked.sweep and not started["sweeps"]:
-            raise UsageError(
-                f"--sweep: the probe of {self._asked.recipe} has no requests to make",
-                why=f"{name} defines no `sweep`",
-                fix="leave --sweep out",
-            )
-
-    def _check_places(
-        self, started: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
-    ) -> None:
-        """See that each process imported the wheel that it was started for, on one GPU.
-
-        Raises:
-            ProbeError: something else was imported, or the GPUs differ.
-        """
-        places = [self._asked.new] + ([self._asked.old] if self._asked.old else [])
-        for place, facts in zip(places, (started, *others), strict=False):
-            folder = place.folder or (Path(facts["site"]) if place.is_own else None)
-            path = Path(facts["package"]).resolve()
-            if folder and not path.is_relative_to(folder.resolve()):
-                raise ProbeError(
-                    f"{place.name}: {facts['module']} was imported from {path}",
-                    why="that isn't the wheel's: the wheel doesn't hold it, or a folder on the "
-                    "path comes before it",
-                    fix="name a wheel of the package that the probe is for; take folders with "
-                    "such a module out of PYTHONPATH",
-                )
-        if any(one["gpu"]["uuid"] != started["gpu"]["uuid"] for one in others):
-            raise ProbeError(
-                "the wheels were given two GPUs",
-                why="each process takes the first that it may use",
-                fix="name one: CUDA_VISIBLE_DEVICES=0",
-            )
 
     def _look_at_gpu(
         self, started: Mapping[str, Any], workers: list[Worker]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import GpuError, ProbeError, UsageError
-from cuwheel.perf.session import SweepRequest, measure
+from cuwheel.perf.request import SweepRequest
+from cuwheel.perf.session import measure
 from cuwheel.system.console import Console
 from tests.support.measured import (
     PROBE,

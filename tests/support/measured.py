@@ -15,7 +15,7 @@ from cuwheel.perf.records import (
     SweepResult,
     Timing,
 )
-from cuwheel.perf.session import PerfRequest
+from cuwheel.perf.request import PerfRequest
 from cuwheel.perf.worker import Place
 from tests.support.factories import compile_library, write_wheel
 

@@ -28,10 +28,17 @@ def options_page() -> str:
     ]
     for parser in parsers:
         if parser.described:
-            rows = [(code(_spelling(action)), str(action.help)) for action in parser.described]
+            rows = [
+                (code(_spelling(one)), str(one.help).replace("%%", "%")) for one in parser.described
+            ]
             parts += [f"## `{parser.prog}`", str(parser.description)]
             parts.append(table(("option", "meaning"), rows))
     return page(parts)
+
+
+def _meaning(action: argparse.Action) -> str:
+    """Its help, as argparse shows it."""
+    return str(action.help).replace("%%", "%")
 
 
 def _spelling(action: argparse.Action) -> str:
