@@ -10,7 +10,7 @@ from cuwheel.perf import gate
 from cuwheel.perf.gpu_state import merge_clocks
 from cuwheel.perf.own_kernels import longest, own_share
 from cuwheel.perf.records import CaseResult
-from cuwheel.system.quantities import show_size
+from cuwheel.system.quantities import show_share, show_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,9 +73,8 @@ class MeasuredCase:
             self._blame("the result holds NaN or infinity where a number was expected")
         elif error > limit:
             self._blame(f"the relative error is {error:.1e}, at most {limit:.1e} is right")
-        if self.facts["has_own_kernels"] and not found["unread"] and not share:
-            ran = ", ".join(name for name, _ in longest(found["kernels"]))
-            self._blame(f"no kernel of the wheel ran, but {ran or 'nothing on the GPU'}")
+        if self.facts["has_own_kernels"] and not found["unread"]:
+            self._judge_kernels(found["kernels"], share or 0.0)
         self.result = replace(
             self.result,
             error=_if_finite(error),
@@ -161,6 +160,18 @@ class MeasuredCase:
             cycles=timing.median * clocks.sm[1] * 1e6,
             clocks=clocks,
         )
+
+    def _judge_kernels(self, kernels: list[dict[str, Any]], share: float) -> None:
+        """Judge what ran by the share of the time that the wheel's own kernels took."""
+        least = self.facts["own_share"]
+        ran = ", ".join(name for name, _ in longest(kernels)) or "nothing on the GPU"
+        if not share:
+            self._blame(f"no kernel of the wheel ran, but {ran}")
+        elif share < least:
+            self._blame(
+                f"kernels of the wheel took {show_share(share)} of the time on the GPU, where "
+                f"{show_share(least)} are the least; {ran} ran"
+            )
 
     def _blame(self, fault: str) -> None:
         faults = (*self.result.faults, fault)

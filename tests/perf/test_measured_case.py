@@ -13,6 +13,7 @@ FACTS = {
     "limit": 1e-3,
     "rival_name": "",
     "has_own_kernels": True,
+    "own_share": 0.0,
     "bytes": 3_000_000,
     "operations": 8_000_000,
     "precision": "bf16",
@@ -37,6 +38,12 @@ def test_own_kernels_ran() -> None:
 
 def test_other_kernels_ran_instead() -> None:
     assert judged("_Z8fallbackv").result.faults == ("no kernel of the wheel ran, but _Z8fallbackv",)
+
+
+def test_most_of_the_time_went_to_other_kernels() -> None:
+    [fault] = judged("_Z3ownv", *["_Z8fallbackv"] * 9, own_share=0.5).result.faults
+
+    assert fault.startswith("kernels of the wheel took 10 % of the time on the GPU, where 50 %")
 
 
 def test_nothing_ran_on_the_gpu() -> None:

@@ -5,6 +5,8 @@ A probe is a module with these names:
 - `PACKAGE`: what is imported and measured, `causal_conv1d`;
 - `FRAMEWORK`: `torch`, `jax`, or `host` where calls return when the result is in the host's memory;
 - `cases()`: a list of `Case`;
+- `OWN_SHARE`, optional: the least share of the time on the GPU that kernels of the wheel take in a
+  case that has some; without it one kernel is enough;
 - `VARIABLES`, optional: names of environment variables that the package listens to;
 - `sweep(clients, requests, model)`, optional: requests by so many clients at once; it returns the
   seconds of each request, the seconds of all, and what it ran, as `Sweep`.

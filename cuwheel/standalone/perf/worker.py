@@ -95,7 +95,7 @@ class Worker:
                 if name in os.environ
             },
             "sweeps": "sweep" in self.probe,
-            "cases": [_facts_of(case) for case in self.cases.values()],
+            "cases": [self._facts_of(case) for case in self.cases.values()],
         }
 
     def prepare(self, case: str, *, checks: bool) -> dict[str, Any]:
@@ -109,6 +109,13 @@ class Worker:
             if one.rival and checks and not found["rival_failure"]:
                 found["rival_seconds"] = self._warm_up(one.rival)
         return found
+
+    def _facts_of(self, case: Case) -> dict[str, Any]:
+        names = ("name", "bytes", "operations", "precision", "limit", "rival_name")
+        more = ("has_own_kernels", "is_timed", "is_quick", "gpus", "memory")
+        facts = {name: getattr(case, name) for name in (*names, *more)}
+        own_share = self.probe.get("OWN_SHARE", 0.0)
+        return {**facts, "has_rival": case.rival is not None, "own_share": own_share}
 
     def _check(self, case: Case) -> dict[str, Any]:
         error, rivals, failure = 0.0, 0.0, ""
@@ -223,13 +230,6 @@ def _mapped() -> set[str]:
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
         fields = [line.split(maxsplit=5) for line in lines]
     return {one[5].rstrip("\n") for one in fields if len(one) > 5}  # noqa: PLR2004
-
-
-def _facts_of(case: Case) -> dict[str, Any]:
-    names = ("name", "bytes", "operations", "precision", "limit", "rival_name")
-    more = ("has_own_kernels", "is_timed", "is_quick", "gpus", "memory")
-    facts = {name: getattr(case, name) for name in (*names, *more)}
-    return {**facts, "has_rival": case.rival is not None}
 
 
 def _larger(worst: float, found: float) -> float:
