@@ -11,7 +11,14 @@ from cuwheel.cli.parser import new_parser
 from cuwheel.cli.target_choice import named_targets
 from cuwheel.cli.target_jobs import requested_job
 from cuwheel.cli.target_options import add_target_options
-from cuwheel.errors import GpuError, SlowerError, UndecidedError, UsageError, WrongResultError
+from cuwheel.errors import (
+    GpuError,
+    ProbeError,
+    SlowerError,
+    UndecidedError,
+    UsageError,
+    WrongResultError,
+)
 from cuwheel.model.catalogue import load_catalogue
 from cuwheel.paths import ROOT, default_cache, given_path, project_roots
 from cuwheel.perf.obstacles import check_has_driver
@@ -28,6 +35,7 @@ from cuwheel.pypi.uv import unpack_into
 from cuwheel.smoke.environment import install_wheel
 from cuwheel.system.console import report_terminal
 from cuwheel.system.files import file_lock, write_atomically
+from cuwheel.system.quantities import plural
 from cuwheel.verify.published import read_published
 
 if TYPE_CHECKING:
@@ -205,6 +213,7 @@ def _judge(run: PerfRun, folder: Path) -> None:
 
     Raises:
         WrongResultError: a result is wrong, or other kernels ran.
+        ProbeError: a case raised.
         GpuError: every case was left out.
         SlowerError: it is slower.
         UndecidedError: that can't be told.
@@ -216,6 +225,12 @@ def _judge(run: PerfRun, folder: Path) -> None:
             why="\n".join(run.faults),
             fix=f"{more}; compare with the stock wheel (--wheel), and report it upstream if that "
             "is wrong too",
+        )
+    if run.failures:
+        raise ProbeError(
+            f"{run.package}: {plural(len(run.failures), 'case')} of its probe failed",
+            why="\n".join(run.failures),
+            fix=f"all that was said is in {folder / 'perf.log'}; {more}",
         )
     if all(case.skipped for case in run.cases):
         raise GpuError(

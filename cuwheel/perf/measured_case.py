@@ -60,6 +60,13 @@ class MeasuredCase:
         """Leave it out."""
         self.result = replace(self.result, skipped=why)
 
+    def fail(self, why: str, *, is_wrong: bool) -> None:
+        """Record that a call or its reference raised, or gave another shape, which is a fault."""
+        if is_wrong:
+            self._blame(why)
+        else:
+            self.result = replace(self.result, failed=why)
+
     def judge_results(self, found: Mapping[str, Any], own: frozenset[str]) -> None:
         """Judge errors and kernels.
 

@@ -108,6 +108,7 @@ class CaseResult:
         limit: of that error.
         rival_error: that of what a user without the package would call; None: there is none.
         faults: why it is wrong; empty: it isn't.
+        failed: what its call or its reference raised; empty: nothing.
         skipped: why it was left out; empty: it wasn't.
         own_share: of the time on the GPU, what kernels of the wheel took; None: not read.
         kernels: names of kernels that ran, the longest first, with their share of the time.
@@ -130,6 +131,7 @@ class CaseResult:
     limit: float = 0.0
     rival_error: float | None = None
     faults: tuple[str, ...] = ()
+    failed: str = ""
     skipped: str = ""
     own_share: float | None = None
     kernels: tuple[tuple[str, float], ...] = ()
@@ -220,6 +222,11 @@ class PerfRun:
     def faults(self) -> tuple[str, ...]:
         """Every fault, with its case."""
         return tuple(f"{case.name}: {fault}" for case in self.cases for fault in case.faults)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Every case that raised, with what it raised."""
+        return tuple(f"{case.name}: {case.failed}" for case in self.cases if case.failed)
 
     def as_json(self) -> str:
         """The file's content."""

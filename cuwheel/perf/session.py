@@ -28,7 +28,7 @@ from cuwheel.perf.package import find_package
 from cuwheel.perf.records import GpuFacts, PerfRun, SweepResult
 from cuwheel.perf.request import check_imports, check_probe
 from cuwheel.perf.rounds import Player, play
-from cuwheel.perf.worker import OutOfGpuMemoryError, Worker, start_worker
+from cuwheel.perf.worker import CaseFailedError, OutOfGpuMemoryError, Worker, start_worker
 from cuwheel.smoke.loaded_libraries import find_loaded_libraries, owners
 from cuwheel.system.quantities import show_size
 
@@ -165,6 +165,8 @@ class _Session:
                 self._play(case, workers, found, own, factor=1)
             except OutOfGpuMemoryError:
                 case.blame_memory(found.free)
+            except CaseFailedError as error:
+                case.fail(error.what, is_wrong=error.is_wrong)
         return case
 
     def _play(
@@ -209,7 +211,8 @@ class _Session:
         with self._workers() as workers:
             _start_all(workers)
             for case in undecided:
-                with self._console.live(case.name) as line, suppress(OutOfGpuMemoryError):
+                failures = (OutOfGpuMemoryError, CaseFailedError)
+                with self._console.live(case.name) as line, suppress(*failures):
                     line.show(f"not decided; measured again, time {generation}")
                     self._play(case, workers, found, own, factor=generation)
 

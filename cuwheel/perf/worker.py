@@ -33,6 +33,16 @@ class OutOfGpuMemoryError(GpuError):
     """A process ran out of GPU memory."""
 
 
+class CaseFailedError(ProbeError):
+    """A case's call or its reference raised; the process goes on.
+
+    Attributes:
+        is_wrong: the call gave something of another shape.
+    """
+
+    is_wrong = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """Where a package is measured.
@@ -76,7 +86,8 @@ class Worker:
         Raises:
             GpuError: there is no GPU.
             OutOfGpuMemoryError: its memory doesn't do.
-            ProbeError: it raised, died, or didn't answer.
+            CaseFailedError: a case raised.
+            ProbeError: it raised elsewhere, died, or didn't answer.
         """
         try:
             line = self._conversation.ask(json.dumps({"do": action, **question}), timeout=timeout)
@@ -114,7 +125,11 @@ class Worker:
                 fix="free it (`nvidia-smi` lists who has it), or take a larger GPU",
             )
         last = failure["traceback"].strip().splitlines()[-_TAIL:]
-        raise self._error(action, question, "\n".join(last))
+        if "case" not in question:
+            raise self._error(action, question, "\n".join(last))
+        failed = CaseFailedError(failure["what"], why="\n".join(last))
+        failed.is_wrong = failure["kind"] == "wrong"
+        raise failed
 
     def _error(self, action: str, question: dict[str, object], why: str) -> ProbeError:
         what = question.get("case") or action

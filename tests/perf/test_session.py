@@ -86,13 +86,37 @@ def test_names_what_is_wrong(tmp_path: Path, code: str, fault: str) -> None:
     assert run.faults[0].startswith(f"large: {fault}")
 
 
+def test_goes_on_behind_a_case_that_raises(tmp_path: Path) -> None:
+    code = "def double(x):\n    if x.size == 1000:\n        raise ValueError('not today')\n"
+    probe = PROBE.replace(
+        'Case(name="small"',
+        'Case(name="other", **{**usual, "inputs": lambda _: (np.ones(9),)}),\n'
+        '        Case(name="small"',
+    )
+
+    run = measure(request_for(tmp_path, f"{code}    return 2 * x\n", probe=probe), Console())
+
+    assert run.failures == ("large: ValueError: not today", "small: ValueError: not today")
+    assert [case.name for case in run.cases if case.timing] == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        ("    return x[:5]\n", "its shape is (5,), and (1000,) was expected"),
+        ("    return x, x\n", "it gives 2 arrays, and 1 were expected"),
+    ],
+)
+def test_other_shape_is_wrong(tmp_path: Path, code: str, fault: str) -> None:
+    run = measure(request_for(tmp_path, f"def double(x):\n{code}"), Console())
+
+    assert run.faults[0] == f"large: {fault}"
+
+
 @pytest.mark.parametrize(
     ("code", "why"),
     [
-        ("def double(x):\n    raise ValueError('not today')\n", "ValueError: not today"),
         ("import os\ndef double(x):\n    os._exit(7)\n", "its process ended with status 7"),
-        ("def double(x):\n    return x[:5]\n", "its shape is (5,), and (1000,) was expected"),
-        ("def double(x):\n    return x, x\n", "it gives 2 arrays, and 1 were expected"),
         ("import missing_module\n", "ModuleNotFoundError"),
     ],
 )

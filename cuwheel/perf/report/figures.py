@@ -85,6 +85,8 @@ def row_of(case: CaseResult) -> tuple[str, ...]:
     """The cells of a case, under `TITLES`."""
     if case.skipped:
         return (case.name, "left out", "", "", case.skipped, "", "", "")
+    if case.failed:
+        return (case.name, "failed", "", "", case.failed, "", "", "")
     return (
         case.name,
         f"{case.error:.1e}" if case.error is not None else "",

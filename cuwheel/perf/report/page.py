@@ -70,6 +70,7 @@ def page_of(run: PerfRun, picture: bytes, history: Sequence[PerfRun]) -> str:
 
 def _verdict(run: PerfRun) -> str:
     lines = [f'<p class="wrong">wrong: {escape(fault)}</p>' for fault in run.faults]
+    lines += [f'<p class="wrong">failed: {escape(one)}</p>' for one in run.failures]
     lines += [f'<p class="note">{escape(note)}</p>' for note in run.notes]
     if run.answer:
         lines.append(f"<p><strong>{escape(show_answer(run))}</strong></p>")

@@ -19,7 +19,7 @@ from cuwheel.perf.report.figures import (
 from cuwheel.system.quantities import show_size
 
 if TYPE_CHECKING:
-    from cuwheel.perf.records import PerfRun, SweepResult
+    from cuwheel.perf.records import CaseResult, PerfRun, SweepResult
 
 _STYLES = {"SLOWER": "red", "UNDECIDED": "yellow", "SAME": "green", "FASTER": "green"}
 
@@ -31,7 +31,13 @@ def print_run(run: PerfRun, terminal: rich.console.Console) -> None:
     table = _new_table(TITLES)
     for case in run.cases:
         answer = case.comparison.answer if case.comparison else ""
-        style = "red" if case.faults else "dim" if case.skipped else _STYLES.get(answer, "")
+        style = (
+            "red"
+            if case.faults or case.failed
+            else "dim"
+            if case.skipped
+            else _STYLES.get(answer, "")
+        )
         table.add_row(*map(rich.markup.escape, row_of(case)), style=style)
     terminal.print(table)
     if run.sweep:
@@ -44,6 +50,14 @@ def print_run(run: PerfRun, terminal: rich.console.Console) -> None:
         terminal.print(f"wrong: {fault}", markup=False, style="red")
     if run.answer:
         terminal.print(show_answer(run), markup=False, style=_STYLES[run.answer])
+
+
+def _style_of(case: CaseResult) -> str:
+    if case.faults or case.failed:
+        return "red"
+    if case.skipped:
+        return "dim"
+    return _STYLES[case.comparison.answer] if case.comparison else ""
 
 
 def _new_table(titles: tuple[str, ...]) -> rich.table.Table:

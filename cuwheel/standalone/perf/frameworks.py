@@ -35,6 +35,10 @@ def leaves(value: Any) -> list[Any]:
     return [] if value is None else [value]
 
 
+class WrongOutputError(ValueError):
+    """An output has another shape than expected, or there are more or fewer of them."""
+
+
 class Host:
     """Calls that return when the result is in the host's memory, as numpy arrays or numbers."""
 
@@ -70,7 +74,7 @@ class Host:
             a = np.asarray(one)
             b = np.asarray(other)
             if a.shape != b.shape:
-                raise ValueError(f"its shape is {a.shape}, and {b.shape} was expected")
+                raise WrongOutputError(f"its shape is {a.shape}, and {b.shape} was expected")
             kind = "complex128" if np.iscomplexobj(b) or np.iscomplexobj(a) else "float64"
             a, b = a.astype(kind), b.astype(kind)
             worst = larger(worst, ratio(float(np.linalg.norm(a - b)), float(np.linalg.norm(b))))
@@ -148,7 +152,7 @@ class Torch(Host):
         worst = 0.0
         for one, other in pairs(actual, expected):
             if tuple(one.shape) != tuple(other.shape):
-                raise ValueError(
+                raise WrongOutputError(
                     f"its shape is {tuple(one.shape)}, and {tuple(other.shape)} was expected"
                 )
             difference = size = 0.0
@@ -258,11 +262,11 @@ def pairs(actual: Any, expected: Any) -> Iterator[tuple[Any, Any]]:
     """Each array of an output with the one that was expected.
 
     Raises:
-        ValueError: there are more of one than of the other.
+        WrongOutputError: there are more of one than of the other.
     """
     ours, theirs = leaves(actual), leaves(expected)
     if len(ours) != len(theirs):
-        raise ValueError(f"it gives {len(ours)} arrays, and {len(theirs)} were expected")
+        raise WrongOutputError(f"it gives {len(ours)} arrays, and {len(theirs)} were expected")
     return zip(ours, theirs)
 
 

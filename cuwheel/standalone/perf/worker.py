@@ -37,7 +37,10 @@ from typing import IO, TYPE_CHECKING, Any
 if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
 
-from frameworks import FRAMEWORKS  # type: ignore[import-not-found]
+from frameworks import (  # type: ignore[import-not-found]
+    FRAMEWORKS,
+    WrongOutputError,
+)
 from gpu_driver import Gpu, NoGpuError  # type: ignore[import-not-found]
 from kernel_reader import (  # type: ignore[import-not-found]
     KernelReader,
@@ -241,6 +244,8 @@ def _failure_of(problem: BaseException) -> dict[str, Any]:
     kind = "failed"
     if isinstance(problem, NoGpuError):
         kind = "no GPU"
+    elif isinstance(problem, WrongOutputError):
+        kind, text = "wrong", str(problem)
     elif "out of memory" in text.lower() or "RESOURCE_EXHAUSTED" in text:
         kind = "memory"
     return {"kind": kind, "what": text, "traceback": traceback.format_exc()}
