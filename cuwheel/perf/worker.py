@@ -29,18 +29,22 @@ _SECRET = re.compile(
 )
 
 
-class OutOfGpuMemoryError(GpuError):
-    """A process ran out of GPU memory."""
+class OutOfGpuMemoryError(Exception):
+    """A case ran out of GPU memory; the process goes on."""
 
 
-class CaseFailedError(ProbeError):
+class CaseFailedError(Exception):
     """A case's call or its reference raised; the process goes on.
 
     Attributes:
+        what: the exception, one line.
         is_wrong: the call gave something of another shape.
     """
 
-    is_wrong = False
+    def __init__(self, what: str, *, is_wrong: bool) -> None:
+        super().__init__(what)
+        self.what = what
+        self.is_wrong = is_wrong
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +88,8 @@ class Worker:
             question: its arguments.
 
         Raises:
-            GpuError: there is no GPU.
-            OutOfGpuMemoryError: its memory doesn't do.
+            GpuError: there is no GPU, or too little of its memory for more than a case.
+            OutOfGpuMemoryError: a case ran out of it.
             CaseFailedError: a case raised.
             ProbeError: it raised elsewhere, died, or didn't answer.
         """
@@ -119,17 +123,17 @@ class Worker:
                 "`nox -s smoke -- TARGET` still imports the wheel",
             )
         if failure["kind"] == "memory":
-            raise OutOfGpuMemoryError(
-                f"{self.place.name}: {question.get('case') or action}: too little GPU memory",
+            if "case" in question:
+                raise OutOfGpuMemoryError(failure["what"])
+            raise GpuError(
+                f"{self.place.name}: {action}: too little GPU memory",
                 why=failure["what"],
                 fix="free it (`nvidia-smi` lists who has it), or take a larger GPU",
             )
         last = failure["traceback"].strip().splitlines()[-_TAIL:]
         if "case" not in question:
             raise self._error(action, question, "\n".join(last))
-        failed = CaseFailedError(failure["what"], why="\n".join(last))
-        failed.is_wrong = failure["kind"] == "wrong"
-        raise failed
+        raise CaseFailedError(failure["what"], is_wrong=failure["kind"] == "wrong")
 
     def _error(self, action: str, question: dict[str, object], why: str) -> ProbeError:
         what = question.get("case") or action
