@@ -27,6 +27,7 @@ class Session:
         tag: the group that `nox -t` selects.
         command: what the engine is asked to do; what stands behind `--` follows.
         takes: what has to stand behind `--`, where that is a name of the catalogue.
+        environment: the locked one that it runs in: `envs/engine.lock`, or one with more.
     """
 
     name: str
@@ -34,29 +35,46 @@ class Session:
     tag: Tag
     command: tuple[str, ...]
     takes: Literal["", "target", "toolkit"] = ""
-
-    @property
-    def environment(self) -> str:
-        """The locked environment that it runs in: `envs/engine.lock`, or one with more."""
-        return "perf" if self.name in {"nightly", "perf"} else "engine"
+    environment: Literal["engine", "perf"] = "engine"
 
 
 def _verb(
-    name: str, summary: str, tag: Tag, takes: Literal["", "target", "toolkit"] = ""
+    name: str,
+    summary: str,
+    tag: Tag,
+    takes: Literal["", "target", "toolkit"] = "",
+    environment: Literal["engine", "perf"] = "engine",
 ) -> Session:
-    return Session(name=name, summary=summary, tag=tag, command=(name,), takes=takes)
+    return Session(
+        name=name,
+        summary=summary,
+        tag=tag,
+        command=(name,),
+        takes=takes,
+        environment=environment,
+    )
 
 
-# A new verb is a line here and one in cuwheel/cli/commands.py. A target is `causal-conv1d-130`.
+# A new verb is a line here and one in cuwheel/cli/dispatch.py. A target is `causal-conv1d-130`.
 VERBS = (
     _verb(
         "build", "Build for a framework's release: -- RECIPE --framework torch==2.15.0.", "build"
     ),
     _verb("matrix", "Show all wheels there can be; build what is missing: -- build.", "build"),
-    _verb("nightly", "Diagnose, build what is due, smoke, perf; report: [-- TARGET].", "build"),
+    _verb(
+        "nightly",
+        "Diagnose, build what is due, smoke, perf; report: [-- TARGET].",
+        "build",
+        environment="perf",
+    ),
     _verb("smoke", "Install and import a built wheel: -- TARGET.", "target", "target"),
     _verb("verify", "Build in several ways, compare the bytes: -- TARGET|all.", "target", "target"),
-    _verb("perf", "Check and measure a wheel on this GPU, as a gate: [-- TARGET].", "target"),
+    _verb(
+        "perf",
+        "Check and measure a wheel on this GPU, as a gate: [-- TARGET].",
+        "target",
+        environment="perf",
+    ),
     _verb("profile", "Show where a build's time and memory go: -- TARGET.", "target", "target"),
     _verb("audit", "Read wheels, anybody's, and say what is wrong: -- WHEEL|DIR.", "report"),
     _verb("diagnose", "Say whether GPU packages work here, and if not, why.", "report"),

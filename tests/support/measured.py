@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,8 +77,6 @@ def write_probe(folder: Path, text: str = PROBE) -> Path:
 
 def unpack(wheel: Path, folder: Path) -> Path:
     """As an installer would, without its own files."""
-    import zipfile  # noqa: PLC0415
-
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
     return folder

@@ -23,7 +23,6 @@ import gc
 import importlib
 import importlib.metadata
 import json
-import math
 import os
 import runpy
 import site
@@ -40,6 +39,7 @@ if __name__ == "__main__":
 from frameworks import (  # type: ignore[import-not-found]
     FRAMEWORKS,
     WrongOutputError,
+    larger,
 )
 from gpu_driver import Gpu, NoGpuError  # type: ignore[import-not-found]
 from kernel_reader import (  # type: ignore[import-not-found]
@@ -124,10 +124,10 @@ class Worker:
         error, rivals, failure = 0.0, 0.0, ""
         for arguments in self.inputs:
             expected = case.expected(*arguments)
-            error = _larger(error, self._error(case.call, arguments, expected))
+            error = larger(error, self._error(case.call, arguments, expected))
             if case.rival and not failure:
                 try:
-                    rivals = _larger(rivals, self._error(case.rival, arguments, expected))
+                    rivals = larger(rivals, self._error(case.rival, arguments, expected))
                 except Exception as problem:  # noqa: BLE001 - it is not what is measured
                     failure = f"{type(problem).__name__}: {problem}"
             del expected
@@ -233,10 +233,6 @@ def _mapped() -> set[str]:
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
         fields = [line.split(maxsplit=5) for line in lines]
     return {one[5].rstrip("\n") for one in fields if len(one) > 5}  # noqa: PLR2004
-
-
-def _larger(worst: float, found: float) -> float:
-    return found if not math.isfinite(found) or found > worst else worst
 
 
 def _failure_of(problem: BaseException) -> dict[str, Any]:

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import math
-import sys
 
 import numpy as np
 import pytest
-
-from cuwheel.standalone import script
-
-sys.path.append(str(script("perf")))
 
 from cuwheel.standalone.perf.frameworks import larger, leaves, pairs, ratio
 
