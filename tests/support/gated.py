@@ -22,19 +22,23 @@ from cuwheel.system import process
 MIB = 1 << 20
 PYTHON = Path(sys.executable).resolve()
 
-# hog SOURCE MIB GROW_MS HOLD_MS: grow to so much memory, hold it, end with status 0.
+# hog SOURCE MIB GROW_MS HOLD: grow to so much memory, hold it for so many milliseconds or until a
+# file is there, end with status 0.
 _HOG = """
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 int main(int count, char **words) {
-    int mib = atoi(words[2]), grow = atoi(words[3]), hold = atoi(words[4]), done;
+    int mib = atoi(words[2]), grow = atoi(words[3]), done;
     char *memory = malloc((size_t)mib << 20);
     for (done = 0; done < mib; done++) {
         memset(memory + ((size_t)done << 20), 1, 1 << 20);
         usleep(1000 * grow / mib);
     }
-    usleep(1000 * hold);
+    if (words[4][0] == '/')
+        while (access(words[4], F_OK)) usleep(5000);
+    else
+        usleep(1000 * atoi(words[4]));
     return memory[((size_t)mib << 20) - 1] - 1;
 }
 """
@@ -108,6 +112,11 @@ class Gated:
         return self.folder / "memory"
 
     @property
+    def go(self) -> Path:
+        """The file for which hogs may be told to wait."""
+        return self.folder / "go"
+
+    @property
     def ledger(self) -> Path:
         """The folder of entries."""
         (found,) = self.memory.glob("gated-*")
@@ -157,10 +166,10 @@ class Gated:
         return subprocess.Popen(command, env=self.environment(), **options)
 
     def start_hog(
-        self, name: str, mib: int, *, grow: int = 100, hold: int = 100, **options: Any
+        self, name: str, mib: int, *, grow: int = 100, hold: int | Path = 100, **options: Any
     ) -> subprocess.Popen[bytes]:
-        """Start a hog behind the gate; times in milliseconds."""
-        words = [str(number) for number in (mib, grow, hold)]
+        """Start a hog behind the gate; times in milliseconds, or a file that it waits for."""
+        words = [str(word) for word in (mib, grow, hold)]
         return self.start(self.hog(), self.source(name), *words, **options)
 
     def run(self, program: Path, *words: str | Path, **options: Any) -> int:
