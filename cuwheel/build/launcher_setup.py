@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cuwheel.build.compile_cache.choice import CacheChoice
     from cuwheel.build.environment import BuildInputs
     from cuwheel.build.launcher.canary import Canary
-    from cuwheel.build.sandbox.path_map import PathMap
+    from cuwheel.sandbox.path_map import PathMap
     from cuwheel.workspace.workspace import Workspace
 
 

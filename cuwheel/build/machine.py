@@ -7,9 +7,9 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.containers.image import image_here
 from cuwheel.errors import CuwheelError, InterpreterNotFoundError, SandboxError
+from cuwheel.sandbox.backends import choose_sandbox
 from cuwheel.standalone.memory_gate import free_memory
 from cuwheel.system import machine
 from cuwheel.system.compilers import find_host_compilers

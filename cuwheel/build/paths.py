@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.build.sandbox.backends import Mount, is_of_system
-from cuwheel.build.sandbox.path_map import TOP, BuildPath, PathMap
+from cuwheel.sandbox.backends import Mount, is_of_system
+from cuwheel.sandbox.path_map import TOP, BuildPath, PathMap
 
 if TYPE_CHECKING:
     from cuwheel.build.compile_cache.folders import CachePaths

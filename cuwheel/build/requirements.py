@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.build.environment import BuildInputs
-    from cuwheel.build.sandbox.path_map import PathMap
     from cuwheel.model.target import Target
+    from cuwheel.sandbox.path_map import PathMap
 
 
 _SCRIPT = script("probes/backend.py")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.build.environment import BuildInputs
-    from cuwheel.build.sandbox.path_map import PathMap
     from cuwheel.model.target import Target
+    from cuwheel.sandbox.path_map import PathMap
 
 
 # Project on the package index, and the names that its programs have in distributions.

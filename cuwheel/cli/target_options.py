@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.build.sandbox.backends import KINDS
 from cuwheel.model.link import MODES
+from cuwheel.sandbox.backends import KINDS
 
 if TYPE_CHECKING:
     from cuwheel.cli.parser import Parser

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from cuwheel.build.launcher.canary import Canary
     from cuwheel.build.launcher.events import Events
     from cuwheel.build.launcher_setup import Launcher
-    from cuwheel.build.sandbox.path_map import PathMap
     from cuwheel.model.target import Target
+    from cuwheel.sandbox.path_map import PathMap
     from cuwheel.system.process import Finished
     from cuwheel.workspace.job import Job
     from cuwheel.workspace.workspace import Workspace

@@ -23,7 +23,7 @@ class BuildSettings:
         jobs: how many compiles at once; None: one for each core.
         reuse: False for `--no-cache`: the wheel is built again although nothing has changed.
         any_driver: the wheel is for another machine, whose driver isn't known here.
-        sandbox: `auto`, or one of `build.sandbox.backends.KINDS`.
+        sandbox: `auto`, or one of `sandbox.backends.KINDS`.
         build_tag: of the wheel's name; None: the next free one where other bytes are published.
         replace: publish under a name that is taken by other bytes.
     """

@@ -12,8 +12,8 @@ import pytest
 from cuwheel.build.compile_cache.folders import CachePaths
 from cuwheel.build.environment import variables
 from cuwheel.build.paths import build_path_map, packages_moved, private_paths, python_in
-from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.model.recipe import CMake
+from cuwheel.sandbox.backends import choose_sandbox
 from cuwheel.system.process import run
 from tests.support.factories import make_target, make_workspace
 from tests.support.launchers import BASE_PYTHON, make_inputs
@@ -21,7 +21,7 @@ from tests.support.requirements import require
 
 if TYPE_CHECKING:
     from cuwheel.build.environment import BuildInputs
-    from cuwheel.build.sandbox.path_map import PathMap
+    from cuwheel.sandbox.path_map import PathMap
     from cuwheel.workspace.workspace import Workspace
 
 PATH = {"PATH": "/usr/bin:/bin"}

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.build.rebuild_key import changes, digest_of_key, key_of
-from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.errors import InterpreterNotFoundError, SandboxError
 from cuwheel.model.recipe import Smoke
 from cuwheel.model.source import Folder, Patch
+from cuwheel.sandbox.backends import choose_sandbox
 from tests.support.factories import make_job, make_target, make_workspace
 
 if TYPE_CHECKING:

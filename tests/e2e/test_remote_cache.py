@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.build.sandbox.backends import Mount, sandboxed
+from cuwheel.sandbox.backends import Mount, sandboxed
 from tests.support.caching import cache_of, relay_to
 from tests.support.launched import LaunchedBench, new_launched, stripped
 from tests.support.remote_caches import QUOTED_SECRET, SECRET, offer, remote_of

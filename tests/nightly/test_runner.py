@@ -124,7 +124,7 @@ def test_says_what_is_wrong_before_it_begins() -> None:
 _PROBE = r"""
 cd /var/lib/cuwheel/checkout
 PYTHONPATH=$PWD /var/lib/cuwheel/venv/bin/python -P -m cuwheel.bootstrap engine -c '
-from cuwheel.build.sandbox.backends import choose_sandbox
+from cuwheel.sandbox.backends import choose_sandbox
 print("sandboxes:", choose_sandbox("bubblewrap"), choose_sandbox("unshare"))
 import mmap
 mmap.mmap(-1, 4096, prot=mmap.PROT_WRITE | mmap.PROT_EXEC)

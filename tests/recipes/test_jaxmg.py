@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.locks.jobs import PypiLockSpec, lock_jobs
 from cuwheel.model.catalogue import find_recipe, load_catalogue
 from cuwheel.model.source import Archive, GitCommit
 from cuwheel.paths import ROOT
 from cuwheel.pypi.lock_file import render
+from cuwheel.sandbox.backends import choose_sandbox
 from cuwheel.system.files import sha256_of_file
 from tests.support.engine import PACKAGES, Engine, make_engine
 from tests.support.factories import commit_all

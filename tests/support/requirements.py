@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 from bench.cgroup import limited
-from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.errors import CuwheelError
+from cuwheel.sandbox.backends import choose_sandbox
 from cuwheel.system.process import run
 
 if TYPE_CHECKING:
@@ -146,6 +146,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "bwrap": lambda: _refusal("bubblewrap"),
     "namespaces": _refused_namespaces,
     "cgroup": _refused_cgroup,
+    "seccomp": _found_by_test,
     "slurm": _missing_slurm,
     "bindfs": lambda: _program("bindfs", "bindfs")() or _refused_namespaces() or _missing_fuse(),
     "redis": _program("redis-server", "redis-server"),

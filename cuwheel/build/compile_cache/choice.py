@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cuwheel.build.compile_cache.remote import RemoteCache
-    from cuwheel.build.sandbox.path_map import PathMap
+    from cuwheel.sandbox.path_map import PathMap
     from cuwheel.workspace.job import BuildSettings, Job
     from cuwheel.workspace.workspace import Workspace
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from cuwheel.build.compile_cache.choice import CacheChoice
     from cuwheel.build.environment import BuildInputs
-    from cuwheel.build.sandbox.path_map import PathMap
+    from cuwheel.sandbox.path_map import PathMap
 
 _SHARE = 4  # of the size that the compile cache may have, one part in so many comes on top of it
 _SEARCH_STARTS, _SEARCH_ENDS = "search starts here:", "End of search list."

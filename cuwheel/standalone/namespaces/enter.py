@@ -1,9 +1,12 @@
 """Run a program in namespaces of its own, with a root that holds what it is given: namespaces(7).
 
-`python -I enter.py SPEC PROGRAM ARGUMENT...`. SPEC is JSON: `folder`, where the program starts, and
-`places`, a list of `[kind, source, target]` in the order in which they are placed: `read` and
-`write` bind a file or folder, `link` makes a symbolic link to `source`. The program sees these, a
-`/proc` and a host name of its own, and no network but a loopback. It dies with its starter, and
+`python -I enter.py SPEC PROGRAM ARGUMENT...`. SPEC is JSON: `folder`, where the program starts,
+`filter`, a file with a seccomp filter or nothing, and `mounts`, a list of `[kind, source, target]`
+in the order in which they are placed: `read`, `write` and `device` bind a file or folder, `link`
+makes a symbolic link to `source`, `cover` hides what is at `target` behind an empty file or folder.
+
+The program sees these, a `/proc`, a `/dev` and a host name of its own, and no network but a
+loopback. It has no capability, root neither, and can get none. It dies with its starter, and
 everything that it started dies with it. Needs no privilege where the system grants user namespaces;
 ends with status 125 where it doesn't, and the program hasn't run then. Standard library only,
 Python 3.9 or newer.
@@ -42,6 +45,15 @@ _MS_PRIVATE = 1 << 18
 _MS_RELATIME = 1 << 21
 _MNT_DETACH = 2
 _PR_SET_PDEATHSIG = 1
+_PR_SET_SECCOMP = 22
+_SECCOMP_MODE_FILTER = 2
+_PR_CAPBSET_DROP = 24
+_PR_SET_NO_NEW_PRIVS = 38
+_PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_CLEAR_ALL = 4
+_CAPABILITY_VERSION = 0x20080522  # <linux/capability.h>, _LINUX_CAPABILITY_VERSION_3
+_MOST_CAPABILITIES = 64
+_FILTER_STEP = 8  # bytes of one instruction, struct sock_filter of <linux/filter.h>
 _IFF_UP = 1
 _SIOCGIFFLAGS = 0x8913
 _SIOCSIFFLAGS = 0x8914
@@ -60,6 +72,15 @@ _KEPT = {
 _LIMIT = "a limit is reached, of /proc/sys/user/max_*_namespaces or /proc/sys/fs/mount-max"
 
 _OLD = "/.old"  # where the machine's own root is, until all is placed
+# As bwrap(1) has it behind `--dev`: no disk, no memory, no terminal of the machine.
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_DEVICE_LINKS = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+    "ptmx": "pts/ptmx",
+}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -94,10 +115,11 @@ def set_up(places: list[list[str]]) -> None:
     """
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
     # Any folder does as the mount point; pivot_root(2) uncovers it again.
-    _mount("none", "/tmp", "tmpfs", _MS_NOSUID | _MS_NODEV)  # noqa: S108
+    _mount("none", "/tmp", "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=755")  # noqa: S108
     os.mkdir(f"/tmp{_OLD}")  # noqa: S108, PTH102
     _check(_libc.pivot_root(b"/tmp", f"/tmp{_OLD}".encode()))  # noqa: S108
     os.chdir("/")
+    _make_devices()
     for kind, source, target in places:
         _place(kind, source, target)
     _make_folder("/proc")
@@ -108,12 +130,30 @@ def set_up(places: list[list[str]]) -> None:
     _raise_loopback()
 
 
+def _make_devices() -> None:
+    """A `/dev` of its own: what programs can't do without, and memory to share among themselves."""
+    _make_folder("/dev")
+    _mount("none", "/dev", "tmpfs", _MS_NOSUID, "mode=755")
+    for name in _DEVICES:
+        _bind(f"{_OLD}/dev/{name}", f"/dev/{name}", read_only=False)
+    for name, target in _DEVICE_LINKS.items():
+        os.symlink(target, f"/dev/{name}")  # noqa: PTH211
+    os.mkdir("/dev/shm")  # noqa: PTH102, S108
+    os.chmod("/dev/shm", 0o1777)  # noqa: PTH101, S103, S108 - as everywhere
+    os.mkdir("/dev/pts")  # noqa: PTH102
+    _mount("devpts", "/dev/pts", "devpts", _MS_NOSUID | _MS_NOEXEC, "newinstance,ptmxmode=0666")
+
+
 def _place(kind: str, source: str, target: str) -> None:
     if kind == "link":
         _make_folder(os.path.dirname(target))  # noqa: PTH120
         os.symlink(source, target)  # noqa: PTH211
-    else:
+    elif kind != "cover":
         _bind(f"{_OLD}{source}", target, read_only=kind == "read")
+    elif os.path.isdir(target):  # noqa: PTH112
+        _mount("none", target, "tmpfs", _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
+    else:
+        _bind(f"{_OLD}/dev/null", target, read_only=True)
 
 
 def _bind(source: str, target: str, *, read_only: bool) -> None:
@@ -168,9 +208,31 @@ def _die_with(parent: int) -> None:
         os._exit(REFUSED)
 
 
-def _mount(source: str | None, target: str, kind: str | None, flags: int) -> None:
+def _give_up_rights(filter_: bytes) -> None:
+    """Let go of every capability for good, so that root is a user like others: capabilities(7).
+
+    Args:
+        filter_: a program of seccomp(2) that judges every system call from now on; none: empty.
+    """
+    for number in range(_MOST_CAPABILITIES):
+        _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)  # fails where the kernel knows no such
+    _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    header = struct.pack("<Ii", _CAPABILITY_VERSION, 0)
+    _check(_libc.capset(header, bytes(24)))  # effective, permitted, inheritable; twice 32 bits
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    if filter_:
+        code = ctypes.create_string_buffer(filter_, len(filter_))
+        # struct sock_fprog: a count, and a pointer at its own alignment.
+        program = struct.pack("@HP", len(filter_) // _FILTER_STEP, ctypes.addressof(code))
+        _check(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, program, 0, 0))
+
+
+def _mount(
+    source: str | None, target: str, kind: str | None, flags: int, options: str | None = None
+) -> None:
     words = [None if text is None else os.fsencode(text) for text in (source, target, kind)]
-    _check(_libc.mount(*words, ctypes.c_ulong(flags), None), target)
+    said = None if options is None else options.encode()
+    _check(_libc.mount(*words, ctypes.c_ulong(flags), said), target)
 
 
 def _check(result: int, path: str | None = None) -> None:
@@ -182,8 +244,10 @@ def _check(result: int, path: str | None = None) -> None:
 def _first_process(spec: dict[str, Any], command: list[str]) -> int:
     """Furnish the root, start the program, and reap whatever it leaves behind."""
     try:
+        filter_ = _read(spec["filter"])
         set_up(spec["mounts"])
         os.chdir(spec["folder"])
+        _give_up_rights(filter_)
     except OSError as problem:
         # Flushed, since a forked process leaves without doing so.
         print(f"there is no sandbox here: {problem}", flush=True)
@@ -209,6 +273,13 @@ def _execute(command: list[str]) -> NoReturn:
     _libc.execvp(words[0], words)
     print(f"{command[0]}: {os.strerror(ctypes.get_errno())}", file=sys.stderr, flush=True)
     os._exit(127)
+
+
+def _read(path: str) -> bytes:
+    if not path:
+        return b""
+    with open(path, "rb") as stream:  # noqa: PTH123
+        return stream.read()
 
 
 def _exit_status(status: int) -> int:

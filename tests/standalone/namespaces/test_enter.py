@@ -1,4 +1,4 @@
-"""The sandbox's own script; what it keeps is tested with the other kind in tests/build/sandbox."""
+"""The sandbox's own script; what it keeps is tested with the other kind in tests/sandbox."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SYSTEM = [["read", "/usr", "/usr"]] + [
 def enter(*words: str, folder: str = "/usr", path: str = "/usr/bin:/bin") -> Finished:
     """Run a program as the sandbox does, with a watch on imports."""
     require("sandbox", "that the sandbox's own script starts what it is given")
-    spec = json.dumps({"folder": folder, "mounts": _SYSTEM})
+    spec = json.dumps({"folder": folder, "filter": "", "mounts": _SYSTEM})
     entered = str(script("namespaces/enter.py"))
     command = [sys.executable, "-I", "-c", _WATCHED, entered, spec, *words]
     return run(command, env={"PATH": path}, check=False)

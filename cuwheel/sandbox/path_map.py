@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.build.sandbox.backends import Mount, sandboxed
+from cuwheel.sandbox.backends import Mount, sandboxed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

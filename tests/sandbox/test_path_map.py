@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.build.sandbox.backends import choose_sandbox
-from cuwheel.build.sandbox.path_map import BuildPath, PathMap
+from cuwheel.sandbox.backends import choose_sandbox
+from cuwheel.sandbox.path_map import BuildPath, PathMap
 from cuwheel.system.process import run
 from tests.support.requirements import require
 

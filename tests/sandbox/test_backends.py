@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,9 +16,9 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from cuwheel.build.sandbox.backends import KINDS, Mount, choose_sandbox, sandboxed
 from cuwheel.errors import SandboxError
 from cuwheel.paths import ROOT
+from cuwheel.sandbox.backends import KINDS, Mount, choose_sandbox, sandboxed
 from cuwheel.system.process import Finished, run
 from tests.support.pythons import python_in_usr
 from tests.support.requirements import require
@@ -41,16 +42,32 @@ _STARTER = """
 import sys
 from pathlib import Path
 from cuwheel.system.process import run
-from cuwheel.build.sandbox.backends import sandboxed
+from cuwheel.sandbox.backends import sandboxed
 prefix = sandboxed(sys.argv[1], (), Path("/usr"))
 script = "trap '' INT TERM; sleep 301 & echo; wait; sleep 302"
 run([*prefix, "sh", "-c", script], env={"PATH": "/usr/bin:/bin"},
     on_line=lambda *_: print("running", flush=True))
 """
+# What the kernel says of the rights of who asks; then whether a call succeeds: syscall(2).
+_RIGHTS = """
+import re
+said = open("/proc/self/status").read()
+print(*re.findall(r"^(?:CapEff|CapPrm|CapInh|CapAmb|NoNewPrivs|Seccomp):\\s*(\\w+)", said, re.M))
+"""
+_ASK_KERNEL = """
+import ctypes, errno, sys
+libc = ctypes.CDLL(None, use_errno=True)
+words = [word.encode() if word[:1] == "/" else int(word, 0) for word in sys.argv[2:]]
+done = getattr(libc, sys.argv[1])(*words)
+print("done" if done >= 0 else errno.errorcode[ctypes.get_errno()])
+"""
+_NEW_USER_NAMESPACE = "0x10000000"  # <linux/sched.h>, CLONE_NEWUSER
+_ATTACH = "16"  # <linux/ptrace.h>, PTRACE_ATTACH
+_REMOUNT = ("mount", "0", "/usr", "0", "0x1020", "0")  # <linux/mount.h>: MS_REMOUNT, MS_BIND
 _CHOOSE = """
 import sys
 from cuwheel.errors import SandboxError
-from cuwheel.build.sandbox.backends import choose_sandbox
+from cuwheel.sandbox.backends import choose_sandbox
 print("chosen", choose_sandbox())
 try:
     choose_sandbox("unshare")
@@ -139,7 +156,7 @@ def test_disk_below_a_folder_is_read_only_too(kind: str, tmp_path: Path) -> None
     """A mount of its own keeps its flags when the folder above is bound: mount(2)."""
     code = (
         "import sys; from pathlib import Path; from cuwheel.system.process import run; "
-        "from cuwheel.build.sandbox.backends import Mount, sandboxed; "
+        "from cuwheel.sandbox.backends import Mount, sandboxed; "
         "place = Mount(source=Path(sys.argv[2]), target=Path('/cuwheel/read')); "
         "prefix = sandboxed(sys.argv[1], (place,), Path('/usr')); "
         "print(run([*prefix, 'touch', '/cuwheel/read/a disk/x'], "
@@ -160,6 +177,47 @@ def test_holds_nothing_of_people(kind: str, tmp_path: Path) -> None:
 
     assert said.split() == sorted({"bin", "dev", "etc", "proc", "usr", *said.split()})
     assert not {"home", "root", "var", "run", "mnt", "srv", "tmp"} & set(said.split())
+
+
+def test_holds_no_right(kind: str) -> None:
+    """Root neither: CI is often root."""
+    said = inside(kind, _python(), "-c", _RIGHTS).output
+
+    assert [int(word, 16) for word in said.split()] == [0, 0, 0, 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        (_REMOUNT, "EPERM"),
+        (("unshare", _NEW_USER_NAMESPACE), "EPERM"),
+        (("socket", str(socket.AF_VSOCK), "1", "0"), "EAFNOSUPPORT"),
+        (("ptrace", _ATTACH, str(os.getpid()), "0", "0"), "ESRCH"),
+        (("getppid",), "done"),
+    ],
+    ids=("remount", "unshare", "vsock", "ptrace", "others"),
+)
+def test_kernel_refuses_what_namespaces_leave_open(
+    kind: str, call: tuple[str, ...], answer: str
+) -> None:
+    assert inside(kind, _python(), "-c", _ASK_KERNEL, *call).output == f"{answer}\n"
+
+
+def test_has_devices_of_its_own(kind: str) -> None:
+    """No disk, no memory, no terminal, no shared memory of the machine."""
+    own = {"core", "console", "fd", "full", "null", "ptmx", "pts", "random", "shm"}
+    own |= {"stderr", "stdin", "stdout", "tty", "urandom", "zero"}
+
+    said = shell(kind, "ls /dev; ls -A /dev/shm; : > /dev/shm/x; echo x > /dev/null")
+
+    assert set(said.split()) <= own
+
+
+def test_shows_root_nothing_that_others_may_not_read(kind: str) -> None:
+    """As root the system's passwords and keys could be read, whatever the namespaces."""
+    assert not Path("/etc/shadow").stat().st_mode & 4
+
+    assert shell(kind, "cat /etc/shadow 2>/dev/null || :") == ""
 
 
 def test_sees_only_its_own_processes(kind: str) -> None:
@@ -244,23 +302,22 @@ def test_works_for_an_ordinary_user(kind: str, tmp_path: Path) -> None:
     for folder in (tmp_path, *tmp_path.parents):
         if not folder.stat().st_mode & 1:
             folder.chmod(folder.stat().st_mode | 1)  # pytest's own are closed to others
-    script = tmp_path / "enter.py"
-    script.write_bytes((ROOT / "cuwheel" / "standalone" / "namespaces" / "enter.py").read_bytes())
+    own = ROOT / "cuwheel" / "standalone" / "namespaces"
+    shutil.copytree(own, tmp_path / "namespaces")
     place = Mount(source=shown, target=Path("/cuwheel/shown"))
     words = [
-        {
-            str(ROOT / "cuwheel/standalone/namespaces/enter.py"): str(script),
-            sys.executable: _python(),
-        }.get(word, word)
+        word.replace(str(own), str(tmp_path / "namespaces")).replace(sys.executable, _python())
         for word in sandboxed(kind, (place,), Path("/cuwheel/shown"))
     ]
     user = os.getuid() or 65534
     becoming = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups")
     ordinary = () if os.getuid() else becoming
 
-    done = run([*ordinary, *words, "sh", "-c", "id -u; cat file"], env=_PATH, check=False)
+    asked = "id -u; cat file; grep -h -E 'CapPrm|Seccomp:' /proc/self/status"
+    done = run([*ordinary, *words, "sh", "-c", asked], env=_PATH, check=False)
 
-    assert (done.status, done.output) == (0, f"{user}\ntext\n")
+    rights = "CapPrm:\t0000000000000000\nSeccomp:\t2\n"
+    assert (done.status, done.output) == (0, f"{user}\ntext\n{rights}")
 
 
 def test_takes_the_first_kind_that_works() -> None:
