@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from cuwheel.binaries.windows import LOOKAHEAD
+
 if TYPE_CHECKING:
     from cuwheel.binaries.windows import Window
 
@@ -98,7 +100,7 @@ class LeakFinder:
     def _check(self, data: bytes, offset: int, folder: bytes) -> None:
         if folder in self._private:
             text = _PRINTABLE.match(data, offset)
-            self._note("private", folder, text[0] if text else b"")
+            self._note("private", folder, text[0][:LOOKAHEAD] if text else b"")
         elif not _IN_NAME.match(data, offset - 1):
             source = _SOURCE.match(data, offset)
             kind = _kind_of(source[0]) if source else None

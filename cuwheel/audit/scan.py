@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import IO, TYPE_CHECKING
 
+from cuwheel import limits
 from cuwheel.audit.leaked_paths import LeakFinder, LeakKind, LeakRules
 from cuwheel.binaries.archs import DeviceCode, sort_archs
 from cuwheel.binaries.cudart import CUDART_TEXT, linked_cudart
@@ -23,7 +24,6 @@ from cuwheel.binaries.elf import Elf, ElfFormatError, read_elf
 from cuwheel.binaries.elf_image import MAGIC
 from cuwheel.binaries.fatbin import (
     RELOCATABLE_SECTION,
-    Fatbin,
     FatbinFinder,
     FatbinFormatError,
     code_of,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 
 _BATCH = 1 << 20  # bytes that go from one thread to the other at once; less costs switches
+_BATCH_LENGTH = 1024  # pieces likewise: files can be empty
 _PREFETCH = 4  # batches that wait at most, each of up to `_BATCH` and a piece
 _ARCHIVE = b"!<arch>\n"  # a static library
 _LIBRARY_NAME = re.compile(r"\.so(\.\d+)*$")
@@ -57,6 +58,7 @@ _OTHER_LIBRARIES = (
 )
 # Of ctypes, cffi and PyTorch; who sets the variable starts a program that needs it.
 _LOADS = re.compile(rb"\b(CDLL|PyDLL|LoadLibrary|load_library|dlopen|RTLD_\w+|LD_LIBRARY_PATH)\b")
+_TOO_MANY_FATBINS = "it holds more fat binaries, or kinds of code, than any file has"
 _LFS_POINTER = b"version https://git-lfs"
 _LINKER_SCRIPT = (b"GNU ld script", b"INPUT", b"GROUP")  # a text that stands for libraries
 _Batch = list[tuple["SeekableMember", bytes]]
@@ -194,10 +196,22 @@ def scan_wheel(
             leaks=tuple(chain.from_iterable(one.leaks for one in learnt)),
             loaders=tuple(one.name for one in learnt if one.is_loader),
             archive_faults=(
-                *member_faults(wheel),
-                *record_faults(wheel.read_text("RECORD"), wheel.dist_info, contents, wheel.digest),
+                *_told(member_faults(wheel)),
+                *_told(
+                    record_faults(
+                        wheel.read_text("RECORD"), wheel.dist_info, contents, wheel.digest
+                    )
+                ),
             ),
         )
+
+
+def _told(faults: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """The first of some faults, and how many more there are."""
+    more = len(faults) - limits.FAULTS
+    if more <= 0:
+        return faults
+    return *faults[: limits.FAULTS], (faults[-1][0], f"the last of {more:,} more faults")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +247,7 @@ def _batches(members: Iterable[SeekableMember]) -> Iterator[_Batch]:
         for piece in chain(member.pieces(), (b"",)):
             batch.append((member, piece))
             size += len(piece)
-            if size >= _BATCH:
+            if size >= _BATCH or len(batch) >= _BATCH_LENGTH:
                 yield batch
                 batch, size = [], 0
     yield batch
@@ -304,6 +318,8 @@ class _Reading:
 
     def _damage(self) -> str:
         """Why a file isn't the library that it is called; empty: it is one, or none at all."""
+        if self._fatbins.has_too_many:
+            return _TOO_MANY_FATBINS
         is_called_so = _LIBRARY_NAME.search(self._member.name)
         if not is_called_so or self._start.startswith(_OTHER_LIBRARIES):
             return ""
@@ -330,7 +346,7 @@ class _Reading:
             with self._member.open() as stream:
                 elf = read_elf(stream)
                 cudart = self._read_cudart(stream, elf)
-            parts = tuple(_device_parts(name, elf, self._fatbins.found))
+            parts = tuple(_device_parts(name, elf, self._fatbins))
         except (ElfFormatError, FatbinFormatError) as problem:
             return ScannedLibrary(name=name, elf=elf, device_code=None, damage=str(problem)), ()
         loaded = [part.code for part in parts if part.section != RELOCATABLE_SECTION]
@@ -356,12 +372,19 @@ def join_codes(codes: Iterable[DeviceCode]) -> DeviceCode:
     )
 
 
-def _device_parts(name: str, elf: Elf, fatbins: tuple[Fatbin, ...]) -> Iterator[DevicePart]:
+def _device_parts(name: str, elf: Elf, finder: FatbinFinder) -> Iterator[DevicePart]:
+    if finder.has_too_many:
+        raise FatbinFormatError(_TOO_MANY_FATBINS)
+    fatbins = finder.found
     if elf.is_cubin:
         yield DevicePart(name=name, section="", code=code_of_cubin(elf.abi, elf.flags))
     rest = set(fatbins)
+    seen = 0
     for section in elf.sections:
         own = fatbins_of(section, fatbins)
+        seen += len(own)
+        if seen > 2 * len(fatbins):  # each would be looked at a hundred thousand times
+            raise FatbinFormatError("its sections lie upon each other")
         rest.difference_update(own)
         if any(fatbin.elements for fatbin in own):
             yield DevicePart(name=name, section=section.name, code=code_of(own))

@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.binaries.elf_image import ElfImage
+from cuwheel.binaries.elf_image import ElfFormatError, ElfImage
 
 if TYPE_CHECKING:
     from cuwheel.binaries.elf_image import SectionHeader
@@ -80,6 +80,8 @@ def read_cubin(content: bytes) -> Cubin:
         ElfFormatError: it is damaged.
     """
     image = ElfImage(io.BytesIO(content))
+    if sum(one.size for one in image.sections if one.kind not in _NO_BITS) > 2 * len(content):
+        raise ElfFormatError("its sections lie upon each other")  # each is copied
     names = image.section_names()
     named = [(names.get(section.name, ""), section) for section in image.sections[1:]]
     kernels = {name.removeprefix(_CODE) for name, _ in named if name.startswith(_CODE)}

@@ -17,6 +17,7 @@ import zstandard
 from lz4.block import LZ4BlockError as _Lz4Error  # type: ignore[attr-defined]
 from lz4.block import decompress as _unpack_lz4  # type: ignore[attr-defined]
 
+from cuwheel import limits
 from cuwheel.binaries.archs import arch_suffix
 from cuwheel.binaries.fatbin import FatbinFinder
 from cuwheel.binaries.windows import Windows
@@ -44,7 +45,6 @@ _TEXT = struct.Struct("<II")  # where a text is, counted from the element, and i
 _KINDS: dict[int, Kind] = {1: "PTX", 2: "SASS", 8: "LTO"}
 _LZ4 = 1 << 13
 _ZSTD = 1 << 15
-_LONGEST = 1 << 30  # bytes of one element; a longer one is damaged
 _CHUNK = 1 << 20  # bytes
 
 
@@ -114,6 +114,11 @@ def code_of_element(stream: IO[bytes], element: Element) -> bytes:
     Raises:
         DeviceCodeError: it is damaged.
     """
+    size = max(element.size, element.unpacked_size)
+    if size > limits.DEVICE_CODE:
+        raise DeviceCodeError(
+            f"{element.name} claims to be {size} bytes long; at most {limits.DEVICE_CODE} are read"
+        )
     stream.seek(element.offset)
     packed = stream.read(element.size)
     try:
@@ -128,8 +133,6 @@ def code_of_element(stream: IO[bytes], element: Element) -> bytes:
 def _unpack(packed: bytes, element: Element) -> bytes:
     if element.packing == "none":
         return packed
-    if element.unpacked_size > _LONGEST:
-        raise DeviceCodeError(f"{element.name} claims to be {element.unpacked_size} bytes long")
     if element.packing == "LZ4":
         return bytes(_unpack_lz4(packed, uncompressed_size=element.unpacked_size))
     with zstandard.ZstdDecompressor().stream_reader(packed) as reader:
@@ -144,7 +147,7 @@ def _read_element(stream: IO[bytes], fatbin: int, offset: int) -> tuple[Element,
     (header,) = _HEADER_SIZE.unpack_from(start)
     fields = _ELEMENT.unpack(start[:header].ljust(_ELEMENT.size, b"\0"))
     kind, _, header, padded, size, options, _, _, arch, name, name_size, flags, _, unpacked = fields
-    extra = stream.read(max(0, header - _ELEMENT.size))
+    extra = stream.read(min(max(0, header - _ELEMENT.size), limits.ELEMENT_HEADER))
     stream.seek(offset + header)
     where = _part(extra, options, _TEXT.size)
     packing: Packing = "zstd" if flags & _ZSTD else "LZ4" if flags & _LZ4 else "none"

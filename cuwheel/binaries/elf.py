@@ -8,6 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
+from cuwheel import limits
 from cuwheel.binaries.elf_image import MAGIC, ElfFormatError, ElfImage, search_entries
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ _DRIVER_FUNCTION = re.compile(rb"(?<=\0)cu[A-Z]\w*(?=\0)")
 # Mangled names in the namespaces of PyTorch (Itanium C++ ABI, "External Names").
 _TORCH_SYMBOL = re.compile(rb"(?<=\0)_Z(?:T[VIST])?N?[VrK]*[RO]?(?:2at|3c10|5torch)\w*(?=\0)")
 _INTERFACES = (("libcuda.so.1", _DRIVER_FUNCTION), (("libtorch", "libc10"), _TORCH_SYMBOL))
-_LONGEST = 4096  # bytes of a symbol's name that are read
 _CHUNK = 1 << 20  # bytes
+_KEPT = 128  # bytes that a name takes in memory, beside its own
 _ENTRY_SIZE = 16  # bytes, of an entry of either list of versions
 
 
@@ -233,10 +234,13 @@ def _versions(
     """Two chained lists: libraries, and for each the versions that are needed of it."""
     if not tags[_VERSIONS]:
         return
-    offset = image.offset_of(tags[_VERSIONS][0])
+    offset, known = image.offset_of(tags[_VERSIONS][0]), 0
     for _ in range(_first(tags, _VERSIONS_COUNT)):
         _, count, library, first, step = image.unpack("HHIII", offset)
         name = image.name(strings + library)
+        known += count + 1
+        if known > limits.ELF_VERSIONS:  # lists can overlap, so that a small file names billions
+            raise ElfFormatError(f"it needs more than {limits.ELF_VERSIONS:,} symbol versions")
         for version in _chained_versions(image, offset + first, count):
             yield name, image.name(strings + version)
         if step < _ENTRY_SIZE:
@@ -297,14 +301,16 @@ def _symbol_facts(
     if not any(names):
         return _SymbolFacts()
     table = image.offset_of(tags[_SYMBOLS][0])
-    modules, needed, uses_dlopen = [], [], False
+    modules: set[str] = set()
+    needed: set[str] = set()
+    uses_dlopen = False
     for name, section in image.symbols(table, symbols_size(image, table, strings)):
         if name in names.modules and section:
-            modules.append(names.modules[name])
+            modules.add(names.modules[name])
         elif name in names.loaders and not section:
             uses_dlopen = True
         elif name in names.interfaces and not section:
-            needed.append(names.interfaces[name])
+            needed.add(names.interfaces[name])
     return _SymbolFacts(
         modules=tuple(sorted(modules)),
         uses_dlopen=uses_dlopen,
@@ -319,18 +325,30 @@ def _names_of_interest(
     modules: dict[int, str] = {}
     interfaces: dict[int, str] = {}
     loaders: set[int] = set()
+    kept = 0
     for offset in range(0, size, _CHUNK):
-        text = image.read(start + offset, min(_CHUNK + _LONGEST, size - offset))
+        text = image.read(start + offset, min(_CHUNK + limits.ELF_NAME, size - offset))
         for found in _offsets(text, _MODULE_START):
-            name = text[found + len(_MODULE_START) : text.find(b"\0", found)]
+            end = text.find(b"\0", found, found + limits.ELF_NAME)
+            name = text[found + len(_MODULE_START) : max(end, found)]
             modules[offset + found] = name.decode("utf-8", "replace")
+            kept += len(name) + _KEPT
+            _check_kept(kept)
         for loader in _LOADERS:
             # A linker lets a name be the end of another one.
             loaders.update(offset + found for found in _offsets(text, loader + b"\0"))
+            kept += text.count(loader) * _KEPT
         for pattern in patterns:
             for match in pattern.finditer(text):
                 interfaces[offset + match.start()] = match[0].decode()
+                kept += len(match[0]) + _KEPT
+                _check_kept(kept)
     return _Names(modules, interfaces, loaders)
+
+
+def _check_kept(size: int) -> None:
+    if size > limits.ELF_NAMES:
+        raise ElfFormatError(f"its names of interest take more than {limits.ELF_NAMES} bytes")
 
 
 def _offsets(text: bytes, part: bytes) -> Iterator[int]:

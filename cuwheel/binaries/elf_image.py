@@ -11,6 +11,8 @@ import io
 import struct
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+from cuwheel import limits
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -19,9 +21,6 @@ _IDENT = 16  # bytes before the fields that depend on the class
 _LOAD = 1  # PT_LOAD
 _DYNAMIC = 2  # PT_DYNAMIC
 _NO_BITS = 8  # SHT_NOBITS: it has no bytes in the file
-_NAME_MAX = 4096  # bytes
-_TABLE_MAX = 1 << 26  # bytes, of headers and dynamic tags; 64 MiB are a million sections
-_TAGS_MAX = 1 << 20  # bytes
 _IN_SECTION = 0xFFFF  # a number that is too large for its field stands in the first section
 _CHUNK = 1 << 20  # bytes
 
@@ -128,7 +127,7 @@ class ElfImage:
         """
         if offset >= self._size:
             raise ElfFormatError(f"it ends before byte {offset}")
-        text = self.read(offset, min(_NAME_MAX, self._size - offset))
+        text = self.read(offset, min(limits.ELF_NAME, self._size - offset))
         return text.partition(b"\0")[0].decode("utf-8", "replace")
 
     def offset_of(self, address: int) -> int:
@@ -158,7 +157,7 @@ class ElfImage:
         form = "qQ" if self.is_wide else "iI"
         for segment in self.segments:
             if segment.kind == _DYNAMIC:
-                size = min(segment.size, _TAGS_MAX)
+                size = min(segment.size, limits.ELF_TAGS)
                 for tag, value in self.records(form, segment.offset, size):
                     if tag == 0:
                         return
@@ -176,12 +175,16 @@ class ElfImage:
         if not 0 < index < len(self.sections):
             return {}
         table = self.sections[index]
-        text = self.read(table.offset, _bounded(table.size))
-        offsets = {section.name for section in self.sections}
-        return {
-            offset: text[offset : text.find(b"\0", offset)].decode("utf-8", "replace")
-            for offset in offsets
-        }
+        text = self.read(table.offset, _bounded(table.size, limits.ELF_NAMES))
+        names, size = {}, 0
+        for offset in {section.name for section in self.sections}:
+            end = text.find(b"\0", offset)
+            end = len(text) if end < 0 else end
+            size += max(0, end - offset)
+            if size > limits.ELF_NAMES:  # a name may be the end of another one
+                raise ElfFormatError(f"its sections' names have more than {size} bytes")
+            names[offset] = text[offset:end].decode("utf-8", "replace")
+        return names
 
     def _sections(self) -> tuple[SectionHeader, ...]:
         offset, count, step = (self._fields[name] for name in ("shoff", "shnum", "shentsize"))
@@ -207,11 +210,11 @@ class ElfImage:
         record = struct.Struct(self._order + form)
         if count and step < record.size:
             raise ElfFormatError(f"a header of {step} bytes is too short")
-        data = self.read(offset, _bounded(count * step)) if count else b""
+        data = self.read(offset, _bounded(count * step, limits.ELF_TABLE)) if count else b""
         return [record.unpack_from(data, row * step) for row in range(count)]
 
 
-def _bounded(size: int) -> int:
-    if size > _TABLE_MAX:
-        raise ElfFormatError(f"a table of {size} bytes is no table")
+def _bounded(size: int, limit: int) -> int:
+    if size > limit:
+        raise ElfFormatError(f"a table of {size} bytes is no table; at most {limit} are read")
     return size

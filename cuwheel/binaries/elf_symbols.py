@@ -10,6 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
+from cuwheel import limits
 from cuwheel.binaries.elf import symbols_size
 from cuwheel.binaries.elf_image import ElfFormatError, ElfImage, search_entries
 
@@ -22,7 +23,6 @@ _STRINGS, _STRINGS_SIZE, _SYMBOLS, _GNU_HASH = 5, 10, 6, 0x6FFFFEF5
 _GLOBAL, _WEAK = 1, 2  # STB_GLOBAL, STB_WEAK
 _SYMBOL = struct.Struct("<IBBHQQ")
 _CHUNK = 1 << 20  # bytes
-_LONGEST = 4096  # bytes of a name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,9 @@ class Symbols:
         found: set[bytes] = set()
         size = self._tags.get(_STRINGS_SIZE, [0])[0]
         for offset in range(0, size, _CHUNK):
-            piece = self._image.read(self._strings + offset, min(_CHUNK + _LONGEST, size - offset))
+            piece = self._image.read(
+                self._strings + offset, min(_CHUNK + limits.ELF_NAME, size - offset)
+            )
             found.update(start for start in searched - found if b"\0" + start in piece)
         return {start.decode() for start in found}
 

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import re
 import struct
+from bisect import bisect_left
+from operator import attrgetter
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+from cuwheel import limits
 from cuwheel.binaries.archs import DeviceCode, arch_suffix, sort_archs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from cuwheel.binaries.elf import Section
     from cuwheel.binaries.windows import Window
@@ -61,6 +64,9 @@ class Fatbin(NamedTuple):
     elements: frozenset[tuple[int, str]]
 
 
+_OFFSET = attrgetter("offset")
+
+
 class FatbinFinder:
     """Finds every fat binary in a file that is read from end to end; payloads are passed over.
 
@@ -79,15 +85,25 @@ class FatbinFinder:
         self._is_padding = False  # behind a container
 
     @property
+    def has_too_many(self) -> bool:
+        """Whether there are more fat binaries, or kinds of code, than any file has."""
+        return len(self._found) > limits.FATBINS or len(self._kept) > limits.ELEMENTS
+
+    @property
     def found(self) -> tuple[Fatbin, ...]:
         """All of them, in the file's order."""
         return tuple(self._found)
 
     def search(self, window: Window) -> None:
-        """Search the next part of the file."""
+        """Search the next part of the file.
+
+        What comes behind more fat binaries than any file has isn't searched: `has_too_many`.
+        """
+        if self.has_too_many:
+            return
         end = window.offset + window.end
         self._offset = max(self._offset, window.offset + window.begin)
-        while self._offset < end:
+        while self._offset < end and not self.has_too_many:
             if self._open:
                 self._read_element(window, self._open[1])
             elif self._is_padding:
@@ -122,6 +138,8 @@ class FatbinFinder:
             self._offset += 1
             return
         self._elements.add((kind, f"{arch}{arch_suffix(flags)}"))
+        if len(self._elements) > limits.ELEMENTS:
+            self._open = None  # nothing is compiled for so many
         self._offset += header + size
         self._close_at_end()
 
@@ -147,6 +165,7 @@ def hop_fatbins(stream: IO[bytes], section: Section) -> tuple[Fatbin, ...]:
         FatbinFormatError: it holds something else.
     """
     found = []
+    zeros = 0  # bytes of them since the last one
     offset, end = section.offset, section.offset + section.size
     while offset < end:
         header = _read_at(stream, offset, _CONTAINER.size)
@@ -156,12 +175,16 @@ def hop_fatbins(stream: IO[bytes], section: Section) -> tuple[Fatbin, ...]:
             elements = _hop_elements(stream, begin, min(behind, end))
             found.append(Fatbin(offset, behind, elements))
             offset = behind
-        elif any(header):
+            zeros = 0
+        elif any(header) or zeros > limits.SECTION_PADDING:
             raise FatbinFormatError(
                 f"no fat binary at byte {offset - section.offset} of {section.name}"
             )
         else:
             offset += _ALIGNMENT
+            zeros += _ALIGNMENT
+        if len(found) > limits.FATBINS:
+            raise FatbinFormatError(f"{section.name} holds more than {limits.FATBINS} fat binaries")
     return tuple(found)
 
 
@@ -175,6 +198,8 @@ def _hop_elements(stream: IO[bytes], offset: int, end: int) -> frozenset[tuple[i
         if header < _ELEMENT.size:
             raise FatbinFormatError("an element of a fat binary has no valid header")
         elements.add((kind, f"{arch}{arch_suffix(flags)}"))
+        if len(elements) > limits.ELEMENTS:
+            raise FatbinFormatError("a fat binary holds more kinds of code than there are")
         offset += header + size
     return frozenset(elements)
 
@@ -189,20 +214,26 @@ def code_of(fatbins: Iterable[Fatbin]) -> DeviceCode:
 
     A link by nvcc adds an empty module for each arch of the link command; it counts like any other.
     """
-    elements = {element for fatbin in fatbins for element in fatbin.elements}
-    archs = {kind: sort_archs(arch for k, arch in elements if k == kind) for kind, _ in elements}
-    sass, ptx, lto, tile = (archs.get(kind, ()) for kind in (_SASS, _PTX, _LTO, _TILE))
+    archs: dict[int, set[str]] = {kind: set() for kind in (_SASS, _PTX, _LTO, _TILE)}
+    for kind, arch in {element for fatbin in fatbins for element in fatbin.elements}:
+        archs.get(kind, set()).add(arch)
+    sass, ptx, lto, tile = map(sort_archs, archs.values())
     return DeviceCode(sass=sass, ptx=ptx, lto=lto, tile=tile)
 
 
-def fatbins_of(section: Section, fatbins: Iterable[Fatbin]) -> tuple[Fatbin, ...]:
+def fatbins_of(section: Section, fatbins: Sequence[Fatbin]) -> Sequence[Fatbin]:
     """The fat binaries that lie in a section.
+
+    Args:
+        section: of a file.
+        fatbins: all of that file, in its order.
 
     Raises:
         FatbinFormatError: it is a section for device code, and holds something else.
     """
     end = section.offset + section.size
-    own = tuple(fatbin for fatbin in fatbins if section.offset <= fatbin.offset < end)
+    first = bisect_left(fatbins, section.offset, key=_OFFSET)
+    own = fatbins[first : bisect_left(fatbins, end, key=_OFFSET)]
     if section.name in (LOADED_SECTION, RELOCATABLE_SECTION):
         offset = section.offset
         for fatbin in own:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import re
 import shutil
 import stat
@@ -19,8 +20,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 from zlib_ng import zlib_ng
 
+from cuwheel import limits
 from cuwheel.errors import UnsafeArchiveError
 from cuwheel.system.files import list_tree
+from cuwheel.system.quantities import show_size
 from cuwheel.wheel.metadata import dist_info_of, find_dist_info
 from cuwheel.wheel.record import (
     SIGNATURES,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 
 _CHUNK = 1 << 20  # bytes
+_SHOWN = 5  # faults that a message names
 _SHARED_LIBRARY = re.compile(r"\.so(\.\d+)*$")
 # zlib-ng's own types call its error class an exception, not a kind of one.
 _DAMAGE: tuple[Any, ...] = (
@@ -50,6 +54,8 @@ _EXECUTE = 0o111  # anybody's
 # Folders of `.data` that installers know: the specification "Binary distribution format".
 _SCHEMES = ("data", "headers", "platlib", "purelib", "scripts")
 _ENCRYPTED = 1  # general purpose bit 0, .ZIP File Format Specification 4.4.4
+# Bytes of those files of the `.dist-info` folder that are read whole.
+_TEXTS = {"METADATA": limits.METADATA, "WHEEL": limits.METADATA, "RECORD": limits.RECORD}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,19 +87,24 @@ class Wheel:
         for entry in sorted(entries, key=lambda entry: entry.header_offset):
             yield SeekableMember(archive, entry)
 
-    def read_text(self, name: str) -> str:
-        """A file of the `.dist-info` folder; empty where it isn't there."""
+    def read(self, name: str) -> bytes | None:
+        """METADATA, WHEEL or RECORD; None where it isn't there.
+
+        Its size was checked when the wheel was opened, and zipfile reads no more than that.
+        """
         try:
-            return self.archive.read(f"{self.dist_info}/{name}").decode("utf-8", "replace")
+            return self.archive.read(f"{self.dist_info}/{name}")
         except KeyError:
-            return ""
+            return None
+
+    def read_text(self, name: str) -> str:
+        """The same as text; empty where it isn't there."""
+        return (self.read(name) or b"").decode("utf-8", "replace")
 
     def is_text(self, name: str) -> bool:
-        """Whether a file of the `.dist-info` folder is UTF-8; one that isn't there is."""
+        """Whether METADATA, WHEEL or RECORD is UTF-8; one that isn't there is."""
         try:
-            self.archive.read(f"{self.dist_info}/{name}").decode()
-        except KeyError:
-            return True
+            (self.read(name) or b"").decode()
         except UnicodeDecodeError:
             return False
         return True
@@ -112,17 +123,51 @@ def open_wheel(path: Path) -> Iterator[Wheel]:
     """Open a wheel for reading.
 
     Raises:
-        UnsafeArchiveError: it isn't a zip archive, holds no single `.dist-info` folder, or turns
-            out damaged while the block reads it.
+        UnsafeArchiveError: it isn't a zip archive, holds no single `.dist-info` folder, is larger
+            inside than any wheel, or turns out damaged while the block reads it.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _ArchiveFile(path) as file, zipfile.ZipFile(file) as archive:
             dist_info = find_dist_info(path, archive.namelist())
+            _check_sizes(path, dist_info, archive)
             yield Wheel(path=path, dist_info=dist_info, archive=archive)
     except _DAMAGE as problem:
         raise UnsafeArchiveError(
             f"{path.name} is damaged", why=str(problem), fix="build the wheel again"
         ) from problem
+
+
+class _ArchiveFile(io.FileIO):
+    """A zip archive; zipfile reads its table of members at once, however long that says it is."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > limits.ARCHIVE_TABLE:
+            limit = show_size(limits.ARCHIVE_TABLE)
+            raise zipfile.BadZipFile(
+                f"{show_size(size)} are to be read at once; its table of members may have {limit}"
+            )
+        return super().read(size) or b""
+
+
+def _check_sizes(path: Path, dist_info: str, archive: zipfile.ZipFile) -> None:
+    """See that no size that the archive states is beyond those of wheels: cuwheel/limits.py."""
+    sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
+    most = {f"{dist_info}/{name}": limit for name, limit in _TEXTS.items()}
+    faults = [
+        f"{name} has {show_size(size)} unpacked, at most {show_size(limit)} are read"
+        for name, size in sizes.items()
+        if size > (limit := most.get(name, limits.MEMBER))
+    ]
+    total = sum(entry.file_size for entry in archive.infolist())
+    if total > limits.WHEEL:
+        most_of_all = show_size(limits.WHEEL)
+        faults.append(f"all members have {show_size(total)}, at most {most_of_all} are read")
+    if faults:
+        raise UnsafeArchiveError(
+            f"{path.name} is larger inside than any wheel",
+            why="; ".join(faults[:_SHOWN]),
+            fix="look at what made this wheel; reading it would cost the machine's memory",
+        )
 
 
 def member_faults(wheel: Wheel) -> tuple[tuple[str, str], ...]:

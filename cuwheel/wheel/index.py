@@ -111,7 +111,9 @@ def _read_entry(path: Path) -> _Entry:
     project, version, _, _ = parse_wheel_filename(path.name)
     with open_wheel(path) as wheel:
         # Its bytes as they are: installers check the hash of what they are served.
-        metadata = wheel.archive.read(f"{wheel.dist_info}/METADATA")
+        metadata = wheel.read("METADATA")
+    if metadata is None:
+        raise LookupError("it has no METADATA")
     text = metadata.decode("utf-8", "replace")
     if header(text, "version") != (str(version),):
         said = ", ".join(header(text, "version")) or "nothing"

@@ -10,7 +10,10 @@ import csv
 import hashlib
 import io
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
+
+from cuwheel import limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -67,16 +70,20 @@ def record_rows(text: str) -> tuple[tuple[str, str, str], ...]:
 
     Raises:
         RecordFormatError: it is no table: cut off within quotes, or filled with zeros as files are
-            after a power failure.
+            after a power failure; or it has more rows than a wheel can have files.
     """
     # Python 3.10's csv fails on it, later ones take it for a letter.
     if "\0" in text:
         raise RecordFormatError("it holds a zero byte")
+    table = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
-        rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+        filled = islice(filter(None, table), limits.RECORD_ROWS + 1)
+        rows = [(*row, "", "")[:3] for row in filled]
     except csv.Error as problem:
         raise RecordFormatError(str(problem)) from problem
-    return tuple((*row, "", "")[:3] for row in rows if row)  # type: ignore[misc]
+    if len(rows) > limits.RECORD_ROWS:
+        raise RecordFormatError(f"it has more than {limits.RECORD_ROWS:,} rows")
+    return tuple(rows)  # type: ignore[arg-type]
 
 
 def record_faults(
@@ -104,8 +111,13 @@ def record_faults(
     unlisted = {f"{dist_info}/{name}" for name in SIGNATURES}.union(listed)
     faults = [(name, "RECORD lists it twice") for name in repeated(listed)]
     faults += [(name, "RECORD doesn't list it") for name in sorted(set(contents) - unlisted)]
+    first: dict[str, tuple[str, str, str]] = {}  # of a name that comes often: one reading
+    for row in rows:
+        first.setdefault(row[0], row)
     faults += [
-        (row[0], fault) for row in rows for fault in _row_faults(row, own, contents, digest_of)
+        (name, fault)
+        for name, row in first.items()
+        for fault in _row_faults(row, own, contents, digest_of)
     ]
     return tuple(faults)
 

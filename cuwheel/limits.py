@@ -1,0 +1,54 @@
+"""How much is read of what others made: every limit, with its unit and its reason.
+
+Wheels, libraries, index pages, locks, logs and patches come from people whom nobody knows. A few
+kilobytes can unpack to gigabytes, and one entry of a table can cost a hundred times its size in
+memory. Each limit lies far above all that was ever seen of its kind, and below what hurts: whatever
+is read costs less than `MEMORY`. What is larger is refused, in words that name the limit.
+
+Standard library only: `cuwheel.bootstrap` and scripts of foreign interpreters can read it.
+"""
+
+from __future__ import annotations
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+MEMORY = 1 * GIB  # bytes that reading one file of others may cost at most; the fuzzing holds it
+
+# Wheels.
+METADATA = 4 * MIB  # bytes of METADATA or WHEEL; descriptions of a megabyte are there
+RECORD = 16 * MIB  # bytes of RECORD, a row of 120 for each file; torch, with 13,000, has 1.5 MB
+RECORD_ROWS = 300_000  # as many as a table of members can hold
+ARCHIVE_TABLE = 16 * MIB  # bytes of a zip's table of members, which zipfile reads in one go
+MEMBER = 16 * GIB  # bytes of a member, unpacked; reading it costs 6 MB of memory for each GiB
+WHEEL = 64 * GIB  # bytes of all members, unpacked; deflate makes a thousand of one
+FAULTS = 200  # of one kind that are told of a wheel; whoever reads them wants the first
+
+# ELF files: a million sections or symbols cost a gigabyte as objects.
+ELF_TABLE = 16 * MIB  # bytes of a table of headers: 260,000 sections; a cubin has five a kernel
+ELF_TAGS = 64 << 10  # bytes of the dynamic section, 4,096 entries; large libraries have 60
+ELF_NAMES = 128 * MIB  # bytes of names that are kept; those of libtorch_cpu are 60 MB
+ELF_NAME = 4096  # bytes of one name
+ELF_VERSIONS = 1 << 12  # symbol versions that a file needs; large libraries need 60
+
+# Device code.
+FATBINS = 1 << 18  # fat binaries in a file; NVIDIA's largest libraries have thousands
+ELEMENTS = 512  # kinds of code, and archs, in one file; nvcc knows 30 of these
+ELEMENT_HEADER = 1 << 16  # bytes, with the options of a command line; read off: up to 200
+DEVICE_CODE = 512 * MIB  # bytes of one cubin or PTX, unpacked; one of cuBLASLt has 40 MiB
+SECTION_PADDING = 1 * MIB  # bytes of zeros between two fat binaries; linkers align to 4 KiB
+
+# What servers send beside the files that are pinned.
+INDEX_PAGE = 32 * MIB  # bytes of an index page, unpacked; the largest on PyPI have 10 MB
+INDEX_FILES = 100_000  # files on an index page; nightly builds of years are 20,000
+
+# Files of others that are read at once.
+LOCK = 16 * MIB  # bytes of a lock file; those of conda environments have 500 kB
+JSON = 16 * MIB  # bytes of provenance, `mirror.json`, notes of probes
+PATCH = 16 * MIB  # bytes of a patch
+SOURCE_FILE = 8 * MIB  # bytes of a file of a source tree that is read: setup.py, CMakeLists.txt
+LOG_TAIL = 1 * MIB  # bytes of a log whose last lines are shown
+
+# Source archives.
+SOURCE_UNPACKED = 16 * GIB  # bytes; far above any sdist, low enough to save the disk
+SOURCE_MEMBERS = 500_000  # files and folders
