@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
@@ -14,16 +15,15 @@ from cuwheel.conda.lock_file import read_conda_lock
 from cuwheel.cuda.toolkits import TOOLKITS
 from cuwheel.errors import CuwheelError
 from cuwheel.locks.jobs import toolchain_lock
+from cuwheel.standalone.memory_gate.peaks import known_peaks
 from cuwheel.system import machine
 from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.debian_packages import installed_version
 from cuwheel.system.process import which
-from cuwheel.system.quantities import show_size
+from cuwheel.system.quantities import plural, show_size
 from cuwheel.workspace.problems import Problem, problem_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cuwheel.model.target import Target
     from cuwheel.system.pythons import Interpreter
     from cuwheel.workspace.job import Job
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 # packages, to which toolchains and environments are hard links.
 _PYPI_TOOLCHAIN = 2075 << 20  # cuda-toolkit 13.0.2, whole
 _ENVIRONMENT = 670 << 20  # the largest without a framework, tests/project's tiny-rdc
+_NAMED = 4  # so many compiles are named in one sentence
 _FRAMEWORKS = {"torch": 4863 << 20}  # an environment with 2.15 and NVIDIA's libraries
 
 
@@ -177,14 +178,37 @@ def check_disk(job: Job) -> list[Problem]:
 
 
 def _warn_of_memory(job: Job) -> None:
-    """What is free now doesn't count: the memory gate waits for more."""
-    recipe, most = job.target.recipe, job.machine.memory
-    if most is not None and most < recipe.memory_per_job:
+    """What is free now doesn't count: the memory gate waits for more.
+
+    What compiles were measured to take counts, where that is known; else what the recipe says.
+    """
+    target, most = job.target, job.machine.memory
+    if most is None:
+        return
+    peaks = known_peaks(str(job.workspace.cache / "memory"), target.recipe.name)
+    known = [one for one in peaks if one[2] in {"", *target.archs}]
+    if too_large := [one for one in known if one[0] > most]:
+        job.workspace.console.warn(_say_too_large(too_large, most))
+    if not known and most < target.recipe.memory_per_job:
         job.workspace.console.warn(
-            f"a large compile of {recipe.name} may take {show_size(recipe.memory_per_job)}, and "
-            f"there are {show_size(most)} (limits of containers counted): it will run alone, "
-            "and be killed if that is too little"
+            f"a large compile of {target.recipe.name} may take "
+            f"{show_size(target.recipe.memory_per_job)}, and there are {show_size(most)} (limits "
+            "of containers counted): it will run alone, and be killed if that is too little"
         )
+
+
+def _say_too_large(peaks: list[tuple[int, str, str]], most: int) -> str:
+    """Compiles that took more memory than there is, the largest first."""
+    named = ", ".join(
+        f"{Path(file).name}{f' for sm_{arch}' if arch else ''} ({show_size(peak)})"
+        for peak, file, arch in peaks[:_NAMED]
+    )
+    more = f" and {len(peaks) - _NAMED} more" if len(peaks) > _NAMED else ""
+    return (
+        f"{plural(len(peaks), 'compile')} took more memory before than the {show_size(most)} that "
+        f"there are (limits of containers counted): {named}{more}. What the compile cache doesn't "
+        f"have will be killed; {show_size(peaks[0][0] + peaks[0][0] // 8)} would do"
+    )
 
 
 def _size_of_toolchain(target: Target, cache: Path) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.standalone.memory_gate.peaks import measured
+from cuwheel.standalone.memory_gate.peaks import known_peaks
 from cuwheel.system.quantities import GIB
 
 if TYPE_CHECKING:
@@ -25,5 +25,6 @@ def memory_of(job: Job, cores: int) -> int:
         cores: compiles at once.
     """
     one = job.target.recipe.memory_per_job
-    known = measured(str(job.workspace.cache / "memory"), job.target.recipe.name)
+    learned = known_peaks(str(job.workspace.cache / "memory"), job.target.recipe.name)
+    known = [peak for peak, *_ in learned]
     return _BESIDE + (max(one, sum(known[:cores])) if known else one * cores)

@@ -22,6 +22,7 @@ from cuwheel.errors import (
 from cuwheel.model.link import Bundled, External, Link, Static
 from cuwheel.model.recipe import Framework, Smoke
 from cuwheel.paths import ROOT
+from cuwheel.standalone.memory_gate.peaks import Peaks
 from cuwheel.system import compilers, machine
 from cuwheel.system.pythons import find_python
 from cuwheel.system.quantities import GIB
@@ -124,6 +125,18 @@ def test_warns_of_compile_that_memory_may_not_hold(workspace: Workspace) -> None
     check_early(make_job(locked_target(memory_per_job=10_000 * GIB), workspace))
 
     assert "may take 10000.0 GiB" in heard(workspace)
+
+
+def test_names_compiles_that_took_more_memory_than_there_is(workspace: Workspace) -> None:
+    target = locked_target(archs=("90",), memory_per_job=GIB)
+    peaks = Peaks(str(workspace.cache / "memory"), target.recipe.name)
+    peaks.learn("ptxas", "/cuwheel/source/csrc/bwd.cu 90 -O3", 10_000 * GIB)
+    peaks.learn("ptxas", "/cuwheel/source/csrc/bwd.cu 80 -O3", 20_000 * GIB)  # not asked for
+
+    check_early(make_job(target, workspace))
+
+    assert "1 compile took more memory before" in heard(workspace)
+    assert "bwd.cu for sm_90 (10000.0 GiB)." in heard(workspace)
 
 
 def test_refuses_folder_that_flags_cannot_carry(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from bench.cgroup import limited
 from cuwheel.errors import UsageError
+from cuwheel.standalone.memory_gate.scheduler import Claim
 from cuwheel.system.process import run, which
 from tests.support.gated import MIB, PYTHON, Gated, gate_folder
 from tests.support.requirements import lack
@@ -133,6 +134,48 @@ def test_all_finish_when_much_less_was_expected(cgroup: Cgroup, gated: Gated) ->
 
     assert statuses == [0] * 8
     assert max(event["tries"] for event in gated.events()) > 1
+
+
+def test_what_no_limit_holds_is_killed_once_and_the_rest_not_started(
+    cgroup: Cgroup, gated: Gated
+) -> None:
+    cgroup.limit(400 * MIB)
+
+    statuses = run_all(cgroup, through_gate(hogs(gated, 4, 600)), gated)
+
+    assert statuses == [137] * 4
+    assert cgroup.kills == 1
+    assert sorted(event["tries"] for event in gated.events()) == [0, 0, 0, 1]
+
+
+def test_alone_in_one_cgroup_stops_nobody_in_another(cgroup: Cgroup, gated: Gated) -> None:
+    cgroup.limit(400 * MIB)
+    gated.teach("s0", 30)
+    script = f"[ -e {gated.go} ] && exec {gated.hog()} - 10 1 {gated.folder}/end; touch {gated.go}"
+    killed = gated.program("ptxas", f"{script}; kill -9 $$")
+    [command] = through_gate([[str(killed), str(gated.source("a"))]])
+    inside = start(cgroup, command, env=gated.environment())
+    wait_for(lambda: gated.go.exists() and again_alone(gated))
+
+    outside = gated.start_hog("s0", 30)
+
+    assert outside.wait(60) == 0
+    assert inside.poll() is None
+    (gated.folder / "end").touch()
+    assert inside.wait(60) == 0
+
+
+def again_alone(gated: Gated) -> bool:
+    """Whether the program runs that was killed the first time."""
+    return any(claim.alone and claim.started for claim in claims(gated))
+
+
+def claims(gated: Gated) -> list[Claim]:
+    found = []
+    for path in gated.entries():
+        with contextlib.suppress(OSError, ValueError):
+            found.append(Claim.read(path.name, path.read_bytes()))
+    return found
 
 
 def test_finishes_beside_programs_that_nobody_gates(cgroup: Cgroup, gated: Gated) -> None:

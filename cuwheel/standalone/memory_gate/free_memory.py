@@ -44,6 +44,11 @@ class MemoryLimit:
         self.free = free - reserve
 
     @property
+    def limit(self) -> int:
+        """Bytes that may be used here, with what is to stay free."""
+        return self.total + self.reserve
+
+    @property
     def is_short(self) -> bool:
         """Whether half of what is to stay free is in use."""
         return self.free < -self.reserve // 2
@@ -64,6 +69,11 @@ class Memory:
         self.levels = levels
         self.swapped = swapped
         self.pressed = pressed
+
+    @property
+    def tightest(self) -> MemoryLimit:
+        """The level that allows the least."""
+        return min(self.levels, key=lambda level: level.total)
 
 
 def read_memory(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> Memory:

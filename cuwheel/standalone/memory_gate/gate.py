@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _KILLED = 137  # 128 and SIGKILL's number, as shells have it
 _TRIES = 3
 _AFTER_KILL = 1.5  # it would have taken more than it had reached: how much, nobody knows
+_NEARLY_ALL = 0.8  # of a limit: who is killed alone with so much will be killed each time
+_GIVEN_UP = "given-up"  # beside the event log: a program of this build needs more than there is
 
 # What these programs read: GCC's manual, "Options Controlling the Kind of Output"; nvcc --dryrun.
 _SOURCES = (
@@ -132,6 +134,7 @@ class Gate:
         self._work = work
         self._child: child.Child | None = None
         self._is_stopping = False
+        self._is_too_large = False
         self._kills = 0
         self._known = 0
         self._asked = self._started = self._ended = time.time()
@@ -143,7 +146,7 @@ class Gate:
         """Run the program to its end, again when it is killed for memory; gives its status."""
         child.on_signals(self._pass_on)
         status = self._attempt()
-        while self._was_killed(status) and self.tries < _TRIES:
+        while self._was_killed(status) and not self._gives_up():
             self._known = max(self._known, self.peak)
             self.expected = max(self.expected, self._known)
             status = self._attempt()
@@ -155,7 +158,10 @@ class Gate:
     def _attempt(self) -> int:
         """Wait, run, give back; the exit status."""
         if self._ledger:
-            _try(self._ledger.wait, self.expected, self._known, alone=self.tries > 0)
+            _try(self._ledger.wait, self.expected, self._known, alone=self._alone())
+        if _has_given_up() and self._would_be_killed():
+            self._leave()
+            return _KILLED
         self.tries += 1
         if self.tries == 1:
             self._started = time.time()
@@ -170,9 +176,51 @@ class Gate:
                     running.kill()
         self._child = None
         self._ended = time.time()
+        if running.status:
+            _try(self._judge, running.peak)
         self._leave()
         self.peak = max(self.peak, running.peak)
         return running.status
+
+    def _alone(self) -> str:
+        """The level in which it is to run alone: its tightest limit, and at last the machine."""
+        if self.tries == 1:
+            return free_memory.read_memory().tightest.name
+        return free_memory.MACHINE if self.tries else ""
+
+    def _would_be_killed(self) -> bool:
+        """Whether it was killed already, or is expected to take more than there is."""
+        return self.tries > 0 or self.expected > free_memory.read_memory().tightest.total
+
+    def _judge(self, reached: int) -> None:
+        """See whether a program that failed had nearly all that its limit allows, for itself."""
+        level = free_memory.read_memory().tightest
+        is_alone = not self._ledger or self._ledger.is_alone(level.name)
+        self._is_too_large = is_alone and reached >= _NEARLY_ALL * level.limit
+
+    def _gives_up(self) -> bool:
+        """Whether a program that was killed isn't run again; the first of its build says why."""
+        if _has_given_up():
+            return True
+        if self.tries < _TRIES and not self._is_too_large:
+            return False
+        _try(self._say_why)
+        return True
+
+    def _say_why(self) -> None:
+        """Tell the build's log, in words that the failure catalogue knows."""
+        level = free_memory.read_memory().tightest
+        whose = "the machine" if level.name == free_memory.MACHINE else "its cgroup"
+        of_arch = f" for sm_{self._work.arch}" if self._work.arch else ""
+        beside = " and nothing else ran beside it" if self._is_too_large else ""
+        os.write(
+            sys.stderr.fileno(),
+            f"memory gate: {self._work.tool} was killed with {_gib(self.peak)} in use, compiling "
+            f"{self._work.file}{of_arch}; {whose} has {_gib(level.limit)}{beside}\n".encode(),
+        )
+        marker = _marker()
+        if marker:
+            os.close(os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644))
 
     def _must_yield(self, shared: ledger.Ledger) -> bool:
         """Whether to end the program for the sake of others; it counts as killed for memory."""
@@ -250,6 +298,20 @@ def _build() -> tuple[str, int]:
         return "-", 0
     state = os.stat(folder)  # noqa: PTH116
     return f"{state.st_dev}:{state.st_ino}", int(jobs)
+
+
+def _marker() -> str:
+    """The file that says that a program of this build was given up; empty for none."""
+    log = os.environ.get("CUWHEEL_EVENTS", "")
+    return os.path.join(os.path.dirname(log), _GIVEN_UP) if log else ""  # noqa: PTH118, PTH120
+
+
+def _has_given_up() -> bool:
+    return os.path.lexists(_marker())
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):.1f} GiB"
 
 
 def _try(act: Callable[..., None], *given: object, **named: object) -> None:

@@ -57,13 +57,14 @@ class Ledger:
         self._entry: scheduler.Claim | None = None
         self._file = -1
 
-    def wait(self, expected: int, known: int = 0, *, alone: bool = False) -> None:
+    def wait(self, expected: int, known: int = 0, *, alone: str = "") -> None:
         """Return when there is room, and hold it until `leave`.
 
         Args:
             expected: bytes that will be taken at the peak.
             known: bytes of them that are certain.
-            alone: wait until nothing else that is gated runs, and let nothing start meanwhile.
+            alone: name of a level: wait until nothing else that is gated runs in it, and let
+                nothing start there meanwhile.
         """
         try:
             while not self._may_start(expected, known, alone=alone):
@@ -92,6 +93,11 @@ class Ledger:
             return False  # as nearly always, and the others' entries needn't be read
         return scheduler.must_yield(self._entry, self._others(self._entry.name), levels)
 
+    def is_alone(self, level: str) -> bool:
+        """Whether nothing else that is gated runs in a level now."""
+        others = self._others(self._entry.name) if self._entry else []
+        return not any(one.started and level in one.levels for one in others)
+
     def leave(self) -> None:
         """Give back what was promised."""
         if self._entry:
@@ -99,7 +105,7 @@ class Ledger:
             os.close(self._file)
             _remove(f"{self._folder}/{name}")
 
-    def _may_start(self, expected: int, known: int, *, alone: bool) -> bool:
+    def _may_start(self, expected: int, known: int, *, alone: str) -> bool:
         with _Mutex(f"{self._folder}/lock"):
             seen = free_memory.read_memory()
             entry = self._entry or self._enter(expected, seen, alone=alone)
@@ -120,7 +126,7 @@ class Ledger:
         pause = min(_ASK_AGAIN[1], _ASK_AGAIN[0] + _ASK_AGAIN_SHARE * waited)
         return min(_ASK_AGAIN_MOST, pause + _ASK_AGAIN_EACH * self._entry.position)
 
-    def _enter(self, expected: int, seen: free_memory.Memory, *, alone: bool) -> scheduler.Claim:
+    def _enter(self, expected: int, seen: free_memory.Memory, *, alone: str) -> scheduler.Claim:
         name = f"{time.monotonic_ns():020d}-{os.getpid()}"
         self._file = os.open(f"{self._folder}/{name}", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         fcntl.flock(self._file, fcntl.LOCK_EX)

@@ -40,8 +40,10 @@ def guess(tool: str, per_job: int = _MEMORY_PER_JOB) -> int:
     return int(_SHARES.get(tool, _SHARE_OF_OTHERS) * per_job)
 
 
-def measured(folder: str, target: str) -> list[int]:
-    """Bytes that each known process of a target took at its peak, the largest first.
+def known_peaks(folder: str, target: str) -> list[tuple[int, str, str]]:
+    """Bytes that each known process of a target took at its peak, its source and arch.
+
+    The arch is empty for a host compiler. The largest come first.
 
     Args:
         folder: shared by all builds.
@@ -53,9 +55,10 @@ def measured(folder: str, target: str) -> list[int]:
         if name.startswith(".") or name.endswith("-others"):
             continue
         with open(f"{own}/{name}", encoding="utf-8") as stream:  # noqa: PTH123
-            first = stream.read().partition(" ")[0]
-        if first.isdecimal():  # else nobody measured it to its end
-            found.append(int(first))
+            peak, _, key = stream.read().partition(" ")
+        if peak.isdecimal():  # else nobody measured it to its end
+            file, arch, *_ = [*key.split(" "), "", ""]
+            found.append((int(peak), file, arch))
     return sorted(found, reverse=True)
 
 

@@ -14,8 +14,9 @@ else:  # in a build these scripts lie side by side
     import free_memory  # type: ignore[import-not-found,no-redef]
 
 START = "nothing"  # is lacking
-WIDTH = 256  # bytes of an entry's text: in its file it is written over as a whole
+WIDTH = 512  # bytes of an entry's text: in its file it is written over as a whole
 
+_NOWHERE = "-"
 # What is lacking where it isn't memory
 _TURN = "turn"
 JOBS = "jobs"  # as many run already as the build may have at once
@@ -34,7 +35,8 @@ class Claim:
             by that.
         expected: bytes that it will take at its peak.
         levels: names of the levels that bound its memory.
-        alone: whether nothing else may run beside it, since it has been killed before.
+        alone: name of the level in which nothing else may run beside it, since it has been killed
+            before; empty for none.
         build: a word that all of one build have in common, without blanks.
         jobs: how many of its build may run at once; 0 for any number. Known to itself only.
 
@@ -60,7 +62,7 @@ class Claim:
         expected: int,
         levels: tuple[str, ...],
         *,
-        alone: bool,
+        alone: str = "",
         build: str = "-",
         jobs: int = 0,
     ) -> None:
@@ -95,8 +97,8 @@ class Claim:
 
     def written(self) -> bytes:
         """Its text."""
-        numbers = (self.expected, self.used, self.started, self.beat, int(self.alone))
-        words = [*map(str, numbers), self.build, self.lacks, *self.levels]
+        numbers = (self.expected, self.used, self.started, self.beat)
+        words = [*map(str, numbers), self.alone or _NOWHERE, self.build, self.lacks, *self.levels]
         return " ".join(words).ljust(WIDTH).encode()
 
     @classmethod
@@ -107,7 +109,7 @@ class Claim:
             ValueError: it holds none.
         """
         expected, used, started, beat, alone, build, lacks, *levels = text.decode().split()
-        entry = cls(name, int(expected), tuple(levels), alone=alone == "1", build=build)
+        entry = cls(name, int(expected), tuple(levels), alone=alone.strip(_NOWHERE), build=build)
         entry.used = int(used)
         entry.started = float(started)
         entry.beat = float(beat)
@@ -134,7 +136,7 @@ def lack(me: Claim, others: list[Claim], seen: free_memory.Memory, now: float) -
     found = _lack(me, running, ahead, seen.levels)
     if found == START and seen.pressed:
         found = free_memory.MACHINE
-    if running or ahead:
+    if found == START or any(_is_waited_for(one, found, seen.levels) for one in (*running, *ahead)):
         me.idle_since = 0.0
         return found
     # What is missing now is missing for good, or nobody gated holds it.
@@ -145,6 +147,11 @@ def lack(me: Claim, others: list[Claim], seen: free_memory.Memory, now: float) -
     is_too_large = any(me.known > level.total for level in seen.levels)
     has_least = all(me.known <= level.free for level in seen.levels)
     return START if (is_too_large or has_least) and not seen.pressed else found
+
+
+def _is_waited_for(one: Claim, lacking: str, levels: list[free_memory.MemoryLimit]) -> bool:
+    """Whether the end of another may give what is lacking: nothing of a limit that it isn't in."""
+    return lacking in one.levels or all(level.name != lacking for level in levels)
 
 
 def must_yield(me: Claim, others: list[Claim], levels: list[free_memory.MemoryLimit]) -> bool:
@@ -169,7 +176,9 @@ def _lack(
     In its first seconds anyone may pass. Later, only who leaves so much that it would still fit
     beside all who did.
     """
-    if any(one.alone for one in (*running, *ahead)) or (me.alone and running):
+    if any(one.alone in me.levels for one in (*running, *ahead)):
+        return _TURN
+    if any(me.alone in one.levels for one in running):
         return _TURN
     if me.jobs and sum(one.build == me.build for one in running) >= me.jobs:
         return JOBS

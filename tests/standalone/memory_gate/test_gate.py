@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -373,6 +374,40 @@ def test_gives_up_on_what_is_killed_each_time(gated: Gated) -> None:
 
     assert status == 137
     assert gated.event_of("a")["tries"] == 3
+
+
+@pytest.fixture
+def too_large(limited: Callable[[int], Gated]) -> Gated:
+    """A gate whose limit is full as soon as its compiler has what it is told to take."""
+    return limited(200)
+
+
+def test_gives_up_at_once_on_what_had_all_there_is(
+    too_large: Gated, capfd: pytest.CaptureFixture[str]
+) -> None:
+    killed = too_large.program("ptxas", f"{too_large.hog()} - 220 1 0; kill -9 $$")
+
+    status = too_large.run(killed, "--gpu-name=sm_90", too_large.source("a"))
+
+    assert (status, too_large.event_of("a")["tries"]) == (137, 1)
+    assert re.search(
+        r"memory gate: ptxas was killed with 0\.2 GiB in use, compiling \S+/a\.ii for sm_90; "
+        r"its cgroup has 0\.3 GiB and nothing else ran beside it",
+        capfd.readouterr().err,
+    )
+
+
+def test_repeats_nothing_of_a_build_that_has_given_up(too_large: Gated) -> None:
+    killed = too_large.program("ptxas", f"{too_large.hog()} - 220 1 0; kill -9 $$")
+    too_large.run(killed, too_large.source("a"))
+
+    too_large.teach("small", 10)
+    small = too_large.program("cicc", "kill -9 $$")
+
+    assert too_large.run(small, too_large.source("small")) == 137
+    assert too_large.event_of("small")["tries"] == 1
+    assert too_large.start_hog("large", 10).wait(20) == 137  # 2 GiB are expected of it
+    assert too_large.event_of("large")["tries"] == 0
 
 
 def test_runs_nothing_again_that_merely_failed(gated: Gated) -> None:

@@ -29,7 +29,7 @@ import sys, time
 sys.path.insert(0, sys.argv[1])
 import ledger
 one = ledger.Ledger(sys.argv[2])
-one.wait(1 << 20, alone=False)
+one.wait(1 << 20)
 print(flush=True)
 time.sleep(60)
 """
@@ -59,7 +59,7 @@ def entries(folder: Path) -> list[Path]:
 
 def test_leaves_nothing_behind(tmp_path: Path) -> None:
     mine = Ledger(str(tmp_path))
-    mine.wait(MIB, alone=False)
+    mine.wait(MIB)
     assert len(entries(tmp_path)) == 1
 
     mine.leave()
@@ -82,7 +82,7 @@ def test_removes_what_the_dead_left(
     other.kill()
     other.wait()
     mine = Ledger(str(tmp_path))
-    mine.wait(MIB, alone=True)
+    mine.wait(MIB, alone=free_memory.MACHINE)
 
     assert len(entries(tmp_path)) == 1
     mine.leave()
@@ -90,7 +90,7 @@ def test_removes_what_the_dead_left(
 
 def test_expects_more_of_who_takes_more(tmp_path: Path) -> None:
     mine = Ledger(str(tmp_path))
-    mine.wait(100 * MIB, alone=False)
+    mine.wait(100 * MIB)
 
     mine.tell(200 * MIB)
 
@@ -109,7 +109,7 @@ def test_passes_over_what_is_no_entry(tmp_path: Path, text: str) -> None:
     with path.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
 
-        mine.wait(MIB, alone=True)
+        mine.wait(MIB, alone=free_memory.MACHINE)
 
     mine.leave()
 
@@ -125,7 +125,7 @@ def test_is_not_stopped_by_who_was_stopped(
     os.kill(holder.pid, signal.SIGSTOP)
 
     began = time.monotonic()
-    mine.wait(MIB, alone=False)
+    mine.wait(MIB)
 
     assert 0.3 <= time.monotonic() - began < 5
     mine.leave()
@@ -154,4 +154,4 @@ def test_raises_when_its_folder_is_gone(tmp_path: Path) -> None:
     (tmp_path / "shared" / f"gated-{free_memory.boot()}").rmdir()
 
     with pytest.raises(FileNotFoundError):
-        mine.wait(MIB, alone=False)
+        mine.wait(MIB)

@@ -17,7 +17,7 @@ _TICK = 0.25  # seconds between two looks of a waiting process
 
 def make_entry(asked: float, expected: int, **facts: object) -> Claim:
     levels = facts.pop("levels", (MACHINE,))
-    alone = bool(facts.pop("alone", False))
+    alone = str(facts.pop("alone", ""))
     entry = Claim(f"{int(asked * 1e9):020d}-1", expected, levels, alone=alone)  # type: ignore[arg-type]
     entry.beat = asked
     for name, value in facts.items():
@@ -81,7 +81,7 @@ class Machine:
 
 
 def test_keeps_all_in_its_text() -> None:
-    entry = make_entry(12.5, 7, levels=(MACHINE, "32:35"), alone=True, used=3, started=13.5)
+    entry = make_entry(12.5, 7, levels=(MACHINE, "32:35"), alone=MACHINE, used=3, started=13.5)
     entry.lacks = START
 
     again = Claim.read(entry.name, entry.written())
@@ -139,12 +139,14 @@ def test_waits_for_nobody_who_was_stopped() -> None:
 
 
 def test_lets_nobody_in_beside_who_runs_alone() -> None:
-    waiting = make_entry(9, 100, alone=True)
-    running = make_entry(9, 100, alone=True, started=9.0)
+    waiting = make_entry(9, 100, alone=MACHINE)
+    running = make_entry(9, 100, alone=MACHINE, started=9.0)
 
     assert lack(make_entry(2, 100), [waiting], make_room(1000), 9) != START
     assert lack(make_entry(2, 100), [running], make_room(1000), 9) != START
-    assert lack(make_entry(2, 100, alone=True), [make_entry(1, 1, started=1.0)], make_room(1000), 9)
+    assert lack(
+        make_entry(2, 100, alone=MACHINE), [make_entry(1, 1, started=1.0)], make_room(1000), 9
+    )
 
 
 OLD = make_entry(1, 10, started=1.0)
@@ -177,6 +179,23 @@ def test_is_not_held_up_by_the_limit_of_another_container() -> None:
     assert lack(make_entry(2, 900), [elsewhere], make_room(1000), 2) == START
 
 
+def test_who_runs_alone_in_a_limit_stops_nobody_outside_it() -> None:
+    alone = make_entry(1, 100, levels=(MACHINE, "1:2"), alone="1:2", started=1.0)
+    inside = make_entry(2, 100, levels=(MACHINE, "1:2"))
+
+    assert lack(make_entry(2, 100), [alone], make_room(1000), 2) == START
+    assert lack(inside, [alone], make_room(1000), 2) != START
+    assert lack(inside, [make_entry(1, 1, alone="3:4", started=1.0)], make_room(1000), 2) == START
+
+
+def test_waits_for_nobody_outside_the_limit_that_holds_it() -> None:
+    outside = make_entry(1, 10, started=1.0)
+    me = make_entry(2, 900, levels=(MACHINE, "1:2"), known=900)
+    seen = Memory([*make_room(10_000).levels, *make_room(500, 500, "1:2").levels], 0, pressed=False)
+
+    assert lack(me, [outside], seen, 2) == START
+
+
 def test_waits_for_nothing_uncertain_when_all_is_quiet() -> None:
     assert lack(make_entry(1, 500, known=400), [], make_room(400), 1) == START
 
@@ -190,7 +209,7 @@ def test_waits_a_little_for_memory_that_others_hold() -> None:
 
 
 def test_waits_longer_after_a_kill() -> None:
-    me = make_entry(1, 500, alone=True, known=401)
+    me = make_entry(1, 500, alone=MACHINE, known=401)
 
     found = [lack(me, [], make_room(400), now) for now in (1.0, 60.0, 61.0)]
 
