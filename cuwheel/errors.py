@@ -143,7 +143,7 @@ class ToolchainError(CuwheelError):
 
 
 class DamagedPackagesError(ToolchainError):
-    """Files of NVIDIA's packages differ from what the packages themselves say.
+    """Files of installed packages differ from what the packages themselves say.
 
     The disk or another program damaged the installer's cache. With a network, cuwheel downloads
     them again by itself; with `--offline`, remove the folder `uv` in the cache and fill it anew.

@@ -33,6 +33,7 @@ from cuwheel.system.files import (
     says_disk_full,
     sha256_of_file,
 )
+from cuwheel.system.private_files import make_private
 from cuwheel.system.process import run
 
 if TYPE_CHECKING:
@@ -171,6 +172,8 @@ def install_packages(  # noqa: PLR0913 - what, from where, to where, and how
             _remove_unpacked(packages, cache)
             empty(aside)
             fault = _link(unpackable, aside, final, cache, console)
+        if not fault:
+            make_private(aside)
     if fault:
         raise InstallError(
             f"{title} can't be installed",

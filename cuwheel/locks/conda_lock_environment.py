@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import LockError
 from cuwheel.paths import ROOT
+from cuwheel.pypi.installed import install_verified
 from cuwheel.pypi.uv import install, make_environment
 from cuwheel.system.pythons import own_python
 from cuwheel.toolchains.store import obtain
@@ -42,14 +43,22 @@ def conda_lock_python(workspace: Workspace, *, offline: bool = False) -> Path:
     log = workspace.shared_folder("logs") / f"{folder.name}.log"
 
     def make(aside: Path) -> dict[str, str]:
-        make_environment(aside, base.path, cache=workspace.cache, log=log)
-        install(
-            aside / "bin" / "python",
-            lock,
-            cache=workspace.cache,
-            offline=offline,
-            log=log,
-            console=workspace.console,
+        python = aside / "bin" / "python"
+
+        def fill() -> Path:
+            make_environment(aside, base.path, cache=workspace.cache, log=log)
+            install(
+                python,
+                lock,
+                cache=workspace.cache,
+                offline=offline,
+                log=log,
+                console=workspace.console,
+            )
+            return aside / "lib" / f"python{base.release}" / "site-packages"
+
+        install_verified(
+            fill, aside, lock, cache=workspace.cache, offline=offline, console=workspace.console
         )
         return {}
 

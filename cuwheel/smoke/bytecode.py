@@ -5,6 +5,11 @@ Python takes a compiled file where the time and the size in it are the source's 
 The sources of one lock's packages are hard links to uv's copies, so they have the same in every
 environment. The files of the wheel that is tried are left out: all files of a reproducible wheel
 have one time, so another build of it could pass for this one.
+
+Code of that wheel has run where the others were compiled, and could have written what every later
+smoke test would run. So only their names are taken from there: what is kept is compiled anew, by a
+Python that imports nothing of the environment, from sources that nobody has touched meanwhile. What
+is lent are copies.
 """  # noqa: D205 - one sentence
 
 from __future__ import annotations
@@ -12,11 +17,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.metadata
+import json
 import os
+import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.system.in_use import hold
+from cuwheel.system.process import run
 from cuwheel.workspace.records import Environment
 
 if TYPE_CHECKING:
@@ -25,6 +34,17 @@ if TYPE_CHECKING:
     from cuwheel.workspace.job import Job
 
 _COMPILED = "__pycache__"
+_HEAD = 16  # bytes before the code: magic number, flags, time and size of the source (PEP 552)
+_COMPILE = """\
+import json, py_compile, sys
+with open(sys.argv[1]) as listed:
+    wanted = json.load(listed)
+for source, target in wanted:
+    try:
+        py_compile.compile(source, target, doraise=True)
+    except (OSError, py_compile.PyCompileError):
+        pass
+"""
 
 
 def bytecode_folder(job: Job) -> Path:
@@ -40,7 +60,7 @@ def bytecode_folder(job: Job) -> Path:
 
 
 def lend_bytecode(kept: Path, site: Path) -> None:
-    """Link compiled modules into a new environment.
+    """Copy compiled modules into a new environment.
 
     Args:
         kept: from `bytecode_folder`; needn't be there.
@@ -51,29 +71,54 @@ def lend_bytecode(kept: Path, site: Path) -> None:
     hold(kept)
     for path in _compiled(kept):
         target = site / path.relative_to(kept)
-        source = target.parent.parent / f"{path.name.partition('.')[0]}.py"
         # A folder of a package that isn't installed could be imported, though it has no module.
-        if source.is_file():
-            _link(path, target)
+        if _source_of(target).is_file():
+            target.parent.mkdir(exist_ok=True)
+            shutil.copyfile(path, target)
 
 
-def keep_bytecode(kept: Path, site: Path, project: str) -> None:
-    """Keep what an environment's Python has compiled by itself.
+def note_sources(site: Path) -> dict[str, int]:
+    """When each module of an environment was last touched (ctime, ns), by its path.
+
+    Called before the wheel's own code runs; no program can set that time to another one.
+    """
+    found = {}
+    for parent, _, names in os.walk(site):
+        for name in names:
+            if name.endswith(".py"):
+                path = os.path.join(parent, name)  # noqa: PTH118 - of twenty thousand
+                found[path] = os.lstat(path).st_ctime_ns
+    return found
+
+
+def keep_bytecode(
+    kept: Path, site: Path, project: str, *, python: Path, sources: dict[str, int]
+) -> None:
+    """Keep, compiled anew, what an environment's Python has compiled by itself.
 
     Args:
         kept: from `bytecode_folder`.
         site: site-packages of the environment.
         project: normalised name of the wheel that is tried; its modules aren't kept.
+        python: that the environment was made from.
+        sources: from `note_sources`.
     """
     own = _folders_of(site, project)
+    wanted = []
     for path in _compiled(site):
-        parent = path.parent.parent
-        with contextlib.suppress(OSError):  # of a cache that may only be read
-            # One that was lent has two names.
-            if parent not in own and path.stat().st_nlink == 1:
-                target = kept / path.relative_to(site)
-                target.unlink(missing_ok=True)
-                _link(path, target)
+        source, target = _source_of(path), kept / path.relative_to(site)
+        with contextlib.suppress(OSError):  # the wheel's code removed one of them
+            is_untouched = sources.get(str(source)) == source.lstat().st_ctime_ns
+            if source.parent not in own and is_untouched and _head(path) != _head(target):
+                wanted.append((str(source), str(target)))
+    if not wanted:
+        return
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as listed:
+        json.dump(wanted, listed)
+        listed.flush()
+        # Without site-packages, whose `.pth` files can run code. A cache that may only be read
+        # keeps nothing.
+        run([python, "-I", "-S", "-B", "-c", _COMPILE, listed.name], env={}, check=False)
 
 
 def _compiled(folder: Path) -> Iterator[Path]:
@@ -88,8 +133,14 @@ def _folders_of(site: Path, project: str) -> frozenset[Path]:
     return frozenset(site / file.parent for file in files)
 
 
-def _link(path: Path, target: Path) -> None:
-    """Give a file a second name; where the file system can't, it is compiled again."""
-    with contextlib.suppress(OSError):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.hardlink_to(path)
+def _source_of(compiled: Path) -> Path:
+    return compiled.parent.parent / f"{compiled.name.partition('.')[0]}.py"
+
+
+def _head(compiled: Path) -> bytes:
+    """By what Python knows whether it is its source's; empty where it isn't there."""
+    try:
+        with compiled.open("rb") as stream:
+            return stream.read(_HEAD)
+    except FileNotFoundError:
+        return b""

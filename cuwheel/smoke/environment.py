@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import parse_wheel_filename
 
 from cuwheel.pypi.uv import install, make_environment
-from cuwheel.smoke.bytecode import bytecode_folder, lend_bytecode
+from cuwheel.smoke.bytecode import bytecode_folder, lend_bytecode, note_sources
 from cuwheel.smoke.hide_cuda import find_cuda, hiding_prefix
 from cuwheel.smoke.loaded_libraries import own_libraries, owners
 from cuwheel.smoke.probe import Probe
@@ -31,11 +31,13 @@ class SmokeEnvironment:
         probe: runs in an environment that holds the wheel and what it declares.
         hidden: the machine's CUDA that can't be seen there; None: the system refused to hide it.
         libraries: the wheel's own, below site-packages.
+        sources: from `bytecode.note_sources`, before any of the wheel's code ran.
     """
 
     probe: Probe
     hidden: tuple[Path, ...] | None
     libraries: tuple[str, ...]
+    sources: dict[str, int]
 
 
 def prepare_environment(
@@ -78,7 +80,10 @@ def prepare_environment(
     hidden = hidden_paths if prefix or not hidden_paths else None
     project = parse_wheel_filename(wheel.path.name)[0]
     return SmokeEnvironment(
-        probe=probe, hidden=hidden, libraries=own_libraries(site, owned, project)
+        probe=probe,
+        hidden=hidden,
+        libraries=own_libraries(site, owned, project),
+        sources=note_sources(site),
     )
 
 

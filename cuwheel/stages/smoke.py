@@ -22,7 +22,7 @@ from cuwheel.smoke.problems import (
 )
 from cuwheel.system.files import naming_full_disk, remove_tree
 from cuwheel.toolchains.driver_stub import driver_stub_of
-from cuwheel.workspace.records import RepairedWheel, SmokeResult
+from cuwheel.workspace.records import Environment, RepairedWheel, SmokeResult
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +76,13 @@ def smoke(job: Job) -> SmokeResult:
     )
     _report(passed, wheel, target, workspace)
     project = canonicalize_name(target.project)
-    keep_bytecode(bytecode_folder(job), environment.probe.site, project)
+    keep_bytecode(
+        bytecode_folder(job),
+        environment.probe.site,
+        project,
+        python=workspace.load("environment", Environment).base_python,
+        sources=environment.sources,
+    )
     remove_tree(folder)
     return passed
 

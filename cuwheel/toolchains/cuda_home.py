@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import CommandFailedError, DamagedPackagesError, ToolchainError
+from cuwheel.errors import CommandFailedError, ToolchainError
 from cuwheel.system.files import sha256_of_file
 from cuwheel.system.process import run
-from cuwheel.wheel.record import record_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -131,34 +128,6 @@ def check_one_release(folder: Path, version: str, owner: str) -> None:
     )
 
 
-def check_records(folder: Path) -> None:
-    """Compare every file with the hash in its wheel's RECORD: a damaged cache must not get in.
-
-    Raises:
-        DamagedPackagesError: with the first files that differ.
-    """
-    expected: dict[str, str] = {}
-    wrong = []
-    for record in sorted(folder.glob("*.dist-info/RECORD")):
-        try:
-            rows = record_rows(record.read_text(encoding="utf-8"))
-        except ValueError:  # UTF-8's too
-            rows = ()
-        if not rows:
-            wrong.append(str(record.relative_to(folder)))
-        expected.update({name: digest for name, digest, _ in rows if digest})
-    names = sorted(expected)
-    with ThreadPoolExecutor() as pool:
-        actual = list(pool.map(lambda name: _record_hash(folder / name), names))
-    wrong += [name for name, is_ in zip(names, actual, strict=True) if is_ != expected[name]]
-    if wrong:
-        raise DamagedPackagesError(
-            f"{len(wrong)} files of the toolchain are not what their wheels say",
-            why=f"the installer's cache is damaged: {', '.join(wrong[:3])}",
-            fix="remove the folder `uv` in cuwheel's cache and run the same command again",
-        )
-
-
 def check_version(home: Path, release: str, owner: str, *, fix: str) -> str:
     """Run nvcc and ptxas and compare what they say with the release.
 
@@ -189,13 +158,6 @@ def _installed_version(folder: Path, name: str) -> str:
     pattern = f"{name.replace('-', '_')}-*.dist-info"
     found = next(folder.glob(pattern), None)
     return found.name.removesuffix(".dist-info").split("-")[1] if found else "missing"
-
-
-def _record_hash(path: Path) -> str:
-    if not path.is_file():
-        return "missing"
-    digest = bytes.fromhex(sha256_of_file(path))
-    return "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 def _version_of(program: Path, owner: str, fix: str) -> str:

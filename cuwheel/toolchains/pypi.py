@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import DamagedPackagesError, LockError
+from cuwheel.errors import LockError
 from cuwheel.paths import find_lock, project_roots
-from cuwheel.pypi.lock_file import pinned_version, read_pins
-from cuwheel.pypi.uv import forget, install_into
-from cuwheel.system.files import empty
-from cuwheel.toolchains.cuda_home import check_one_release, check_records, check_version, complete
+from cuwheel.pypi.installed import install_verified
+from cuwheel.pypi.lock_file import pinned_version
+from cuwheel.pypi.uv import install_into
+from cuwheel.toolchains.cuda_home import check_one_release, check_version, complete
 from cuwheel.toolchains.store import obtain
 from cuwheel.workspace.records import Toolchain
 
@@ -89,39 +89,27 @@ def _make(  # noqa: PLR0913 - what, from what, and where
     offline: bool,
     final: Path,
 ) -> dict[str, str]:
-    """Fill the folder, and where the installer's cache turns out damaged, with new downloads.
-
-    A toolchain's files are hard links into that cache: what damaged one may have damaged both.
-    """
     log = workspace.cache / "logs" / f"{final.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    fill = partial(
-        install_into,
-        aside,
-        source,
-        python=Path(sys.executable),
-        cache=workspace.cache,
-        offline=offline,
-        log=log,
-        console=workspace.console,
-    )
-    home = aside / toolkit.site_folder
     owner = f"the lock {source.parent.name}/{source.name}"
-    fill()
-    check_one_release(aside, toolkit.nvcc, owner)
-    try:
-        check_records(aside)
-    except DamagedPackagesError:
-        if offline:
-            raise
-        workspace.console.warn(
-            "the installer's cache is damaged too; its files are downloaded again"
+
+    def fill() -> Path:
+        install_into(
+            aside,
+            source,
+            python=Path(sys.executable),
+            cache=workspace.cache,
+            offline=offline,
+            log=log,
+            console=workspace.console,
         )
-        forget([pin.requirement.name for pin in read_pins(source)], cache=workspace.cache)
-        empty(aside)
-        fill()
-        check_records(aside)
-    complete(home)
+        check_one_release(aside, toolkit.nvcc, owner)
+        return aside
+
+    install_verified(
+        fill, aside, source, cache=workspace.cache, offline=offline, console=workspace.console
+    )
+    complete(aside / toolkit.site_folder)
     relock = f"correct pypi.in, then `nox -s lock -- toolchain:{toolkit.tag}:pypi`"
-    check_version(home, toolkit.release, owner, fix=relock)
+    check_version(aside / toolkit.site_folder, toolkit.release, owner, fix=relock)
     return {}

@@ -100,7 +100,8 @@ def _read(folder: Path, *, reads_all: bool) -> Stored | None:
             for name, (content, *stamp) in record.get("files", {}).items()
         }
         stored = Stored(folder=folder, tree=record["tree"], facts=record["facts"])
-        files = describe_tree(folder, {} if reads_all else known, skip=_is_no_part)
+        files = describe_tree(folder, {} if reads_all else known, skip=_is_record)
+        _remove_other_bytecode(folder, files, known)
     except (OSError, ValueError, TypeError, AttributeError, KeyError):
         return None
     if digest_of_tree(files) != stored.tree:
@@ -113,7 +114,7 @@ def _read(folder: Path, *, reads_all: bool) -> Stored | None:
 def _fill(folder: Path, make: Callable[[Path], Mapping[str, Any]]) -> Stored:
     with naming_full_disk(folder.parent), new_folder(folder) as aside:
         facts = make(aside)
-        files = describe_tree(aside, {}, skip=_is_no_part)
+        files = describe_tree(aside, {}, skip=_is_record)
         made = Stored(folder=aside, tree=digest_of_tree(files), facts=facts)
         _write_record(made, files)
     return dataclasses.replace(made, folder=folder)
@@ -125,6 +126,15 @@ def _write_record(stored: Stored, files: Mapping[str, FileRecord]) -> None:
     write_atomically(stored.folder / _RECORD, text)
 
 
-def _is_no_part(name: str) -> bool:
-    """The record itself, and what a Python compiles when it is used."""
-    return name == _RECORD or "__pycache__" in name.split("/")
+def _remove_other_bytecode(
+    folder: Path, files: dict[str, FileRecord], known: Mapping[str, FileRecord]
+) -> None:
+    """Remove what a Python compiled later: nobody knows whether it is what its source says."""
+    for name in files.keys() - known.keys():
+        if "__pycache__" in name.split("/"):
+            (folder / name).unlink()
+            del files[name]
+
+
+def _is_record(name: str) -> bool:
+    return name == _RECORD

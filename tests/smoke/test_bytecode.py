@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import marshal
 import py_compile
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
 
 import pytest
 
-from cuwheel.smoke.bytecode import keep_bytecode, lend_bytecode
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from cuwheel.smoke.bytecode import keep_bytecode, lend_bytecode, note_sources
+from cuwheel.system.files import remove_tree
+from cuwheel.system.process import run
 
 
 @pytest.fixture
@@ -30,32 +31,37 @@ def site(tmp_path: Path) -> Path:
     return site
 
 
+def keep(site: Path, kept: Path, sources: dict[str, int] | None = None) -> None:
+    noted = note_sources(site) if sources is None else sources
+    keep_bytecode(kept, site, "own", python=Path(sys.executable), sources=noted)
+
+
 def compiled(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder).parent.parent) for path in folder.rglob("*.pyc"))
 
 
 def test_keeps_all_but_the_wheels_own(site: Path, tmp_path: Path) -> None:
-    keep_bytecode(tmp_path / "kept", site, "own")
+    keep(site, tmp_path / "kept")
 
     assert compiled(tmp_path / "kept") == ["library"]
 
 
 def test_lends_what_was_kept(site: Path, tmp_path: Path) -> None:
-    keep_bytecode(tmp_path / "kept", site, "own")
-    cache = importlib.util.cache_from_source(str(site / "library" / "__init__.py"))
+    keep(site, tmp_path / "kept")
+    source = site / "library" / "__init__.py"
     new = tmp_path / "new" / "site-packages"
     (new / "library").mkdir(parents=True)
-    (new / "library" / "__init__.py").write_text("value = 1\n")
+    (new / "library" / "__init__.py").hardlink_to(source)
 
     lend_bytecode(tmp_path / "kept", new)
 
-    [lent] = new.rglob("*.pyc")
-    assert lent.samefile(cache)
+    said = run([sys.executable, "-v", "-c", "import library"], env={"PYTHONPATH": str(new)})
+    assert f"code object from '{new / 'library' / '__pycache__'}" in said.output
 
 
 def test_lends_nothing_of_what_is_not_installed(site: Path, tmp_path: Path) -> None:
     """A lock holds more than a wheel requires, and an empty folder can be imported."""
-    keep_bytecode(tmp_path / "kept", site, "own")
+    keep(site, tmp_path / "kept")
     new = tmp_path / "new" / "site-packages"
     new.mkdir(parents=True)
 
@@ -71,12 +77,48 @@ def test_nothing_kept_lends_nothing(tmp_path: Path) -> None:
 
 
 def test_module_that_was_compiled_again_replaces_the_kept_one(site: Path, tmp_path: Path) -> None:
-    keep_bytecode(tmp_path / "kept", site, "own")
+    keep(site, tmp_path / "kept")
     module = site / "library" / "__init__.py"
     module.write_text("value = 12345\n")
     py_compile.compile(str(module))
 
-    keep_bytecode(tmp_path / "kept", site, "own")
+    keep(site, tmp_path / "kept")
 
     [kept] = (tmp_path / "kept").rglob("*.pyc")
-    assert kept.samefile(importlib.util.cache_from_source(str(module)))
+    assert b"12345" in repr(marshal.loads(kept.read_bytes()[16:]).co_consts).encode()
+
+
+def test_keeps_nothing_that_the_wheels_code_wrote(site: Path, tmp_path: Path) -> None:
+    """It could write code behind the time and size of the source."""
+    module = site / "library" / "__init__.py"
+    compiled_file = Path(importlib.util.cache_from_source(str(module)))
+    evil = compile("value = 'evil'", "x", "exec")
+    sources = note_sources(site)
+    compiled_file.write_bytes(compiled_file.read_bytes()[:16] + marshal.dumps(evil))
+
+    keep(site, tmp_path / "kept", sources)
+
+    [kept] = (tmp_path / "kept").rglob("*.pyc")
+    assert b"evil" not in kept.read_bytes()
+
+
+def test_keeps_nothing_of_a_source_that_was_touched(site: Path, tmp_path: Path) -> None:
+    sources = note_sources(site)
+    (site / "library" / "__init__.py").write_text("value = 2\n")
+
+    keep(site, tmp_path / "kept", sources)
+
+    assert compiled(tmp_path / "kept") == []
+
+
+def test_what_is_lent_can_be_written_to(site: Path, tmp_path: Path) -> None:
+    keep(site, tmp_path / "kept")
+    [kept] = (tmp_path / "kept").rglob("*.pyc")
+    before = kept.read_bytes()
+    remove_tree(site / "library" / "__pycache__")
+
+    lend_bytecode(tmp_path / "kept", site)
+    for lent in (site / "library").rglob("*.pyc"):
+        lent.write_bytes(b"evil")
+
+    assert kept.read_bytes() == before

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.cache.contents import read_cache
 from cuwheel.cache.pruning import prune
-from cuwheel.errors import InstallError, LockError
+from cuwheel.errors import DamagedPackagesError, InstallError, LockError
 from cuwheel.model.recipe import Framework
 from cuwheel.pypi.lock_file import as_input, render
 from cuwheel.pypi.uv import resolve
 from cuwheel.stages.environment import environment
+from cuwheel.system.files import remove_tree
 from cuwheel.system.process import run
-from tests.support.factories import later, make_job, make_target
+from tests.support.factories import heard, later, make_job, make_target, make_workspace
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from cuwheel.model.target import Target
     from cuwheel.workspace.workspace import Workspace
@@ -74,6 +76,112 @@ def test_is_made_again_when_file_is_missing(target: Target, lean_workspace: Work
     again = environment(make_job(target, later(lean_workspace)))
 
     assert (again.site_packages / "iniconfig" / "__init__.py").is_file()
+
+
+def _cached(workspace: Workspace) -> Path:
+    """The module as the installer keeps it."""
+    [found] = (workspace.cache / "uv").glob("archive-*/*/iniconfig/__init__.py")
+    return found
+
+
+def _change(module: Path) -> None:
+    """As many bytes as before, and the old time."""
+    before = module.stat()
+    module.write_text("#" * before.st_size)
+    os.utime(module, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _change,
+        lambda module: module.write_text(""),
+        lambda module: module.with_name("planted.pth").write_text("import os\n"),
+        lambda module: module.with_suffix(".pyc").write_bytes(b"planted"),
+    ],
+    ids=["changed", "emptied", "added", "compiled beside it"],
+)
+def test_what_was_changed_is_never_run(
+    damage: Callable[[Path], object], target: Target, lean_workspace: Workspace
+) -> None:
+    first = environment(make_job(target, lean_workspace))
+    site, text = first.site_packages, (first.site_packages / "iniconfig/__init__.py").read_text()
+    there = set(site.rglob("*"))
+    damage(site / "iniconfig" / "__init__.py")
+
+    environment(make_job(target, later(lean_workspace)))
+
+    assert "was damaged and is made again" in heard(lean_workspace)
+    assert ((site / "iniconfig/__init__.py").read_text(), set(site.rglob("*"))) == (text, there)
+
+
+def test_planted_bytecode_is_never_run(target: Target, lean_workspace: Workspace) -> None:
+    """Python takes it for the module's where time and size in it are the source's."""
+    first = environment(make_job(target, lean_workspace))
+    source = first.site_packages / "iniconfig" / "__init__.py"
+    before, text = source.stat(), source.read_text()
+    source.write_text("raise SystemExit('planted')".ljust(before.st_size))
+    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
+    run([first.python, "-m", "py_compile", source], env={})
+    source.write_text(text)
+    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
+    imports = [first.python, "-I", "-c", "import iniconfig; print('fine')"]
+    assert "planted" in run(imports, env={}, check=False).output
+
+    environment(make_job(target, later(lean_workspace)))
+
+    assert run(imports, env={}).output == "fine\n"
+
+
+@pytest.mark.parametrize("damage", [_change, Path.unlink, lambda module: module.write_text("")])
+def test_damaged_cache_is_filled_anew(
+    damage: Callable[[Path], object], target: Target, tmp_path: Path
+) -> None:
+    """Of the installer, from which an environment was made or is made the first time."""
+    workspace = make_workspace(tmp_path / "own")
+    environment(make_job(target, workspace))
+    cached = _cached(workspace)
+    text = cached.read_text()
+    damage(cached)
+    remove_tree(workspace.cache / "environments")
+
+    made = environment(make_job(target, later(workspace)))
+
+    assert (made.site_packages / "iniconfig" / "__init__.py").read_text() == text
+    assert "its files are downloaded again" in heard(workspace)
+
+
+def test_file_that_was_put_into_the_cache_is_not_installed(target: Target, tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path / "own")
+    environment(make_job(target, workspace))
+    cached = _cached(workspace)
+    (cached.parent.parent / "evil.pth").write_text("import sys\n")
+    remove_tree(workspace.cache / "environments")
+
+    made = environment(make_job(target, later(workspace)))
+
+    assert not (made.site_packages / "evil.pth").exists()
+
+
+def test_says_what_is_damaged_where_nothing_may_be_downloaded(
+    target: Target, tmp_path: Path
+) -> None:
+    workspace = make_workspace(tmp_path / "own")
+    environment(make_job(target, workspace))
+    cached = _cached(workspace)
+    cached.write_text("")
+    remove_tree(workspace.cache / "environments")
+
+    with pytest.raises(DamagedPackagesError, match="iniconfig/__init__.py"):
+        environment(make_job(target, later(workspace), offline=True))
+
+
+def test_shares_no_file_with_the_cache(target: Target, lean_workspace: Workspace) -> None:
+    """Who writes into a file with two names changes both."""
+    made = environment(make_job(target, lean_workspace))
+
+    files = [path for path in made.python.parent.parent.rglob("*") if not path.is_symlink()]
+    assert {path.stat().st_nlink for path in files if path.is_file()} == {1}
 
 
 def test_one_command_looks_once(target: Target, lean_workspace: Workspace) -> None:

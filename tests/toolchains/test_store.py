@@ -4,6 +4,7 @@ import io
 import json
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,7 @@ from cuwheel.toolchains import tree_record
 from cuwheel.toolchains.store import Stored, obtain
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 _TICK = 50_000_000  # ns
 
@@ -58,6 +59,25 @@ def test_makes_once_what_stays_whole(used: Maker) -> None:
 
     assert (used.made, again) == (1, first)
     assert again.facts == {"nvcc": "13.0"}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        Path.unlink,
+        lambda nvcc: nvcc.chmod(0o755),
+        lambda nvcc: nvcc.with_name("new").write_text("added"),
+        lambda nvcc: nvcc.write_text(""),
+    ],
+    ids=["missing file", "changed mode", "added file", "emptied file"],
+)
+def test_makes_damaged_one_again(damage: Callable[[Path], object], used: Maker) -> None:
+    whole = used.obtain()
+    damage(used.folder / "bin" / "nvcc")
+
+    again = used.obtain()
+
+    assert (used.made, again) == (2, whole)
 
 
 @pytest.mark.parametrize("reads_all", [False, True])
@@ -124,3 +144,13 @@ def test_takes_up_folder_of_an_older_cuwheel(used: Maker) -> None:
 
     assert used.made == 1
     assert json.loads(record.read_text())["files"]
+
+
+def test_removes_what_a_python_compiled_later(used: Maker) -> None:
+    compiled = used.folder / "lib" / "__pycache__" / "json.cpython-312.pyc"
+    compiled.parent.mkdir(parents=True)
+    compiled.write_bytes(b"planted")
+
+    used.obtain()
+
+    assert (used.made, compiled.exists()) == (1, False)

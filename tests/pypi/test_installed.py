@@ -1,4 +1,4 @@
-"""What is checked of a CUDA home that was made of wheels."""
+"""What is checked of installed packages, and what happens where one is damaged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import DamagedPackagesError
-from cuwheel.toolchains.cuda_home import check_records
+from cuwheel.pypi.installed import check_records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_takes_files_as_their_wheels_say(folder: Path) -> None:
-    check_records(folder)
+    check_records(folder, "pypi.lock")
 
 
 @pytest.mark.parametrize("name", ["bin/nvcc", "bin/a, b"])
@@ -40,9 +40,9 @@ def test_names_files_that_are_not_as_their_wheels_say(folder: Path, name: str) -
     (folder / name).write_bytes(b"damaged")
 
     with pytest.raises(DamagedPackagesError) as caught:
-        check_records(folder)
+        check_records(folder, "pypi.lock")
 
-    assert caught.value.what.startswith("1 files of the toolchain")
+    assert caught.value.what.startswith("1 files of pypi.lock")
     assert caught.value.why.endswith(f"damaged: {name}")
 
 
@@ -50,7 +50,7 @@ def test_names_file_that_is_missing(folder: Path) -> None:
     (folder / "bin/nvcc").unlink()
 
     with pytest.raises(DamagedPackagesError, match="bin/nvcc"):
-        check_records(folder)
+        check_records(folder, "pypi.lock")
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 80, b"bin/nvcc,\0,\n", b"\xff\xfe"])
@@ -58,4 +58,11 @@ def test_names_record_that_is_no_table(folder: Path, content: bytes) -> None:
     (folder / _RECORD).write_bytes(content)
 
     with pytest.raises(DamagedPackagesError, match=_RECORD):
-        check_records(folder)
+        check_records(folder, "pypi.lock")
+
+
+def test_names_file_that_is_in_no_record(folder: Path) -> None:
+    (folder / "evil.pth").write_text("import os")
+
+    with pytest.raises(DamagedPackagesError, match="evil.pth"):
+        check_records(folder, "pypi.lock")

@@ -1,0 +1,65 @@
+"""Files of a folder that are nobody else's: what an installer links into its cache gets a copy.
+
+Who writes into a file with several names changes it under all of them: a build that damages its
+environment would damage the installer's cache, and with it every environment made from there later.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_FICLONE = 0x40049409  # ioctl_ficlone(2): a copy that shares its blocks until one is written to
+_THREADS = 4  # copying lets go of the interpreter lock
+_ASIDE = ".cuwheel-part"
+
+
+def make_private(folder: Path) -> None:
+    """Replace each file of a folder that has other names by a copy: of equal mode and time.
+
+    Costs neither time nor space where the file system can share blocks (Btrfs, XFS, bcachefs).
+
+    Args:
+        folder: that nobody uses yet.
+
+    Raises:
+        OSError: it can't be written, or no space is left.
+    """
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for _ in pool.map(_replace_by_copy, _shared_files(folder)):
+            pass  # raises what a thread met
+
+
+def _shared_files(folder: Path) -> Iterator[str]:
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(parent, name)  # noqa: PTH118 - of twenty thousand
+            status = os.lstat(path)
+            if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+                yield path
+
+
+def _replace_by_copy(path: str) -> None:
+    aside = f"{path}{_ASIDE}"
+    with open(path, "rb", buffering=0) as source, open(aside, "xb", buffering=0) as target:  # noqa: PTH123 - of twenty thousand
+        status = os.fstat(source.fileno())
+        _copy(source.fileno(), target.fileno(), status.st_size)
+        os.fchmod(target.fileno(), stat.S_IMODE(status.st_mode))
+        os.utime(target.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+    os.rename(aside, path)  # noqa: PTH104 - texts
+
+
+def _copy(source: int, target: int, size: int) -> None:
+    try:
+        fcntl.ioctl(target, _FICLONE, source)
+    except OSError:
+        done = 0
+        while done < size and (sent := os.sendfile(target, source, done, size - done)):
+            done += sent
