@@ -93,6 +93,7 @@ HELD_BY = {
     "system/console": "stages/test_build",
     "system/in_use": "cache/test_pruning",
     "system/versions": "diagnose/rules/test_target_fit",
+    "toolchains/cuda_home": "toolchains/test_provide",
     "toolchains/host_compiler": "stages/test_preflight",
     "toolchains/pypi": "toolchains/test_provide",
     "toolchains/python_choice": "toolchains/test_conda",

@@ -64,5 +64,5 @@ def test_names_record_that_is_no_table(folder: Path, content: bytes) -> None:
 def test_names_file_that_is_in_no_record(folder: Path) -> None:
     (folder / "evil.pth").write_text("import os")
 
-    with pytest.raises(DamagedPackagesError, match="evil.pth"):
+    with pytest.raises(DamagedPackagesError, match=r"evil\.pth"):
         check_records(folder, "pypi.lock")

@@ -172,7 +172,7 @@ def test_says_what_is_damaged_where_nothing_may_be_downloaded(
     cached.write_text("")
     remove_tree(workspace.cache / "environments")
 
-    with pytest.raises(DamagedPackagesError, match="iniconfig/__init__.py"):
+    with pytest.raises(DamagedPackagesError, match=r"iniconfig/__init__\.py"):
         environment(make_job(target, later(workspace), offline=True))
 
 
