@@ -125,7 +125,7 @@ def test_planted_bytecode_is_never_run(target: Target, lean_workspace: Workspace
     run([first.python, "-m", "py_compile", source], env={})
     source.write_text(text)
     os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
-    imports = [first.python, "-I", "-c", "import iniconfig; print('fine')"]
+    imports: list[str | Path] = [first.python, "-I", "-c", "import iniconfig; print('fine')"]
     assert "planted" in run(imports, env={}, check=False).output
 
     environment(make_job(target, later(lean_workspace)))
