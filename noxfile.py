@@ -41,8 +41,12 @@ BENCHMARKS = ("audit", "builds", "elf", "explain", "memory")
 FAST = ("-n", "2")
 # A file's tests share what they build; the first files take longest.
 LONG = (*FAST, "--dist", "loadfile", "--no-loadscope-reorder")
-# Its package holds a program and no module: started out of the environment's folder of programs.
-_ZIZMOR = "import os, sys, sysconfig as s; os.execv(s.get_path('scripts') + '/zizmor', sys.argv)"
+# Starts a program of the environment, which finds others there first: actionlint shellcheck.
+_PROGRAM = """import os, sys, sysconfig
+folder = sysconfig.get_path("scripts")
+os.environ["PATH"] = folder + os.pathsep + os.environ["PATH"]
+os.execv(os.path.join(folder, sys.argv[1]), sys.argv[1:])
+"""
 GRACE = 20.0  # seconds to end a build's processes and remove what is half made
 
 
@@ -125,7 +129,8 @@ def lint(session: nox.Session) -> None:
     workflows = sorted(glob.glob(f"{ROOT}/.github/workflows/*.yml"))  # noqa: PTH207 - as ROOT
     schema = ("--builtin-schema", "vendor.github-workflows")
     run(session, "dev", "-m", "check_jsonschema", *schema, *workflows)
-    run(session, "dev", "-c", _ZIZMOR, "--offline", "--pedantic", ".github/workflows")
+    run(session, "dev", "-c", _PROGRAM, "actionlint", "-pyflakes", "", *workflows)
+    run(session, "dev", "-c", _PROGRAM, "zizmor", "--offline", "--pedantic", ".github/workflows")
     engine(session, "lock-check")
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from pathlib import PurePosixPath
 
 from cuwheel.cuda.components import COMPONENTS, KNOWN_COMPONENTS, Component, fits
@@ -55,6 +56,8 @@ def component_of(soname: str, cuda: int | None = None) -> Component | None:
         soname: as `DT_NEEDED` says it.
         cuda: the target's major release of CUDA; None: of any.
     """
+    if not _any_component().match(soname):
+        return None
     return next((found for found in COMPONENTS if fits(found, cuda) and _has(found, soname)), None)
 
 
@@ -64,6 +67,12 @@ def components_of(soname: str) -> tuple[Component, ...]:
     Those that recipes can link come first; the others are what wheels of others need.
     """
     return tuple(component for component in KNOWN_COMPONENTS if _has(component, soname))
+
+
+@functools.cache
+def _any_component() -> re.Pattern[str]:
+    """The sonames of all components at once: most of a machine's libraries are nobody's here."""
+    return re.compile("|".join(translate(one) for found in COMPONENTS for one in found.sonames))
 
 
 def _has(component: Component, soname: str) -> bool:

@@ -118,15 +118,21 @@ def _candidates(asked: str, environ: Mapping[str, str]) -> Iterator[tuple[str, P
     plain = ".".join(plain_release(asked).split(".")[:2])
     release = plain + asked[len(plain_release(asked)) :]
     yield "the Python of nox", Path(getattr(sys, "_base_executable", sys.executable))
-    for folder in environ.get("PATH", os.defpath).split(os.pathsep):
-        for name in (f"python{release}", "python3", "python"):
-            path = Path(folder or ".") / name
-            if os.access(path, os.X_OK):
-                yield "PATH", path
+    yield from _on_path((f"python{release}",), environ)
     for source, store in _stores(environ):
         found = list(store.glob(f"*{plain}*/bin/python{release}"))
         found.sort(key=lambda path: version_key(path.parents[1].name), reverse=True)
         yield from ((source, path) for path in found)
+    # Of whichever release they are: each has to be started to know.
+    yield from _on_path(("python3", "python"), environ)
+
+
+def _on_path(names: tuple[str, ...], environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    for folder in environ.get("PATH", os.defpath).split(os.pathsep):
+        for name in names:
+            path = Path(folder or ".") / name
+            if os.access(path, os.X_OK):
+                yield "PATH", path
 
 
 def _stores(environ: Mapping[str, str]) -> tuple[tuple[str, Path], ...]:

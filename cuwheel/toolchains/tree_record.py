@@ -67,7 +67,7 @@ def describe_tree(
         OSError: something can't be read.
     """
     clock = time.time_ns()
-    stamps = {name: stamp for name, stamp in _walk(folder, "") if not skip(name)}
+    stamps = {name: stamp for name, stamp in _walk(folder) if not skip(name)}
     changed = [
         name for name, stamp in stamps.items() if name not in known or known[name].stamp != stamp
     ]
@@ -87,19 +87,22 @@ def digest_of_tree(tree: Mapping[str, FileRecord]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _walk(folder: Path, start: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _walk(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Each file and link below a folder, with its stamp; ctime comes last."""
-    with os.scandir(folder / start) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield from _walk(folder, f"{start}{entry.name}/")
-                continue
-            status = entry.stat(follow_symlinks=False)
-            stamp = (
-                status.st_mode,
-                status.st_ino,
-                status.st_size,
-                status.st_mtime_ns,
-                status.st_ctime_ns,
-            )
-            yield f"{start}{entry.name}", stamp
+    starts = [""]
+    while starts:
+        start = starts.pop()
+        with os.scandir(folder / start) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    starts.append(f"{start}{entry.name}/")
+                    continue
+                status = entry.stat(follow_symlinks=False)
+                stamp = (
+                    status.st_mode,
+                    status.st_ino,
+                    status.st_size,
+                    status.st_mtime_ns,
+                    status.st_ctime_ns,
+                )
+                yield f"{start}{entry.name}", stamp

@@ -155,6 +155,19 @@ def test_says_which_places_are_not_there(tmp_path: Path, places: dict[str, str])
 
 
 @pytest.mark.usefixtures("nox_python_gone")
+def test_starts_no_program_of_any_release_before_those_that_say_theirs(
+    tmp_path: Path, places: dict[str, str]
+) -> None:
+    started = tmp_path / "started"
+    write_program(tmp_path / "bin" / "python3", f"#!/bin/sh\ntouch {started}\nexit 1\n")
+    link_python(tmp_path / "uv" / f"cpython-{_VERSION}" / "bin" / f"python{_RELEASE}")
+
+    find_python(_RELEASE, places)
+
+    assert not started.exists()
+
+
+@pytest.mark.usefixtures("nox_python_gone")
 def test_takes_newest_patch_release(tmp_path: Path, places: dict[str, str]) -> None:
     for patch in (9, 10):
         version = f"{_RELEASE}.{patch}"

@@ -1,0 +1,70 @@
+"""What `nox -s lint` checks the workflows with: each program refuses a bad one."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import nox.registry
+import pytest
+
+from cuwheel.paths import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.y*ml"))
+# An action by its tag (zizmor), an input that isn't declared (actionlint), a key that is none (the
+# schema).
+BAD = """
+on: workflow_dispatch
+permissions: {}
+jobs:
+  bad:
+    runs-on: ubuntu-24.04
+    unknown-key: 1
+    steps:
+      - uses: actions/checkout@v6
+      - run: echo ${{ steps.nothing.outputs.x }}
+"""
+
+
+def commands_of_lint(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """What `nox -s lint` runs in the development environment, for the workflows of a folder."""
+    monkeypatch.setattr(nox.registry, "_REGISTRY", {})
+    spec = importlib.util.spec_from_file_location("noxfile", ROOT / "noxfile.py")
+    assert spec is not None
+    assert spec.loader is not None
+    noxfile = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(noxfile)
+    found: list[tuple[str, ...]] = []
+    monkeypatch.setattr(noxfile, "ROOT", str(root))
+    monkeypatch.setattr(noxfile, "run", lambda _, __, *command, **___: found.append(command))
+    noxfile.lint(SimpleNamespace(posargs=(), invoked_from=""))
+    return found
+
+
+@pytest.mark.parametrize("program", ["actionlint", "check_jsonschema", "zizmor"])
+def test_refuses_a_bad_workflow(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ".github" / "workflows"
+    folder.mkdir(parents=True)
+    (folder / "bad.yml").write_text(BAD)
+    [command] = [one for one in commands_of_lint(tmp_path, monkeypatch) if program in one]
+
+    done = subprocess.run(
+        [sys.executable, *command], cwd=tmp_path, check=False, capture_output=True
+    )
+
+    assert done.returncode != 0
+    assert b"bad.yml" in done.stdout + done.stderr
+
+
+def test_sees_every_workflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    [command] = [one for one in commands_of_lint(ROOT, monkeypatch) if "actionlint" in one]
+
+    assert [word for word in command if word.endswith("ml")] == [str(path) for path in WORKFLOWS]
