@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import getpass
+import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +14,8 @@ from cuwheel.cli.parser import new_parser
 from cuwheel.cli.target_choice import named_targets
 from cuwheel.cli.target_jobs import requested_job
 from cuwheel.cli.target_options import add_target_options
+from cuwheel.diagnose.facts.gpus import find_driver
+from cuwheel.diagnose.session import callers_environment
 from cuwheel.errors import (
     GpuError,
     ProbeError,
@@ -20,6 +25,7 @@ from cuwheel.errors import (
     WrongResultError,
 )
 from cuwheel.model.catalogue import load_catalogue
+from cuwheel.nightly.gpus import lock_names, usable_gpus
 from cuwheel.paths import ROOT, default_cache, given_path, project_roots
 from cuwheel.perf.obstacles import check_has_driver
 from cuwheel.perf.records import read_run
@@ -35,11 +41,13 @@ from cuwheel.pypi.uv import unpack_into
 from cuwheel.smoke.environment import install_wheel
 from cuwheel.system.console import report_terminal
 from cuwheel.system.files import file_lock, write_atomically
+from cuwheel.system.gpu_lock import HELD_VARIABLE, hold_gpus, lock_folder
 from cuwheel.system.quantities import plural
 from cuwheel.verify.published import read_published
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from cuwheel.model.catalogue import CatalogueEntry
     from cuwheel.perf.records import PerfRun
@@ -99,11 +107,32 @@ def measure_wheel(given: argparse.Namespace, console: Console) -> None:
             sweep=_sweep(given),
             log=folder / "perf.log",
         )
-        with file_lock(folder / ".lock", on_wait=lambda: console.note("another run: waiting")):
+        with (
+            _gpus_held(given, console),
+            file_lock(folder / ".lock", on_wait=lambda: console.note("another run: waiting")),
+        ):
             asked.log.unlink(missing_ok=True)
             run = measure(asked, console)
             _report(run, folder, given, console)
     _judge(run, folder)
+
+
+@contextlib.contextmanager
+def _gpus_held(given: argparse.Namespace, console: Console) -> Iterator[None]:
+    """No other run measures on this GPU meanwhile; with --shared-gpu one may.
+
+    A nightly run holds the locks of its GPUs for the runs that it starts.
+    """
+    gpus = usable_gpus(find_driver(callers_environment(os.environ)), os.environ)
+    held = os.environ.get(HELD_VARIABLE, "").split()
+    names = [] if given.shared_gpu else [one for one in lock_names(gpus) if one not in held]
+    with hold_gpus(
+        [lock_folder(os.environ) / name for name in names],
+        f"{getpass.getuser()}'s process {os.getpid()}, `nox -s perf`",
+        on_wait=console.note,
+        gives_up=lambda: False,
+    ):
+        yield
 
 
 def _choose(

@@ -16,8 +16,10 @@ from cuwheel.errors import CuwheelError, PreflightError
 from cuwheel.matrix.state import read_state, read_states
 from cuwheel.matrix.table import print_states, show_counts
 from cuwheel.nightly.baselines import baseline_path, keep_baseline
+from cuwheel.nightly.gpus import lock_names
 from cuwheel.nightly.record import Step
 from cuwheel.system.console import Console
+from cuwheel.system.gpu_lock import HELD_VARIABLE
 from cuwheel.workspace.failure_record import failure_path
 
 if TYPE_CHECKING:
@@ -176,7 +178,8 @@ def _measure(cell: Cell, asked: CycleOptions, recorder: Recorder, *, has_wheel: 
     folder.mkdir(parents=True)
     gpu = asked.gpus[0]
     # The one whose baseline it is: CUDA counts in another order than the driver.
-    chosen = ("env", f"CUDA_VISIBLE_DEVICES={gpu.uuid}") if gpu.uuid else ()
+    held = f"{HELD_VARIABLE}={' '.join(lock_names(asked.gpus))}"
+    chosen = ("env", held, *([f"CUDA_VISIBLE_DEVICES={gpu.uuid}"] if gpu.uuid else []))
     baseline = baseline_path(asked.reports, gpu, asked.driver, target)
     options = ["--history", str(asked.reports / "history" / target)]
     options += ["--against", str(baseline)] if baseline.is_file() else []

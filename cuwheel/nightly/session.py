@@ -18,12 +18,13 @@ from cuwheel.errors import CommandFailedError, NightlyFailedError, NightlyTimeEr
 from cuwheel.nightly.cycle import CycleOptions, run_cycle
 from cuwheel.nightly.failure_hook import run_hook, write_summary
 from cuwheel.nightly.folders import new_run_folder, publish, remove_old_runs
-from cuwheel.nightly.gpu_lock import hold_gpus, lock_folder, lock_names, usable_gpus
+from cuwheel.nightly.gpus import lock_names, usable_gpus
 from cuwheel.nightly.page import PAGE
 from cuwheel.nightly.record import OUT_OF_TIME, NightlyRun, Step, now, read_run
 from cuwheel.nightly.recorder import Recorder
 from cuwheel.nightly.update import commit_of, update_checkout
 from cuwheel.paths import ROOT
+from cuwheel.system.gpu_lock import hold_gpus, lock_folder
 from cuwheel.system.quantities import plural, show_time
 
 if TYPE_CHECKING:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.cli.dispatch import run_command
+from cuwheel.diagnose.facts.gpus import find_driver
 from cuwheel.errors import CuwheelError, UsageError
+from cuwheel.nightly.gpus import lock_names
 from cuwheel.paths import ROOT
 from cuwheel.system import process
 from cuwheel.system.console import Console
+from cuwheel.system.gpu_lock import hold_gpus
 from tests.support.measured import PROBE, install_driver, write_package, write_probe
 
 if TYPE_CHECKING:
@@ -49,19 +53,23 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def perf(project: Path, *words: str | Path, **variables: str) -> process.Finished:
-    command = (sys.executable, "-P", "-m", "cuwheel", "perf", *words)
-    if sys.version_info < (3, 11):
-        command = (sys.executable, "-m", "cuwheel", "perf", *words)
-    env = {
+def command_line(project: Path, *words: str | Path) -> tuple[list[str], dict[str, str]]:
+    """The session as a command, and the variables that it gets."""
+    isolation = ["-P"] if sys.version_info >= (3, 11) else []
+    command = [sys.executable, *isolation, "-m", "cuwheel", "perf", *map(str, words)]
+    return command, {
         "PATH": os.environ["PATH"],
         "HOME": os.environ["HOME"],
         "PYTHONPATH": str(ROOT),
         "CUWHEEL_PROJECT": str(project),
         "LD_LIBRARY_PATH": str(install_driver(project / "driver")),
-        **variables,
+        "CUWHEEL_RUNTIME": str(project / "locks"),
     }
-    return process.run(command, env=env, cwd=project, check=False)
+
+
+def perf(project: Path, *words: str | Path, **variables: str) -> process.Finished:
+    command, env = command_line(project, *words)
+    return process.run(command, env={**env, **variables}, cwd=project, check=False)
 
 
 def test_wheel_on_top_of_an_environment(project: Path) -> None:
@@ -130,3 +138,36 @@ def test_target_of_another_wheel(project: Path, monkeypatch: pytest.MonkeyPatch)
         run_command("perf", ["causal-conv1d-130", "--wheel", str(wheel)], Console())
 
     assert caught.value.why == "it is of measured"
+
+
+@pytest.fixture
+def lock(project: Path) -> Path:
+    """The lock of the GPU that the driver shows."""
+    driver = find_driver({"LD_LIBRARY_PATH": str(install_driver(project / "driver"))})
+    (name,) = lock_names(driver.gpus)
+    return project / "locks" / name
+
+
+def test_waits_while_another_run_has_the_gpu(project: Path, lock: Path) -> None:
+    words = ("--wheel", write_package(project), "--python", sys.executable, "--quick")
+    command, env = command_line(project, *words)
+
+    with (
+        hold_gpus([lock], "the other run", on_wait=print, gives_up=lambda: True),
+        subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run,
+    ):
+        assert run.stdout
+        assert any(b"waiting for the other run" in line for line in run.stdout)
+        run.kill()
+        allowed = perf(project, *words, CUWHEEL_GPUS_HELD=lock.name)
+
+    assert allowed.status == 0, allowed.output
+
+
+def test_shares_the_gpu_where_it_is_told_to(project: Path, lock: Path) -> None:
+    words = ("--wheel", write_package(project), "--python", sys.executable, "--quick")
+
+    with hold_gpus([lock], "the other run", on_wait=print, gives_up=lambda: True):
+        shared = perf(project, *words, "--shared-gpu")
+
+    assert shared.status == 0, shared.output

@@ -1,4 +1,4 @@
-"""Two nightly runs and one GPU."""
+"""Two runs and one GPU."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.diagnose.facts.gpus import Driver, Gpu
 from cuwheel.errors import GpuInUseError
-from cuwheel.nightly.gpu_lock import hold_gpus, lock_folder, lock_names, usable_gpus
 from cuwheel.paths import ROOT
-from tests.support.nights import GPU
+from cuwheel.system.gpu_lock import hold_gpus, lock_folder
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 _HOLD = """
 import sys, time
 from pathlib import Path
-from cuwheel.nightly.gpu_lock import hold_gpus
+from cuwheel.system.gpu_lock import hold_gpus
 with hold_gpus([Path(sys.argv[1])], "root's\\nprocess 7", on_wait=print, gives_up=lambda: False):
     print("held", flush=True)
     time.sleep(600)
@@ -59,7 +57,7 @@ def test_says_who_holds_the_gpu(lock: Path) -> None:
     ):
         pass
 
-    assert caught.value.what == "GPU-1a2b is in use by another nightly run"
+    assert caught.value.what == "GPU-1a2b is in use by another run"
     assert caught.value.why == f"root's process 7 holds {lock}"
 
 
@@ -97,31 +95,6 @@ def test_follows_no_link_of_another_user(lock: Path) -> None:
         hold_gpus([lock], "me", on_wait=print, gives_up=lambda: True),
     ):
         pass
-
-
-def test_has_one_order_for_everybody() -> None:
-    second = Gpu(index=1, name="NVIDIA H200", uuid="GPU-0000")
-
-    assert lock_names([GPU, second]) == ("cuwheel-GPU-0000.lock", "cuwheel-GPU-1a2b.lock")
-    assert lock_names([]) == ("cuwheel-machine.lock",)
-
-
-@pytest.mark.parametrize(
-    ("visible", "expected"),
-    [("GPU-1a", ["GPU-1a2b"]), ("1", ["GPU-1a2b", "GPU-0000"]), ("", ["GPU-1a2b", "GPU-0000"])],
-)
-def test_only_uuids_say_which_gpu(visible: str, expected: list[str]) -> None:
-    gpus = (GPU, Gpu(index=1, name="NVIDIA H200", uuid="GPU-0000"))
-    driver = Driver(version="580", gpus=gpus, visible=2)
-
-    found = usable_gpus(driver, {"CUDA_VISIBLE_DEVICES": visible})
-
-    assert [gpu.uuid for gpu in found] == expected
-
-
-def test_gpu_that_programs_cannot_see_is_none() -> None:
-    assert usable_gpus(Driver(version="580", gpus=(GPU,), visible=0), {}) == ()
-    assert usable_gpus(Driver(), {}) == ()
 
 
 def test_folder_of_locks_can_be_chosen(tmp_path: Path) -> None:

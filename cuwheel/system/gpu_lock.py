@@ -1,4 +1,4 @@
-"""One nightly run for each GPU: a lock that all users of the machine see."""
+"""One run for each GPU: a lock that all users of the machine see."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from cuwheel.errors import GpuInUseError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from cuwheel.diagnose.facts.gpus import Driver, Gpu
-
 
 FOLDER_VARIABLE = "CUWHEEL_RUNTIME"
+HELD_VARIABLE = "CUWHEEL_GPUS_HELD"  # locks that a run holds for what it starts: names, by blanks
 # World-writable on Debian and Ubuntu (tmpfiles.d/legacy.conf), and not in a service's private /tmp.
 _SHARED = "/run/lock"
 _INTERVAL = 1.0  # seconds between two tries
@@ -38,32 +37,13 @@ def lock_folder(environ: Mapping[str, str]) -> Path:
     return Path(next(writable, tempfile.gettempdir()))
 
 
-def usable_gpus(driver: Driver, environ: Mapping[str, str]) -> tuple[Gpu, ...]:
-    """The GPUs that a program started here may use.
-
-    Only UUIDs in `CUDA_VISIBLE_DEVICES` narrow them: CUDA numbers GPUs by their speed unless
-    `CUDA_DEVICE_ORDER` says otherwise, so a number doesn't say which one it is.
-    https://docs.nvidia.com/cuda/cuda-c-programming-guide/#env-vars
+def lock_name(gpu: str) -> str:
+    """Name of a GPU's lock.
 
     Args:
-        driver: what it answered.
-        environ: of the caller.
+        gpu: its UUID, as the driver gives it: `GPU-…`, `MIG-…`.
     """
-    if driver.visible == 0 or not driver.version:
-        return ()
-    named = [one.strip() for one in environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
-    chosen = tuple(
-        gpu
-        for gpu in driver.gpus
-        if any(one.startswith("GPU-") and gpu.uuid.startswith(one) for one in named)
-    )
-    return chosen or driver.gpus
-
-
-def lock_names(gpus: Sequence[Gpu]) -> tuple[str, ...]:
-    """Names of their locks, in one order for everybody; without a GPU that of the machine."""
-    named = {f"cuwheel-{gpu.uuid or f'gpu-{gpu.index}'}.lock" for gpu in gpus}
-    return tuple(sorted(named)) or ("cuwheel-machine.lock",)
+    return f"cuwheel-{gpu}.lock"
 
 
 @contextlib.contextmanager
@@ -127,10 +107,10 @@ def _acquire(
             return
         if gives_up():
             raise GpuInUseError(
-                f"{_subject(path)} is in use by another nightly run",
+                f"{_subject(path)} is in use by another run",
                 why=f"{holder} holds {path}",
-                fix="wait until it has ended; without --no-wait this one waits by itself, for as "
-                "long as --time-limit says",
+                fix="wait until it has ended; without --no-wait `nox -s nightly` waits by itself "
+                "for as long as --time-limit says",
             )
         if not is_told:
             on_wait(f"{_subject(path)} is in use: waiting for {holder}")
