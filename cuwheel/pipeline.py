@@ -31,7 +31,7 @@ from cuwheel.system.files import (
     sha256_of_file,
     write_atomically,
 )
-from cuwheel.wheel.publication import remove_unpublished
+from cuwheel.wheel.publication import missing_beside, remove_unpublished
 from cuwheel.workspace.failure_record import forget_failure, write_failure
 from cuwheel.workspace.records import (
     Audit,
@@ -271,9 +271,8 @@ def _reasons(record: dict[str, Any], key: dict[str, str], job: Job) -> tuple[str
         return (f"{wheel.name} is gone from {workspace.dist}",)
     if sha256_of_file(wheel) != record["summary"]["sha256"]:
         return (f"{wheel.name} is not the file that was built",)
-    beside = (wheel.with_name(f"{wheel.name}.provenance.json"), workspace.dist / "simple")
-    if gone := [path.name for path in beside if not path.exists()]:
-        return (f"{', '.join(gone)} is gone from {workspace.dist}",)
+    if gone := missing_beside(wheel, record["summary"]["sha256"]):
+        return (f"{', '.join(gone)} in {workspace.dist} is gone, or not the wheel's",)
     return () if job.settings.reuse else ("--no-cache was given",)
 
 

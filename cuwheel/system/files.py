@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import glob
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 20  # bytes
 _PART = ".cuwheel-part"  # suffix of a file that isn't complete
+PARTS = f".*{_PART}"  # pattern of such files' names
+_EXCHANGE = 2  # renameat2(2): both names stay, each with the other's content
+_HERE = -100  # AT_FDCWD: names are looked up as ever
 _HASH_THREADS = 4  # hashlib lets go of the interpreter lock, so threads help
 
 
@@ -163,7 +167,7 @@ def remove_parts(folder: Path, name: str = "") -> None:
 def new_folder(final: Path) -> Iterator[Path]:
     """Make a folder aside and give it its name only when it is complete.
 
-    What stood under the name before is replaced. When the block raises, nothing is left.
+    What stood under the name before is replaced at once. When the block raises, nothing is left.
 
     Args:
         final: the name it gets.
@@ -176,11 +180,21 @@ def new_folder(final: Path) -> Iterator[Path]:
     try:
         aside.chmod(0o755)
         yield aside
+        _put_in_place(aside, final)
+    finally:
+        remove_tree(aside)  # what wasn't completed, or what stood there before
+
+
+def _put_in_place(aside: Path, final: Path) -> None:
+    if not os.path.lexists(final):
+        aside.rename(final)
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    names = (_HERE, os.fsencode(aside), _HERE, os.fsencode(final))
+    # Not every file system can do it (NFS), nor every C library (musl before 1.2.6).
+    if not hasattr(libc, "renameat2") or libc.renameat2(*names, _EXCHANGE):
         remove_tree(final)
         aside.rename(final)
-    except BaseException:
-        remove_tree(aside)
-        raise
 
 
 def remove_leftovers(final: Path) -> None:

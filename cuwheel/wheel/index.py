@@ -20,8 +20,9 @@ from cuwheel.errors import CommandFailedError, UnsafeArchiveError, WheelIndexErr
 from cuwheel.system.files import (
     disk_full,
     naming_full_disk,
-    new_folder,
     remove_leftovers,
+    remove_parts,
+    remove_tree,
     says_disk_full,
     sha256_of_file,
     write_atomically,
@@ -46,7 +47,10 @@ class _Entry:
 
 
 def write_index(dist: Path) -> Path:
-    """Write `simple/` in a folder from all the wheels in it, in place of the one that was there.
+    """Write `simple/` in a folder from all the wheels in it; who reads meanwhile misses nothing.
+
+    Each page takes the place of its older one at once, and a page is there before another links to
+    it. One that stays as it is isn't touched.
 
     All links are relative, so that the folder can be served from any address, or from `file://`.
     Beside each wheel its METADATA is put, which spares installers the download of the wheel. Two
@@ -66,10 +70,12 @@ def write_index(dist: Path) -> Path:
     simple = dist / SIMPLE
     with index_lock(dist), naming_full_disk(dist):
         remove_leftovers(simple)
+        for folder in (dist, simple, *simple.glob("*/")):
+            remove_parts(folder)
         entries = _read_entries(dist)
         _write_metadata(dist, entries)
-        with new_folder(simple) as aside:
-            _write_pages(aside, entries)
+        with tempfile.TemporaryDirectory(dir=dist, prefix=f".{SIMPLE}.") as aside:
+            _replace_pages(simple, _make_pages(Path(aside), entries))
     return simple
 
 
@@ -140,28 +146,39 @@ def _metadata_file(wheel: Path) -> Path:
     return wheel.with_name(wheel.name + _METADATA)
 
 
-def _write_pages(simple: Path, entries: tuple[_Entry, ...]) -> None:
+def _make_pages(folder: Path, entries: tuple[_Entry, ...]) -> Path:
     """Let dumb-pypi write the pages; of all that it writes, `simple/` is what installers read.
 
     Raises:
         WheelIndexError: it failed, or left a wheel out.
     """
-    with tempfile.TemporaryDirectory(dir=simple) as folder:
-        lines = [json.dumps(_describe(entry)) for entry in entries]
-        packages = Path(folder) / "packages.json"
-        packages.write_text("".join(f"{line}\n" for line in lines))
-        said = _run_dumb_pypi(packages, Path(folder))
-        written = Path(folder) / SIMPLE
-        pages = "".join(page.read_text() for page in written.glob("*/index.html"))
-        missing = [entry.path.name for entry in entries if f">{entry.path.name}<" not in pages]
-        if missing:
-            raise WheelIndexError(
-                f"dumb-pypi left {len(missing)} wheels out of the index",
-                why=f"{', '.join(missing)}: {said.strip()}",
-                fix="rename or remove them",
-            )
-        for path in written.iterdir():
-            path.rename(simple / path.name)
+    lines = [json.dumps(_describe(entry)) for entry in entries]
+    packages = folder / "packages.json"
+    packages.write_text("".join(f"{line}\n" for line in lines))
+    said = _run_dumb_pypi(packages, folder)
+    written = folder / SIMPLE
+    pages = "".join(page.read_text() for page in written.glob("*/index.html"))
+    missing = [entry.path.name for entry in entries if f">{entry.path.name}<" not in pages]
+    if missing:
+        raise WheelIndexError(
+            f"dumb-pypi left {len(missing)} wheels out of the index",
+            why=f"{', '.join(missing)}: {said.strip()}",
+            fix="rename or remove them",
+        )
+    return written
+
+
+def _replace_pages(simple: Path, written: Path) -> None:
+    """Give new pages their places: those of projects, the one that links to them, no older ones."""
+    pages = {path.relative_to(written): path for path in written.glob("*/index.html")}
+    for name, page in (*pages.items(), (Path("index.html"), written / "index.html")):
+        content = page.read_bytes()
+        if not (simple / name).is_file() or (simple / name).read_bytes() != content:
+            write_atomically(simple / name, content)
+    kept = {name.parent.name for name in pages} | {"index.html"}
+    for path in simple.iterdir():
+        if path.name not in kept:
+            remove_tree(path)
 
 
 def _describe(entry: _Entry) -> dict[str, str]:

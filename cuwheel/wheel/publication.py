@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from cuwheel.system.files import file_lock, remove_leftovers, remove_parts, sha256_of_file
+from cuwheel.system.files import (
+    PARTS,
+    file_lock,
+    remove_leftovers,
+    remove_parts,
+    sha256_of_file,
+)
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -77,11 +83,39 @@ def published_sha256(wheel: Path) -> str:
         return sha256_of_file(wheel) if wheel.is_file() else ""
 
 
+def missing_beside(wheel: Path, sha256: str) -> tuple[str, ...]:
+    """What belongs to a published wheel and isn't there: its statement, or its place in the index.
+
+    Args:
+        wheel: the file.
+        sha256: of it.
+    """
+    project = parse_wheel_filename(wheel.name)[0]
+    page, projects = (f"{SIMPLE}/{name}index.html" for name in (f"{project}/", ""))
+    metadata = f"{wheel.name}.metadata"  # PEP 658: the page promises it
+    lists = {
+        page: f"#sha256={sha256}",
+        projects: f'"{project}/index.html"',
+        metadata: "Metadata-Version:",
+        statement_of(wheel).name: sha256,
+    }
+    return tuple(name for name, text in lists.items() if not _holds(wheel.parent / name, text))
+
+
+def _holds(path: Path, text: str) -> bool:
+    try:
+        return text in path.read_text(errors="replace")
+    except OSError:
+        return False
+
+
 def remove_unpublished(dist: Path) -> None:
     """Remove what killed builds left in a folder of wheels; a build that publishes now goes on."""
+    folders = (dist, dist / SIMPLE, *(dist / SIMPLE).glob("*/"))
     half_written = [path for path in dist.glob(f".{SIMPLE}.*") if path.is_dir()]
-    if not half_written and not any(dist.glob(".*.cuwheel-part")):
+    if not half_written and not any(part for one in folders for part in one.glob(PARTS)):
         return
     with publishing(dist), index_lock(dist):
-        remove_parts(dist)
+        for folder in folders:
+            remove_parts(folder)
         remove_leftovers(dist / SIMPLE)

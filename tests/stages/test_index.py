@@ -108,7 +108,7 @@ index(make_job(make_target(), make_workspace(Path(sys.argv[1]))))
 
 @pytest.mark.parametrize(
     ("module", "function", "left"),
-    [("shutil", "copyfileobj", "*-part"), ("cuwheel.wheel.index", "_write_pages", "simple.*/")],
+    [("shutil", "copyfileobj", "*-part"), ("cuwheel.wheel.index", "_replace_pages", "simple.*/")],
 )
 def test_removes_what_a_killed_run_left(
     module: str, function: str, left: str, tmp_path: Path

@@ -306,6 +306,33 @@ def test_new_folder_keeps_old_one_on_error(tree: Path) -> None:
     assert (tree / "sub" / "file").is_file()
 
 
+_WATCHER = """
+import pathlib, sys
+missed = 0
+print("watching", flush=True)
+while not pathlib.Path(sys.argv[1], "stop").exists():
+    missed += not pathlib.Path(sys.argv[1], "made", "file").exists()
+print(missed)
+"""
+
+
+def test_new_folder_is_there_at_each_moment(tmp_path: Path) -> None:
+    command = [sys.executable, "-I", "-c", _WATCHER, str(tmp_path)]
+    with files.new_folder(tmp_path / "made") as aside:
+        (aside / "file").touch()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watcher:
+        assert watcher.stdout
+        watcher.stdout.readline()
+        for _ in range(200):
+            with files.new_folder(tmp_path / "made") as aside:
+                (aside / "file").touch()
+        (tmp_path / "stop").touch()
+        missed = watcher.stdout.read()
+
+    assert missed == "0\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"made", "stop"}
+
+
 def test_new_folder_replaces_old_one(tree: Path) -> None:
     with files.new_folder(tree) as aside:
         (aside / "only").touch()

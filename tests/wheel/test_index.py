@@ -6,6 +6,8 @@ import contextlib
 import functools
 import http.server
 import os
+import shutil
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -240,6 +242,64 @@ def test_leaves_only_pages_in_simple(tmp_path: Path) -> None:
     simple = write_index(tmp_path / "dist")
 
     assert {path.name for path in simple.iterdir()} == {"index.html", "toy"}
+
+
+_READER = """
+import pathlib, sys
+simple = pathlib.Path(sys.argv[1])
+reads = missed = 0
+print("reading", flush=True)
+while not simple.with_name("stop").exists():
+    for page, text in (("index.html", "toy/index.html"), ("toy/index.html", "toy-1.0")):
+        try:
+            missed += text not in (simple / page).read_text()
+        except OSError:
+            missed += 1
+        reads += 1
+print(reads, missed)
+"""
+
+
+def test_reader_misses_nothing_while_it_is_written(tmp_path: Path) -> None:
+    """By turns with a wheel more and with one less: each write changes the page."""
+    dist, other = tmp_path / "dist", add_wheel(tmp_path / "made", "2.0")
+    add_wheel(dist)
+    simple = write_index(dist)
+    command = [sys.executable, "-I", "-c", _READER, str(simple)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout
+        assert reader.stdout.readline() == "reading\n"
+        for _ in range(3):
+            shutil.copy(other, dist)
+            write_index(dist)
+            (dist / other.name).unlink()
+            write_index(dist)
+        (dist / "stop").touch()
+        reads, missed = map(int, reader.stdout.readline().split())
+
+    assert reads > 0
+    assert missed == 0
+
+
+def test_leaves_pages_alone_that_stay_as_they_are(tmp_path: Path) -> None:
+    add_wheel(tmp_path / "dist")
+    page = write_index(tmp_path / "dist") / "toy" / "index.html"
+    before = page.stat().st_ino
+
+    write_index(tmp_path / "dist")
+
+    assert page.stat().st_ino == before
+
+
+def test_removes_what_a_killed_writer_left(tmp_path: Path) -> None:
+    add_wheel(tmp_path / "dist")
+    simple = write_index(tmp_path / "dist")
+    (simple / "toy" / ".index.html.abc.cuwheel-part").touch()
+    (simple / ".index.html.abc.cuwheel-part").touch()
+
+    write_index(tmp_path / "dist")
+
+    assert {path.name for path in simple.rglob("*")} == {"index.html", "toy"}
 
 
 def test_lets_two_writers_wait_for_each_other(tmp_path: Path) -> None:

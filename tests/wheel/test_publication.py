@@ -1,21 +1,25 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.system.files import sha256_of_file
+from cuwheel.wheel.index import write_index
 from cuwheel.wheel.publication import (
     build_tag_of,
+    missing_beside,
     newest_build,
     published_sha256,
     remove_unpublished,
     statement_of,
 )
+from tests.support.toy_wheel import add_wheel
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 _NAME = "tiny_cuda-1.2.3+cu130-py3-none-manylinux_2_28_x86_64.whl"
 
@@ -57,11 +61,47 @@ def test_statement_says_what_was_published(tmp_path: Path) -> None:
 def test_removes_what_killed_builds_left(tmp_path: Path) -> None:
     (tmp_path / ".tiny.whl.abc.cuwheel-part").touch()
     (tmp_path / ".simple.abc").mkdir()
-    (tmp_path / "simple").mkdir()
+    (tmp_path / "simple" / "tiny").mkdir(parents=True)
+    (tmp_path / "simple" / "tiny" / ".index.html.abc.cuwheel-part").touch()
 
     remove_unpublished(tmp_path)
 
-    assert {path.name for path in tmp_path.iterdir()} == {"simple", ".publish.lock", ".simple.lock"}
+    left = {path.name for path in tmp_path.rglob("*")}
+    assert left == {"simple", "tiny", ".publish.lock", ".simple.lock"}
+
+
+def test_removes_half_a_page_that_a_killed_build_left(tmp_path: Path) -> None:
+    part = tmp_path / "simple" / "tiny" / ".index.html.abc.cuwheel-part"
+    part.parent.mkdir(parents=True)
+    part.touch()
+
+    remove_unpublished(tmp_path)
+
+    assert not part.exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "simple/index.html",
+        "simple/toy/index.html",
+        "toy-1.0-py3-none-any.whl.metadata",
+        "toy-1.0-py3-none-any.whl.provenance.json",
+    ],
+)
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("")])
+def test_names_what_is_missing_beside_a_wheel(
+    name: str, damage: Callable[[Path], object], tmp_path: Path
+) -> None:
+    dist = tmp_path / "dist"
+    wheel = add_wheel(dist)
+    statement_of(wheel).write_text(sha256_of_file(wheel))
+    write_index(dist)
+    whole = missing_beside(wheel, sha256_of_file(wheel))
+
+    damage(dist / name)
+
+    assert (whole, missing_beside(wheel, sha256_of_file(wheel))) == ((), (name,))
 
 
 def test_touches_nothing_where_nothing_is_left(tmp_path: Path) -> None:
