@@ -9,13 +9,14 @@ import os
 import platform
 from typing import TYPE_CHECKING
 
+from cuwheel.build.engine_code import code_of_builds, digest_of_code
 from cuwheel.conda.lock_file import stated_content
 from cuwheel.errors import CommandFailedError
 from cuwheel.locks.jobs import toolchain_lock
 from cuwheel.model.source import Folder, GitCommit
 from cuwheel.paths import ROOT
 from cuwheel.sources.tree import identify
-from cuwheel.system.files import sha256_of_file, sha256_of_tree
+from cuwheel.system.files import sha256_of_file
 from cuwheel.system.process import run
 from cuwheel.toolchains.cuda_home import find_system_home, identify_home
 from cuwheel.version import __version__
@@ -75,8 +76,8 @@ def digest_of_key(key: Mapping[str, str]) -> str:
 
 @functools.cache
 def _engine() -> str:
-    """Digest of all code: a change in any of it may change the wheel."""
-    return sha256_of_tree(ROOT / "cuwheel", skip=lambda name: name.suffix != ".py")
+    """Digest of the code that a build runs: a change in any of it may change the wheel."""
+    return digest_of_code(code_of_builds())
 
 
 @functools.cache
