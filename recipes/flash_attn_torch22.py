@@ -8,6 +8,7 @@ RECIPE = Recipe(
     license="BSD-3-Clause",
     homepage="https://github.com/Dao-AILab/flash-attention",
     maintainers=("cuwheel-maintainers",),
+    held_back="for code that needs PyTorch 2.2; flash-attn is the recipe that follows upstream",
     # It holds CUTLASS, which upstream's repository has as a submodule.
     source=Sdist(
         project="flash-attn",

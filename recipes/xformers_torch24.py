@@ -9,6 +9,7 @@ RECIPE = Recipe(
     license="BSD-3-Clause AND Apache-2.0",
     homepage="https://github.com/facebookresearch/xformers",
     maintainers=("cuwheel-maintainers",),
+    held_back="for code that needs PyTorch 2.4; xformers is the recipe that follows upstream",
     # It holds CUTLASS, Sputnik and flash-attn, which upstream's repository has as submodules.
     source=Sdist(
         project="xformers",

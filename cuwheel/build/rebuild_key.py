@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import json
@@ -95,7 +96,11 @@ def _is_of_smoke(name: str) -> bool:
 
 def _of_recipe(target: Target, workspace: Workspace) -> dict[str, str]:
     recipe = target.recipe
-    fields = {f"recipe.{name}": repr(getattr(recipe, name)) for name in recipe.__dataclass_fields__}
+    fields = {
+        f"recipe.{field.name}": repr(getattr(recipe, field.name))
+        for field in dataclasses.fields(recipe)
+        if field.compare  # the others say nothing of a wheel
+    }
     patches = {
         f"patch {patch.file}": _digest(target.patch_folder / patch.file) for patch in target.patches
     }

@@ -206,6 +206,8 @@ class Recipe:
         license: SPDX expression: the package's own licence, and those of what is built into it.
         homepage: upstream's page, `https://…`.
         maintainers: handles of those who look after the recipe.
+        held_back: why it keeps to its releases of upstream and framework although there are newer
+            ones: `nox -s outdated` lists it apart, with this; empty: it follows them.
         source: where the source comes from.
         toolkits: CUDA releases to build with, e.g. `("13.0",)`.
         archs: compute capabilities without dot, e.g. `("80", "90")`, also those of one GPU or of
@@ -253,6 +255,7 @@ class Recipe:
     license: str
     homepage: str
     maintainers: tuple[str, ...]
+    held_back: str = field(default="", compare=False)
     source: Source
     toolkits: tuple[str, ...]
     archs: tuple[str, ...] | Mapping[str, tuple[str, ...]]

@@ -72,9 +72,10 @@ class RecipeUpdates:
         name: the recipe's.
         upstream: its source.
         frameworks: what it is compiled against.
-        patches: their health against upstream's newest source; empty where that is pinned, or has
-            no source on the index.
+        patches: their health against upstream's newest source; empty where that is pinned, has no
+            source on the index, or isn't wanted.
         locks: the old ones of it.
+        held_back: why that stays so; empty: it is to be taken over.
     """
 
     name: str
@@ -82,6 +83,7 @@ class RecipeUpdates:
     frameworks: tuple[Pinned, ...]
     patches: tuple[PatchHealth, ...]
     locks: tuple[OldLock, ...]
+    held_back: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +151,7 @@ def _updates_of(
 ) -> RecipeUpdates:
     upstream, release = _upstream_of(recipe, workspace)
     health: tuple[PatchHealth, ...] = ()
-    if release and upstream.is_outdated and recipe.patches:
+    if release and upstream.is_outdated and recipe.patches and not recipe.held_back:
         with tempfile.TemporaryDirectory() as folder:
             tree = unpack_upstream(release, Path(folder) / "source", workspace)
             health = check_patches_of(entry, tree)
@@ -167,6 +169,7 @@ def _updates_of(
         frameworks=tuple(frameworks),
         patches=health,
         locks=tuple(_old_locks(names, (entry,), days)),
+        held_back=recipe.held_back,
     )
 
 

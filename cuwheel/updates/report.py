@@ -36,15 +36,31 @@ def print_updates(updates: Updates, *, as_json: bool) -> None:
     if as_json:
         terminal.print(json.dumps(_as_data(updates), indent=2), markup=False, soft_wrap=True)
         return
-    table = rich.table.Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("recipe", "pinned", "newest", "framework", "locks", "patches, on the newest"):
-        table.add_column(title, overflow="fold")
-    for one in updates.recipes:
-        table.add_row(*_row(one))
-    terminal.print(table)
-    terminal.print("")
+    following = [one for one in updates.recipes if not one.held_back]
+    held_back = [one for one in updates.recipes if one.held_back]
+    if following:
+        table = _table("recipe", "pinned", "newest", "framework", "locks", "patches, on the newest")
+        for one in following:
+            table.add_row(*_row(one))
+        terminal.print(table)
+        terminal.print("")
+    if held_back:
+        table = _table("held back", "pinned", "framework", "why")
+        for one in held_back:
+            frameworks = ", ".join(f"{pin.name} {pin.pinned}" for pin in one.frameworks)
+            why = rich.markup.escape(one.held_back)
+            table.add_row(one.name, one.upstream.pinned, frameworks, why)
+        terminal.print(table)
+        terminal.print("")
     for line in _lines(updates):
         terminal.print(line)
+
+
+def _table(*titles: str) -> rich.table.Table:
+    table = rich.table.Table(box=None, pad_edge=False, header_style="bold")
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    return table
 
 
 def _row(one: RecipeUpdates) -> Iterator[str]:
@@ -68,13 +84,14 @@ def _state(health: PatchHealth) -> str:
 
 def _lines(updates: Updates) -> Iterator[str]:
     for one in updates.recipes:
-        if one.upstream.note:
+        if one.upstream.note and not one.held_back:
             yield rich.markup.escape(f"{one.name}: {one.upstream.note}")
         for health in one.patches:
             yield from (
                 rich.markup.escape(f"{one.name}: {health.file}: {text}") for text in health.details
             )
-        if one.upstream.is_outdated and not one.upstream.note.startswith("pinned as"):
+        is_asked = not one.upstream.note.startswith("pinned as")
+        if one.upstream.is_outdated and is_asked and not one.held_back:
             yield f"{one.name}: `nox -s bump -- {one.name}` makes the change"
         for lock in one.locks:
             yield f"{one.name}: {lock.file} is {lock.days} days old"
@@ -100,6 +117,7 @@ def _as_data(updates: Updates) -> dict[str, object]:
                     for health in one.patches
                 ],
                 "locks": [dataclasses.asdict(lock) for lock in one.locks],
+                "held_back": one.held_back,
             }
             for one in updates.recipes
         ],

@@ -182,8 +182,16 @@ def test_marks_missing_folder_of_project(tmp_path: Path, workspace: Workspace) -
 def test_holds_everything_that_decides(target: Target, workspace: Workspace) -> None:
     named = set(key_of(make_job(target, workspace)))
 
-    assert named >= {f"recipe.{field.name}" for field in dataclasses.fields(target.recipe)}
+    fields = {field.name for field in dataclasses.fields(target.recipe)} - {"held_back"}
+    assert named >= {f"recipe.{name}" for name in fields}
     assert named >= {"engine", "linker", "strip", "lock engine", "sandbox", "host compiler"}
+
+
+def test_does_not_care_why_a_recipe_is_held_back(target: Target, workspace: Workspace) -> None:
+    recipe = dataclasses.replace(target.recipe, held_back="for code that needs PyTorch 2.2")
+    held_back = dataclasses.replace(target, recipe=recipe)
+
+    assert key_of(make_job(held_back, workspace)) == key_of(make_job(target, workspace))
 
 
 def test_knows_the_c_library_that_a_build_links_against(

@@ -7,7 +7,7 @@ import pytest
 
 from cuwheel.model.catalogue import CatalogueEntry
 from cuwheel.model.recipe import Framework
-from cuwheel.model.source import Archive, Folder, GitCommit, Sdist
+from cuwheel.model.source import Archive, Folder, GitCommit, Patch, Sdist
 from cuwheel.updates.outdated import find_updates
 from cuwheel.updates.report import print_updates
 from tests.support.factories import make_recipe, make_workspace
@@ -144,3 +144,30 @@ def test_prints_table_and_data(
     assert "`nox -s bump -- tiny-up` makes the change" in table
     assert data["recipes"][0]["upstream"]["is_outdated"] is True
     assert [one["state"] for one in data["recipes"][0]["patches"]] == ["offset", "broken"]
+
+
+def test_recipe_that_is_held_back_stands_apart(
+    index: Index, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for version in ("1.2.3", "1.3"):
+        index.add_sdist("tiny-cuda", version, {"setup.py": ""})
+    recipe = make_recipe(version="1.2.3", held_back="for code that needs PyTorch 2.2")
+    entry = CatalogueEntry(root=tmp_path, name="tiny-cuda", recipe=recipe)
+
+    print_updates(find_updates([entry], [entry], make_workspace(tmp_path)), as_json=False)
+
+    said = capsys.readouterr().out
+    assert "for code that needs PyTorch 2.2" in said
+    assert "1.3" not in said
+    assert "nox -s bump" not in said
+
+
+def test_nothing_of_a_newer_source_is_fetched_for_it(
+    index: Index, ask: Callable[..., RecipeUpdates]
+) -> None:
+    for version in ("1.2.3", "1.3"):
+        index.add_sdist("tiny-cuda", version, {"setup.py": ""})
+
+    found = ask(version="1.2.3", held_back="old", patches=(Patch(file="0001-x.patch", why="x"),))
+
+    assert (found.held_back, found.patches) == ("old", ())
