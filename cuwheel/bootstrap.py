@@ -8,6 +8,7 @@ unchanged one costs nothing.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -29,6 +30,7 @@ from cuwheel.errors import (
     of_system_error,
 )
 from cuwheel.fetch.mirror import configured_mirror
+from cuwheel.fetch.slow import SLOW_FIX, ProgramWatch, slow_factor
 from cuwheel.fetch.urls import redact_url
 from cuwheel.paths import ROOT, default_cache
 from cuwheel.system.in_use import hold
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 
+_TICK = 1.0  # seconds between two looks at pip
 _TAIL = 15  # lines of pip's output that a failure shows
 _BROKEN = "connection broken by "  # in pip's warnings
 _INTERRUPTED = 130  # what shells use for a program ended by Ctrl-C
@@ -106,9 +109,10 @@ def _make(folder: Path, lock: Path, *, offline: bool) -> None:
         pip += _source(offline=offline)
         exactly = ("--require-hashes", "--no-deps", "--only-binary", ":all:")
         for command in ([*venv, str(folder)], [*pip, *exactly, "-r", str(lock)]):
-            status, lines = _run(command, guard)
+            watch = ProgramWatch(slow_factor())
+            status, lines = _run(command, guard, watch)
             if status:
-                raise _failure(lines, status, folder, offline=offline)
+                raise _failure(lines, status, folder, watch, offline=offline)
         (folder / "complete").touch()
 
 
@@ -145,21 +149,37 @@ def _wait_for(guard: TextIO) -> None:
         fcntl.flock(guard, fcntl.LOCK_EX)
 
 
-def _run(command: list[str], guard: TextIO) -> tuple[int, list[str]]:
+def _run(command: list[str], guard: TextIO, watch: ProgramWatch) -> tuple[int, list[str]]:
     """Run a step; it inherits the lock, so it keeps that when this process is killed."""
-    done = subprocess.run(  # noqa: S603 - our own command
+    with subprocess.Popen(  # noqa: S603 - our own command
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        check=False,
         pass_fds=(guard.fileno(),),
-    )
-    return done.returncode, done.stdout.splitlines()
+    ) as child:
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    said, _ = child.communicate(timeout=_TICK)
+                    return child.returncode, said.splitlines()
+                if watch.is_stalled(child.pid):
+                    child.kill()
+        except BaseException:
+            child.kill()
+            raise
 
 
-def _failure(lines: list[str], status: int, folder: Path, *, offline: bool) -> CuwheelError:
+def _failure(
+    lines: list[str], status: int, folder: Path, watch: ProgramWatch, *, offline: bool
+) -> CuwheelError:
+    if watch.fault:
+        return InstallError(
+            "cuwheel's own environment can't be made",
+            why=f"pip was ended: {watch.fault}",
+            fix=SLOW_FIX,
+        )
     if any("No space left on device" in line for line in lines):
         return of_system_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder)))
     # pip warns of each attempt that failed, and in the end only says that nothing was found.

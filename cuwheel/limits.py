@@ -40,7 +40,8 @@ SECTION_PADDING = 1 * MIB  # bytes of zeros between two fat binaries; linkers al
 
 # What servers send beside the files that are pinned.
 INDEX_PAGE = 32 * MIB  # bytes of an index page, unpacked; the largest on PyPI have 10 MB
-INDEX_FILES = 100_000  # files on an index page; nightly builds of years are 20,000
+INDEX_TAGS = 400_000  # tags or objects on it, three for each file; 20,000 files are years of nights
+INDEX_TAG = 64 << 10  # bytes of one tag
 
 # Files of others that are read at once.
 LOCK = 16 * MIB  # bytes of a lock file; those of conda environments have 500 kB
@@ -52,3 +53,10 @@ LOG_TAIL = 1 * MIB  # bytes of a log whose last lines are shown
 # Source archives.
 SOURCE_UNPACKED = 16 * GIB  # bytes; far above any sdist, low enough to save the disk
 SOURCE_MEMBERS = 500_000  # files and folders
+
+# Time. `CUWHEEL_SLOW_NETWORK` stretches all of it: cuwheel/fetch/slow.py.
+NETWORK_RATE = 4096  # bytes a second; what comes more slowly is no line but a fault, or an attack
+NETWORK_TOTAL = 4 * 3600.0  # seconds for one file or one installation, however well it goes on
+# Seconds in which a program that downloads has to do something: a server may take uv's and pip's
+# own time-out to begin its answer, and is asked again.
+PROGRAM_WINDOW = 90.0

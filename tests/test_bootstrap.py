@@ -23,7 +23,7 @@ from cuwheel.system.files import sha256_of_file
 from tests.support.factories import write_wheel
 from tests.support.foreign_locks import foreign_flock
 from tests.support.mirrored import mirror_wheels
-from tests.support.server import Site, serving
+from tests.support.server import Site, serving, slow_server
 
 _MAKING = "making its own environment from envs/tiny.lock (once)"
 _WHERE = "import tiny_cuda; print(tiny_cuda.__file__)"
@@ -294,6 +294,21 @@ def test_takes_wheels_from_served_mirror(fresh: Checkout) -> None:
     assert status == 0, output
     assert "/m/wheels.html" in [path for path, _ in site.asked]
     assert "geheim" not in output
+
+
+def test_ends_pip_where_the_mirror_sends_a_byte_now_and_then(fresh: Checkout) -> None:
+    with slow_server(0.05) as address:
+        status, output = fresh.run(
+            *("-c", "pass"),
+            PIP_NO_INDEX="0",
+            NO_PROXY="127.0.0.1",
+            CUWHEEL_MIRROR=address,
+            CUWHEEL_SLOW_NETWORK="0.02",
+        )
+
+    assert status == InstallError.exit_code
+    assert "pip was ended: less than 368640 bytes came in 2 seconds" in output
+    assert "CUWHEEL_SLOW_NETWORK=4" in output
 
 
 def test_says_what_is_wrong_with_mirror(fresh: Checkout) -> None:

@@ -14,6 +14,7 @@ from cuwheel.conda.environment_file import PLATFORM
 from cuwheel.conda.records import CondaLock, CondaPackage
 from cuwheel.errors import DownloadError, LockError
 from cuwheel.fetch.retry import RETRY_POLICY, Attempts
+from cuwheel.fetch.slow import SLOW_FIX, slow_factor
 from cuwheel.fetch.urls import is_local, local_path, redact_url
 from cuwheel.fetch.web import is_there
 from cuwheel.system.files import sha256_of_file
@@ -81,12 +82,13 @@ def solve(  # noqa: PLR0913 - what, from where, and how
         _check_answers(address, offline=offline, retry_policy=retry_policy)
     newest = datetime.datetime.now(tz=datetime.timezone.utc) - datetime.timedelta(days=cooldown)
     try:
+        limit *= slow_factor()
         records = asyncio.run(asyncio.wait_for(_solve(source, addresses, cache, newest), limit))
     except (TimeoutError, asyncio.TimeoutError) as problem:
         raise DownloadError(
             f"the index of {', '.join(map(redact_url, addresses))} can't be read",
             why=f"it answered at first, but wasn't read and solved within {limit:.0f} seconds",
-            fix=UNREACHABLE_FIX,
+            fix=f"{SLOW_FIX};\nor {UNREACHABLE_FIX}",
         ) from problem
     except _UNSOLVABLE as problem:
         raise LockError(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _CHUNK = 1 << 16  # bytes
-_PROGRESS = 1 << 14  # bytes; a server that sends less in all the time that a policy gives is slow
+_PROGRESS = 1 << 14  # bytes; an attempt that brings less counts as one that brought nothing
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")  # RFC 9110, section 14.4
 FIX = "give the source with `-- --source FILE`"
 
@@ -158,7 +158,11 @@ class Download:
         self._attempts.note_progress()
         self._counted = self._size()
         with open_session(self._attempts) as session:
+            before = self._size()
             while problem := self._receive(session):
+                if self._size() >= before + _PROGRESS:
+                    self._attempts.reset_count()
+                before = self._size()
                 if is_lasting(problem) or not self._attempts.may_retry():
                     raise unreachable(self._url, problem, fix=self._fix()) from problem
 
@@ -189,7 +193,7 @@ class Download:
             self._partial.unlink(missing_ok=True)
             return EOFError("the server's file is shorter than the part that is here")
         if not answer.ok:
-            raise refused(self._url, answer.status_code, fix=self._fix())
+            raise refused(self._url, answer, fix=self._fix())
         offset = _offset(answer)
         if offset not in {0, done}:
             self._partial.unlink(missing_ok=True)
@@ -210,12 +214,11 @@ class Download:
             yield piece
             size += len(piece)
             # A server that starts anew and breaks off at the same byte makes no progress.
-            if size >= self._counted + _PROGRESS:
+            if self._attempts.left <= 0:
+                raise requests.ReadTimeout(self._attempts.slow_words)
+            if size >= self._counted + self._attempts.retry_policy.least:
                 self._counted = size
                 self._attempts.note_progress()
-            elif self._attempts.left <= 0:
-                limit = self._attempts.retry_policy.limit
-                raise requests.ReadTimeout(f"less than {_PROGRESS} bytes in {limit:.0f} seconds")
 
     def _write(self, pieces: Iterator[bytes], offset: int, total: int | None) -> None:
         self._check_size(total or 0)

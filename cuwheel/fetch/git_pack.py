@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import CommandFailedError
+from cuwheel.fetch.slow import slow_factor
 from cuwheel.system.files import disk_full, says_disk_full
 from cuwheel.system.process import run
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 
 _TIME_LIMIT = 1800.0  # seconds for a fetch that goes on; git itself ends one that stalls
+_LOW_SPEED_TIME = 20.0  # seconds
 _SHOWN = 3  # last lines of git's words that the error shows
 _NO_PROGRAM = 127  # status of a program that couldn't be started
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -21,7 +23,6 @@ _SETTINGS = (
     "core.hooksPath=/dev/null",
     "protocol.version=2",  # serves any commit by its id, not only the tips of branches
     "http.lowSpeedLimit=1000",  # bytes a second
-    "http.lowSpeedTime=20",  # seconds
     "fetch.unpackLimit=1",  # objects from which on the pack is kept as it came
     "gc.auto=0",  # nothing goes on in the background
     "maintenance.auto=false",
@@ -96,11 +97,13 @@ def run_git(*words: str | Path, repository: Path, writes: Path | None = None) ->
         CommandFailedError: it failed.
         DiskFullError: because a disk ran full.
     """
-    settings = [word for setting in _SETTINGS for word in ("-c", setting)]
+    factor = slow_factor()
+    slow = f"http.lowSpeedTime={_LOW_SPEED_TIME * factor:.0f}"
+    settings = [word for setting in (*_SETTINGS, slow) for word in ("-c", setting)]
     # A folder that is named isn't searched for, and may belong to whom it will.
     command = ["git", f"--git-dir={repository}", *settings, *words]
     try:
-        return run(command, env=_variables(repository.parent), timeout=_TIME_LIMIT).output
+        return run(command, env=_variables(repository.parent), timeout=_TIME_LIMIT * factor).output
     except CommandFailedError as error:
         if says_disk_full(error.tail):
             raise disk_full((writes or repository.parent).parent) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http
 import ssl
 from functools import partial
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ import truststore
 import urllib3
 
 from cuwheel.errors import DownloadError
+from cuwheel.fetch.slow import SLOW_FIX
 from cuwheel.fetch.urls import is_local, local_path, redact_url
 from cuwheel.system.parallel import run_within
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from cuwheel.fetch.retry import Attempts
 
 _BUSY = (429, 500, 502, 503, 504)  # answers that another attempt may change (RFC 9110, RFC 6585)
-_RETRY_AFTER = urllib3.Retry(retry_after_max=30)  # seconds that a server's Retry-After is obeyed
+_TIMEOUTS = (requests.Timeout, urllib3.exceptions.TimeoutError)
+_RETRY_AFTER = urllib3.Retry()  # reads what a server asks for; `Attempts` bounds it
 
 
 def open_session(attempts: Attempts) -> requests.Session:
@@ -58,7 +61,10 @@ class _Adapter(requests.adapters.HTTPAdapter):
                 if is_lasting(problem) or not self._attempts.may_retry():
                     raise
             else:
-                asked = _RETRY_AFTER.get_retry_after(answer.raw) or 0.0
+                if answer.is_redirect:  # requests would read its content, however long it is
+                    answer.close()
+                    answer.raw = urllib3.HTTPResponse(BytesIO(), preload_content=False)
+                asked = _asked_wait(answer)
                 if answer.status_code not in _BUSY or not self._attempts.may_retry(asked):
                     return answer
                 answer.close()
@@ -100,7 +106,7 @@ def is_there(url: str, attempts: Attempts, *, fix: str) -> bool:
         with open_session(attempts) as session, session.head(url, allow_redirects=True) as answer:
             if answer.ok or answer.status_code == http.HTTPStatus.NOT_FOUND:
                 return answer.ok
-            raise refused(url, answer.status_code, fix=fix)
+            raise refused(url, answer, fix=fix)
     except requests.RequestException as problem:
         raise unreachable(url, problem, fix=fix) from problem
 
@@ -116,22 +122,34 @@ def is_lasting(problem: BaseException) -> bool:
 def unreachable(url: str, problem: BaseException, *, fix: str) -> DownloadError:
     """The error for an address that gave no whole answer."""
     host = urlsplit(url).hostname or "this machine"
+    slow = f"; {SLOW_FIX}" if isinstance(problem, _TIMEOUTS) else ""
     return DownloadError(
         f"{redact_url(url)} can't be downloaded",
         why=f"{host}: {reason_of(problem).replace(url, redact_url(url))}",
-        fix=f"{fix}; behind a proxy set HTTPS_PROXY, with a certificate authority of your own "
-        "SSL_CERT_FILE; without internet, docs/how-to/offline.md",
+        fix=f"{fix}{slow}; behind a proxy set HTTPS_PROXY, with a certificate authority of your "
+        "own SSL_CERT_FILE; without internet, docs/how-to/offline.md",
     )
 
 
-def refused(url: str, status: int, *, fix: str) -> DownloadError:
+def refused(url: str, answer: requests.Response, *, fix: str) -> DownloadError:
     """The error for an address that answered with an error status."""
+    status = answer.status_code
     phrase = next((f" {known.phrase}" for known in http.HTTPStatus if known == status), "")
+    asked = _asked_wait(answer)
+    wait = f" and asked to be left alone for {asked:.0f} seconds" if asked else ""
     return DownloadError(
         f"{redact_url(url)} can't be downloaded",
-        why=f"the server answered {status}{phrase}",
+        why=f"the server answered {status}{phrase}{wait}",
         fix=fix,
     )
+
+
+def _asked_wait(answer: requests.Response) -> float:
+    """Seconds that a server asked to wait (RFC 9110, section 10.2.3); 0: nothing."""
+    try:
+        return _RETRY_AFTER.parse_retry_after(answer.headers.get("Retry-After", "0"))
+    except (urllib3.exceptions.InvalidHeader, OverflowError):
+        return 0.0
 
 
 def reason_of(problem: BaseException) -> str:

@@ -153,7 +153,7 @@ def _run_program(task: Task, attempt: Attempt) -> Outcome:
                 env={**os.environ, **dict(task.environment), "TMPDIR": temporary},
                 cwd=task.folder,
                 error_log=task.log,
-                gives_up=lambda: not _is_wanted(attempt),
+                gives_up=lambda _: not _is_wanted(attempt),
                 check=False,
             )
         except CommandFailedError as error:  # it can't be started

@@ -7,6 +7,8 @@ import os
 import sys
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
@@ -17,11 +19,14 @@ import tomli
 from packaging.utils import canonicalize_version
 from packaging.version import InvalidVersion, Version
 
+from cuwheel import limits
 from cuwheel.errors import DownloadError, HashMismatchError, UnknownProjectError
 from cuwheel.fetch.retry import RETRY_POLICY, Attempts
+from cuwheel.fetch.slow import SLOW_FIX
 from cuwheel.fetch.urls import is_local, local_path, redact_url
 from cuwheel.fetch.web import open_session, unreachable
 from cuwheel.system.parallel import run_within
+from cuwheel.system.quantities import show_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -33,6 +38,8 @@ if TYPE_CHECKING:
 # Most specific first, as uv and pip rank them (uv's "Environment variables", pip's
 # "Configuration").
 _MAIN_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
+_CHUNK = 1 << 16  # bytes
+_NO_INDEX = "is not a simple index (PEP 503 or 691)"
 _MORE_VARIABLES = ("UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL")
 
 # What a configuration file raises that can't be read, or has something else where we look.
@@ -249,7 +256,9 @@ def _file_of(found: pypi_simple.DistributionPackage, index: str) -> IndexFile:
     )
 
 
-def _try_page(index: str, project: str, attempts: Attempts) -> pypi_simple.ProjectPage | str:
+def _try_page(  # noqa: PLR0911 - one for each way in which an index can fail
+    index: str, project: str, attempts: Attempts
+) -> pypi_simple.ProjectPage | str:
     """An index's page of a project, or why there is none."""
     try:
         return _read_page(index, project, attempts)
@@ -257,12 +266,17 @@ def _try_page(index: str, project: str, attempts: Attempts) -> pypi_simple.Proje
         return _lacks(project)
     except requests.HTTPError as problem:
         return f"answered {problem.response.status_code}"
+    except requests.JSONDecodeError:
+        return _NO_INDEX
     except requests.RequestException as problem:
         return unreachable(index, problem, fix="").why
     except TimeoutError:
-        return f"sent no whole page within {attempts.retry_policy.limit:.0f} seconds"
-    except (pypi_simple.UnsupportedContentTypeError, pypi_simple.UnsupportedRepoVersionError):
-        return "is not a simple index (PEP 503 or 691)"
+        limit = attempts.retry_policy.limit
+        return f"sent no whole page within {limit:.0f} seconds ({SLOW_FIX})"
+    except _PageError as problem:
+        return f"{problem}; none has that"
+    except (pypi_simple.UnsupportedRepoVersionError, ValueError, RecursionError):
+        return _NO_INDEX
 
 
 def _choose(index: str, page: pypi_simple.ProjectPage, version: str, sha256: str) -> _Answer:
@@ -280,12 +294,52 @@ def _read_page(index: str, project: str, attempts: Attempts) -> pypi_simple.Proj
     with pypi_simple.PyPISimple(index, session=open_session(attempts)) as client:
         if not is_local(index):
             # A session's own time-outs don't end what comes slowly.
-            ask = partial(client.get_project_page, project)
+            ask = partial(_ask_server, client, project)
             return run_within(attempts.left, ask, attempts.stop)
         url = f"{client.get_project_url(project)}index.html"
         if not local_path(url).is_file():
             raise pypi_simple.NoSuchProjectError(project, url)
-        return pypi_simple.ProjectPage.from_html(project, local_path(url).read_bytes(), url)
+        with local_path(url).open("rb") as stream:
+            page = _checked(stream.read(limits.INDEX_PAGE + 1), is_html=True)
+        return pypi_simple.ProjectPage.from_html(project, page, url)
+
+
+def _ask_server(client: pypi_simple.PyPISimple, project: str) -> pypi_simple.ProjectPage:
+    """What `client.get_project_page` does, with a page that has a limit."""
+    url = client.get_project_url(project)
+    with client.s.get(url, headers={"Accept": client.accept}, stream=True) as answer:
+        if answer.status_code == HTTPStatus.NOT_FOUND:
+            raise pypi_simple.NoSuchProjectError(project, url)
+        answer.raise_for_status()
+        page = bytearray()
+        for piece in answer.iter_content(_CHUNK):
+            page += piece
+            if len(page) > limits.INDEX_PAGE:
+                break
+        whole = requests.Response()
+        whole.url, whole.headers = answer.url, answer.headers
+        is_html = "json" not in answer.headers.get("Content-Type", "")
+        whole.raw = BytesIO(_checked(page, is_html=is_html))
+    return pypi_simple.ProjectPage.from_response(whole, project)
+
+
+def _checked(page: bytes | bytearray, *, is_html: bool) -> bytes:
+    """A page that costs no more memory than a page of an index does.
+
+    Raises:
+        _PageError: it would.
+    """
+    if len(page) > limits.INDEX_PAGE:
+        raise _PageError(f"sent a page of more than {show_size(limits.INDEX_PAGE)}")
+    if page.count(b">" if is_html else b"{") > limits.INDEX_TAGS:
+        raise _PageError(f"sent a page with more than {limits.INDEX_TAGS:,} tags or objects")
+    if is_html and max(map(len, page.split(b">"))) > limits.INDEX_TAG:
+        raise _PageError(f"sent a page with a tag of more than {show_size(limits.INDEX_TAG)}")
+    return bytes(page)
+
+
+class _PageError(ValueError):
+    """A page of an index is refused; the message goes on behind the index's name."""
 
 
 def _is_sdist_of(found: pypi_simple.DistributionPackage, version: str) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import CuwheelError, InstallError
 from cuwheel.fetch.mirror import configured_mirror
+from cuwheel.fetch.slow import SLOW_FIX, ProgramWatch, slow_factor
 from cuwheel.system.files import disk_full, says_disk_full
 from cuwheel.system.process import run, which
 
@@ -41,6 +42,7 @@ _PASSED = re.compile(
 _SAFE_OPTIONS = ("--require-hashes", "--only-binary", ":all:", "--link-mode", "hardlink")
 _OWN_PYTHON = ("--no-python-downloads", "--python")
 
+_READ_TIMEOUT = 20.0  # seconds between two pieces of an answer, where the person sets nothing
 _PROGRESS = ("Resolved", "Downloading", "Prepared", "Installed")
 _FULL = re.compile(r".*(?: to | file )`?(/[^`:]+)`?: No space left on device")
 _REASON = re.compile(r"(error|cause|hint): +(.*)")
@@ -303,14 +305,21 @@ def _run_uv(call: _Call) -> None:
 
     passed = {name: value for name, value in os.environ.items() if _PASSED.fullmatch(name)}
     own = {"UV_CACHE_DIR": str(call.cache.absolute() / "uv"), "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
+    factor = slow_factor()
+    passed.setdefault("UV_HTTP_TIMEOUT", str(max(1, round(_READ_TIMEOUT * factor))))
+    watch = ProgramWatch(factor)
     done = run(
         [_find_uv(), *call.words],
         env={**passed, **own},
         cwd=Path(os.sep),
         log=call.log,
         on_line=note_line,
+        gives_up=watch.is_stalled,
         check=False,
     )
+    if watch.fault:
+        log = f"; everything that it said is in {call.log}" if call.log else ""
+        raise InstallError(call.what, why=f"uv was ended: {watch.fault}", fix=SLOW_FIX + log)
     if done.status:
         raise _failure(call, lines)
 

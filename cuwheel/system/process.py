@@ -55,7 +55,7 @@ def run(  # noqa: PLR0913 - one runner, every caller names what it needs
     log: Path | None = None,
     error_log: Path | None = None,
     on_line: Callable[[str, int], None] | None = None,
-    gives_up: Callable[[], bool] = lambda: False,
+    gives_up: Callable[[int], bool] = lambda _: False,
     check: bool = True,
     error: type[CommandFailedError] = CommandFailedError,
     what: str = "",
@@ -75,8 +75,8 @@ def run(  # noqa: PLR0913 - one runner, every caller names what it needs
         error_log: file that its standard error is added to; without it that is part of the output.
         on_line: called with each line as it comes, and with an empty one each second, and with
             the bytes of memory in use. The calls come from two threads.
-        gives_up: asked each second in another thread; where it says so, the program is ended, with
-            status -9.
+        gives_up: asked each second in another thread, with the program's id; where it says so,
+            the program is ended, with status -9.
         check: raise when the status is not 0.
         error: the class to raise then.
         what: the fact for that error; by default the program's name and its status.
@@ -345,7 +345,7 @@ def _watched(
     timeout: float | None,
     memory: _Memory,
     tell: Callable[[str], None],
-    gives_up: Callable[[], bool],
+    gives_up: Callable[[int], bool],
 ) -> Iterator[None]:
     stop = threading.Event()
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -358,7 +358,7 @@ def _watched(
             given_up = False
             if sample % _SAMPLES_PER_TICK == 0:
                 tell("")
-                given_up = gives_up()
+                given_up = gives_up(pid)
             if given_up or (deadline and time.monotonic() > deadline):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGKILL)

@@ -86,12 +86,34 @@ def test_time_goes_on_at_another_server(clock: Clock) -> None:
     assert attempts.may_retry()
 
 
-def test_does_not_count_what_a_server_asks_to_wait(clock: Clock) -> None:
+def test_waits_no_longer_for_a_busy_server_than_for_a_silent_one(clock: Clock) -> None:
     attempts = Attempts(stop=clock)
 
-    assert attempts.may_retry(asked=30.0)
+    assert attempts.may_retry(asked=20.0)
+    assert not attempts.may_retry(asked=20.0)
 
-    assert (clock.now, attempts.left) == (30.0, RETRY_POLICY.limit)
+    assert (clock.now, attempts.left) == (20.0, RETRY_POLICY.limit - 20)
+
+
+def test_gives_up_in_the_end_however_well_it_goes_on(clock: Clock) -> None:
+    attempts = Attempts(stop=clock)
+
+    while attempts.left > 0:
+        clock.now += 20.0
+        attempts.note_progress()
+
+    assert clock.now == RETRY_POLICY.total
+    assert attempts.slow_words == "it took more than 14400 seconds"
+
+
+def test_slow_line_gets_more_time(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUWHEEL_SLOW_NETWORK", "4")
+
+    stretched = Attempts(stop=clock).retry_policy
+
+    assert stretched.limit == 4 * RETRY_POLICY.limit
+    assert stretched.total == 4 * RETRY_POLICY.total
+    assert stretched.least == RETRY_POLICY.least
 
 
 def test_waits_no_longer_when_the_end_is_asked_for() -> None:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import pypi_simple
 import pytest
 
+from cuwheel import limits
 from cuwheel.errors import DownloadError, HashMismatchError, UnknownProjectError
 from cuwheel.fetch.retry import RetryPolicy
 from cuwheel.pypi.indexes import configured_indexes, find_releases, find_sdist, find_wheels
+from tests.support.bombs import peak_of
 from tests.support.factories import HASTY
 from tests.support.server import Site, serving, slow_server
 
@@ -164,6 +166,44 @@ def test_gives_up_on_slow_index(monkeypatch: pytest.MonkeyPatch) -> None:
         find_wheels("tiny-cuda", indexes=[address], retry_policy=RetryPolicy(limit=1.0))
 
     assert "sent no whole page within 1 seconds" in caught.value.why
+    assert "CUWHEEL_SLOW_NETWORK=4" in caught.value.why
+
+
+_ASK = """
+import gzip
+from cuwheel.errors import DownloadError
+from cuwheel.pypi.indexes import find_wheels
+from tests.support.server import Site, serving
+page = gzip.compress(sys.argv[1].encode() * int(sys.argv[2]), 1)
+kind = {"Content-Encoding": "gzip", "Content-Type": sys.argv[3]}
+with serving(Site(files={"/simple/toy/": page}, headers=kind)) as site:
+    try:
+        find_wheels("toy", indexes=[site.url("/simple")])
+    except DownloadError as error:
+        print(error.why)
+"""
+_JSON = "application/vnd.pypi.simple.v1+json"
+
+
+@pytest.mark.parametrize(
+    ("text", "times", "kind", "fault"),
+    [
+        ("a" * 64, 1 << 20, "text/html", "sent a page of more than 32.0 MiB"),
+        ("<a>x", 1 << 20, "text/html", "more than 400,000 tags or objects"),
+        ("<a b c", 1 << 15, "text/html", "a tag of more than 64.0 KiB"),
+        ('{"a":1},', 1 << 20, _JSON, "more than 400,000 tags or objects"),
+        ("[", 1 << 20, _JSON, "is not a simple index"),
+        ('{"meta":1}', 1, _JSON, "is not a simple index"),
+    ],
+    ids=["large", "tags", "attributes", "objects", "deep", "other"],
+)
+def test_page_that_unpacks_to_more_costs_bounded_memory(
+    text: str, times: int, kind: str, fault: str
+) -> None:
+    said, memory = peak_of(_ASK, text, str(times), kind)
+
+    assert fault in said
+    assert memory < limits.MEMORY / 2
 
 
 def test_finds_configuration_of_user(tmp_path: Path) -> None:

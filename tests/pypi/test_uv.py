@@ -21,6 +21,7 @@ from cuwheel.wheel.index import write_index
 from tests.support.factories import make_workspace, noise, write_wheel
 from tests.support.mirrored import mirror_wheels
 from tests.support.requirements import require
+from tests.support.server import slow_server
 
 if TYPE_CHECKING:
     from cuwheel.workspace.workspace import Workspace
@@ -103,6 +104,19 @@ def test_installs_locked_wheel(workspace: Workspace, python: Path, dist: Path) -
     put(workspace, python, pin(*dist.glob("*.whl")))
 
     assert installed(python) == {"toy"}
+
+
+def test_ends_uv_where_the_index_sends_a_byte_now_and_then(
+    workspace: Workspace, python: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUWHEEL_SLOW_NETWORK", "0.02")
+    with slow_server(0.05) as address:
+        monkeypatch.setenv("UV_DEFAULT_INDEX", f"{address}/simple")
+        with pytest.raises(InstallError) as caught:
+            put(workspace, python, f"toy==1.0 --hash=sha256:{'0' * 64}\n")
+
+    assert caught.value.why == "uv was ended: less than 368640 bytes came in 2 seconds"
+    assert "CUWHEEL_SLOW_NETWORK=4" in caught.value.fix
 
 
 def test_refuses_file_with_another_hash(workspace: Workspace, python: Path, dist: Path) -> None:

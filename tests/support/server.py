@@ -32,6 +32,7 @@ class Site:
         delay: seconds before each answer.
         password: `Authorization` that is asked for; empty for none.
         moved: where a path redirects to.
+        headers: of each answer with content.
         is_mute: whether only HEAD is answered, and GET with silence.
         asked: path and `Range` of each request, in order.
         ended: set when the server ends.
@@ -48,6 +49,7 @@ class Site:
     delay: float = 0.0
     password: str = ""
     moved: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "text/html"})
     is_mute: bool = False
     asked: list[tuple[str, str]] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
@@ -82,13 +84,15 @@ def serving(site: Site, *, certificate: Path | None = None) -> Iterator[Site]:
 
 
 @contextlib.contextmanager
-def slow_server(pause: float) -> Iterator[str]:
+def slow_server(
+    pause: float, start: str = "HTTP/1.1 200 OK\r\nContent-Type: text/html"
+) -> Iterator[str]:
     """The address of a server whose answers begin at once, and go on by a byte each pause."""
 
     def talk(connected: socket.socket) -> None:
         with connected, contextlib.suppress(OSError):
             connected.recv(4096)
-            connected.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n")
+            connected.sendall(f"{start}\r\nContent-Length: 300000\r\n\r\n".encode())
             while True:
                 connected.sendall(b"x")
                 time.sleep(pause)
@@ -151,7 +155,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_error(416)
             return
         self.send_response(206 if span else 200)
-        self.send_header("Content-Type", "text/html")
+        for name, value in site.headers.items():
+            self.send_header(name, value)
         if span:
             self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         if site.says_length:

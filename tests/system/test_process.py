@@ -67,7 +67,7 @@ def test_keeps_errors_apart(tmp_path: Path) -> None:
 
 
 def test_ends_program_that_is_given_up() -> None:
-    done = shell("echo one; sleep 300", gives_up=lambda: True, check=False)
+    done = shell("echo one; sleep 300", gives_up=lambda _: True, check=False)
 
     assert (done.status, done.output) == (-9, "one\n")
 

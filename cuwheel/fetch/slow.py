@@ -1,0 +1,108 @@
+"""How slow a server may be, and the one setting that allows more.
+
+A byte now and then keeps every time-out of a single read from ending a request, in uv and pip too.
+So what has come is counted, and for a program of others what it has done. The limits stand in
+`cuwheel/limits.py`. Standard library only: `cuwheel.bootstrap` runs pip by this.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import limits
+from cuwheel.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SLOW_VARIABLE = "CUWHEEL_SLOW_NETWORK"
+SLOW_FIX = (
+    f"see that the server is well; where the line itself is slow, {SLOW_VARIABLE}=4 allows "
+    "everything four times as long"
+)
+_TICKS = os.sysconf("SC_CLK_TCK")  # a second, as /proc counts the processor's time
+_WORK = 0.02  # of one processor's time; what waits for a server takes less
+_USER_TIME = 11  # field of /proc/<pid>/stat behind the name, proc_pid_stat(5)
+
+
+def slow_factor(environ: Mapping[str, str] = os.environ) -> float:
+    """By how much every time limit of the network is stretched.
+
+    Raises:
+        UsageError: the variable is no positive number.
+    """
+    given = environ.get(SLOW_VARIABLE, "").strip() or "1"
+    try:
+        factor = float(given)
+    except ValueError:
+        factor = 0.0
+    if not 0 < factor < float("inf"):
+        raise UsageError(
+            f"{SLOW_VARIABLE} holds {given}, which is no positive number",
+            why="every time limit of the network is multiplied by it",
+            fix=f"{SLOW_VARIABLE}=4 allows everything four times as long",
+        )
+    return factor
+
+
+class ProgramWatch:
+    """Whether a program that downloads gets on: it writes, computes, or waits for a lock.
+
+    Args:
+        factor: as `slow_factor` gives it.
+    """
+
+    def __init__(self, factor: float) -> None:
+        self.window = limits.PROGRAM_WINDOW * factor
+        self._least = int(limits.NETWORK_RATE * limits.PROGRAM_WINDOW)
+        self._end = time.monotonic() + limits.NETWORK_TOTAL * factor
+        self._total = limits.NETWORK_TOTAL * factor
+        self._since = time.monotonic()
+        self._done = (0, 0.0)
+        self.fault = ""
+
+    def is_stalled(self, pid: int) -> bool:
+        """Whether it has to be ended; `fault` says why then. To be asked every second or so."""
+        now = time.monotonic()
+        written, worked = _done_by(pid)
+        before, worked_before = self._done
+        if (
+            written - before >= self._least
+            or worked - worked_before >= _WORK * self.window
+            or _waits_for_lock(pid)
+        ):
+            self._since, self._done = now, (written, worked)
+        if now - self._since > self.window:
+            self.fault = f"less than {self._least} bytes came in {self.window:.0f} seconds"
+        elif now > self._end:
+            self.fault = f"it took more than {self._total:.0f} seconds"
+        return bool(self.fault)
+
+
+def _done_by(pid: int) -> tuple[int, float]:
+    """Bytes that a process has written to files and pipes, and seconds that it has computed."""
+    written, worked = 0, 0.0
+    for line in _read(f"/proc/{pid}/io").splitlines():
+        name, _, value = line.partition(":")
+        written = int(value) if name == "wchar" else written
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    if fields:
+        worked = sum(map(int, fields[_USER_TIME : _USER_TIME + 4])) / _TICKS
+    return written, worked
+
+
+def _waits_for_lock(pid: int) -> bool:
+    """Whether it waits for another process, which is named in the same table: proc_locks(5)."""
+    return any(
+        "->" in line and str(pid) in line.split() for line in _read("/proc/locks").splitlines()
+    )
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace")
+    except OSError:  # it has ended
+        return ""
