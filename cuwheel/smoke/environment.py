@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING
 from packaging.utils import parse_wheel_filename
 
 from cuwheel.pypi.uv import install, make_environment
+from cuwheel.sandbox.confinement import Confinement
 from cuwheel.smoke.bytecode import bytecode_folder, lend_bytecode, note_sources
-from cuwheel.smoke.hide_cuda import find_cuda, hiding_prefix
+from cuwheel.smoke.compiled_modules import compile_modules
+from cuwheel.smoke.hide_cuda import find_cuda, hiding_prefix, write_decoy
 from cuwheel.smoke.loaded_libraries import own_libraries, owners
-from cuwheel.smoke.probe import Probe
+from cuwheel.smoke.probe import SCRIPT, Probe
 from cuwheel.system.files import write_atomically
 from cuwheel.workspace.records import Environment
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cuwheel.smoke.probe import SmokeAnswer
     from cuwheel.workspace.job import Job
     from cuwheel.workspace.records import RepairedWheel
 
@@ -38,6 +41,17 @@ class SmokeEnvironment:
     hidden: tuple[Path, ...] | None
     libraries: tuple[str, ...]
     sources: dict[str, int]
+
+    def compile_imported(self, answer: SmokeAnswer, project: str) -> None:
+        """Compile what a process has imported, for the processes after it.
+
+        Args:
+            answer: of the process.
+            project: normalised name of the wheel; its modules stay as they are.
+        """
+        probe = self.probe
+        listed = probe.confinement.folder.with_name("imported.txt")
+        compile_modules(probe.python, probe.site, answer.sources, project, listed)
 
 
 def prepare_environment(
@@ -61,7 +75,9 @@ def prepare_environment(
     [site] = (environment.resolve() / "lib").glob("python*/site-packages")
     keep = (environment, workspace.cache, workspace.work, base.resolve().parent.parent)
     hidden_paths = find_cuda(os.environ, base, keep=keep)
-    prefix = hiding_prefix(hidden_paths, folder / "no-library") if hidden_paths else ()
+    decoy = write_decoy(folder / "no-library")
+    is_sandboxed = job.sandbox != "none"
+    prefix = hiding_prefix(hidden_paths, decoy) if hidden_paths and not is_sandboxed else ()
     stub = folder / "libcuda-stub.so" if driver_stub else None
     if stub and driver_stub:
         stub.write_bytes(driver_stub)
@@ -71,19 +87,47 @@ def prepare_environment(
         python=python,
         site=site,
         owned=owned,
-        folder=folder,
+        confinement=_confinement(
+            environment, base, job, stub=stub, hidden=hidden_paths, decoy=decoy
+        ),
         log=workspace.log("smoke"),
         name=target.id,
         hiding_prefix=prefix,
         stub=stub,
     )
-    hidden = hidden_paths if prefix or not hidden_paths else None
+    hidden = hidden_paths if is_sandboxed or prefix or not hidden_paths else None
     project = parse_wheel_filename(wheel.path.name)[0]
     return SmokeEnvironment(
         probe=probe,
         hidden=hidden,
         libraries=own_libraries(site, owned, project),
         sources=note_sources(site),
+    )
+
+
+def _confinement(  # noqa: PLR0913 - what of the machine is seen, and what isn't
+    environment: Path,
+    base: Path,
+    job: Job,
+    *,
+    stub: Path | None,
+    hidden: tuple[Path, ...],
+    decoy: Path,
+) -> Confinement:
+    """What the wheel sees: the environment, its Python, the smoke test, GPUs; where it may write.
+
+    The environment can't be written: its files may be names of those in the installer's cache.
+    """
+    given = (SCRIPT, job.target.smoke_script, stub)
+    return Confinement(
+        sandbox=job.sandbox,
+        environment=environment,
+        base=base,
+        folder=environment.with_name("asked"),
+        read=tuple(path.absolute() for path in given if path),
+        covered=hidden,
+        decoy=decoy,
+        has_gpu=True,
     )
 
 

@@ -69,17 +69,22 @@ def find_cuda(
     return tuple(sorted(folders | {file for file in files - inside if file.is_file()}))
 
 
+def write_decoy(path: Path) -> Path:
+    """Write the file that takes the place of single files that are hidden."""
+    path.write_bytes(_DECOY)
+    return path
+
+
 def hiding_prefix(places: tuple[Path, ...], decoy: Path) -> tuple[str, ...]:
     """The command prefix that runs a program without these places; its path has to be absolute.
 
     Args:
         places: from `find_cuda`.
-        decoy: the file to write that takes the place of single files.
+        decoy: from `write_decoy`.
 
     Returns:
         Nothing where the system refuses a mount namespace, as many containers do.
     """
-    decoy.write_bytes(_DECOY)
     prefix = (sys.executable, "-I", str(_HIDE), str(decoy), *map(str, places), "--")
     try:
         run([*prefix, "/bin/sh", "-c", ":"], env={"PATH": os.defpath})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,14 +14,18 @@ from cuwheel.errors import SmokeError
 from cuwheel.smoke.loaded_libraries import LoadedLibrary, find_loaded_libraries
 from cuwheel.standalone import script
 from cuwheel.system.process import Finished, run
+from cuwheel.system.regular_files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from cuwheel.sandbox.confinement import Confinement
 
-_SCRIPT = script("probes/smoke.py")
+SCRIPT = script("probes/smoke.py")
 _TIME_LIMIT = 600.0  # seconds for the imports; a framework takes several on a slow disk
 _TRACEBACK = 6  # last lines of a traceback that the error shows
+_LIMIT = 64 << 20  # bytes of an answer, and of what the loader says of a process
+_MOST_PROCESSES = 1000  # whose loaders are heard
 _LACKING = re.compile(r"(lib[^\s:]+): cannot open shared object file")  # glibc, elf/dl-load.c
 
 
@@ -33,6 +38,7 @@ class SmokeAnswer:
         value: `repr()` of what the call gave.
         failure: traceback of what went wrong; empty when all went well.
         suffixes: names of extension modules end so in this Python.
+        sources: files of the modules that were imported.
         files: all libraries that got loaded.
         loads: those of CUDA, of a framework and of the driver.
         has_driver_stub: our stub stood in for the driver.
@@ -42,6 +48,7 @@ class SmokeAnswer:
     value: str
     failure: str
     suffixes: tuple[str, ...]
+    sources: tuple[Path, ...]
     files: tuple[Path, ...]
     loads: tuple[LoadedLibrary, ...]
     has_driver_stub: bool
@@ -71,17 +78,18 @@ class Probe:
         python: its interpreter.
         site: its site-packages, links followed.
         owned: from `loads.owners`.
-        folder: where questions leave their files.
+        confinement: what the processes see, and where they leave their files.
         log: gets all that the processes say.
         name: what errors call the wheel.
-        hiding_prefix: from `hide_cuda.hiding_prefix`, runs a program without the machine's CUDA.
+        hiding_prefix: from `hide_cuda.hiding_prefix`, runs a program without the machine's CUDA
+            where there is no sandbox that does so.
         stub: a library that may stand in for a driver that isn't there.
     """
 
     python: Path
     site: Path
     owned: Mapping[str, str]
-    folder: Path
+    confinement: Confinement
     log: Path
     name: str
     hiding_prefix: tuple[str, ...] = ()
@@ -121,51 +129,70 @@ class Probe:
         return answer
 
     def _ask(self, question: Mapping[str, object], stub: Path | None) -> SmokeAnswer:
-        written, debug = self.folder / "answer.json", self.folder / "loader"
-        for old in (written, *self.folder.glob("loader.*")):
-            old.unlink(missing_ok=True)
+        folder = self.confinement.folder
+        written, debug = folder / "answer.json", folder / "loader"
+        self.confinement.empty()
         text = json.dumps({**question, "stub": str(stub or "")})
+        words: list[str | Path] = [*self.hiding_prefix, self.python, "-I", SCRIPT, text, written]
         finished = run(
-            [*self.hiding_prefix, self.python, "-I", _SCRIPT, text, written],
+            self.confinement.command(words),
             env={
                 "PATH": "/usr/bin:/bin",
                 "LC_ALL": "C.UTF-8",
-                "HOME": str(self.folder),
+                "HOME": str(folder),
                 # For the loader alone: the probe takes them away before it imports anything.
                 "LD_DEBUG": "files",
                 "LD_DEBUG_OUTPUT": str(debug),
             },
-            cwd=self.folder,
+            cwd=folder,
             log=self.log,
             timeout=_TIME_LIMIT,
             check=False,
         )
         try:
-            content = json.loads(written.read_text())
-        except (OSError, ValueError):
+            return self._answer(json.loads(read_regular(written, limit=_LIMIT)), stub)
+        except (OSError, ValueError, LookupError, TypeError):
             raise self._crash_error(finished) from None
-        return self._answer(content, stub)
 
     def _answer(self, content: Mapping[str, Any], stub: Path | None) -> SmokeAnswer:
-        said = "".join(
-            path.read_text(errors="replace") for path in sorted(self.folder.glob("loader.*"))
-        )
-        files = tuple(map(Path, content["libraries"]))
+        files = tuple(Path(str(path)) for path in content["libraries"])
         return SmokeAnswer(
-            imported=tuple(content["imported"]),
-            value=content["value"],
-            failure=content["failure"],
-            suffixes=tuple(content["suffixes"]),
+            imported=tuple(map(str, content["imported"])),
+            value=str(content["value"]),
+            failure=str(content["failure"]),
+            suffixes=tuple(map(str, content["suffixes"])),
+            sources=tuple(Path(str(path)) for path in content["sources"]),
             files=files,
-            loads=find_loaded_libraries(files, self.site, self.owned, said, stub),
+            loads=find_loaded_libraries(files, self.site, self.owned, self._said(), stub),
             has_driver_stub=stub is not None,
         )
+
+    def _said(self) -> str:
+        """What the loader wrote of each process; of the package's own files no more than others."""
+        written = sorted(self.confinement.folder.glob("loader.*"))[:_MOST_PROCESSES]
+        return "".join(map(_read_text, written))
 
     def _crash_error(self, finished: Finished) -> SmokeError:
         last = " / ".join(finished.output.strip().splitlines()[-_TRACEBACK:])
         return SmokeError(
             f"{self.name}: the interpreter died while it imported the wheel",
-            why=f"status {finished.status} after {finished.duration:.0f} s: {last or 'no word'}",
+            why=f"{_how(finished.status)} after {finished.duration:.0f} s: {last or 'no word'}",
             fix="a crash at import most often means a library built for another release of the "
             f"framework; everything that was said is in {self.log}",
         )
+
+
+def _how(status: int) -> str:
+    """`SIGSEGV`, by the number or, out of a sandbox, as shells say it; else `status 1`."""
+    number = -status if status < 0 else status - 128
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"status {status}"
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return read_regular(path, limit=_LIMIT).decode(errors="replace")
+    except OSError:
+        return ""

@@ -15,6 +15,7 @@ from cuwheel.pypi.build_requirements import (
     read_build_system,
     unmet_requirements,
 )
+from cuwheel.sandbox.confinement import Confinement
 from cuwheel.system.compilers import archs_of
 from cuwheel.system.process import run
 from cuwheel.toolchains.host_compiler import (
@@ -126,7 +127,7 @@ def _check_build_requirements(job: Job) -> list[Problem]:
     system = read_build_system(tree)
     unmet = unmet_requirements([*system.requires, "build"], env.site_packages)
     if not unmet:
-        return _check_backend_imports(env, system)
+        return _check_backend_imports(job, env, system)
     return [
         Problem(
             what="build requirements are missing from the lock",
@@ -149,10 +150,21 @@ def _source_tree(workspace: Workspace) -> Path | None:
     return tree if tree and tree.is_dir() else None
 
 
-def _check_backend_imports(env: Environment, system: BuildSystem) -> list[Problem]:
+def _check_backend_imports(job: Job, env: Environment, system: BuildSystem) -> list[Problem]:
+    """Import it where it sees no more than a build would: it may be the source's own."""
     paths = f"sys.path[:0] = {list(system.backend_path)!r}"
-    code = f"import sys; {paths}; import build, {system.module}"
-    answer = run([env.python, "-I", "-c", code], env={}, cwd=system.tree, check=False)
+    code = f"import os, sys; os.chdir(sys.argv[1]); {paths}; import build, {system.module}"
+    confinement = Confinement(
+        sandbox=job.sandbox,
+        environment=env.python.parent.parent.resolve(),
+        base=env.base_python,
+        folder=job.workspace.folder("imported").resolve(),
+        read=(system.tree.resolve(),),
+    )
+    python = confinement.environment / "bin" / env.python.name
+    words = confinement.command([python, "-I", "-c", code, system.tree.resolve()])
+    answer = run(words, env={}, cwd=confinement.folder, check=False)
+    confinement.empty()
     if answer.status == 0:
         return []
     return [

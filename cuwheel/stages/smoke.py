@@ -54,7 +54,7 @@ def smoke(job: Job) -> SmokeResult:
     """
     target, workspace = job.target, job.workspace
     wheel = _find_wheel(target, workspace)
-    folder = (workspace.work / "smoke").absolute()
+    folder = (workspace.work / "smoke").resolve()
     remove_tree(folder)
     workspace.log("smoke").unlink(missing_ok=True)
     with naming_full_disk(folder):
@@ -74,7 +74,7 @@ def smoke(job: Job) -> SmokeResult:
         has_driver_stub=any(answer.has_driver_stub for answer in tried.answers),
         served=tuple(one.pin for one in target.framework.served) if target.framework else (),
     )
-    _report(passed, wheel, target, workspace)
+    _report(passed, wheel, job)
     project = canonicalize_name(target.project)
     keep_bytecode(
         bytecode_folder(job),
@@ -136,6 +136,7 @@ def _run_probes(environment: SmokeEnvironment, target: Target, workspace: Worksp
         libraries=libraries,
     )
     hidden = environment.hidden or ()
+    environment.compile_imported(first, canonicalize_name(target.project))
     tried = _Tried([first], list(find_failures(first, hidden, target)), {})
     for library in environment.libraries:
         if (environment.probe.site / library).resolve() in first.files:
@@ -247,18 +248,18 @@ def _raise_problems(problems: list[SmokeProblem], target: Target, workspace: Wor
         )
 
 
-def _report(
-    passed: SmokeResult, wheel: RepairedWheel, target: Target, workspace: Workspace
-) -> None:
+def _report(passed: SmokeResult, wheel: RepairedWheel, job: Job) -> None:
     """Say who supplied what, how sure that is, and what these imports did not load."""
-    note = workspace.console.note
+    target, note = job.target, job.workspace.console.note
+    if job.sandbox == "none":
+        note("there is no sandbox, so the wheel's code could reach the network and other files")
     if passed.own:
         told = ", ".join(f"{file} ({fate})" for file, fate in passed.own)
         note(f"imported {', '.join(passed.imported)}; the wheel's own libraries: {told}")
     if passed.served:
         note(f"the same wheel works with {', '.join(passed.served)} too")
     if passed.loaded:
-        print_loaded_libraries(passed.loaded, workspace.console)
+        print_loaded_libraries(passed.loaded, job.workspace.console)
     if passed.hidden is None:
         note(
             "this system refuses a mount namespace, so the machine's CUDA could not be hidden: "

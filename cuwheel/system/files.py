@@ -10,6 +10,7 @@ import glob
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -205,26 +206,38 @@ def remove_leftovers(final: Path) -> None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder with all that is in it, read-only parts too; nothing there is fine."""
+    """Remove a folder with all that is in it, read-only parts too; nothing there is fine.
 
-    def unlock(function: Callable[..., object], path: str, _: object) -> None:
-        # A folder without its write bit refuses to give up its files.
-        for entry in (Path(path).parent, Path(path)):
-            with contextlib.suppress(OSError):
-                entry.chmod(0o700)
-        with contextlib.suppress(FileNotFoundError):
-            function(path)
-
-    if folder.is_symlink() or folder.is_file():
+    A link is removed and not followed, whatever a package's build has left.
+    """
+    try:
+        mode = folder.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(mode):
         folder.unlink()
-    elif folder.exists():
-        try:
-            shutil.rmtree(folder, onerror=unlock)
-        except OSError as error:
-            if error.errno != errno.ENOTEMPTY:
-                raise
-            # A program that is just being ended wrote one more file.
-            shutil.rmtree(folder, onerror=unlock)
+        return
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        # A folder without its write bit refuses to give up its files; and a program that is just
+        # being ended may write one more.
+        if error.errno not in {errno.EACCES, errno.EPERM, errno.ENOTEMPTY, errno.ENOENT}:
+            raise
+        _unlock(folder)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+
+
+def _unlock(folder: Path) -> None:
+    """Let the owner change every folder of a tree; links to folders elsewhere are none of it."""
+    folder.chmod(0o700)
+    for base, names, _ in os.walk(folder):
+        for name in names:
+            path = os.path.join(base, name)  # noqa: PTH118 - of thousands
+            with contextlib.suppress(OSError):
+                if stat.S_ISDIR(os.lstat(path).st_mode):
+                    os.chmod(path, 0o700)  # noqa: PTH101
 
 
 def empty(folder: Path) -> None:

@@ -149,7 +149,7 @@ def test_refuses_the_machines_cuda_where_it_cannot_be_hidden(
     save_wheel(workspace, MODULE, library)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(make_job(target, workspace))
+        smoke(make_job(target, workspace, sandbox="none"))
 
     assert f"libcudart.so.13 is {system_cuda / 'lib64' / 'libcudart.so.13'}" in caught.value.why
 
@@ -161,7 +161,7 @@ def test_says_that_nothing_could_be_hidden(
     monkeypatch.setattr(environment, "hiding_prefix", lambda *_: ())
     save_wheel(workspace, "")
 
-    passed = smoke(make_job(target, workspace))
+    passed = smoke(make_job(target, workspace, sandbox="none"))
 
     assert passed.hidden is None
     assert "refuses a mount namespace" in heard(workspace)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel.paths import ROOT
-from cuwheel.smoke.hide_cuda import find_cuda, hiding_prefix, supplier_among
+from cuwheel.smoke.hide_cuda import find_cuda, hiding_prefix, supplier_among, write_decoy
 from cuwheel.system.process import run
 from tests.support.factories import compile_library
 from tests.support.requirements import require
@@ -22,7 +22,7 @@ cd "$2" && exec "$3" -c "$4" "$1"
 _LOAD_HIDDEN = """
 import os, sys
 from pathlib import Path
-from cuwheel.smoke.hide_cuda import find_cuda, hiding_prefix
+from cuwheel.smoke.hide_cuda import find_cuda, hiding_prefix, write_decoy
 from cuwheel.system.process import run
 code = '''
 import ctypes, sys
@@ -34,7 +34,8 @@ for name in sys.argv[1:]:
         print(error)
 '''
 names = ("libcublas.so.77", "libother.so.77", "libcuda.so.1")
-prefix = hiding_prefix(find_cuda({}, Path(sys.executable), keep=()), Path(sys.argv[1]) / "decoy")
+decoy = write_decoy(Path(sys.argv[1]) / "decoy")
+prefix = hiding_prefix(find_cuda({}, Path(sys.executable), keep=()), decoy)
 for words in ((), prefix):
     print(run([*words, sys.executable, "-c", code, *names], env={"PATH": os.defpath}).output)
 """
@@ -46,8 +47,8 @@ cd "$1" && exec "$2" -c "$3" "$4"
 _HIDE = """
 import sys
 from pathlib import Path
-from cuwheel.smoke.hide_cuda import hiding_prefix
-print(hiding_prefix((), Path(sys.argv[1])))
+from cuwheel.smoke.hide_cuda import hiding_prefix, write_decoy
+print(hiding_prefix((), write_decoy(Path(sys.argv[1]))))
 """
 
 
@@ -147,7 +148,7 @@ def test_hides_what_the_loaders_cache_names(tmp_path: Path) -> None:
 
 def test_hides_for_an_ordinary_user_who_stays_one(tmp_path: Path, toolkit: Path) -> None:
     require("namespaces", "that hiding CUDA makes nobody root")
-    prefix = hiding_prefix((toolkit,), tmp_path / "decoy")
+    prefix = hiding_prefix((toolkit,), write_decoy(tmp_path / "decoy"))
 
     said = run([*prefix, "/bin/sh", "-c", f"ls {toolkit}; id -u"], env={"PATH": os.defpath}).output
 

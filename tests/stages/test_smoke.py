@@ -13,6 +13,7 @@ from tests.support.factories import (
     heard,
     make_job,
 )
+from tests.support.requirements import require
 from tests.support.smoked import (
     MODULE,
     compile_needing,
@@ -101,10 +102,24 @@ def test_refuses_cuda_from_outside(
     save_wheel(workspace, MODULE, library)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(make_job(target, workspace))
+        smoke(make_job(target, workspace, sandbox="none"))
 
     found = (cuda_home / "lib" / "libcudart.so.13").resolve()
     assert f"libcudart.so.13 is {found}" in caught.value.why
+
+
+def test_finds_no_cuda_outside(
+    workspace: Workspace, tmp_path: Path, target: Target, cuda_home: Path
+) -> None:
+    """In a sandbox the wheel sees its environment and the system, whose CUDA is hidden."""
+    require("sandbox", "that a wheel finds no library outside of its environment")
+    library = compile_tiny(tmp_path, cuda_home, str(cuda_home / "lib"))
+    save_wheel(workspace, MODULE, library)
+
+    with pytest.raises(SmokeError) as caught:
+        smoke(make_job(target, workspace))
+
+    assert "libcudart.so.13: cannot open shared object file" in caught.value.why
 
 
 @pytest.mark.parametrize("imported", ["libforeign", "libsound"])
@@ -121,7 +136,7 @@ def test_refuses_cuda_from_outside_whichever_process_loads_it(
     save_wheel(workspace, module, *libraries, requires=("nvidia-cuda-runtime>=13.0,<14",))
 
     with pytest.raises(SmokeError) as caught:
-        smoke(make_job(target_of(tmp_path, lock), workspace))
+        smoke(make_job(target_of(tmp_path, lock), workspace, sandbox="none"))
 
     found = (cuda_home / "lib" / "libcudart.so.13").resolve()
     assert f"libcudart.so.13 is {found}" in caught.value.why
@@ -153,7 +168,7 @@ def test_shows_an_import_failure_and_foreign_libraries_together(
     save_wheel(workspace, f"{MODULE}\nraise RuntimeError('no luck today')\n", library)
 
     with pytest.raises(SmokeError) as caught:
-        smoke(make_job(target, workspace))
+        smoke(make_job(target, workspace, sandbox="none"))
 
     assert "no luck today" in caught.value.why
     assert "libcudart.so.13 is " in caught.value.why
@@ -198,7 +213,7 @@ def test_sees_what_the_smoke_test_loads(
     )
 
     with pytest.raises(SmokeError) as caught:
-        smoke(make_job(scripted, workspace))
+        smoke(make_job(scripted, workspace, sandbox="none"))
 
     assert "libraries came from outside site-packages: libcudart.so.13" in caught.value.why
 

@@ -50,8 +50,15 @@ def answer_to(question: dict[str, object]) -> dict[str, object]:
         "value": value,
         "failure": failure,
         "suffixes": importlib.machinery.EXTENSION_SUFFIXES,
+        "sources": sorted(filter(None, (_source(module) for module in [*sys.modules.values()]))),
         "libraries": loaded_libraries(),
     }
+
+
+def _source(module: object) -> str:
+    """The file of a module that is written in Python."""
+    path = getattr(module, "__file__", None)
+    return path if isinstance(path, str) and path.endswith(".py") else ""
 
 
 def _site() -> str:
@@ -67,7 +74,8 @@ def loaded_libraries() -> list[str]:
 
 
 if __name__ == "__main__":
-    for name in ("LD_DEBUG", "LD_DEBUG_OUTPUT"):  # the loader has read them; no package should
+    # The loader has read these, and bwrap(1) sets the last; no package should know them.
+    for name in ("LD_DEBUG", "LD_DEBUG_OUTPUT", "PWD"):
         os.environ.pop(name, None)
     faulthandler.enable()  # a crash names the line that it came from
     written = json.dumps(answer_to(json.loads(sys.argv[1])))

@@ -1,0 +1,52 @@
+"""What a sandbox holds of a prefix: a folder with `bin` and `lib` that a program is installed in.
+
+A Python or a compiler may be installed in a person's home folder, or in `~/.local`, beside keys and
+settings: of such a prefix only the parts that programs live in are shown.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.sandbox.backends import Mount, is_of_system
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PARTS = ("bin", "include", "lib", "lib64", "libexec", "*-linux-gnu")
+
+
+def prefix_mounts(prefix: Path, target: Path) -> Iterator[Mount]:
+    """A prefix, for reading.
+
+    Args:
+        prefix: links followed.
+        target: its path inside.
+    """
+    home = Path.home().resolve()
+    if home.is_relative_to(prefix) or prefix == home / ".local":
+        for part in sorted(part for name in _PARTS for part in prefix.glob(name)):
+            yield Mount(source=part, target=target / part.name)
+    else:
+        yield Mount(source=prefix, target=target)
+
+
+def interpreter_mounts(python: Path) -> Iterator[Mount]:
+    """A Python where it is on this machine, with the links that lead to it.
+
+    Args:
+        python: the interpreter; an absolute path.
+    """
+    prefix = python.resolve().parent.parent
+    if not is_of_system(prefix):
+        yield from prefix_mounts(prefix, prefix)
+    named = python.parent.parent
+    if named.resolve() == prefix:
+        if named != prefix and not is_of_system(named):
+            yield from prefix_mounts(prefix, named)
+        return
+    link = python
+    while link.is_symlink() and not is_of_system(link) and not link.is_relative_to(prefix):
+        yield Mount(source=link.readlink(), target=link, kind="link")
+        link = link.parent / link.readlink()
