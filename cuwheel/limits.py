@@ -50,6 +50,15 @@ PATCH = 16 * MIB  # bytes of a patch
 SOURCE_FILE = 8 * MIB  # bytes of a file of a source tree that is read: setup.py, CMakeLists.txt
 LOG_TAIL = 1 * MIB  # bytes of a log whose last lines are shown
 
+# What a package's own code may have written: its build, its hooks, its imports.
+EVENTS = 256 * MIB  # bytes of a build's event log; a compile and its tools are 1.5 kB
+EVENTS_AT_ONCE = 16 * MIB  # bytes of it that are read each time while it grows
+CACHE_LOG = 256 * MIB  # bytes of a compile cache's own; 200 for each compile
+CALLED = 1 * MIB  # bytes of names of programs that were called
+ANSWER = 64 * MIB  # bytes of a probe's answer; the names of PyTorch's modules are 200 kB
+LOADER = 64 * MIB  # bytes that the loader says of a process; of one with PyTorch 200 kB
+PROCESSES = 1000  # processes of which that is read
+
 # Source archives.
 SOURCE_UNPACKED = 16 * GIB  # bytes; far above any sdist, low enough to save the disk
 SOURCE_MEMBERS = 500_000  # files and folders

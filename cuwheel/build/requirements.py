@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
+from cuwheel import limits
 from cuwheel.build.environment import UNPINNED
 from cuwheel.build.link_flags import cuda_components
 from cuwheel.build.unpinned_programs import called_unpinned
@@ -25,6 +26,7 @@ from cuwheel.system.files import (
     write_atomically,
 )
 from cuwheel.system.process import run
+from cuwheel.system.regular_files import read_regular
 from cuwheel.workspace.problems import Problem
 
 if TYPE_CHECKING:
@@ -163,11 +165,21 @@ def _key(
 def _read(record: Path) -> BackendAnswer | None:
     """An answer that was kept; None: there is none that can be read."""
     try:
-        content = json.loads(record.read_text())
-        build, asked = content["build"], content["run"]
-    except (OSError, ValueError, KeyError, TypeError):
+        return _answer_of(record.read_bytes())
+    except OSError:
         return None
-    return BackendAnswer(build=tuple(build), run=None if asked is None else tuple(asked))
+
+
+def _answer_of(text: bytes) -> BackendAnswer | None:
+    """An answer as it is written; None: it is none."""
+    try:
+        content = json.loads(text)
+        build, asked = content["build"], content["run"]
+        return BackendAnswer(
+            build=tuple(map(str, build)), run=None if asked is None else tuple(map(str, asked))
+        )
+    except (ValueError, LookupError, TypeError):
+        return None
 
 
 def _ask(
@@ -188,7 +200,7 @@ def _ask(
     words = [inputs.python.python, folder / _SCRIPT.name, text, written]
     try:
         run(path_map.command(list(map(str, words)), tree), env=environment, cwd=tree, log=log)
-        return _read(written)
+        return _answer_of(read_regular(written, limit=limits.ANSWER))
     except (CommandFailedError, OSError):
         return None
     finally:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel import limits
 from cuwheel.build.environment import UNPINNED
 from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.process import which
+from cuwheel.system.regular_files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,9 +66,10 @@ def refuse_unpinned(target: Target, inputs: BuildInputs, path_map: PathMap) -> N
 def called_unpinned(inputs: BuildInputs) -> tuple[str, ...]:
     """The programs of which the build got the stand-in."""
     try:
-        return tuple(sorted(set(_log(inputs).read_text().split())))
-    except FileNotFoundError:
+        said = read_regular(_log(inputs), limit=limits.CALLED)
+    except OSError:
         return ()
+    return tuple(sorted(set(said.decode(errors="replace").split()) & _OWNERS.keys()))
 
 
 def say_unpinned(target: Target, called: Iterable[str]) -> str:

@@ -23,6 +23,7 @@ from cuwheel.cuda.suppliers import (
     is_from_driver,
 )
 from cuwheel.system.quantities import plural
+from cuwheel.system.regular_files import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -163,7 +164,7 @@ def own_libraries(site: Path, owned: Mapping[str, str], project: str) -> tuple[s
 def _soname(path: Path) -> str:
     """What a library calls itself; its file name where it doesn't, or can't be read."""
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             return read_soname(stream) or path.name
     except (OSError, ElfFormatError):
         return path.name

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cuwheel import limits
 from cuwheel.cuda.suppliers import DRIVER_SONAME
 from cuwheel.errors import SmokeError
 from cuwheel.smoke.loaded_libraries import LoadedLibrary, find_loaded_libraries
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 SCRIPT = script("probes/smoke.py")
 _TIME_LIMIT = 600.0  # seconds for the imports; a framework takes several on a slow disk
 _TRACEBACK = 6  # last lines of a traceback that the error shows
-_LIMIT = 64 << 20  # bytes of an answer, and of what the loader says of a process
-_MOST_PROCESSES = 1000  # whose loaders are heard
 _LACKING = re.compile(r"(lib[^\s:]+): cannot open shared object file")  # glibc, elf/dl-load.c
 
 
@@ -150,7 +149,7 @@ class Probe:
             check=False,
         )
         try:
-            return self._answer(json.loads(read_regular(written, limit=_LIMIT)), stub)
+            return self._answer(json.loads(read_regular(written, limit=limits.ANSWER)), stub)
         except (OSError, ValueError, LookupError, TypeError):
             raise self._crash_error(finished) from None
 
@@ -169,7 +168,7 @@ class Probe:
 
     def _said(self) -> str:
         """What the loader wrote of each process; of the package's own files no more than others."""
-        written = sorted(self.confinement.folder.glob("loader.*"))[:_MOST_PROCESSES]
+        written = sorted(self.confinement.folder.glob("loader.*"))[: limits.PROCESSES]
         return "".join(map(_read_text, written))
 
     def _crash_error(self, finished: Finished) -> SmokeError:
@@ -193,6 +192,6 @@ def _how(status: int) -> str:
 
 def _read_text(path: Path) -> str:
     try:
-        return read_regular(path, limit=_LIMIT).decode(errors="replace")
+        return read_regular(path, limit=limits.LOADER).decode(errors="replace")
     except OSError:
         return ""

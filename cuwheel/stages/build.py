@@ -8,9 +8,10 @@ import shutil
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from cuwheel import limits
 from cuwheel.build.compile_cache.choice import choose_compile_cache, serve_remote_cache
 from cuwheel.build.compile_cache.direct_mode import remove_oldest
-from cuwheel.build.compile_cache.folders import make_socket_folder
+from cuwheel.build.compile_cache.folders import make_socket_folder, remove_traps
 from cuwheel.build.compile_cache.statistics import read_statistics
 from cuwheel.build.environment import BuildInputs, variables
 from cuwheel.build.launcher.events import DIRECT_MODE, EVENTS_LOG, hit_counts, read_events
@@ -30,6 +31,7 @@ from cuwheel.system import machine
 from cuwheel.system.compilers import read_compiler
 from cuwheel.system.files import disk_full, naming_full_disk, remove_tree, says_disk_full
 from cuwheel.system.process import run
+from cuwheel.system.regular_files import is_regular, read_regular
 from cuwheel.toolchains.system_programs import obtain_toolbox
 from cuwheel.workspace.problems import raise_problems
 from cuwheel.workspace.records import BuiltWheel, Environment, Preflight, SourceTree, Toolchain
@@ -74,6 +76,7 @@ def build(job: Job) -> BuiltWheel:
         choice = choose_compile_cache(job, sockets, os.environ)
         path_map = build_path_map(workspace, inputs, choice.paths, job.sandbox)
         launcher = set_up_launcher(workspace, inputs, path_map, choice)
+        remove_traps(choice.paths.cache_folder)
         started = time.time()
         refuse_unpinned(target, inputs, path_map)
         stated = variables(target, inputs)
@@ -230,9 +233,11 @@ def _known(target: Target, inputs: BuildInputs) -> dict[str, str]:
 
 def _keep_events(workspace: Workspace, inputs: BuildInputs) -> None:
     """Put the launcher's log among the logs, which stay; a build that failed has one too."""
-    written = inputs.events_log
-    if written.is_file():
-        shutil.copyfile(written, workspace.folder("logs") / EVENTS_LOG)
+    try:
+        written = read_regular(inputs.events_log, limit=limits.EVENTS)
+    except OSError:
+        return
+    (workspace.folder("logs") / EVENTS_LOG).write_bytes(written)
 
 
 def _commands(
@@ -293,7 +298,7 @@ def _prepare(target: Target, workspace: Workspace) -> BuildInputs:
 
 
 def _only_wheel(out: Path, target: Target, log: Path) -> Path:
-    wheels = sorted(out.glob("*.whl"))
+    wheels = sorted(filter(is_regular, out.glob("*.whl")))
     if len(wheels) == 1:
         return wheels[0]
     raise BuildFailedError(

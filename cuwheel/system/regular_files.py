@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, BinaryIO
 if TYPE_CHECKING:
     from pathlib import Path
 
-MIB = 1 << 20
-
 
 def open_regular(path: Path) -> BinaryIO:
     """Open a file for reading, if it is one.
@@ -44,7 +42,7 @@ def read_regular(path: Path, *, limit: int) -> bytes:
     with open_regular(path) as stream:
         content = stream.read(limit + 1)
     if len(content) > limit:
-        raise OSError(errno.EFBIG, f"it has more than {limit // MIB} MiB", str(path))
+        raise OSError(errno.EFBIG, f"it has more than {limit >> 20} MiB", str(path))
     return content
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,6 +31,7 @@ def package(tmp_path: Path) -> Callable[..., Path]:
             [file] = tree.glob(f"{name}.*")
             assert old in file.read_text()
             file.write_text(file.read_text().replace(old, new))
+        (tree / "run").write_text(uuid.uuid4().hex)  # an earlier run's answers are kept
         return tree
 
     return make

@@ -16,6 +16,7 @@ from cuwheel.errors import DiskFullError
 from cuwheel.paths import ROOT
 from cuwheel.system import files
 from tests.support.foreign_locks import foreign_flock
+from tests.support.ordinary_user import as_ordinary_user, let_in, ordinary_user
 from tests.support.requirements import require
 
 if TYPE_CHECKING:
@@ -355,6 +356,34 @@ def test_removes_read_only_tree(tree: Path) -> None:
     files.remove_tree(tree)
 
     assert not tree.exists()
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o500], ids=oct)
+def test_ordinary_user_removes_tree_and_follows_no_link(tmp_path: Path, mode: int) -> None:
+    """Root needs no mode changed. A link to a folder elsewhere once had that folder's changed."""
+    elsewhere, tree = tmp_path / "elsewhere", tmp_path / "of a build" / "tree"
+    (tree / "closed" / "deep").mkdir(parents=True)
+    (tree / "closed" / "deep" / "file").touch()
+    elsewhere.mkdir(mode=0o750)
+    (tree / "closed" / "link").symlink_to(elsewhere)
+    os.mkfifo(tree / "fifo")
+    for path in (tree.parent, tree, *tree.rglob("*"), elsewhere):
+        os.chown(path, ordinary_user(), -1, follow_symlinks=False)
+    (tree / "closed").chmod(mode)
+    let_in(tmp_path)
+
+    assert as_ordinary_user(lambda: files.remove_tree(tree)) == ""
+
+    assert not tree.exists()
+    assert elsewhere.stat().st_mode & 0o777 == 0o750
+
+
+def test_removes_what_is_no_folder(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+
+    files.remove_tree(tmp_path / "fifo")
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_removes_link_and_not_what_it_leads_to(tree: Path) -> None:

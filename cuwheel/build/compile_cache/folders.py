@@ -51,6 +51,27 @@ def why_unusable(folder: Path) -> str:
     return ""
 
 
+def remove_traps(folder: Path) -> None:
+    """Remove what a reader of the compile cache would wait at: FIFOs, sockets, devices.
+
+    A build may put them there, and the cache's programs open what they find under a name.
+
+    Args:
+        folder: of the caches; needn't be there.
+    """
+    for cache in folder.glob("*/"):  # a person may have put one of them elsewhere, by a link
+        _remove_traps(str(cache))
+
+
+def _remove_traps(folder: str) -> None:
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                _remove_traps(entry.path)
+            elif not entry.is_symlink() and not entry.is_file(follow_symlinks=False):
+                os.unlink(entry.path)  # noqa: PTH108 - of a hundred thousand
+
+
 @contextlib.contextmanager
 def make_socket_folder(work: Path, *, is_sandboxed: bool) -> Iterator[Path]:
     """A folder for sockets, removed behind the block.

@@ -6,6 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cuwheel import limits
+from cuwheel.system.regular_files import read_regular
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -66,9 +69,11 @@ def read_statistics(events: Path) -> CacheStatistics:
 
 def _ccache_statistics(log: Path) -> CacheStatistics:
     """Of a statistics log: for each call a line `# file`, then what happened, a word a line."""
-    if not log.exists():
+    try:
+        said = read_regular(log, limit=limits.CACHE_LOG).decode(errors="replace")
+    except OSError:
         return CacheStatistics()
-    calls = [set(call.split("\n")[1:]) for call in log.read_text(errors="replace").split("# ")[1:]]
+    calls = [set(call.split("\n")[1:]) for call in said.split("# ")[1:]]
     hits = sum(bool(call & _HITS) for call in calls)
     misses = sum(bool(call & _MISSES) for call in calls)
     return CacheStatistics(
@@ -81,17 +86,19 @@ def _ccache_statistics(log: Path) -> CacheStatistics:
 
 def _sccache_statistics(path: Path) -> CacheStatistics:
     try:
-        stats = json.loads(path.read_text())["stats"]
-    except (ValueError, KeyError):  # of a server that died while it answered
+        stats = json.loads(read_regular(path, limit=limits.CACHE_LOG))["stats"]
+
+        def count(name: str) -> int:
+            value = stats.get(name, 0)
+            return sum(value["counts"].values()) if isinstance(value, dict) else int(value)
+
+        failed = ("cache_errors", "cache_write_errors", "cache_read_errors")
+        return CacheStatistics(
+            hits=count("cache_hits"),
+            misses=count("cache_misses"),
+            uncached=count("requests_not_cacheable"),
+            errors=sum(map(count, failed)),
+        )
+    # Of a server that died while it answered, or of a package that writes such files.
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return CacheStatistics(errors=1)
-
-    def count(name: str) -> int:
-        value = stats.get(name, 0)
-        return sum(value["counts"].values()) if isinstance(value, dict) else int(value)
-
-    return CacheStatistics(
-        hits=count("cache_hits"),
-        misses=count("cache_misses"),
-        uncached=count("requests_not_cacheable"),
-        errors=count("cache_errors") + count("cache_write_errors") + count("cache_read_errors"),
-    )

@@ -6,12 +6,16 @@ killed leaves whole lines of what was finished, and perhaps a part of one more.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
+
+from cuwheel import limits
+from cuwheel.system.regular_files import open_regular, read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -141,9 +145,9 @@ class EventTail:
     def read(self) -> None:
         """Take what was written since the last time, as far as lines are whole."""
         try:
-            with self._path.open("rb") as log:
+            with open_regular(self._path) as log:
                 log.seek(self._read)
-                whole = log.read().rpartition(b"\n")[0]
+                whole = log.read(limits.EVENTS_AT_ONCE).rpartition(b"\n")[0]
         except OSError:
             return
         self._read += len(whole) + 1 if whole else 0
@@ -183,7 +187,8 @@ def read_events(path: Path) -> Events:
     """Read an event log.
 
     Args:
-        path: of the log. One that isn't there is a build that compiled nothing.
+        path: of the log. One that isn't there is a build that compiled nothing; so is what is no
+            file, or too large to be one.
 
     Raises:
         OSError: it is there and can't be read.
@@ -192,8 +197,10 @@ def read_events(path: Path) -> Events:
     tools: list[ProgramRun] = []
     damaged = 0
     try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
+        lines = read_regular(path, limit=limits.EVENTS).split(b"\n")
+    except OSError as error:
+        if error.errno in {errno.EACCES, errno.EIO}:
+            raise
         lines = []
     for line in filter(None, lines):
         try:

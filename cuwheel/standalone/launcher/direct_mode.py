@@ -100,8 +100,8 @@ class Entry:
             outputs: files for its standard output and standard error.
         """
         try:
-            with open(self.path, "rb") as kept:  # noqa: PTH123 - pathlib takes long to import
-                digest, content = kept.read(_SIZE), kept.read()
+            kept = _read_kept(self.path)
+            digest, content = kept[:_SIZE], kept[_SIZE:]
             if _digest(content) != digest:
                 return False
             made, depends, *said = _taken_apart(zlib.decompress(content))
@@ -337,6 +337,17 @@ def _digest(content: bytes) -> bytes:
 
 def _read(path: str) -> bytes:
     with open(path, "rb") as stream:  # noqa: PTH123
+        return stream.read()
+
+
+def _read_kept(path: str) -> bytes:
+    """A file of the folder that all builds write to: no link, and nothing that would wait.
+
+    Raises:
+        OSError: there is none.
+    """
+    number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(number, "rb") as stream:  # noqa: PTH123
         return stream.read()
 
 
