@@ -6,10 +6,10 @@ The sources of one lock's packages are hard links to uv's copies, so they have t
 environment. The files of the wheel that is tried are left out: all files of a reproducible wheel
 have one time, so another build of it could pass for this one.
 
-Code of that wheel has run where the others were compiled, and could have written what every later
-smoke test would run. So only their names are taken from there: what is kept is compiled anew, by a
-Python that imports nothing of the environment, from sources that nobody has touched meanwhile. What
-is lent are copies.
+Code of that wheel runs where the others are imported, and could write what every later smoke test
+would run. So an environment is for reading while it does, and only names of modules are taken from
+there: what is kept is compiled by a Python that imports nothing of the environment, from sources
+that nobody has touched meanwhile. What is lent are copies.
 """  # noqa: D205 - one sentence
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import importlib.metadata
 import json
 import os
 import shutil
+import struct
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,17 +30,18 @@ from cuwheel.system.process import run
 from cuwheel.workspace.records import Environment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from cuwheel.workspace.job import Job
 
 _COMPILED = "__pycache__"
-_HEAD = 16  # bytes before the code: magic number, flags, time and size of the source (PEP 552)
+_STAMP = slice(8, 16)  # of a compiled file: time and size of its source (PEP 552)
 _COMPILE = """\
 import json, py_compile, sys
 with open(sys.argv[1]) as listed:
     wanted = json.load(listed)
-for source, target in wanted:
+for source, folder, name in wanted:
+    target = f"{folder}/{name}.{sys.implementation.cache_tag}.pyc"
     try:
         py_compile.compile(source, target, doraise=True)
     except (OSError, py_compile.PyCompileError):
@@ -91,34 +93,48 @@ def note_sources(site: Path) -> dict[str, int]:
     return found
 
 
-def keep_bytecode(
-    kept: Path, site: Path, project: str, *, python: Path, sources: dict[str, int]
-) -> None:
-    """Keep, compiled anew, what an environment's Python has compiled by itself.
+def keep_bytecode(  # noqa: PLR0913 - of what, for what, and whose word is taken
+    kept: Path,
+    site: Path,
+    project: str,
+    *,
+    imported: Iterable[Path],
+    python: Path,
+    sources: dict[str, int],
+) -> bool:
+    """Compile and keep what a process has imported, where that isn't kept yet.
 
     Args:
         kept: from `bytecode_folder`.
         site: site-packages of the environment.
         project: normalised name of the wheel that is tried; its modules aren't kept.
+        imported: files of modules, as a process says that has run the wheel's code.
         python: that the environment was made from.
         sources: from `note_sources`.
+
+    Returns:
+        Whether there was something to compile.
     """
     own = _folders_of(site, project)
     wanted = []
-    for path in _compiled(site):
-        source, target = _source_of(path), kept / path.relative_to(site)
-        with contextlib.suppress(OSError):  # the wheel's code removed one of them
-            is_untouched = sources.get(str(source)) == source.lstat().st_ctime_ns
-            if source.parent not in own and is_untouched and _head(path) != _head(target):
-                wanted.append((str(source), str(target)))
+    for source in imported:
+        if source.parent in own or str(source) not in sources:
+            continue
+        folder = kept / source.parent.relative_to(site) / _COMPILED
+        with contextlib.suppress(OSError):  # the wheel's code removed it
+            status = source.lstat()
+            is_untouched = sources[str(source)] == status.st_ctime_ns
+            if is_untouched and not _is_compiled(source.stem, status, folder):
+                wanted.append((str(source), str(folder), source.stem))
     if not wanted:
-        return
+        return False
     with tempfile.NamedTemporaryFile("w", suffix=".json") as listed:
         json.dump(wanted, listed)
         listed.flush()
         # Without site-packages, whose `.pth` files can run code. A cache that may only be read
         # keeps nothing.
         run([python, "-I", "-S", "-B", "-c", _COMPILE, listed.name], env={}, check=False)
+    return True
 
 
 def _compiled(folder: Path) -> Iterator[Path]:
@@ -137,10 +153,7 @@ def _source_of(compiled: Path) -> Path:
     return compiled.parent.parent / f"{compiled.name.partition('.')[0]}.py"
 
 
-def _head(compiled: Path) -> bytes:
-    """By what Python knows whether it is its source's; empty where it isn't there."""
-    try:
-        with compiled.open("rb") as stream:
-            return stream.read(_HEAD)
-    except FileNotFoundError:
-        return b""
+def _is_compiled(stem: str, source: os.stat_result, folder: Path) -> bool:
+    """Whether a folder has the compiled file of a source, by what Python knows it by."""
+    stamp = struct.pack("<II", int(source.st_mtime) & 0xFFFFFFFF, source.st_size & 0xFFFFFFFF)
+    return any(path.read_bytes()[_STAMP] == stamp for path in folder.glob(f"{stem}.*.pyc"))

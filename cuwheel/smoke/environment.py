@@ -6,12 +6,16 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from packaging.utils import parse_wheel_filename
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from cuwheel.pypi.uv import install, make_environment
 from cuwheel.sandbox.confinement import Confinement
-from cuwheel.smoke.bytecode import bytecode_folder, lend_bytecode, note_sources
-from cuwheel.smoke.compiled_modules import compile_modules
+from cuwheel.smoke.bytecode import (
+    bytecode_folder,
+    keep_bytecode,
+    lend_bytecode,
+    note_sources,
+)
 from cuwheel.smoke.hide_cuda import find_cuda, hiding_prefix, write_decoy
 from cuwheel.smoke.loaded_libraries import own_libraries, owners
 from cuwheel.smoke.probe import SCRIPT, Probe
@@ -42,16 +46,24 @@ class SmokeEnvironment:
     libraries: tuple[str, ...]
     sources: dict[str, int]
 
-    def compile_imported(self, answer: SmokeAnswer, project: str) -> None:
-        """Compile what a process has imported, for the processes after it.
+    def compile_imported(self, answer: SmokeAnswer, job: Job) -> None:
+        """Compile what a process has imported, for the processes and the wheels after it.
 
         Args:
             answer: of the process.
-            project: normalised name of the wheel; its modules stay as they are.
+            job: of the wheel's build.
         """
-        probe = self.probe
-        listed = probe.confinement.folder.with_name("imported.txt")
-        compile_modules(probe.python, probe.site, answer.sources, project, listed)
+        site, kept = self.probe.site, bytecode_folder(job)
+        is_new = keep_bytecode(
+            kept,
+            site,
+            canonicalize_name(job.target.project),
+            imported=answer.sources,
+            python=self.probe.confinement.base,
+            sources=self.sources,
+        )
+        if is_new:
+            lend_bytecode(kept, site)
 
 
 def prepare_environment(

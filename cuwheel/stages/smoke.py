@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
-
 from cuwheel.cuda.suppliers import component_of, is_cuda_library, is_from_driver
 from cuwheel.errors import SmokeError, StageOrderError
-from cuwheel.smoke.bytecode import bytecode_folder, keep_bytecode
 from cuwheel.smoke.environment import prepare_environment
 from cuwheel.smoke.loaded_libraries import merge, print_loaded_libraries
 from cuwheel.smoke.problems import (
@@ -22,7 +19,7 @@ from cuwheel.smoke.problems import (
 )
 from cuwheel.system.files import naming_full_disk, remove_tree
 from cuwheel.toolchains.driver_stub import driver_stub_of
-from cuwheel.workspace.records import Environment, RepairedWheel, SmokeResult
+from cuwheel.workspace.records import RepairedWheel, SmokeResult
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +56,7 @@ def smoke(job: Job) -> SmokeResult:
     workspace.log("smoke").unlink(missing_ok=True)
     with naming_full_disk(folder):
         environment = prepare_environment(folder, wheel, job, driver_stub_of(job))
-        tried = _run_probes(environment, target, workspace)
+        tried = _run_probes(environment, job)
         _raise_problems(tried.problems, target, workspace)
         for other in target.served:
             _try_beside(other, folder, wheel, job)
@@ -75,14 +72,6 @@ def smoke(job: Job) -> SmokeResult:
         served=tuple(one.pin for one in target.framework.served) if target.framework else (),
     )
     _report(passed, wheel, job)
-    project = canonicalize_name(target.project)
-    keep_bytecode(
-        bytecode_folder(job),
-        environment.probe.site,
-        project,
-        python=workspace.load("environment", Environment).base_python,
-        sources=environment.sources,
-    )
     remove_tree(folder)
     return passed
 
@@ -97,7 +86,7 @@ def _try_beside(other: Target, folder: Path, wheel: RepairedWheel, job: Job) -> 
     beside = replace(job, target=other)
     own = folder / other.smoke_lock.stem
     environment = prepare_environment(own, wheel, beside, driver_stub_of(job))
-    tried = _run_probes(environment, other, job.workspace)
+    tried = _run_probes(environment, beside)
     _raise_problems(tried.problems, other, job.workspace)
     remove_tree(own)
 
@@ -124,8 +113,9 @@ class _Tried:
     own: dict[str, str]
 
 
-def _run_probes(environment: SmokeEnvironment, target: Target, workspace: Workspace) -> _Tried:
+def _run_probes(environment: SmokeEnvironment, job: Job) -> _Tried:
     """Do what the recipe says, then load each library that this did not load."""
+    target, workspace = job.target, job.workspace
     declared = target.recipe.smoke
     chosen = target.recipe.library_per_cuda
     libraries = [chosen.file.format_map(_values(target))] if chosen else []
@@ -136,7 +126,7 @@ def _run_probes(environment: SmokeEnvironment, target: Target, workspace: Worksp
         libraries=libraries,
     )
     hidden = environment.hidden or ()
-    environment.compile_imported(first, canonicalize_name(target.project))
+    environment.compile_imported(first, job)
     tried = _Tried([first], list(find_failures(first, hidden, target)), {})
     for library in environment.libraries:
         if (environment.probe.site / library).resolve() in first.files:

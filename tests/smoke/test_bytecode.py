@@ -33,7 +33,14 @@ def site(tmp_path: Path) -> Path:
 
 def keep(site: Path, kept: Path, sources: dict[str, int] | None = None) -> None:
     noted = note_sources(site) if sources is None else sources
-    keep_bytecode(kept, site, "own", python=Path(sys.executable), sources=noted)
+    keep_bytecode(
+        kept,
+        site,
+        "own",
+        imported=[Path(path) for path in noted],
+        python=Path(sys.executable),
+        sources=noted,
+    )
 
 
 def compiled(folder: Path) -> list[str]:
