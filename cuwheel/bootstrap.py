@@ -36,6 +36,7 @@ from cuwheel.paths import ROOT, default_cache
 from cuwheel.system.in_use import hold
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import TextIO
 
 
@@ -106,11 +107,12 @@ def _make(folder: Path, lock: Path, *, offline: bool) -> None:
         # counts as made is the marker, written last.
         shutil.rmtree(folder, ignore_errors=True)
         pip = [str(folder / "bin" / "python"), "-I", "-m", "pip", "install", "--quiet"]
-        pip += _source(offline=offline)
-        exactly = ("--require-hashes", "--no-deps", "--only-binary", ":all:")
+        options, variables = _source(offline=offline)
+        pip += options
+        exactly = ("--no-input", "--require-hashes", "--no-deps", "--only-binary", ":all:")
         for command in ([*venv, str(folder)], [*pip, *exactly, "-r", str(lock)]):
             watch = ProgramWatch(slow_factor())
-            status, lines = _run(command, guard, watch)
+            status, lines = _run(command, variables, guard, watch)
             if status:
                 raise _failure(lines, status, folder, watch, offline=offline)
         (folder / "complete").touch()
@@ -130,15 +132,20 @@ def _venv_command() -> list[str]:
     )
 
 
-def _source(*, offline: bool) -> list[str]:
-    """Where pip takes wheels from: the mirror, else what pip itself is configured for."""
+def _source(*, offline: bool) -> tuple[list[str], dict[str, str]]:
+    """Where pip takes wheels from: the mirror, else what pip itself is configured for.
+
+    Returns:
+        Options, and variables: everybody can read a program's arguments, and the mirror's address
+        may hold a password.
+    """
     mirror = configured_mirror(os.environ, offline=offline)
     if mirror is None:
-        return ["--no-index"] if offline else []
+        return ["--no-index"] if offline else [], {}
     server = urlsplit(redact_url(mirror.address))
     # pip refuses plain http from other machines; the hashes say whether what comes is right.
     trusted = ["--trusted-host", server.netloc] if server.scheme == "http" else []
-    return ["--no-index", "--find-links", mirror.wheels, *trusted]
+    return ["--no-index", *trusted], {"PIP_FIND_LINKS": mirror.wheels}
 
 
 def _wait_for(guard: TextIO) -> None:
@@ -149,10 +156,13 @@ def _wait_for(guard: TextIO) -> None:
         fcntl.flock(guard, fcntl.LOCK_EX)
 
 
-def _run(command: list[str], guard: TextIO, watch: ProgramWatch) -> tuple[int, list[str]]:
+def _run(
+    command: list[str], variables: Mapping[str, str], guard: TextIO, watch: ProgramWatch
+) -> tuple[int, list[str]]:
     """Run a step; it inherits the lock, so it keeps that when this process is killed."""
     with subprocess.Popen(  # noqa: S603 - our own command
         command,
+        env={**os.environ, **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

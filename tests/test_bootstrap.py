@@ -23,6 +23,7 @@ from cuwheel.system.files import sha256_of_file
 from tests.support.factories import write_wheel
 from tests.support.foreign_locks import foreign_flock
 from tests.support.mirrored import mirror_wheels
+from tests.support.secrets import arguments_with
 from tests.support.server import Site, serving, slow_server
 
 _MAKING = "making its own environment from envs/tiny.lock (once)"
@@ -283,7 +284,7 @@ def test_takes_wheels_from_served_mirror(fresh: Checkout) -> None:
 
     site.password = "Basic " + base64.b64encode(b"me:geheim").decode()
 
-    with serving(site):
+    with serving(site), arguments_with("geheim") as seen:
         status, output = fresh.run(
             *("-c", _WHERE),
             PIP_NO_INDEX="0",
@@ -294,6 +295,30 @@ def test_takes_wheels_from_served_mirror(fresh: Checkout) -> None:
     assert status == 0, output
     assert "/m/wheels.html" in [path for path, _ in site.asked]
     assert "geheim" not in output
+    assert seen == set()
+
+
+def test_gives_password_of_mirror_to_no_other_host(fresh: Checkout) -> None:
+    """Where the mirror's server redirects to another one."""
+    folder = as_mirror(fresh)
+    [wheel] = folder.glob("downloads/*/*.whl")
+    path = f"/m/{wheel.relative_to(folder)}"
+    site = Site(
+        files={"/m/wheels.html": (folder / "wheels.html").read_bytes()},
+        password="Basic " + base64.b64encode(b"me:geheim").decode(),
+    )
+
+    with serving(Site(files={path: wheel.read_bytes()})) as other, serving(site):
+        site.moved[path] = f"http://localhost:{other.port}{path}"
+        status, output = fresh.run(
+            *("-c", _WHERE),
+            PIP_NO_INDEX="0",
+            PIP_TRUSTED_HOST="localhost",
+            CUWHEEL_MIRROR=site.url("/m", login="me:geheim@"),
+        )
+
+    assert status == 0, output
+    assert other.logins == [""]
 
 
 def test_ends_pip_where_the_mirror_sends_a_byte_now_and_then(fresh: Checkout) -> None:

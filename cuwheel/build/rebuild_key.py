@@ -8,13 +8,14 @@ import hashlib
 import json
 import os
 import platform
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cuwheel.build.engine_code import code_of_builds, digest_of_code
 from cuwheel.conda.lock_file import stated_content
 from cuwheel.errors import CommandFailedError
+from cuwheel.fetch.urls import redact_url
 from cuwheel.locks.jobs import toolchain_lock
-from cuwheel.model.source import Folder, GitCommit
+from cuwheel.model.source import Archive, Folder, GitCommit, Resource
 from cuwheel.paths import ROOT
 from cuwheel.sources.tree import identify
 from cuwheel.system.files import sha256_of_file
@@ -97,7 +98,7 @@ def _is_of_smoke(name: str) -> bool:
 def _of_recipe(target: Target, workspace: Workspace) -> dict[str, str]:
     recipe = target.recipe
     fields = {
-        f"recipe.{field.name}": repr(getattr(recipe, field.name))
+        f"recipe.{field.name}": repr(_shown(getattr(recipe, field.name)))
         for field in dataclasses.fields(recipe)
         if field.compare  # the others say nothing of a wheel
     }
@@ -107,6 +108,19 @@ def _of_recipe(target: Target, workspace: Workspace) -> dict[str, str]:
     script = target.smoke_script
     smoke = {f"smoke {script.name}": _digest(script)} if script else {}
     return {**fields, **patches, **smoke, "source": _source(target, workspace)}
+
+
+def _shown(value: Any) -> Any:
+    """A value of a recipe whose addresses hold no secret: the key lies in `dist/`, for everyone."""
+    if isinstance(value, tuple):
+        return tuple(map(_shown, value))
+    if isinstance(value, Resource):
+        return dataclasses.replace(value, source=_shown(value.source))
+    if isinstance(value, Archive):
+        return dataclasses.replace(value, url=redact_url(value.url))
+    if isinstance(value, GitCommit):
+        return dataclasses.replace(value, repository=redact_url(value.repository))
+    return value
 
 
 def _source(target: Target, workspace: Workspace) -> str:

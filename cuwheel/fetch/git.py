@@ -22,7 +22,7 @@ from cuwheel.fetch.download import PinnedFile, download
 from cuwheel.fetch.git_pack import WrongPackError, archive_pack, new_repository, run_git, words_of
 from cuwheel.fetch.retry import RETRY_POLICY, Attempts
 from cuwheel.fetch.store import find_mirrored
-from cuwheel.fetch.urls import is_local, redact_url
+from cuwheel.fetch.urls import is_local, redact_url, without_credentials
 from cuwheel.fetch.web import open_session, unreachable
 from cuwheel.system.files import file_lock, naming_full_disk, remove_leftovers, sha256_of_file
 from cuwheel.system.process import which
@@ -240,10 +240,11 @@ def _fetch(task: _Task) -> None:
 
 def _fetch_pack(task: _Task, home: Path) -> Path:
     commit = task.commit
-    words = ("fetch", "--quiet", "--no-tags", "--depth=1", commit.repository, commit.id)
+    bare = without_credentials(commit.repository)
+    words = ("fetch", "--quiet", "--no-tags", "--depth=1", bare, commit.id)
     try:
         repository = new_repository(home)
-        run_git(*words, repository=repository)
+        run_git(*words, repository=repository, remote=commit.repository)
     except CommandFailedError as error:
         raise _failed(task, error) from error
     packs = list((repository / "objects" / "pack").glob("*.pack"))

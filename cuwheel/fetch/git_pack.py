@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from cuwheel.errors import CommandFailedError
 from cuwheel.fetch.slow import slow_factor
+from cuwheel.fetch.urls import credentials_of, redact_url
 from cuwheel.system.files import disk_full, says_disk_full
 from cuwheel.system.process import run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -18,6 +21,7 @@ _TIME_LIMIT = 1800.0  # seconds for a fetch that goes on; git itself ends one th
 _LOW_SPEED_TIME = 20.0  # seconds
 _SHOWN = 3  # last lines of git's words that the error shows
 _NO_PROGRAM = 127  # status of a program that couldn't be started
+_USER, _PASSWORD = "CUWHEEL_GIT_USER", "CUWHEEL_GIT_PASSWORD"
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
 _SETTINGS = (
     "core.hooksPath=/dev/null",
@@ -82,13 +86,16 @@ def new_repository(home: Path) -> Path:
     return repository
 
 
-def run_git(*words: str | Path, repository: Path, writes: Path | None = None) -> str:
+def run_git(
+    *words: str | Path, repository: Path, writes: Path | None = None, remote: str = ""
+) -> str:
     """Run git in a repository with nobody's settings.
 
     Args:
-        words: command and arguments.
+        words: command and arguments; everybody can read them.
         repository: its folder; the one around it is git's HOME.
         writes: what it writes, where that isn't in the repository.
+        remote: the address that it speaks to, with user and password; they become variables.
 
     Returns:
         What it says.
@@ -99,15 +106,26 @@ def run_git(*words: str | Path, repository: Path, writes: Path | None = None) ->
     """
     factor = slow_factor()
     slow = f"http.lowSpeedTime={_LOW_SPEED_TIME * factor:.0f}"
-    settings = [word for setting in (*_SETTINGS, slow) for word in ("-c", setting)]
+    user, password = credentials_of(remote)
+    login = _login_settings(remote) if user else ()
+    settings = [word for setting in (*_SETTINGS, slow, *login) for word in ("-c", setting)]
     # A folder that is named isn't searched for, and may belong to whom it will.
     command = ["git", f"--git-dir={repository}", *settings, *words]
     try:
-        return run(command, env=_variables(repository.parent), timeout=_TIME_LIMIT * factor).output
+        env = _variables(repository.parent) | {_USER: user, _PASSWORD: password}
+        return run(command, env=env, timeout=_TIME_LIMIT * factor).output
     except CommandFailedError as error:
         if says_disk_full(error.tail):
             raise disk_full((writes or repository.parent).parent) from error
         raise
+
+
+def _login_settings(remote: str) -> Iterator[str]:
+    """Have git ask for user and password, at this host alone: gitcredentials(7)."""
+    host = redact_url(remote).split("/")[2]
+    yield "credential.helper="
+    asked = f'printf "username=%s\\npassword=%s\\n" "${_USER}" "${_PASSWORD}"'
+    yield f"credential.{urlsplit(remote).scheme}://{host}.helper=!f() {{ {asked}; }}; f"
 
 
 def words_of(error: CommandFailedError) -> str:

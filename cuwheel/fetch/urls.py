@@ -5,10 +5,13 @@ Standard library only: `cuwheel.bootstrap` needs it before any package is there.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from cuwheel.errors import UsageError
+
+_USER_INFO = re.compile(r"//[^/\s@'\"]+@")
 
 
 def is_local(url: str) -> bool:
@@ -22,9 +25,35 @@ def local_path(url: str) -> Path:
 
 
 def redact_url(url: str) -> str:
-    """An address without what may be secret: user, password and query."""
+    """An address without what may be secret: user, password and query.
+
+    It is the one way in which addresses are shown and written down; also what was only meant as one
+    is, such as `me:secret@host/path`.
+    """
+    start, slashes, rest = url.partition("//")
+    if not slashes:
+        start, rest = "", url
+    host, slash, path = rest.partition("/")
+    path, mark, fragment = path.partition("#")
+    shown = f"{host.rpartition('@')[2].partition('?')[0]}{slash}{path.partition('?')[0]}"
+    return f"{start}{slashes}{shown}{mark}{fragment}"
+
+
+def redact_text(text: str) -> str:
+    """A program's or a library's words without the users and passwords of addresses in them."""
+    return _USER_INFO.sub("//", text)
+
+
+def without_credentials(url: str) -> str:
+    """The same address without user and password, where a program gets them in another way."""
     parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def credentials_of(url: str) -> tuple[str, str]:
+    """User and password in an address, decoded; empty where it has none."""
+    user, _, password = urlsplit(url).netloc.rpartition("@")[0].partition(":")
+    return unquote(user), unquote(password)
 
 
 def checked_mirror(address: str, variable: str) -> str:
@@ -37,17 +66,18 @@ def checked_mirror(address: str, variable: str) -> str:
     Raises:
         UsageError: it isn't one, or its folder isn't there.
     """
-    parts = urlsplit(address)
+    parts, shown = urlsplit(address), redact_url(address)
     if not parts.scheme:
         raise UsageError(
-            f"{variable} holds {address}, which is no address",
+            f"{variable} holds {shown}, which is no address",
             why="it has no https:// or file:// in front",
-            fix=f"write {Path(address).expanduser().absolute().as_uri()}",
+            fix=f"write {Path(shown).expanduser().absolute().as_uri()}",
         )
     if parts.scheme == "file" and (parts.netloc or not parts.path):
         raise UsageError(
-            f"{variable} holds {address}, which names no folder",
-            why=f"behind file:// the name of a host is read, here {parts.netloc or 'none'}",
+            f"{variable} holds {shown}, which names no folder",
+            why="behind file:// the name of a host is read, here "
+            f"{parts.netloc.rpartition('@')[2] or 'none'}",
             fix="write file:/// and the folder's absolute path, three slashes in all",
         )
     if parts.scheme == "file" and not local_path(address).is_dir():
@@ -58,7 +88,7 @@ def checked_mirror(address: str, variable: str) -> str:
         )
     if parts.scheme not in {"file", "http", "https"} or not (parts.path or parts.netloc):
         raise UsageError(
-            f"{variable} holds {redact_url(address)}, which can't be read",
+            f"{variable} holds {shown}, which can't be read",
             why="http, https and file are known",
             fix="write https://HOST/PATH or file:///FOLDER",
         )

@@ -16,7 +16,7 @@ import urllib3
 
 from cuwheel.errors import DownloadError
 from cuwheel.fetch.slow import SLOW_FIX
-from cuwheel.fetch.urls import is_local, local_path, redact_url
+from cuwheel.fetch.urls import is_local, local_path, redact_text, redact_url
 from cuwheel.system.parallel import run_within
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def unreachable(url: str, problem: BaseException, *, fix: str) -> DownloadError:
     slow = f"; {SLOW_FIX}" if isinstance(problem, _TIMEOUTS) else ""
     return DownloadError(
         f"{redact_url(url)} can't be downloaded",
-        why=f"{host}: {reason_of(problem).replace(url, redact_url(url))}",
+        why=f"{host}: {redact_text(reason_of(problem).replace(url, redact_url(url)))}",
         fix=f"{fix}{slow}; behind a proxy set HTTPS_PROXY, with a certificate authority of your "
         "own SSL_CERT_FILE; without internet, docs/how-to/offline.md",
     )

@@ -277,9 +277,9 @@ def resolve(source: Path, *, python: str, uploaded_before: str, cache: Path, off
 
 
 def _pip_install(python: Path, *, offline: bool) -> tuple[str | Path, ...]:
-    mirror = configured_mirror(os.environ, offline=offline)
-    # Everything comes from the mirror, where there is one, whatever indexes are configured.
-    origin = ("--no-index", "--find-links", mirror.wheels) if mirror else ()
+    # Everything comes from the mirror, where there is one, whatever indexes are configured. Its
+    # address is a variable: everybody can read a program's arguments, and it may hold a password.
+    origin = ("--no-index",) if configured_mirror(os.environ, offline=offline) else ()
     start = ("pip", "install", *_SAFE_OPTIONS, *_offline(offline=offline), *origin)
     return (*start, *_OWN_PYTHON, python.absolute())
 
@@ -305,6 +305,9 @@ def _run_uv(call: _Call) -> None:
 
     passed = {name: value for name, value in os.environ.items() if _PASSED.fullmatch(name)}
     own = {"UV_CACHE_DIR": str(call.cache.absolute() / "uv"), "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
+    if "--no-index" in call.words:
+        mirror = configured_mirror(os.environ, offline="--offline" in call.words)
+        own["UV_FIND_LINKS"] = mirror.wheels.replace(",", "%2C") if mirror else ""
     factor = slow_factor()
     passed.setdefault("UV_HTTP_TIMEOUT", str(max(1, round(_READ_TIMEOUT * factor))))
     watch = ProgramWatch(factor)

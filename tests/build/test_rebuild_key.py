@@ -10,7 +10,7 @@ import pytest
 from cuwheel.build.rebuild_key import changes, digest_of_key, key_of
 from cuwheel.errors import InterpreterNotFoundError, SandboxError
 from cuwheel.model.recipe import Smoke
-from cuwheel.model.source import Folder, Patch
+from cuwheel.model.source import Archive, Folder, GitCommit, Patch, Resource
 from cuwheel.sandbox.backends import choose_sandbox
 from tests.support.factories import make_job, make_target, make_workspace
 
@@ -161,6 +161,22 @@ def test_sees_change_in_folder_of_project(target: Target, workspace: Workspace) 
     after = key_of(make_job(other_source(own), workspace))
 
     assert [line.split(":")[0] for line in changes(before, after)] == ["source"]
+
+
+def test_holds_no_password_of_an_address(target: Target, workspace: Workspace) -> None:
+    """It is written to `dist/`, which is served."""
+    archive = Archive(url="https://me:geheim@a.invalid/x.zip?token=geheim", sha256="0" * 64)
+    commit = GitCommit(repository="https://geheim@a.invalid/x", commit="0" * 40)
+    resources = tuple(
+        Resource(name=name, source=source, to=name, why="a test")
+        for name, source in (("one", archive), ("two", commit))
+    )
+    recipe = dataclasses.replace(target.recipe, source=archive, resources=resources)
+
+    key = key_of(make_job(dataclasses.replace(target, recipe=recipe), workspace))
+
+    assert "https://a.invalid/x.zip" in key["recipe.source"]
+    assert "geheim" not in str(key)
 
 
 def test_does_not_care_where_project_lies(target: Target, workspace: Workspace) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import http.server
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +25,7 @@ from cuwheel.system.pythons import own_python
 from tests.support.channel import write_solved_lock, write_source
 from tests.support.engine import PACKAGES
 from tests.support.requirements import require
+from tests.support.secrets import arguments_with, files_with
 from tests.support.small_toolchain import write_small_lock
 from tests.support.toolchain_channel import toolchain_specs
 
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
+SECRET = "geheim-4711"
+SOURCE = "tiny_capi-1.0.0.tar.gz"
 NOWHERE = "http://127.0.0.1:9/simple"
 TIME_LIMIT = 600.0  # seconds
 
@@ -183,6 +188,61 @@ def test_builds_from_served_mirror(site: Site, address: str) -> None:
 
     assert done.returncode == 0, done.stdout
     assert len(list((site.home / "cuwheel" / "dist").glob("tiny_capi-1.0.0*.whl"))) == 1
+
+
+class _Guarded(http.server.SimpleHTTPRequestHandler):
+    """Gives a mirror, and the source at an address of its own, to who has the password."""
+
+    def do_GET(self) -> None:
+        login = base64.b64encode(f"me:{SECRET}".encode()).decode()
+        if self.headers.get("Authorization") != f"Basic {login}":
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", "Basic")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        elif self.command == "HEAD":
+            super().do_HEAD()
+        else:
+            super().do_GET()
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def translate_path(self, path: str) -> str:
+        name = path.partition("?")[0]
+        [source] = Path(self.directory).glob(f"downloads/*/{SOURCE}")
+        if name == f"/source/{SOURCE}":
+            return str(source)
+        return super().translate_path("/none" if name.endswith(f"/{SOURCE}") else path)
+
+
+@pytest.fixture
+def guarded(mirror: Path) -> Iterator[str]:
+    """The mirror, and the source, behind a password: the server's address with it."""
+    handler = partial(_Guarded, directory=str(mirror))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://me:{SECRET}@127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_password_of_source_and_mirror_is_seen_nowhere(site: Site, guarded: str) -> None:
+    project = site.home / "project"
+    shutil.copytree(site.mirror / "projects" / "ours", project)
+    recipe = project / "recipes" / "tiny_capi.py"
+    address = f"{guarded}/source/tiny_capi-{{version}}.tar.gz?token={SECRET}"
+    recipe.write_text(re.sub(r"file://[^\"]*", address, recipe.read_text()))
+    lines = commands(site.mirror).replace(" --offline", "").splitlines()
+    script = "\n".join(line for line in lines if "export" not in line)
+
+    with arguments_with(SECRET) as seen:
+        done = site.run(script, CUWHEEL_MIRROR=guarded, CUWHEEL_PROJECT=str(project))
+
+    assert done.returncode == 0, done.stdout
+    assert SECRET not in done.stdout
+    assert seen == set()
+    assert list((site.home / "cuwheel" / "dist").glob(".cuwheel/*.json"))
+    assert files_with(SECRET, site.home / "cuwheel") == []
 
 
 def test_names_what_the_mirror_lacks(site: Site) -> None:

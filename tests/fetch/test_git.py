@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.server
 import os
@@ -17,6 +18,7 @@ from cuwheel.fetch.git import Commit, fetch_commit
 from cuwheel.system import process
 from cuwheel.system.files import sha256_of_file
 from tests.support.factories import HASTY, heard, make_workspace
+from tests.support.secrets import arguments_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,8 +122,14 @@ def content_of(tar: Path) -> dict[str, bytes]:
 
 
 @contextlib.contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """Serve repositories as GitHub does, with git's own `http-backend`; gives the address."""
+def serving(folder: Path, login: str = "") -> Iterator[str]:
+    """Serve repositories as GitHub does, with git's own `http-backend`; gives the address.
+
+    Args:
+        folder: with the repositories.
+        login: `user:password` that is asked for; empty for none.
+    """
+    expected = f"Basic {base64.b64encode(login.encode()).decode()}"
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -131,6 +139,12 @@ def serving(folder: Path) -> Iterator[str]:
             self.answer(self.rfile.read(int(self.headers["Content-Length"])))
 
         def answer(self, body: bytes) -> None:
+            if login and self.headers.get("Authorization") != expected:
+                self.send_response(401)
+                self.send_header("WWW-Authenticate", 'Basic realm="git"')
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
             path, _, query = self.path.partition("?")
             env = {
                 "PATH": os.environ["PATH"],
@@ -184,6 +198,32 @@ def test_gives_commit_that_is_no_tip(repository: Path, workspace: Workspace) -> 
     tar = make_tar(wanted, workspace)
 
     assert content_of(tar) == {f"tiny-{wanted.id}/setup.py": b"# first\n"}
+
+
+def test_password_of_repository_is_in_no_arguments(
+    repository: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    git(repository, "gc", "-q")
+    with serving(repository.parent, "me:geheim-%17") as address, arguments_with("geheim") as seen:
+        url = address.replace("//", "//me:geheim-%2517@")
+        pack = fetch(Commit(repository=f"{url}/tiny/.git", id=commit_of(repository).id), workspace)
+
+    assert pack.is_file()
+    assert seen == set()
+
+
+def test_refusal_by_repository_says_no_password(
+    repository: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serving(repository.parent, "me:another") as address:
+        url = address.replace("//", "//me:geheim@")
+        with pytest.raises(DownloadError) as caught:
+            fetch(Commit(repository=f"{url}/tiny/.git", id=commit_of(repository).id), workspace)
+
+    assert "401" in caught.value.why
+    assert "geheim" not in str(caught.value)
 
 
 def test_gives_commit_over_http(

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import UsageError
-from cuwheel.fetch.urls import checked_mirror, is_local, local_path, redact_url
+from cuwheel.fetch.urls import (
+    checked_mirror,
+    is_local,
+    local_path,
+    redact_text,
+    redact_url,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +23,29 @@ def test_shows_address_without_secrets() -> None:
     text = redact_url("https://me:geheim@host.invalid:81/a/b.tar.gz?sign=geheim#x")
 
     assert text == "https://host.invalid:81/a/b.tar.gz#x"
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("me:geheim@host.invalid/x", "host.invalid/x"),
+        ("//me:geheim@host.invalid/x", "//host.invalid/x"),
+        ("https://me:ge@heim@host.invalid", "https://host.invalid"),
+        ("https://host.invalid?token=geheim", "https://host.invalid"),
+        ("https://me:geheim@[::1/x?token=geheim#y", "https://[::1/x#y"),
+        ("file:///srv/a@b", "file:///srv/a@b"),
+    ],
+)
+def test_shows_what_was_only_meant_as_address_without_secrets(address: str, shown: str) -> None:
+    assert redact_url(address) == shown
+
+
+def test_shows_words_of_programs_without_secrets() -> None:
+    text = "unable to access 'https://me:geheim@host.invalid/x/': refused, see b@c"
+
+    assert (
+        redact_text(text) == "fatal: unable to access 'https://host.invalid/x/': refused, see b@c"
+    )
 
 
 def test_finds_file_of_address(tmp_path: Path) -> None:
@@ -39,6 +68,9 @@ def test_takes_mirror_without_slash(address: str) -> None:
         ("file:///no/such/folder", "no such folder", "correct the path"),
         ("ftp://me:geheim@mirror.invalid/x", "ftp://mirror.invalid/x", "https://HOST/PATH"),
         ("https://", "can't be read", "https://HOST/PATH"),
+        ("me:geheim@mirror.invalid/x", "mirror.invalid/x", "https://HOST/PATH"),
+        ("//me:geheim@mirror.invalid/x", "is no address", "mirror.invalid/x"),
+        ("file://me:geheim@srv/mirror", "names no folder", "three slashes"),
     ],
 )
 def test_says_what_to_write_instead(value: str, part: str, fix: str) -> None:

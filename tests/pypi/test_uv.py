@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import functools
 import http.server
 import io
@@ -21,7 +22,8 @@ from cuwheel.wheel.index import write_index
 from tests.support.factories import make_workspace, noise, write_wheel
 from tests.support.mirrored import mirror_wheels
 from tests.support.requirements import require
-from tests.support.server import slow_server
+from tests.support.secrets import arguments_with
+from tests.support.server import Site, serving, slow_server
 
 if TYPE_CHECKING:
     from cuwheel.workspace.workspace import Workspace
@@ -305,6 +307,22 @@ def test_installs_from_mirror(
     put(workspace, python, pin(*mirror.glob("downloads/*/*.whl")), offline=offline)
 
     assert installed(python) == {"toy"}
+
+
+def test_password_of_mirror_is_in_no_arguments_and_no_log(
+    workspace: Workspace, python: Path, mirror: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [path.relative_to(mirror) for path in mirror.rglob("*") if path.is_file()]
+    site = Site(files={f"/a,b/{name}": (mirror / name).read_bytes() for name in names})
+    site.password = "Basic " + base64.b64encode(b"me:geheim").decode()
+
+    with serving(site), arguments_with("geheim") as seen:
+        monkeypatch.setenv("CUWHEEL_MIRROR", site.url("/a,b", login="me:geheim@"))
+        put(workspace, python, pin(*mirror.glob("downloads/*/*.whl")))
+
+    assert installed(python) == {"toy"}
+    assert seen == set()
+    assert "geheim" not in workspace.log("test").read_text()
 
 
 def test_installs_from_served_mirror(

@@ -10,6 +10,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +36,7 @@ class Site:
         headers: of each answer with content.
         is_mute: whether only HEAD is answered, and GET with silence.
         asked: path and `Range` of each request, in order.
+        logins: `Authorization` of each; empty where there was none.
         ended: set when the server ends.
     """
 
@@ -52,6 +54,7 @@ class Site:
     headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "text/html"})
     is_mute: bool = False
     asked: list[tuple[str, str]] = field(default_factory=list)
+    logins: list[str] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
 
     def url(self, path: str, login: str = "") -> str:
@@ -115,6 +118,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         site = self.served
         span = self.headers.get("Range", "")
         site.asked.append((self.path, span))
+        site.logins.append(self.headers.get("Authorization", ""))
         time.sleep(site.delay)
         if site.is_mute:
             self._be_mute()
@@ -126,10 +130,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._refuse(site.statuses.pop(0))
         elif site.password and self.headers.get("Authorization") != site.password:
             self.send_error(401)
-        elif self.path not in site.files:
+        elif unquote(self.path) not in site.files:
             self.send_error(404)
         else:
-            self._answer(site.files[self.path], span if site.knows_range else "")
+            self._answer(site.files[unquote(self.path)], span if site.knows_range else "")
 
     def do_HEAD(self) -> None:
         self.do_GET()
