@@ -32,8 +32,9 @@ from cuwheel.errors import (
 from cuwheel.fetch.mirror import configured_mirror
 from cuwheel.fetch.slow import SLOW_FIX, ProgramWatch, slow_factor
 from cuwheel.fetch.urls import redact_url
-from cuwheel.paths import ROOT, default_cache
+from cuwheel.paths import ROOT, default_cache, given_path
 from cuwheel.system.in_use import hold
+from cuwheel.system.trust import check_cache
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,6 +58,9 @@ def main(arguments: list[str]) -> int:
     """
     name, *command = arguments
     try:
+        check_cache(default_cache(), "CUWHEEL_CACHE")
+        if compiles := os.environ.get("CUWHEEL_COMPILE_CACHE"):
+            check_cache(given_path(compiles), "CUWHEEL_COMPILE_CACHE")
         python = _environment(name, offline="--offline" in command) / "bin" / "python"
         # UTF-8 mode: paths and files mean the same under every locale.
         own = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUTF8": "1"}

@@ -560,6 +560,21 @@ class FileAccessError(CuwheelError):
     anchor = "file-access"
 
 
+class UntrustedCacheError(CuwheelError):
+    """The cache is somebody else's, or others can write it.
+
+    cuwheel runs programs from its cache: its own environment, compilers, installers. So it refuses
+    one that everybody can write or replace (a folder anywhere above it may be written by all, and
+    isn't sticky as `/tmp` is), one of another user who doesn't share it with a group of yours, and,
+    as root, one of any other user. `CUWHEEL_CACHE` names another; `CUWHEEL_COMPILE_CACHE`, which is
+    looked at in the same way, another compile cache. Under `sudo`, `HOME` may still be the
+    user's: `CUWHEEL_CACHE=/root/.cache/cuwheel`.
+    """
+
+    exit_code = 122
+    anchor = "untrusted-cache"
+
+
 class SlurmError(CuwheelError):
     """Jobs can't be given to Slurm.
 

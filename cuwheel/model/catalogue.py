@@ -149,12 +149,14 @@ def _load(root: Path, path: Path) -> CatalogueEntry:
         if not isinstance(recipe, Recipe):
             raise TypeError("RECIPE is not a Recipe(...)")  # noqa: TRY301
         _refuse_types(recipe)
+        _refuse_paths(recipe)
     except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever a recipe does wrong, it is its fault
         fault = f"{type(problem).__name__}: {_meant(problem) or problem}"
         return CatalogueEntry(root=root, name=path.stem, recipe=None, fault=fault)
     return CatalogueEntry(root=root, name=recipe.name, recipe=recipe)
 
 
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*")
 _UNKNOWN_FIELD = re.compile(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'")
 
 
@@ -193,6 +195,14 @@ def _refuse_types(recipe: Recipe) -> None:
         for value in getattr(recipe, name):
             if not isinstance(value, str):
                 raise TypeError(f'{name} has to hold texts: "{value}", not {value}')
+
+
+def _refuse_paths(recipe: Recipe) -> None:
+    """Refuse names that folders are called by and that lead elsewhere."""
+    frameworks = [word for one in recipe.frameworks for word in (one.name, one.version)]
+    for word in (recipe.name, *frameworks):
+        if not _PLAIN.fullmatch(word):
+            raise ValueError(f'"{word}" names folders: only letters, digits, ".", "_", "+" and "-"')
 
 
 def _refuse_frameworks(named: object) -> None:

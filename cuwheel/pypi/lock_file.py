@@ -14,7 +14,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from cuwheel.errors import LockError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 _INCLUDE = re.compile(r"^-r\s+(\S+)$", re.MULTILINE)
@@ -27,6 +27,8 @@ _STATES_CUDA = (
 )
 _PYTHONS = re.compile(r"^# pythons +(.+)$", re.MULTILINE)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+_PIN = re.compile(r"([A-Za-z0-9][^#]*?)((\s+--hash=sha256:[0-9a-f]{64})*)(\s+#.*)?")
+_EXACT = re.compile(r"={2,3}[^*,]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,15 +149,58 @@ def read_pins(lock: Path) -> tuple[Pin, ...]:
 def parse_pins(text: str) -> tuple[Pin, ...]:
     """Every package of a lock's text.
 
+    A lock is also read by installers, which take more than this from it: an option names another
+    index, an address another file. Nothing of the kind is a lock's.
+
     Raises:
-        InvalidRequirement: a line is no requirement.
+        InvalidRequirement: a line is no requirement, or more than one with its hashes.
     """
-    pins = []
-    for line in text.replace("\\\n", " ").splitlines():
-        wanted = line.split("--hash")[0].strip()
-        if wanted and not wanted.startswith("#"):
-            pins.append(Pin(requirement=Requirement(wanted), hashes=tuple(_HASH.findall(line))))
-    return tuple(pins)
+    return tuple(_parse_pin(line) for line in _join_lines(text) if line)
+
+
+def _join_lines(text: str) -> Iterator[str]:
+    """Lines with those that a backslash continues; a comment is none, and ends what it interrupts.
+
+    As pip reads them (`pip._internal.req.req_file`): to it a comment's backslash continues nothing.
+    """
+    pending = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("#"):
+            yield pending.strip()
+            pending = ""
+        elif line.endswith("\\"):
+            pending += f"{line[:-1]} "
+        else:
+            yield f"{pending}{line}".strip()
+            pending = ""
+    yield pending.strip()
+
+
+def _parse_pin(line: str) -> Pin:
+    found = _PIN.fullmatch(line)
+    if found is None:
+        raise InvalidRequirement(f"more than a package with its hashes: {line}")
+    requirement = Requirement(found[1])
+    if requirement.url:
+        raise InvalidRequirement(f"an address in place of a version: {line}")
+    if _EXACT.fullmatch(str(requirement.specifier)) is None:
+        raise InvalidRequirement(f"not one version: {line}")
+    return Pin(requirement=requirement, hashes=tuple(_HASH.findall(line)))
+
+
+def check_pins(lock: Path) -> None:
+    """See that a lock holds nothing but packages with their hashes, before an installer reads it.
+
+    Raises:
+        LockError: it holds more.
+        OSError: it can't be read.
+    """
+    if faults := _faults_of_pins(lock):
+        raise LockError(
+            f"{lock} is no lock",
+            why="; ".join(faults),
+            fix="write it again with `nox -s lock`",
+        )
 
 
 def pinned_version(lock: Path, name: str) -> str | None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import CuwheelError, InstallError
 from cuwheel.fetch.mirror import configured_mirror
 from cuwheel.fetch.slow import SLOW_FIX, ProgramWatch, slow_factor
+from cuwheel.pypi.lock_file import check_pins
 from cuwheel.system.files import disk_full, says_disk_full
 from cuwheel.system.process import run, which
 
@@ -167,10 +168,12 @@ def install(  # noqa: PLR0913 - what, where, and how it is reported
         unlocked_fix: what to do when something is needed that isn't in the lock.
 
     Raises:
+        LockError: the lock holds more than packages with their hashes.
         InstallError: no network, a wrong hash, something that isn't locked or not in the cache, no
             wheel for this Python.
         DiskFullError: a disk ran full.
     """
+    check_pins(lock)
     inputs = ("-r", only.absolute(), "-c", lock.absolute()) if only else ("-r", lock.absolute())
     words = (*_pip_install(python, offline=offline), *inputs)
     own = (_Fix(says=_UNLOCKED, do=unlocked_fix),) if unlocked_fix else ()
@@ -200,9 +203,11 @@ def install_into(  # noqa: PLR0913 - what, where, and how it is reported
         console: shows a line while it runs.
 
     Raises:
+        LockError: as `install`.
         InstallError: as `install`.
         DiskFullError: a disk ran full.
     """
+    check_pins(lock)
     words = _pip_install(python, offline=offline)
     where = ("--target", folder.absolute(), "-r", lock.absolute())
     title = f"the packages of {lock.name}"

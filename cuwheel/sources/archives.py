@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 # Far above any real sdist, low enough to save the disk from a decompression bomb.
 _MAX_UNPACKED = 16 << 30  # bytes
 _MAX_MEMBERS = 500_000
+_MAX_DEPTH = 100  # folders in one another; sdists have 20 at most, Python's recursion ends at 1000
+_SHOWN_NAME = 120  # characters of a member's name that the message shows
 _SHOWN = 10  # refused members that the message names
 _CHUNK = 1 << 20  # bytes
 
@@ -204,7 +206,7 @@ def _checked(archive: Path, members: Iterable[_Member], limit: int) -> list[_Mem
                 why=f"at {member.name} it has {show_size(size)} in {len(known)} members",
                 fix="no source is that large: inspect what was downloaded",
             )
-    faults = [f"{member.name}: {fault}" for member, fault in _faults(known)]
+    faults = [f"{_shorten(member.name)}: {fault}" for member, fault in _faults(known)]
     if faults:
         more = f" and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
         raise UnsafeArchiveError(
@@ -215,9 +217,13 @@ def _checked(archive: Path, members: Iterable[_Member], limit: int) -> list[_Mem
     return known
 
 
+def _shorten(name: str) -> str:
+    return name if len(name) <= _SHOWN_NAME else f"{name[:_SHOWN_NAME]}…"
+
+
 def _faults(members: list[_Member]) -> Iterator[tuple[_Member, str]]:
     links = {PurePosixPath(member.name) for member in members if member.kind == "symlink"}
-    files = {PurePosixPath(member.name) for member in members if member.kind == "file"}
+    files: set[PurePosixPath] = set()
     earlier: set[PurePosixPath] = set()
     for member in members:
         path = PurePosixPath(member.name)
@@ -226,6 +232,8 @@ def _faults(members: list[_Member]) -> Iterator[tuple[_Member, str]]:
         elif not links.isdisjoint(path.parents) or (path in links and path in earlier):
             yield member, "would be written through a link"
         earlier.add(path)
+        if member.kind == "file":
+            files.add(path)
 
 
 def _fault_of_path(path: PurePosixPath) -> str:
@@ -233,6 +241,8 @@ def _fault_of_path(path: PurePosixPath) -> str:
         return "an absolute name"
     if "\0" in str(path):
         return "a name that other programs read differently"
+    if len(path.parts) > _MAX_DEPTH:
+        return f"{len(path.parts)} folders deep"
     return "climbs out with `..`" if ".." in path.parts else ""
 
 
@@ -242,7 +252,7 @@ def _fault_of_kind(member: _Member, files: set[PurePosixPath]) -> str:
         return "" if _stays_inside(member.target, depth) else f"a link to {member.target}"
     if member.kind == "hard link":
         is_known = PurePosixPath(member.target) in files
-        return "" if is_known else f"a hard link to {member.target}, no file of the archive"
+        return "" if is_known else f"a hard link to {member.target}, no file before it"
     return "" if member.kind in {"file", "folder"} else f"a {member.kind}"
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from cuwheel.errors import NO_LOCKS, DiskFullError, of_refused_lock
-from cuwheel.system.machine import free_disk
+from cuwheel.system.machine import free_disk, lacks_inodes
 from cuwheel.system.quantities import show_size
 
 if TYPE_CHECKING:
@@ -319,10 +319,13 @@ def check_free_disk(folder: Path, size: int) -> None:
 
 
 def disk_full(folder: Path) -> DiskFullError:
-    """The error for a full disk under `folder`."""
+    """The error for a full disk under `folder`: of bytes, or of inodes."""
+    free = f"{show_size(free_disk(folder))} are free there"
     return DiskFullError(
         f"no space left on the disk of {folder}",
-        why=f"{show_size(free_disk(folder))} are free there",
+        why=f"it has no inode left for another file, though {free}: `df -i` shows them"
+        if lacks_inodes(folder)
+        else free,
         fix="free some space (`nox -s cache -- --prune --unused-for 7` removes what no build has "
         "used for a week), or move the work to another disk with CUWHEEL_CACHE, `-- --work DIR` or "
         "TMPDIR",

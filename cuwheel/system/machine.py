@@ -46,8 +46,17 @@ def usable_cores(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> int:
 
 def free_disk(folder: Path) -> int:
     """Bytes free on the disk that holds a folder, which need not be there yet."""
-    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    return shutil.disk_usage(nearest).free
+    return shutil.disk_usage(_nearest(folder)).free
+
+
+def lacks_inodes(folder: Path) -> bool:
+    """Whether the disk that holds a folder has no inode left for another file, however small."""
+    found = os.statvfs(_nearest(folder))
+    return found.f_files > 0 and found.f_favail == 0  # some file systems count none
+
+
+def _nearest(folder: Path) -> Path:
+    return next(path for path in (folder, *folder.absolute().parents) if path.exists())
 
 
 def driver_version(module: Path = _DRIVER_MODULE, report: Path = _DRIVER_REPORT) -> str | None:

@@ -45,6 +45,17 @@ def test_loads_recipes_in_order(tmp_path: Path) -> None:
     assert [entry.name for entry in load_catalogue([tmp_path])] == ["a-one", "b-two"]
 
 
+@pytest.mark.parametrize("name", ["../../../x", "/x", "a/b", ".x", ""])
+def test_takes_no_name_that_leads_elsewhere(name: str, tmp_path: Path) -> None:
+    """Work folders, locks and records are called by it."""
+    add_module(tmp_path, "x", _SOUND.format(name=name, digits="0" * 64, maintainer="me"))
+
+    [entry] = load_catalogue([tmp_path])
+
+    assert (entry.name, entry.recipe) == ("x", None)
+    assert f'"{name}" names folders' in entry.fault
+
+
 def test_takes_no_smoke_script_for_a_recipe(tmp_path: Path) -> None:
     add_recipe(tmp_path, "a-one")
     script = tmp_path / "recipes" / "smoke" / "a_one.py"

@@ -6,6 +6,7 @@ import pytest
 
 from cuwheel.errors import LockError
 from cuwheel.pypi.lock_file import (
+    check_pins,
     cuda_of_lock,
     faults_of_lock,
     pinned_version,
@@ -73,6 +74,33 @@ def test_sees_line_that_is_no_requirement(lock: Path) -> None:
         "it was edited by hand",
         "a line of it is no requirement",
     ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"evil @ https://example.invalid/evil-1.0-py3-none-any.whl --hash=sha256:{_HASHES[0]}",
+        f"tiny-dep==1.0 --hash=sha256:{_HASHES[0]} --index-url https://example.invalid",
+        f"tiny-dep==1.0 --index-url=https://example.invalid --hash=sha256:{_HASHES[0]}",
+        f"# a comment \\\n--index-url https://example.invalid --hash=sha256:{_HASHES[0]}",
+        f"tiny-dep==1.0 \\\n# why\n--hash=sha256:{_HASHES[0]}",
+        f"tiny-dep>=1.0 --hash=sha256:{_HASHES[0]}",
+        f"tiny-dep==1.* --hash=sha256:{_HASHES[0]}",
+        "--extra-index-url https://example.invalid",
+        "-r other.lock",
+        "./evil-1.0-py3-none-any.whl",
+    ],
+)
+def test_refuses_what_is_no_package_with_hashes(line: str, lock: Path) -> None:
+    lock.write_text(
+        render(_BODY, input_text=_WANTED, command="nox", cooldown="2026-01-01") + f"{line}\n"
+    )
+
+    [fault] = faults_of_lock(lock, _WANTED)[1:]
+    with pytest.raises(LockError):
+        check_pins(lock)
+
+    assert fault.startswith(("a line of it is no requirement", "these packages have no hash"))
 
 
 def test_sees_lock_that_is_no_text(lock: Path) -> None:

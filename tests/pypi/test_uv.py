@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.errors import InstallError
+from cuwheel.errors import InstallError, LockError
 from cuwheel.paths import ROOT
 from cuwheel.pypi.uv import forget, install, install_into, make_environment, resolve
 from cuwheel.system import process
@@ -134,7 +134,7 @@ def test_refuses_file_with_another_hash(workspace: Workspace, python: Path, dist
 def test_refuses_lock_without_hashes(workspace: Workspace, python: Path, dist: Path) -> None:
     assert dist.is_dir()
 
-    with pytest.raises(InstallError, match=r"test\.lock can't be installed") as caught:
+    with pytest.raises(LockError, match=r"test\.lock is no lock") as caught:
         put(workspace, python, "toy==1.0\n")
 
     assert "nox -s lock" in caught.value.fix

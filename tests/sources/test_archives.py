@@ -95,6 +95,21 @@ def test_tells_newest_time(write: object, tmp_path: Path) -> None:
     assert unpacked.newest == TIME
 
 
+@pytest.mark.parametrize("is_tar", [True, False])
+def test_refuses_folders_without_end(tmp_path: Path, *, is_tar: bool) -> None:
+    name = "a/" * 1500 + "file"
+    archive = write_tar(tmp_path, [member(name)]) if is_tar else write_zip(tmp_path, [name])
+
+    assert_refused(archive, "a/a/…", "1501 folders deep")
+
+
+def test_refuses_hard_link_before_its_file(tmp_path: Path) -> None:
+    """Python's tarfile looks for the file on the disk, and then among those before the link."""
+    archive = write_tar(tmp_path, [member("b", tarfile.LNKTYPE, "later"), member("later")])
+
+    assert_refused(archive, "b: a hard link to later, no file before it")
+
+
 def test_replaces_what_stood_there(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "old").touch()

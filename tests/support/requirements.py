@@ -146,6 +146,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "bwrap": lambda: _refusal("bubblewrap"),
     "namespaces": _refused_namespaces,
     "cgroup": _refused_cgroup,
+    "root": lambda: "" if os.geteuid() == 0 else "this user isn't root",
     "seccomp": _found_by_test,
     "slurm": _missing_slurm,
     "bindfs": lambda: _program("bindfs", "bindfs")() or _refused_namespaces() or _missing_fuse(),

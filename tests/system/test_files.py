@@ -307,6 +307,35 @@ def test_new_folder_keeps_old_one_on_error(tree: Path) -> None:
     assert (tree / "sub" / "file").is_file()
 
 
+_FILES = """
+import sys
+from pathlib import Path
+from cuwheel.errors import DiskFullError
+from cuwheel.system.files import naming_full_disk, write_atomically
+try:
+    with naming_full_disk(Path(sys.argv[1])):
+        for number in range(100):
+            write_atomically(Path(sys.argv[1], str(number)), "")
+except DiskFullError as error:
+    print(error.why)
+"""
+
+
+def test_says_that_inodes_are_used_up(tmp_path: Path) -> None:
+    require("namespaces", "what is said where no inode is left")
+    script = 'mount -t tmpfs -o size=64m,nr_inodes=20 none "$0" && exec "$@"'
+    spaces = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
+    done = subprocess.run(
+        [*spaces, tmp_path, sys.executable, "-c", _FILES, tmp_path],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.startswith("it has no inode left for another file, though 64.0 MiB are free")
+
+
 _WATCHER = """
 import pathlib, sys
 missed = 0
