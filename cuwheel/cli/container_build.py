@@ -19,9 +19,12 @@ from cuwheel.system.pythons import own_python
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from cuwheel.cli.parser import Parser
+    from cuwheel.containers.engine import Inside
+    from cuwheel.containers.image import Image
     from cuwheel.system.console import Console
 
 
@@ -60,11 +63,75 @@ class Part:
     goes_on: int | None = None
 
 
-def build_in_container(given: argparse.Namespace, console: Console) -> int:
-    """Do what a command line asks for in the image that it names.
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """An image that is on this machine, and what runs it.
 
-    Returns:
-        The exit code of the cuwheel inside, which has printed its own error.
+    Attributes:
+        engine: podman or docker.
+        image: the image.
+        inside: what it has.
+    """
+
+    engine: Engine
+    image: Image
+    inside: Inside
+
+    def run(
+        self,
+        arguments: Sequence[str],
+        *,
+        read: Iterable[Path] = (),
+        write: Iterable[Path],
+        network: bool,
+    ) -> int:
+        """Run a command of cuwheel in it, as `Engine.run_cuwheel` does.
+
+        Args:
+            arguments: of `python -m cuwheel`; without a network it is told so.
+            read: what it has beside checkout and projects.
+            write: likewise, to write.
+            network: whether it has one.
+
+        Returns:
+            Its exit code.
+        """
+        shared = share(os.environ, read=read, write=write, network=network)
+        return self.engine.run_cuwheel(
+            (*arguments, *(() if network else ("--offline",))),
+            *(self.image, self.inside, shared),
+            name=f"cuwheel-{secrets.token_hex(6)}",
+        )
+
+
+def add_container_options(parser: Parser) -> None:
+    """Add which image to build in."""
+    add = parser.add_argument
+    add(
+        "--container",
+        metavar="IMAGE@sha256:DIGEST",
+        help="build in this image, with its compilers and C library; the network is off while the "
+        "package's own build runs",
+    )
+    add("--container-engine", choices=ENGINES, help="default: podman where it is installed")
+
+
+def check_container_options(given: argparse.Namespace) -> None:
+    """See that they go together.
+
+    Raises:
+        UsageError: they don't.
+    """
+    if given.container_engine and not given.container:
+        raise UsageError(
+            "--container-engine stands alone",
+            why="it says what runs the image that --container names",
+            fix="name an image with --container, or leave it out",
+        )
+
+
+def open_container(given: argparse.Namespace, console: Console) -> Container:
+    """See that the image that a command line names can be used here.
 
     Raises:
         UsageError: the image isn't pinned by digest.
@@ -79,23 +146,30 @@ def build_in_container(given: argparse.Namespace, console: Console) -> int:
         )
     engine = Engine(program=_choose_program(given.container_engine))
     engine.obtain(image, console, offline=given.offline)
-    inside = engine.look_inside(image)
+    return Container(engine=engine, image=image, inside=engine.look_inside(image))
+
+
+def build_in_container(given: argparse.Namespace, console: Console) -> int:
+    """Do what a command line asks for in the image that it names.
+
+    Returns:
+        The exit code of the cuwheel inside, which has printed its own error.
+
+    Raises:
+        UsageError: as `open_container`.
+        ContainerError: likewise, or the container can't be started.
+    """
+    container = open_container(given, console)
     work, dist = (_folder(given, name) or ROOT / name for name in ("work", "dist"))
     source = _folder(given, "source")
     status = 0
     for part in parts_of(given):
-        console.note(f"in {image.reference}: {part.says}")
-        shared = share(
-            os.environ,
+        console.note(f"in {container.image.reference}: {part.says}")
+        status = container.run(
+            ("build", *words_of(given), *part.options),
             read=(source,) if source else (),
             write=(work, dist),
             network=part.network and not given.offline,
-        )
-        offline = () if shared.network else ("--offline",)
-        status = engine.run_cuwheel(
-            ("build", *words_of(given), *part.options, *offline),
-            *(image, inside, shared),
-            name=f"cuwheel-{secrets.token_hex(6)}",
         )
         if status != part.goes_on:
             break

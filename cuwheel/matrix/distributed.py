@@ -9,15 +9,15 @@ from cuwheel.build.rebuild_key import digest_of_key, key_of
 from cuwheel.errors import CommandFailedError
 from cuwheel.matrix.executor import Task
 from cuwheel.matrix.resources import memory_of
-from cuwheel.matrix.state import CellState, read_state
+from cuwheel.matrix.state import read_states
 from cuwheel.paths import ROOT
 from cuwheel.workspace.failure_record import failure_path, read_failure, write_failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from cuwheel.matrix.executor import Executor, Result
-    from cuwheel.matrix.state import Cell
+    from cuwheel.matrix.state import Cell, CellState
     from cuwheel.system.console import Console
     from cuwheel.workspace.failure_record import FailureRecord
 
@@ -33,7 +33,7 @@ def task_of(cell: Cell, options: Sequence[str], cores: int) -> Task:
         options: of `build`, beside the cell's own.
         cores: that it may use.
     """
-    command = (sys.executable, "-m", "cuwheel", "build", *cell.options, "--json", *options)
+    command = (sys.executable, "-m", "cuwheel", "build", *cell.options, *options)
     return Task(
         name=cell.id,
         command=command,
@@ -46,13 +46,14 @@ def task_of(cell: Cell, options: Sequence[str], cores: int) -> Task:
     )
 
 
-def build_distributed(
+def build_distributed(  # noqa: PLR0913 - what, by whom, and how it is told
     due: Sequence[Cell],
     tasks: Sequence[Task],
     executor: Executor,
     console: Console,
     *,
     keeps_going: bool,
+    read: Callable[[Sequence[Cell]], tuple[CellState, ...]] = read_states,
 ) -> Iterator[CellState]:
     """Run the builds of cells elsewhere.
 
@@ -62,6 +63,7 @@ def build_distributed(
         executor: runs them.
         console: told of each as it ends.
         keeps_going: let the others go on although one has failed.
+        read: says how cells stand; of those that are built in a container only one there can.
 
     Yields:
         How each one stands when it has come to its end.
@@ -74,7 +76,7 @@ def build_distributed(
         is_told = result.status is not None and _recorded(cell) != before[cell.id]
         if result.status != 0 and not is_told:
             _record_silent_end(cell, started[result.name], result)
-        state = read_state(cell)
+        [state] = read([cell])
         again = f", started {result.attempts} times" if result.attempts > 1 else ""
         console.note(
             f"{number} of {len(due)}  {cell.id}: {state.kind} on {result.where or 'no machine'}"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
 
 from cuwheel import pipeline
 from cuwheel.workspace.failure_record import read_failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from cuwheel.workspace.job import Job
 
@@ -105,6 +105,20 @@ def read_state(cell: Cell) -> CellState:
         size=summary.size,
         seconds=sum(seconds for _, seconds in summary.durations),
     )
+
+
+def as_data(states: Iterable[CellState]) -> list[dict[str, Any]]:
+    """What can be told of cells to another cuwheel that has the same ones."""
+    told = [field.name for field in fields(CellState) if field.name != "cell"]
+    return [
+        {"id": state.cell.id, **{name: getattr(state, name) for name in told}} for state in states
+    ]
+
+
+def from_data(cells: Iterable[Cell], data: Iterable[Mapping[str, Any]]) -> tuple[CellState, ...]:
+    """How cells stand, as another cuwheel has told it with `as_data`."""
+    told = {item["id"]: {name: item[name] for name in item if name != "id"} for item in data}
+    return tuple(CellState(cell=cell, **told[cell.id]) for cell in cells)
 
 
 def _short(reasons: tuple[str, ...]) -> str:

@@ -51,7 +51,7 @@ def _result(cell: Cell, **changes: object) -> Result:
 
 
 def _tasks(cells: list[Cell]) -> list[Task]:
-    return [task_of(cell, ["--offline"], 4) for cell in cells]
+    return [task_of(cell, ["--json", "--offline"], 4) for cell in cells]
 
 
 def test_task_is_the_build_of_that_cell_alone(cells: list[Cell]) -> None:

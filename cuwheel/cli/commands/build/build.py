@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING
 
 from cuwheel import pipeline
 from cuwheel.build.summary import print_summary
-from cuwheel.cli.container_build import PART_OPTION, UNFINISHED, build_in_container
+from cuwheel.cli.container_build import (
+    PART_OPTION,
+    UNFINISHED,
+    add_container_options,
+    build_in_container,
+    check_container_options,
+)
 from cuwheel.cli.parser import Parser, new_parser, read_count
 from cuwheel.cli.target_jobs import requested_jobs, requested_targets
 from cuwheel.cli.target_options import add_build_options, add_target_options
-from cuwheel.containers.engine import ENGINES
-from cuwheel.errors import CuwheelError, UsageError
+from cuwheel.errors import CuwheelError
 from cuwheel.workspace.failure_record import read_failure
 from cuwheel.workspace.serialization import to_json
 
@@ -33,13 +38,7 @@ def build_parser() -> Parser:
     add = parser.add_argument
     add_build_options(parser)
     add("--keep-work", action="store_true", help="leave the intermediate files there after success")
-    add(
-        "--container",
-        metavar="IMAGE@sha256:DIGEST",
-        help="build in this image, with its compilers and C library; the network is off while the "
-        "package's own build runs",
-    )
-    add("--container-engine", choices=ENGINES, help="default: podman where it is installed")
+    add_container_options(parser)
     add(
         "--no-cache",
         action="store_true",
@@ -89,12 +88,7 @@ def run_build(given: argparse.Namespace, console: Console) -> int:
     """
     if given.container:
         return build_in_container(given, console)
-    if given.container_engine:
-        raise UsageError(
-            "--container-engine stands alone",
-            why="it says what runs the image that --container names",
-            fix="name an image with --container, or leave it out",
-        )
+    check_container_options(given)
     status = 0
     for entry, tag in requested_targets(given, console):
         for job in requested_jobs(entry, tag, given, console):

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.cli.cell_choice import cell_job_options, chosen_cells
+from cuwheel.cli.commands.build.build import build_parser
+from cuwheel.cli.container_build import (
+    add_container_options,
+    check_container_options,
+    open_container,
+)
+from cuwheel.cli.matrix_container import OneByOne, StatesInside, answer_states
 from cuwheel.cli.parser import Parser, new_parser, read_count
 from cuwheel.cli.target_jobs import requested_job
 from cuwheel.cli.target_options import (
@@ -30,13 +39,15 @@ from cuwheel.workspace.failure_record import write_failure
 from cuwheel.workspace.workspace import bare_workspace
 
 if TYPE_CHECKING:
-    import argparse
-    from pathlib import Path
+    from collections.abc import Callable, Sequence
 
-    from cuwheel.matrix.state import Cell
+    from cuwheel.matrix.executor import Executor
+    from cuwheel.matrix.state import Cell, CellState
     from cuwheel.system.console import Console
     from cuwheel.workspace.job import Job
     from cuwheel.workspace.workspace import Workspace
+
+    Reader = Callable[[Sequence[Cell]], tuple[CellState, ...]]
 
 
 def matrix_parser() -> Parser:
@@ -106,6 +117,9 @@ def matrix_parser() -> Parser:
     add_cuda_options(parser)
     add_work_options(parser)
     add_build_options(parser)
+    add_container_options(parser)
+    # Of the cuwheel in a container: the file says which builds, and gets how they stand.
+    add("--states", help=argparse.SUPPRESS)
     parser.set_defaults(source=None, no_cache=False, build_tag=None, replace=False)
     return parser
 
@@ -140,28 +154,46 @@ def _add_cluster_options(parser: Parser) -> None:
 
 def run_matrix(given: argparse.Namespace, console: Console) -> None:
     """Show the matrix, or build it."""
+    if given.states:
+        answer_states(Path(given.states), build_parser().parse, console)
+        return
+    check_container_options(given)
     cells = chosen_cells(given, console)
     if not cells:
         console.note(f"nothing that decides a wheel has changed since {given.changed_since}")
+    read = _reader(cells, given, console)
     if given.json:
-        made = as_github_matrix(read_states(cells))
+        made = as_github_matrix(read(cells))
         print(json.dumps(made, separators=(",", ":")))  # noqa: T201 - data
         return
     if given.action == "build" and cells:
-        _build(cells, given, console)
+        _build(cells, read, given, console)
     else:
-        print_states(read_states(cells), report_terminal())
+        print_states(read(cells), report_terminal())
 
 
-def _build(cells: tuple[Cell, ...], given: argparse.Namespace, console: Console) -> None:
-    due = [state.cell for state in read_states(cells) if state.is_due]
+def _reader(cells: tuple[Cell, ...], given: argparse.Namespace, console: Console) -> Reader:
+    """What says how cells stand: the records in `dist/`, held against the machine that builds."""
+    if not given.container or not cells:
+        return read_states
+    return StatesInside(
+        container=open_container(given, console),
+        options=tuple(_passed_on(given, cells[0].job.workspace)),
+        has_network=not given.offline,
+    )
+
+
+def _build(
+    cells: tuple[Cell, ...], read: Reader, given: argparse.Namespace, console: Console
+) -> None:
+    due = [state.cell for state in read(cells) if state.is_due]
     try:
-        if due and given.executor == "slurm":
-            _build_on_cluster(due, given, console)
+        if due and (given.executor == "slurm" or given.container):
+            _build_elsewhere(due, read, given, console)
         else:
             _build_here(due, given, console)
     finally:  # Ctrl-C among them
-        states = read_states(cells)
+        states = read(cells)
         now = datetime.datetime.now(tz=datetime.timezone.utc).isoformat(timespec="seconds")
         page = write_page(states, cells[0].job.workspace.dist, now)
         console.terminal.rule("[bold]matrix[/]", align="left")
@@ -185,15 +217,34 @@ def _build_here(due: list[Cell], given: argparse.Namespace, console: Console) ->
         pass
 
 
-def _build_on_cluster(due: list[Cell], given: argparse.Namespace, console: Console) -> None:
-    # Only a cluster's owner needs what submits jobs.
-    from cuwheel.matrix.slurm_executor import SlurmExecutor  # noqa: PLC0415
-
+def _build_elsewhere(
+    due: list[Cell], read: Reader, given: argparse.Namespace, console: Console
+) -> None:
+    """Build each cell by a program of its own: in a container here, or on a cluster."""
     ready = _with_locks(due, given, console)
     if not ready:
         return
     workspace = due[0].job.workspace
-    executor = SlurmExecutor(
+    options = _passed_on(given, workspace)
+    executor: Executor = OneByOne(console)
+    if given.executor == "slurm":
+        options.append("--json")
+        executor = _cluster(given, workspace, console)
+    if given.container:
+        options += ["--container", given.container]
+    if given.container_engine:
+        options += ["--container-engine", given.container_engine]
+    tasks = [task_of(cell, options, given.cores) for cell in ready]
+    keeps_going = given.keep_going
+    for _ in build_distributed(ready, tasks, executor, console, keeps_going=keeps_going, read=read):
+        pass
+
+
+def _cluster(given: argparse.Namespace, workspace: Workspace, console: Console) -> Executor:
+    # Only a cluster's owner needs what submits jobs.
+    from cuwheel.matrix.slurm_executor import SlurmExecutor  # noqa: PLC0415
+
+    return SlurmExecutor(
         folder=workspace.work.parent / "slurm",
         partition=given.partition,
         time_limit=given.time_limit,
@@ -201,10 +252,6 @@ def _build_on_cluster(due: list[Cell], given: argparse.Namespace, console: Conso
         at_once=given.at_once,
         tell=console.note,
     )
-    tasks = [task_of(cell, _passed_on(given, workspace), given.cores) for cell in ready]
-    keeps_going = given.keep_going
-    for _ in build_distributed(ready, tasks, executor, console, keeps_going=keeps_going):
-        pass
 
 
 def _with_locks(due: list[Cell], given: argparse.Namespace, console: Console) -> list[Cell]:
