@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.errors import CellsFailedError
+from cuwheel.paths import ROOT
+from cuwheel.system.process import run
 from tests.support.containers import Podman, debian_image, make_podman
 from tests.support.engine import PACKAGES, Engine, make_engine
+from tests.support.matrices import BROKEN, kernel_of, matrix_engine
 from tests.support.requirements import require
+from tests.support.slurm import slurm_cluster
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -142,3 +147,71 @@ def test_kill_ends_the_container(inside: Engine, podman: Podman, tmp_path: Path)
         child.wait()
 
     wait_for(lambda: running not in podman.ask("ps", "--all", "--format", "{{.Names}}"))
+
+
+def matrix(engine: Engine, *words: str) -> tuple[int, str]:
+    """The session `matrix` of tiny-capi alone, for Debian's Python."""
+    folders = ("--work", str(engine.work), "--dist", str(engine.dist))
+    options = ("--only", "tiny-capi-*", "--python", "3.11", *folders)
+    done = run(
+        [engine.python, "-m", "cuwheel", "matrix", *words, *options],
+        env=engine.environment(),
+        cwd=ROOT,
+        check=False,
+    )
+    return done.status, done.output
+
+
+def test_matrix_builds_its_cells_in_the_image(
+    inside: Engine, podman: Podman, shared_cache: Path, tmp_path: Path
+) -> None:
+    own = matrix_engine(tmp_path, inside.project, shared_cache)
+    own = dataclasses.replace(own, variables=inside.variables)
+    container = ("--container", inside.variables["IMAGE"])
+
+    status, output = matrix(own, "build", *container)
+
+    assert status == 0, output
+    assert "tiny-capi-130-cp311: built" in output
+    assert "1 cell: 1 built" in output
+    assert "without network" in output
+    # What it was built with is in the image; here it would be built again.
+    assert "1 cell: 1 built" in matrix(own, *container)[1]
+    assert "1 cell: 1 outdated" in matrix(own)[1]
+    assert '{"include":[]}' in matrix(own, "--json", *container)[1]
+    assert "1 of 1" not in matrix(own, "build", *container)[1]
+    assert not podman.ask("ps", "--all", "--quiet")
+
+
+def test_failed_cell_of_a_matrix_says_what_was_wrong(
+    inside: Engine, shared_cache: Path, tmp_path: Path
+) -> None:
+    own = matrix_engine(tmp_path, inside.project, shared_cache)
+    own = dataclasses.replace(own, variables=inside.variables)
+    kernel_of(own).write_text(BROKEN)
+
+    status, output = matrix(own, "build", "--container", inside.variables["IMAGE"])
+
+    assert status == CellsFailedError.exit_code, output
+    assert "1 cell: 1 failed" in output
+    [log] = (own.dist / ".cuwheel").glob("*.failed.log")
+    assert "this kernel isn't finished" in log.read_text()
+
+
+def test_cells_of_a_cluster_are_built_in_the_image(
+    inside: Engine, shared_cache: Path, module_path: Path, tmp_path: Path
+) -> None:
+    own = matrix_engine(tmp_path, inside.project, shared_cache)
+    options = ("--executor", "slurm", "--cores", "1", "--time-limit", "10")
+    with slurm_cluster(module_path) as cluster:
+        variables = {**inside.variables, "SLURM_CONF": cluster.environment["SLURM_CONF"]}
+        own = dataclasses.replace(own, variables=variables)
+        status, output = matrix(own, "build", *options, "--container", inside.variables["IMAGE"])
+
+    assert status == 0, output
+    assert "tiny-capi-130-cp311: built on node" in output
+    assert "1 cell: 1 built" in output
+    [log] = (own.dist / ".cuwheel").glob("*.log")
+    assert "without network" in log.read_text()
+    [path] = own.dist.glob("*.provenance.json")
+    assert inside.variables["IMAGE"] in path.read_text()
