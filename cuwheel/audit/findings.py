@@ -206,13 +206,33 @@ RULES = (
     ),
     Rule(
         name="framework ABI",
-        summary="The wheel says it serves several releases of PyTorch and uses more than its "
-        "stable ABI.",
+        summary="The wheel allows releases of PyTorch that lack symbols which it needs.",
         text="Between two releases of PyTorch only the functions of its C interface "
         "(`aoti_torch_…`, `torch_…`) keep their meaning; anything in the namespaces `at`, `c10` "
-        "and `torch` may be gone or differ (`undefined symbol`). Compile with "
-        "`-DTORCH_STABLE_ONLY` and `-DTORCH_TARGET_VERSION`, which make the compiler refuse the "
-        "rest, or leave `serves` out of the recipe's framework: then the wheel is for one release.",
+        "and `torch` may be gone or take other arguments, and the import ends in `undefined "
+        "symbol`. What the releases export was read from their wheels (`nox -s torch-symbols`). "
+        "Bound `torch` in `Requires-Dist` to the releases that the finding names, and publish a "
+        "wheel for each. Or compile with `-DTORCH_STABLE_ONLY` and `-DTORCH_TARGET_VERSION`, which "
+        "make the compiler refuse all but the stable interface. A recipe whose framework `serves` "
+        "several releases has to: without it the wheel is for one release.",
+    ),
+    Rule(
+        name="undefined symbol",
+        summary="A library needs a symbol that nothing defines.",
+        text="Python loads libraries with all of their symbols bound at once, so the import ends "
+        "in `undefined symbol`. No library of the wheel defines it, nor do those that it needs, "
+        "glibc, libstdc++, Python or PyTorch. A source file was left out of the link, the helper "
+        "library is of another release than the headers, or a library is missing on the linker's "
+        "line: `-Wl,--no-undefined` makes the linker say so (`c++filt` shows the whole name).",
+    ),
+    Rule(
+        name="stable ABI",
+        summary="An extension module for Python's stable ABI needs more than that.",
+        text="`.abi3.so` promises every Python from the tag's on. A function outside of the stable "
+        "ABI may be gone or changed in any of them, and one that came later isn't in the older "
+        "ones: the import ends in `undefined symbol`. Define `Py_LIMITED_API` to the oldest "
+        "Python (`0x030A0000`) in every file, or build one wheel for each Python. The names are "
+        "those of CPython's `stable_abi.toml`, as `abi3audit` uses them.",
     ),
     Rule(
         name="archs",

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import re
+import struct
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import IO, TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from cuwheel.binaries.archs import DeviceCode, sort_archs
 from cuwheel.binaries.cudart import CUDART_TEXT, linked_cudart
 from cuwheel.binaries.elf import Elf, ElfFormatError, read_elf
 from cuwheel.binaries.elf_image import MAGIC
+from cuwheel.binaries.elf_symbols import Exports, Symbols
 from cuwheel.binaries.fatbin import (
     RELOCATABLE_SECTION,
     FatbinFinder,
@@ -91,6 +93,9 @@ class ScannedLibrary:
             where it has none.
         damage: why it, or its device code, can't be read; empty for an intact one.
         cudart: the release of CUDA's runtime that is linked into it, `13.0`; empty: none is found.
+        undefined: symbols that something loaded has to define, of no library and no version in
+            particular; those that may be missing are left out.
+        exports: what it defines itself; None where that can't be read, as of 32 bits.
     """
 
     name: str
@@ -98,6 +103,8 @@ class ScannedLibrary:
     device_code: DeviceCode | None
     damage: str = ""
     cudart: str = ""
+    undefined: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    exports: Exports | None = field(default=None, compare=False, repr=False)
 
     @property
     def runtime_major(self) -> int | None:
@@ -346,12 +353,21 @@ class _Reading:
             with self._member.open() as stream:
                 elf = read_elf(stream)
                 cudart = self._read_cudart(stream, elf)
+                undefined, exports = _read_symbols(stream, elf)
             parts = tuple(_device_parts(name, elf, self._fatbins))
         except (ElfFormatError, FatbinFormatError) as problem:
             return ScannedLibrary(name=name, elf=elf, device_code=None, damage=str(problem)), ()
         loaded = [part.code for part in parts if part.section != RELOCATABLE_SECTION]
         code = join_codes(loaded) if loaded else None
-        return ScannedLibrary(name=name, elf=elf, device_code=code, cudart=cudart), parts
+        library = ScannedLibrary(
+            name=name,
+            elf=elf,
+            device_code=code,
+            cudart=cudart,
+            undefined=undefined,
+            exports=exports,
+        )
+        return library, parts
 
     def _read_cudart(self, stream: IO[bytes], elf: Elf) -> str:
         """The runtime in a library; `libcudart.so` itself is no other's."""
@@ -359,6 +375,17 @@ class _Reading:
         if not self._has_cudart or code is None or stem_of(elf.soname) == "libcudart":
             return ""
         return linked_cudart(stream, code)
+
+
+def _read_symbols(stream: IO[bytes], elf: Elf) -> tuple[tuple[str, ...], Exports | None]:
+    """What a library of the host needs of others without saying of which, and what it defines."""
+    if not (elf.is_host_code and elf.is_dynamic):
+        return (), None
+    try:
+        symbols = Symbols(stream)
+        return symbols.unversioned(), symbols.exports()
+    except (ElfFormatError, struct.error):
+        return (), None  # of 32 bits, big-endian, or with a table that is cut off
 
 
 def join_codes(codes: Iterable[DeviceCode]) -> DeviceCode:

@@ -13,6 +13,7 @@ from cuwheel.audit.findings import SEVERITIES, Finding, worst_severity
 from cuwheel.audit.rules.layout import layout_findings
 from cuwheel.audit.rules.library import device_codes, library_findings
 from cuwheel.audit.rules.supply import supply_findings
+from cuwheel.audit.rules.symbols import symbol_findings
 from cuwheel.audit.rules.wheel import wheel_findings
 from cuwheel.audit.scan import WheelScan, scan_wheel
 from cuwheel.audit.supply import Chain, Supply
@@ -64,7 +65,7 @@ def judge(case: Case) -> AuditResult:
     chain = Chain(case=case)
     findings = [*wheel_findings(case), *layout_findings(case)]
     if case.is_read:
-        findings += [*library_findings(case), *supply_findings(chain)]
+        findings += [*library_findings(case), *supply_findings(chain), *symbol_findings(case)]
     else:
         findings.append(_not_read(case))
     codes = [code for _, code in device_codes(case)]

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 from cuwheel import limits
 from cuwheel.binaries.elf_image import MAGIC, ElfFormatError, ElfImage, search_entries
+from cuwheel.binaries.instruction_set import instruction_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -93,6 +94,7 @@ class Elf:
             needs `libcuda.so.1`.
         torch_symbols: of PyTorch's C++ interface that it needs, mangled; searched where it needs
             a library of PyTorch's.
+        instruction_set: the level of x86-64 that it says it needs, `x86-64-v3`; empty: it says none.
     """
 
     machine: str
@@ -113,6 +115,7 @@ class Elf:
     uses_dlopen: bool
     driver_functions: tuple[str, ...]
     torch_symbols: tuple[str, ...]
+    instruction_set: str
 
     @property
     def search_path(self) -> tuple[str, ...]:
@@ -210,6 +213,7 @@ def _read(image: ElfImage) -> Elf:
         uses_dlopen=symbols.uses_dlopen,
         driver_functions=symbols.driver_functions,
         torch_symbols=symbols.torch_symbols,
+        instruction_set=instruction_set(image),
     )
 
 

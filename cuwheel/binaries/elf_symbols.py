@@ -7,12 +7,15 @@ the symbols' fields: System V ABI, "Hash Table" and "Symbol Table".
 from __future__ import annotations
 
 import struct
+from array import array
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from cuwheel import limits
 from cuwheel.binaries.elf import symbols_size
 from cuwheel.binaries.elf_image import ElfFormatError, ElfImage, search_entries
+from cuwheel.binaries.symbol_names import gnu_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,7 +23,9 @@ if TYPE_CHECKING:
 
 _NEEDED, _SONAME, _RPATH, _RUNPATH = 1, 14, 15, 29
 _STRINGS, _STRINGS_SIZE, _SYMBOLS, _GNU_HASH = 5, 10, 6, 0x6FFFFEF5
-_GLOBAL, _WEAK = 1, 2  # STB_GLOBAL, STB_WEAK
+_VERSION_OF_SYMBOL = 0x6FFFFFF0  # DT_VERSYM
+_GLOBAL, _WEAK, _UNIQUE = 1, 2, 10  # STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE
+_FIRST_VERSION, _VERSION_BITS = 2, 0x7FFF  # 0 and 1: of no version
 _SYMBOL = struct.Struct("<IBBHQQ")
 _CHUNK = 1 << 20  # bytes
 
@@ -33,6 +38,26 @@ class DynamicLinks:
     needed: tuple[str, ...]
     rpath: tuple[str, ...]
     runpath: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exports:
+    """What a library defines for others, as the hashes that the loader compares.
+
+    Four bytes a symbol: a million of them are 4 MB. That a name is taken for one that is there
+    though it isn't happens once in 2^31 / symbols.
+
+    Attributes:
+        hashes: of the names, the lowest bit set, sorted.
+    """
+
+    hashes: array[int]
+
+    def __contains__(self, name: str) -> bool:
+        """Whether it defines a name."""
+        value = gnu_hash(name) | 1
+        at = bisect_left(self.hashes, value)
+        return at < len(self.hashes) and self.hashes[at] == value
 
 
 class Symbols:
@@ -78,6 +103,32 @@ class Symbols:
             if section == 0 and name and kind >> 4 == _GLOBAL:
                 yield self._image.name(self._strings + name)
 
+    def unversioned(self) -> tuple[str, ...]:
+        """Those that state no library and no version either: anything loaded may define them."""
+        starts = []
+        for index, (name, kind, section) in enumerate(self._all(self._first_hashed())):
+            if section == 0 and name and kind >> 4 == _GLOBAL and not self._has_version(index):
+                starts.append(name)
+        return tuple(self._image.name(self._strings + start) for start in sorted(starts))
+
+    def exports(self) -> Exports:
+        """What it defines; of names alone, without their versions."""
+        first = self._first_hashed()
+        if first is None:
+            kinds = (_GLOBAL, _WEAK, _UNIQUE)
+            names = (name for name, kind, section in self._all() if section and kind >> 4 in kinds)
+            found = (gnu_hash(self._image.name(self._strings + name)) for name in names)
+        else:
+            table = _HashTable(self._image, self._offset_of(_GNU_HASH))
+            found = table.hashes(max(0, self._count() - first))
+        return Exports(hashes=array("I", sorted({value | 1 for value in found})))
+
+    def defined(self) -> Iterator[str]:
+        """Names that it defines for others."""
+        for name, kind, section in self._all():
+            if section and name and kind >> 4 in (_GLOBAL, _WEAK, _UNIQUE):
+                yield self._image.name(self._strings + name)
+
     def lacking(self, names: Iterable[str]) -> set[str]:
         """Those of some names that it doesn't define."""
         missing = set(names)
@@ -112,12 +163,30 @@ class Symbols:
                 return True
         return False
 
-    def _all(self) -> Iterator[tuple[int, int, int]]:
-        """Of each symbol: where its name is, its kind, its section."""
+    def _first_hashed(self) -> int | None:
+        """The number of the first symbol in the hash table, behind all that are undefined."""
+        if _GNU_HASH not in self._tags:
+            return None
+        return self._image.unpack("4I", self._offset_of(_GNU_HASH))[1]
+
+    def _count(self) -> int:
+        size = symbols_size(self._image, self._offset_of(_SYMBOLS), self._strings)
+        return size // _SYMBOL.size
+
+    def _has_version(self, index: int) -> bool:
+        if _VERSION_OF_SYMBOL not in self._tags:
+            return False
+        (version,) = self._image.unpack("H", self._offset_of(_VERSION_OF_SYMBOL) + 2 * index)
+        return version & _VERSION_BITS >= _FIRST_VERSION
+
+    def _all(self, count: int | None = None) -> Iterator[tuple[int, int, int]]:
+        """Of each symbol, or the first ones: where its name is, its kind, its section."""
         start = self._offset_of(_SYMBOLS)
         if not start:
             return
         size = symbols_size(self._image, start, self._strings)
+        if count is not None:
+            size = min(size, count * _SYMBOL.size)
         for name, kind, _, section, _, _ in self._image.records("IBBHQQ", start, size):
             yield name, kind, section
 
@@ -145,9 +214,14 @@ class _HashTable:
         if not (self._buckets and self._bloom):
             raise ElfFormatError("its hash table is empty")
 
+    def hashes(self, count: int) -> Iterator[int]:
+        """The hash of each of the symbols in it, whose lowest bit says something else."""
+        for (value,) in self._image.records("I", self._chains, 4 * count):
+            yield value
+
     def candidates(self, name: str) -> Iterator[int]:
         """Numbers of symbols with the name's hash."""
-        value = _hash(name)
+        value = gnu_hash(name)
         (word,) = self._image.unpack("Q", self._filter + 8 * (value // 64 % self._bloom))
         bits = 1 << value % 64 | 1 << (value >> self._shift) % 64
         if word & bits != bits:
@@ -162,11 +236,3 @@ class _HashTable:
             if link & 1:
                 return
             index += 1
-
-
-def _hash(name: str) -> int:
-    """`dl_new_hash` of glibc."""
-    value = 5381
-    for byte in name.encode():
-        value = value * 33 + byte & 0xFFFFFFFF
-    return value

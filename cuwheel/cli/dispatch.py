@@ -37,6 +37,7 @@ COMMANDS = {
     "profile": "target.profile",
     "smoke": "target.smoke",
     "toolchain": "maintain.toolchain",
+    "torch-symbols": "maintain.torch_symbols",
     "verify": "target.verify",
 }
 

@@ -93,6 +93,7 @@ VERBS = (
     _verb("lock-verify", "Download what conda locks name, compare hashes: -- 122.", "maintain"),
     _verb("index", "Write dist/simple/, the package index of all wheels in dist/.", "maintain"),
     _verb("cache", "Say what the cache holds, remove what nobody uses: -- --prune.", "maintain"),
+    _verb("torch-symbols", "Read what new releases of PyTorch export, for the audit.", "maintain"),
     _verb("docs", "Write TROUBLESHOOTING.md and docs/reference/ from the code.", "maintain"),
 )
 

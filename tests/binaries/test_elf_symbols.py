@@ -9,7 +9,8 @@ import pytest
 
 from cuwheel.binaries.elf_image import ElfFormatError
 from cuwheel.binaries.elf_symbols import Symbols
-from cuwheel.diagnose.facts.torch_symbols import find_missing, plain_name
+from cuwheel.binaries.symbol_names import plain_name
+from cuwheel.diagnose.facts.torch_symbols import find_missing
 from cuwheel.system.process import run
 from tests.support.factories import compile_library
 

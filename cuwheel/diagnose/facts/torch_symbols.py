@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING
 
 from cuwheel.binaries.elf_image import ElfFormatError
 from cuwheel.binaries.elf_symbols import Symbols
+from cuwheel.binaries.symbol_names import plain_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +24,6 @@ _LIBRARIES = (
 # Mangled names in the namespaces of PyTorch (Itanium C++ ABI, "External Names"), and the C
 # interface of AOTInductor.
 _OF_TORCH = re.compile(r"_Z(T[VIST])?N?[VrK]*[RO]?(2at|3c10|5torch|6caffe2)|aoti_torch_")
-_NAMED = re.compile(r"_Z(?:T[VIST])?N?[VrK]*[RO]?")
 # `std::string` in a name: of the C++11 ABI, and of the one before ("Dual ABI", libstdc++'s manual).
 _NEW_STRING, _OLD_STRING = "NSt7__cxx1112basic_string", "Ss"
 _STRING = re.compile(f"{_NEW_STRING}|{_OLD_STRING}")
@@ -69,17 +69,6 @@ def find_missing(stream: IO[bytes], folder: Path, others: Iterable[Path]) -> Mis
     if not undefined:
         return None
     return Missing(names=tuple(sorted(undefined)), is_abi_only=_is_abi_only(undefined, paths))
-
-
-def plain_name(mangled: str) -> str:
-    """`c10::Error::what` of `_ZNK3c105Error4whatEv`; what follows the name is left out."""
-    start = _NAMED.match(mangled)
-    rest, words = mangled[start.end() :] if start else "", []
-    while found := re.match(r"(\d+)", rest):
-        length = int(found[1])
-        words.append(rest[found.end() : found.end() + length])
-        rest = rest[found.end() + length :]
-    return "::".join(words) or mangled
 
 
 def _lacking(path: Path, undefined: set[str]) -> set[str]:

@@ -1,0 +1,132 @@
+"""Rules for symbols: of PyTorch's releases, of Python's stable ABI, and those that nobody has."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from abi3info import DATAS, FUNCTIONS
+
+from cuwheel.audit.findings import Finding
+from cuwheel.audit.symbols import SymbolNeeds
+from cuwheel.binaries.symbol_names import plain_name
+from cuwheel.cuda.torch_exports import minor_of, torch_exports
+from cuwheel.system.quantities import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from cuwheel.audit.case import Case
+    from cuwheel.audit.findings import Severity
+    from cuwheel.audit.scan import ScannedLibrary
+    from cuwheel.audit.symbols import TorchFit
+
+
+_PYTHON = re.compile(r"_?Py[A-Z_]")
+_SHOWN = 3  # names in one finding
+# The stable ABI: name, and the minor release of Python 3 that brought it.
+_STABLE = {
+    one.symbol.name: one.added.minor
+    for table in (FUNCTIONS, DATAS)
+    for one in table.values()
+}
+
+
+def symbol_findings(case: Case) -> Iterator[Finding]:
+    """Symbols that aren't there where a library is loaded, or needn't be."""
+    needs = SymbolNeeds(case=case)
+    for library, _ in case.host_libraries:
+        yield from _undefined_findings(library, needs)
+        yield from _stable_abi_findings(library, case)
+    if needs.is_torch_judged:
+        yield from _torch_findings(case, needs)
+
+
+def _undefined_findings(library: ScannedLibrary, needs: SymbolNeeds) -> Iterator[Finding]:
+    names = needs.unsupplied(library)
+    if not names:
+        return
+    fact = f"nothing that it loads defines {_some(names)}"
+    severity: Severity = "error" if needs.is_imported(library) else "warning"
+    yield Finding(file=library.name, rule="undefined symbol", fact=fact, severity=severity)
+
+
+def _torch_findings(case: Case, needs: SymbolNeeds) -> Iterator[Finding]:
+    """What some of the releases that the wheel allows lack.
+
+    Where an installer takes the newest release and nothing of the wheel works with that one, it
+    is broken as it comes.
+    """
+    fits = {library.name: needs.torch_fit(library) for library, _ in case.host_libraries}
+    using = [root.name for root in needs.graph.roots if needs.uses_torch(root)]
+    is_whole = all((fit := fits[name]) and fit.newest in fit.wrong for name in using)
+    for library, _ in case.host_libraries:
+        if fit := fits[library.name]:
+            is_broken = is_whole and fit.newest in fit.wrong and not fit.is_newer_allowed
+            severity: Severity = "error" if is_broken or case.contract else "warning"
+            if needs.torch_requirement is None:
+                severity = case.severity("note")
+            fact = _torch_fact(fit, needs)
+            yield Finding(file=library.name, rule="framework ABI", fact=fact, severity=severity)
+
+
+def _torch_fact(fit: TorchFit, needs: SymbolNeeds) -> str:
+    more = f" and {plural(fit.count - 1, 'symbol')} more" if fit.count > 1 else ""
+    fits = f"it loads with {_spans(fit.fitting)}" if fit.fitting else "no release has all of it"
+    allowed = f"torch{needs.torch_requirement or ''} is required"
+    if needs.torch_requirement is None:
+        allowed = "no release is required"
+    return (
+        f"it needs {_some([fit.lacking])}{more}, which torch {_spans(fit.wrong)} doesn't have; "
+        f"{allowed}, {fits}"
+    )
+
+
+def _spans(releases: Sequence[str]) -> str:
+    """`2.6 to 2.9 and 2.12` of releases that were read."""
+    order = [minor_of(one) for one in torch_exports().releases]
+    numbers = [order.index(minor_of(one)) for one in releases]
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and spans[-1][-1] == number - 1:
+            spans[-1].append(number)
+        else:
+            spans.append([number])
+    texts = (
+        order[span[0]] if len(span) == 1 else f"{order[span[0]]} to {order[span[-1]]}"
+        for span in spans
+    )
+    return " and ".join(texts)
+
+
+def _stable_abi_findings(library: ScannedLibrary, case: Case) -> Iterator[Finding]:
+    """A module for the stable ABI that needs more of Python than that, or a newer one."""
+    is_stable = library.name.endswith(".abi3.so")
+    if not is_stable or not (library.elf and library.elf.python_modules):
+        return
+    used = [name for name in library.undefined if _PYTHON.match(name)]
+    if outside := [name for name in used if name not in _STABLE]:
+        fact = f"it is called abi3, and {_some(outside)} is outside of Python's stable ABI"
+        yield Finding(file=library.name, rule="stable ABI", fact=fact, severity="warning")
+    oldest = min((minor for tag in case.tags if (minor := _minor(tag.interpreter))), default=None)
+    newer = [name for name in used if oldest is not None and _STABLE.get(name, 0) > oldest]
+    if newer:
+        minor = max(_STABLE[name] for name in newer)
+        fact = f"it needs {_some(newer)} of Python 3.{minor}, and the tag says 3.{oldest}"
+        yield Finding(file=library.name, rule="stable ABI", fact=fact)
+
+
+def _minor(interpreter: str) -> int | None:
+    """12 of `cp312`."""
+    minor = interpreter.removeprefix("cp3")
+    return int(minor) if minor.isdigit() else None
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    shown = ", ".join(
+        f"{plain_name(name)} ({name})" if name.startswith("_Z") else name
+        for name in listed[:_SHOWN]
+    )
+    more = len(listed) - _SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown

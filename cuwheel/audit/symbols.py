@@ -1,0 +1,206 @@
+"""Who defines the symbols that a wheel's libraries need: itself, PyTorch, the system, or nobody.
+
+Only names that say no library and no version are looked at: what they are bound to is decided
+when a library is loaded, and Python loads with `RTLD_NOW`. A name counts as nobody's where
+everybody who could define it is known.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from cuwheel.audit.loader_paths import LoaderGraph
+from cuwheel.cuda.frameworks import extras_of, has_common_release
+from cuwheel.cuda.suppliers import components_of, is_cuda_library, is_from_driver
+from cuwheel.cuda.torch_exports import TorchExports, is_judged, is_kept, torch_exports
+from cuwheel.wheel.metadata import project_of
+
+if TYPE_CHECKING:
+    from cuwheel.audit.case import Case
+    from cuwheel.audit.scan import ScannedLibrary
+
+# Of glibc and the compilers: their names are looked up in those of this machine.
+_RUNTIME = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|util|pthread|gcc_s|stdc\+\+))\.so\.\d+")
+_RUNTIMES = ("libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1")
+# Of libstdc++, and what compilers and their OpenMP make calls to.
+_COMPILER = re.compile(
+    r"_ZN?K?S[a-z]|_ZT[VIS](N?S|N10__cxxabiv1)|_Z(nw|na|dl|da)|__cxa_|_ITM_|__gxx_|_Unwind_"
+    r"|GOMP_|omp_|__kmpc_|__tsan_|__asan_|__ubsan_|__gcov_|__sanitizer_"
+)
+_PYTHON = re.compile(r"_?Py[A-Z_]")
+_CUDA = re.compile(r"(__)?(cu|nv|npp|ncc)|_ZN(K)?\d+nv|\w*nvinfer1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchFit:
+    """Which releases of PyTorch a library can be loaded with.
+
+    Attributes:
+        lacking: a name that some of `wrong` don't export, and how many there are.
+        count: of these names.
+        fitting: releases with all names, whether they are allowed or not.
+        wrong: releases that the wheel allows and that lack some.
+        newest: the newest release that was allowed.
+        is_newer_allowed: whether releases are allowed that the table doesn't have.
+    """
+
+    lacking: str
+    count: int
+    fitting: tuple[str, ...]
+    wrong: tuple[str, ...]
+    newest: str
+    is_newer_allowed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class SymbolNeeds:
+    """What the libraries of a wheel need of others, symbol by symbol.
+
+    Attributes:
+        case: the wheel.
+    """
+
+    case: Case
+
+    @cached_property
+    def graph(self) -> LoaderGraph:
+        """Which library loads which."""
+        return LoaderGraph(case=self.case)
+
+    @cached_property
+    def torch_requirement(self) -> SpecifierSet | None:
+        """The releases of PyTorch that the wheel requires; None: it requires none."""
+        lines = [Requirement(text) for text in self.case.requires if project_of(text) == "torch"]
+        counting = [one.specifier for one in lines if "" in extras_of(one)]
+        found = SpecifierSet()
+        for one in counting:
+            found &= one
+        return found if counting else None
+
+    @property
+    def is_torch_judged(self) -> bool:
+        """Whether its libraries are PyTorch extensions for the machine that the table is of."""
+        is_fitting = any(one.endswith("x86_64") for one in self.case.platforms)
+        return is_fitting and self._has_torch and self.case.project != "torch"
+
+    def torch_fit(self, library: ScannedLibrary) -> TorchFit | None:
+        """What PyTorch's releases lack of what a library needs; None: nothing that is allowed."""
+        table = torch_exports()
+        allowed = table.allowed_by(self.torch_requirement or SpecifierSet())
+        needed = {name: set(table.releases_with(name)) for name in self._torch_names(library)}
+        fitting = set(table.releases).intersection(*needed.values())
+        wrong = tuple(one for one in allowed if one not in fitting)
+        lacking = sorted(name for name, there in needed.items() if set(wrong) - there)
+        if not lacking:
+            return None
+        beyond = SpecifierSet(f">{table.releases[-1]}")
+        return TorchFit(
+            lacking=min(lacking, key=lambda name: (len(needed[name]), name.startswith("_ZT"))),
+            count=len(lacking),
+            fitting=tuple(one for one in table.releases if one in fitting),
+            wrong=wrong,
+            newest=allowed[-1],
+            is_newer_allowed=has_common_release(str(beyond), self.torch_requirement or beyond),
+        )
+
+    def uses_torch(self, library: ScannedLibrary) -> bool:
+        """Whether a library needs anything of PyTorch by name."""
+        return bool(self._torch_names(library))
+
+    def unsupplied(self, library: ScannedLibrary) -> tuple[str, ...]:
+        """Names that nobody defines."""
+        if library.exports is None or ".so" not in PurePosixPath(library.name).name:
+            return ()
+        foreign = self._foreign(library)
+        kinds = {self._kind(soname) for soname in foreign}
+        if "unknown" in kinds:
+            return ()
+        may_be_c = "system" in kinds
+        return tuple(
+            name
+            for name in library.undefined
+            if not self._is_own(name)
+            and not (may_be_c and not name.startswith("_Z"))
+            and not self._is_of(name, kinds)
+        )
+
+    def is_imported(self, library: ScannedLibrary) -> bool:
+        """Whether importing a module of the wheel loads a library."""
+        return any(library in self.graph.brought_by(one) for one in self._modules)
+
+    @cached_property
+    def _modules(self) -> tuple[ScannedLibrary, ...]:
+        return tuple(one for one, elf in self.case.host_libraries if elf.python_modules)
+
+    @cached_property
+    def _has_torch(self) -> bool:
+        is_required = any(one.by == "torch" for one in self.case.dependencies)
+        return is_required or "torch" in self.case.assumed
+
+    def _torch_names(self, library: ScannedLibrary) -> tuple[str, ...]:
+        table: TorchExports = torch_exports()
+        return tuple(
+            name
+            for name in library.undefined
+            if (is_judged(name) or table.releases_with(name)) and not self._is_own(name)
+        )
+
+    def _is_own(self, name: str) -> bool:
+        """Whether a library of the wheel defines it: another may have loaded that one before."""
+        return any(one.exports and name in one.exports for one, _ in self.case.host_libraries)
+
+    def _foreign(self, library: ScannedLibrary) -> frozenset[str]:
+        """What a library brings along that isn't in the wheel."""
+        brought = [one.elf for one in self.graph.brought_by(library) if one.elf]
+        needed = frozenset(soname for elf in brought for soname in elf.needed)
+        return needed - self.case.own.keys()
+
+    def _kind(self, soname: str) -> str:
+        if _RUNTIME.fullmatch(soname):
+            return "runtime"
+        if is_from_driver(soname) or is_cuda_library(soname):
+            return "cuda"
+        suppliers = components_of(soname)
+        if any(one.distribution == "torch" for one in suppliers):
+            return "torch"
+        if suppliers:
+            return "cuda"
+        return "system" if soname in self.case.system else "unknown"
+
+    def _is_of(self, name: str, kinds: set[str]) -> bool:
+        """Whether one of those who are loaded may define a name."""
+        if _PYTHON.match(name) or _COMPILER.match(name) or _is_of_runtime(name):
+            return True
+        has_torch = "torch" in kinds or self._has_torch
+        if has_torch and (not is_kept(name) or is_judged(name) or _is_in_torch(name)):
+            return True
+        return bool(_CUDA.match(name)) and ("cuda" in kinds or bool(self.case.dependencies))
+
+
+def _is_in_torch(name: str) -> bool:
+    return bool(torch_exports().releases_with(name))
+
+
+@cache
+def _is_of_runtime(name: str) -> bool:
+    """Whether glibc, libstdc++ or libgcc of this machine has a name."""
+    return any(hasattr(library, name) for library in _runtimes())
+
+
+@cache
+def _runtimes() -> tuple[ctypes.CDLL, ...]:
+    found = []
+    for soname in _RUNTIMES:
+        try:
+            found.append(ctypes.CDLL(soname))
+        except OSError:  # noqa: PERF203 - a machine without libstdc++
+            continue
+    return tuple(found)

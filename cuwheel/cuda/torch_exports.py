@@ -1,0 +1,113 @@
+"""What the libraries of PyTorch's releases export: a table that `nox -s torch-symbols` writes.
+
+It was read from the wheels for CPython 3.11 on Linux x86_64 of the public index: one release of
+each minor one, the newest. Libraries without an interface (libtorch_cuda_linalg.so) weren't read.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import zstandard
+
+from cuwheel.cuda.frameworks import has_common_release
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from packaging.specifiers import SpecifierSet
+
+TABLE = Path(__file__).with_name("torch_exports.zst")
+LIBRARIES = (
+    *("libc10.so", "libc10_cuda.so", "libtorch_cpu.so", "libtorch_cuda.so"),
+    "libtorch_python.so",
+)
+_LEVEL = 19  # of zstd; it is packed once
+_SIZE_MAX = 1 << 28  # bytes of the table, unpacked
+# Mangled names in the namespaces of PyTorch (Itanium C++ ABI, "External Names").
+_OF_TORCH = re.compile(r"_Z(?:T[VIST])?N?[VrK]*[RO]?(?:2at|3c10|5torch|6caffe2)")
+# Kernels, which change with each release; static variables within functions and names of types,
+# which nobody needs; and libraries that are linked in: oneMKL and SLEEF.
+_LEFT_OUT = re.compile(r"\w*6native|_ZGV|_ZZ|_ZTS|(?i:mkl)\w*_|Sleef_")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchExports:
+    """Which name is in which release.
+
+    Attributes:
+        releases: that were read, the oldest first: `2.12.1`.
+        names: that one of them exports, sorted.
+        masks: of each name the releases with it: bit 0 for the first.
+    """
+
+    releases: tuple[str, ...]
+    names: tuple[str, ...]
+    masks: tuple[int, ...]
+
+    def releases_with(self, name: str) -> tuple[str, ...]:
+        """Releases that export a name."""
+        at = bisect_left(self.names, name)
+        if at == len(self.names) or self.names[at] != name:
+            return ()
+        return tuple(one for bit, one in enumerate(self.releases) if self.masks[at] >> bit & 1)
+
+    def allowed_by(self, specifier: SpecifierSet) -> tuple[str, ...]:
+        """Releases of whose minor release a requirement takes some."""
+        return tuple(
+            one for one in self.releases if has_common_release(f"=={minor_of(one)}.*", specifier)
+        )
+
+
+def is_judged(name: str) -> bool:
+    """Whether a name is PyTorch's own by its namespace, and would be in the table."""
+    return bool(_OF_TORCH.match(name)) and not _LEFT_OUT.match(name)
+
+
+def is_kept(name: str) -> bool:
+    """Whether a name that PyTorch exports goes into the table."""
+    return not _LEFT_OUT.match(name)
+
+
+def minor_of(release: str) -> str:
+    """`2.12` of 2.12.1."""
+    return ".".join(release.split(".")[:2])
+
+
+@cache
+def torch_exports() -> TorchExports:
+    """The table."""
+    return unpack(TABLE.read_bytes())
+
+
+def pack(exported: Mapping[str, Iterable[str]]) -> bytes:
+    """The table of these releases, as it is kept: releases, masks, then names, a line each.
+
+    Args:
+        exported: names of each release, the oldest release first.
+    """
+    masks: dict[str, int] = {}
+    for bit, names in enumerate(exported.values()):
+        for name in names:
+            masks[name] = masks.get(name, 0) | 1 << bit
+    width = -(-len(exported) // 4)
+    ordered = sorted(masks)
+    lines = (" ".join(exported), "".join(f"{masks[name]:0{width}x}" for name in ordered), *ordered)
+    return zstandard.compress("\n".join(lines).encode(), _LEVEL)
+
+
+def unpack(packed: bytes) -> TorchExports:
+    """What `pack` made."""
+    text = zstandard.decompress(packed, max_output_size=_SIZE_MAX).decode()
+    releases, masks, *names = text.split("\n")
+    width = len(masks) // max(1, len(names))
+    return TorchExports(
+        releases=tuple(releases.split()),
+        names=tuple(names),
+        masks=tuple(int(masks[at : at + width], 16) for at in range(0, len(masks), width)),
+    )

@@ -1,0 +1,95 @@
+"""A file on a server, read at any offset by requests for parts of it (RFC 9110, "Range")."""
+
+from __future__ import annotations
+
+import io
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import requests
+import urllib3
+
+from cuwheel.errors import DownloadError
+from cuwheel.fetch.retry import Attempts
+from cuwheel.fetch.urls import is_local, local_path, redact_url
+from cuwheel.fetch.web import open_session, refused, unreachable
+
+if TYPE_CHECKING:
+    from typing import IO
+
+_WINDOW = 8 << 20  # bytes asked for at once, at least
+_FIX = "try again later, or name another index with UV_DEFAULT_INDEX"
+
+
+def open_remote(url: str, size: int) -> IO[bytes]:
+    """A file as a stream that can seek.
+
+    Args:
+        url: http, https or file.
+        size: of the file, bytes.
+
+    Raises:
+        DownloadError: a server doesn't answer, or gives no parts; while reading too.
+        OSError: a local file can't be opened.
+    """
+    if is_local(url):
+        return local_path(url).open("rb")
+    return io.BufferedReader(_RemoteFile(url, size), 1 << 16)
+
+
+class _RemoteFile(io.RawIOBase):
+    """The file; the part that came last is kept."""
+
+    def __init__(self, url: str, size: int) -> None:
+        super().__init__()
+        self._url, self._size = url, size
+        self._at = 0  # where the next read begins
+        self._start, self._part = 0, b""
+        self._attempts = Attempts()
+        self._session = open_session(self._attempts)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}
+        self._at = max(0, start[whence] + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        if self._at >= self._size:
+            return 0
+        if not self._start <= self._at < self._start + len(self._part):
+            self._start, self._part = self._at, self._ask(self._at)
+        past = self._at - self._start
+        piece = self._part[past : past + len(view)]
+        view[: len(piece)] = piece
+        self._at += len(piece)
+        return len(piece)
+
+    def close(self) -> None:
+        self._session.close()
+        super().close()
+
+    def _ask(self, start: int) -> bytes:
+        end = min(start + _WINDOW, self._size)
+        headers = {"Accept-Encoding": "identity", "Range": f"bytes={start}-{end - 1}"}
+        self._attempts.note_progress()
+        try:
+            with self._session.get(self._url, headers=headers, stream=True) as answer:
+                if not answer.ok:
+                    raise refused(self._url, answer.status_code, fix=_FIX)
+                part = answer.content if answer.status_code == HTTPStatus.PARTIAL_CONTENT else b""
+        except (requests.RequestException, urllib3.exceptions.HTTPError) as problem:
+            raise unreachable(self._url, problem, fix=_FIX) from problem
+        if len(part) != end - start:
+            raise DownloadError(
+                f"{redact_url(self._url)} can't be read in parts",
+                why="the server sent another part than it was asked for",
+                fix="name an index whose server knows `Range` with UV_DEFAULT_INDEX",
+            )
+        return part
