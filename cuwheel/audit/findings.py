@@ -62,9 +62,10 @@ RULES = (
     Rule(
         name="metadata",
         summary="METADATA breaks the core metadata specification.",
-        text="The package index and `twine check --strict` refuse it; where `Requires-Python` "
-        "leaves out the Python of the tag, installers do. Correct it upstream or with a patch "
-        "(`pyproject.toml`, `setup.py`).",
+        text="The package index and `twine check --strict` refuse it, a long description that "
+        "can't be rendered too (Markdown whose type isn't stated is taken for reStructuredText); "
+        "where `Requires-Python` leaves out the Python of the tag, installers do. Correct it "
+        "upstream or with a patch (`pyproject.toml`, `setup.py`).",
     ),
     Rule(
         name="tag",
@@ -81,8 +82,9 @@ RULES = (
         summary="The wheel needs more than the systems have that its platform tag promises.",
         text="A manylinux tag promises symbol versions of glibc and libstdc++ (PEP 600). A library "
         "that needs newer ones fails to load on the older of these systems: ``version `GLIBC_2.34' "
-        "not found``. Build with an older sysroot (a conda toolchain) or take the tag that the "
-        "finding names, as `auditwheel show` does. A plain `linux_x86_64` tag promises nothing and "
+        "not found``. It promises any x86-64 CPU too: a library whose notes say x86-64-v3 ends in "
+        "`Illegal instruction` on an older one. Build with an older sysroot (a conda toolchain) or "
+        "take the tag that the finding names, as `auditwheel show` does. A plain `linux_x86_64` tag promises nothing and "
         "is refused by the public index. Of wheels for other systems (musllinux, Windows, macOS) "
         "the libraries aren't judged.",
     ),

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 _BATCH = 1 << 20  # bytes that go from one thread to the other at once; less costs switches
-_BATCH_LENGTH = 1024  # pieces likewise: files can be empty
+_BATCH_LENGTH = 128  # pieces likewise: files can be empty, and each has zlib's state of 45 kB
 _PREFETCH = 4  # batches that wait at most, each of up to `_BATCH` and a piece
 _ARCHIVE = b"!<arch>\n"  # a static library
 _LIBRARY_NAME = re.compile(r"\.so(\.\d+)*$")

@@ -32,11 +32,12 @@ _RUNTIME = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|util|pthread|gcc_s|stdc\+\+))\
 _RUNTIMES = ("libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1")
 # Of libstdc++, and what compilers and their OpenMP make calls to.
 _COMPILER = re.compile(
-    r"_ZN?K?S[a-z]|_ZT[VIS](N?S|N10__cxxabiv1)|_Z(nw|na|dl|da)|__cxa_|_ITM_|__gxx_|_Unwind_"
+    r"_ZN?[VrK]*[RO]?S[tabsiod]|_ZT[VIS](N?S|N10__cxxabiv1)|_Z(nw|na|dl|da)|__cxa_|_ITM_|__gxx_|_Unwind_"
     r"|GOMP_|omp_|__kmpc_|__tsan_|__asan_|__ubsan_|__gcov_|__sanitizer_"
 )
 _PYTHON = re.compile(r"_?Py[A-Z_]")
-_CUDA = re.compile(r"(__)?(cu|nv|npp|ncc)|_ZN(K)?\d+nv|\w*nvinfer1")
+_CUDA = re.compile(r"(__)?(cu|nv|npp|ncc)|_ZN?K?\d+nv")
+_TENSORRT = re.compile(r"libnv(infer|onnxparser)")  # whose functions have no prefix
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +45,8 @@ class TorchFit:
     """Which releases of PyTorch a library can be loaded with.
 
     Attributes:
-        lacking: a name that some of `wrong` don't export, and how many there are.
-        count: of these names.
+        lacking: a name that the newest of `wrong` doesn't export.
+        count: of all names that one of these doesn't.
         fitting: releases with all names, whether they are allowed or not.
         wrong: releases that the wheel allows and that lack some.
         newest: the newest release that was allowed.
@@ -98,12 +99,13 @@ class SymbolNeeds:
         needed = {name: set(table.releases_with(name)) for name in self._torch_names(library)}
         fitting = set(table.releases).intersection(*needed.values())
         wrong = tuple(one for one in allowed if one not in fitting)
-        lacking = sorted(name for name, there in needed.items() if set(wrong) - there)
-        if not lacking:
+        if not wrong:
             return None
+        lacking = [name for name, there in needed.items() if set(wrong) - there]
+        newest = [name for name in lacking if wrong[-1] not in needed[name]]
         beyond = SpecifierSet(f">{table.releases[-1]}")
         return TorchFit(
-            lacking=min(lacking, key=lambda name: (len(needed[name]), name.startswith("_ZT"))),
+            lacking=min(newest, key=lambda name: (name.startswith("_ZT"), len(name), name)),
             count=len(lacking),
             fitting=tuple(one for one in table.releases if one in fitting),
             wrong=wrong,
@@ -150,7 +152,9 @@ class SymbolNeeds:
         return tuple(
             name
             for name in library.undefined
-            if (is_judged(name) or table.releases_with(name)) and not self._is_own(name)
+            if (is_judged(name) or table.releases_with(name))
+            and not self._is_own(name)
+            and not _is_of_runtime(name)
         )
 
     def _is_own(self, name: str) -> bool:
@@ -166,6 +170,8 @@ class SymbolNeeds:
     def _kind(self, soname: str) -> str:
         if _RUNTIME.fullmatch(soname):
             return "runtime"
+        if _TENSORRT.match(soname):
+            return "system"
         if is_from_driver(soname) or is_cuda_library(soname):
             return "cuda"
         suppliers = components_of(soname)
@@ -177,12 +183,13 @@ class SymbolNeeds:
 
     def _is_of(self, name: str, kinds: set[str]) -> bool:
         """Whether one of those who are loaded may define a name."""
-        if _PYTHON.match(name) or _COMPILER.match(name) or _is_of_runtime(name):
+        if _PYTHON.match(name) or _is_of_runtime(name):
             return True
         has_torch = "torch" in kinds or self._has_torch
         if has_torch and (not is_kept(name) or is_judged(name) or _is_in_torch(name)):
             return True
-        return bool(_CUDA.match(name)) and ("cuda" in kinds or bool(self.case.dependencies))
+        may_be_cuda = not kinds.isdisjoint({"cuda", "system"}) or bool(self.case.dependencies)
+        return may_be_cuda and bool(_CUDA.match(name))
 
 
 def _is_in_torch(name: str) -> bool:
@@ -191,8 +198,8 @@ def _is_in_torch(name: str) -> bool:
 
 @cache
 def _is_of_runtime(name: str) -> bool:
-    """Whether glibc, libstdc++ or libgcc of this machine has a name."""
-    return any(hasattr(library, name) for library in _runtimes())
+    """Whether a compiler's libraries have a name, or glibc, libstdc++ or libgcc of this machine."""
+    return bool(_COMPILER.match(name)) or any(hasattr(library, name) for library in _runtimes())
 
 
 @cache

@@ -12,6 +12,7 @@ from cuwheel.audit.contract import Contract
 from cuwheel.audit.findings import SEVERITIES, Finding, worst_severity
 from cuwheel.audit.rules.layout import layout_findings
 from cuwheel.audit.rules.library import device_codes, library_findings
+from cuwheel.audit.rules.metadata import metadata_findings
 from cuwheel.audit.rules.supply import supply_findings
 from cuwheel.audit.rules.symbols import symbol_findings
 from cuwheel.audit.rules.wheel import wheel_findings
@@ -63,7 +64,7 @@ class AuditResult:
 def judge(case: Case) -> AuditResult:
     """Hold a wheel to its contract, or to what any wheel has to keep."""
     chain = Chain(case=case)
-    findings = [*wheel_findings(case), *layout_findings(case)]
+    findings = [*wheel_findings(case), *metadata_findings(case), *layout_findings(case)]
     if case.is_read:
         findings += [*library_findings(case), *supply_findings(chain), *symbol_findings(case)]
     else:

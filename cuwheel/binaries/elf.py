@@ -94,7 +94,7 @@ class Elf:
             needs `libcuda.so.1`.
         torch_symbols: of PyTorch's C++ interface that it needs, mangled; searched where it needs
             a library of PyTorch's.
-        instruction_set: the level of x86-64 that it says it needs, `x86-64-v3`; empty: it says none.
+        instruction_set: the level of x86-64 that it says it needs, `x86-64-v3`; empty: none.
     """
 
     machine: str

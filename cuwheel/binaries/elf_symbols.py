@@ -109,11 +109,12 @@ class Symbols:
         for index, (name, kind, section) in enumerate(self._all(self._first_hashed())):
             if section == 0 and name and kind >> 4 == _GLOBAL and not self._has_version(index):
                 starts.append(name)
-        return tuple(self._image.name(self._strings + start) for start in sorted(starts))
+        return tuple(sorted(self._image.name(self._strings + start) for start in sorted(starts)))
 
     def exports(self) -> Exports:
         """What it defines; of names alone, without their versions."""
         first = self._first_hashed()
+        found: Iterator[int]
         if first is None:
             kinds = (_GLOBAL, _WEAK, _UNIQUE)
             names = (name for name, kind, section in self._all() if section and kind >> 4 in kinds)

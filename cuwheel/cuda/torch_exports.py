@@ -29,11 +29,14 @@ LIBRARIES = (
 )
 _LEVEL = 19  # of zstd; it is packed once
 _SIZE_MAX = 1 << 28  # bytes of the table, unpacked
-# Mangled names in the namespaces of PyTorch (Itanium C++ ABI, "External Names").
-_OF_TORCH = re.compile(r"_Z(?:T[VIST])?N?[VrK]*[RO]?(?:2at|3c10|5torch|6caffe2)")
+# Mangled names in the namespaces of PyTorch (Itanium C++ ABI, "External Names"), and of the Python
+# objects of its tensors.
+_OF_TORCH = re.compile(r"_Z(?:T[VIST])?N?[VrK]*[RO]?(?:2at|3c10|5torch|6caffe2|\d+THP[A-Z])")
 # Kernels, which change with each release; static variables within functions and names of types,
-# which nobody needs; and libraries that are linked in: oneMKL and SLEEF.
-_LEFT_OUT = re.compile(r"\w*6native|_ZGV|_ZZ|_ZTS|(?i:mkl)\w*_|Sleef_")
+# which nobody needs; and what is linked in: templates of libstdc++, oneMKL, SLEEF.
+_LEFT_OUT = re.compile(
+    r"\w*6native|_ZGV|_ZZ|_ZT[Sht]|_Z(?:T[VI])?N?[VrK]*[RO]?S[tabsiod]|(?i:mkl)\w*_|Sleef_"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +69,7 @@ class TorchExports:
 
 def is_judged(name: str) -> bool:
     """Whether a name is PyTorch's own by its namespace, and would be in the table."""
-    return bool(_OF_TORCH.match(name)) and not _LEFT_OUT.match(name)
+    return bool(_OF_TORCH.match(name)) and is_kept(name)
 
 
 def is_kept(name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from http import HTTPStatus
+import re
 from typing import TYPE_CHECKING, Any
 
 import requests
@@ -18,15 +18,12 @@ if TYPE_CHECKING:
     from typing import IO
 
 _WINDOW = 8 << 20  # bytes asked for at once, at least
+_SPAN = re.compile(r"bytes (?P<start>\d+)-\d+/(?P<size>\d+)")
 _FIX = "try again later, or name another index with UV_DEFAULT_INDEX"
 
 
-def open_remote(url: str, size: int) -> IO[bytes]:
-    """A file as a stream that can seek.
-
-    Args:
-        url: http, https or file.
-        size: of the file, bytes.
+def open_remote(url: str) -> IO[bytes]:
+    """A file as a stream that can seek; its address is http, https or file.
 
     Raises:
         DownloadError: a server doesn't answer, or gives no parts; while reading too.
@@ -34,19 +31,19 @@ def open_remote(url: str, size: int) -> IO[bytes]:
     """
     if is_local(url):
         return local_path(url).open("rb")
-    return io.BufferedReader(_RemoteFile(url, size), 1 << 16)
+    return io.BufferedReader(_RemoteFile(url), 1 << 16)
 
 
 class _RemoteFile(io.RawIOBase):
     """The file; the part that came last is kept."""
 
-    def __init__(self, url: str, size: int) -> None:
+    def __init__(self, url: str) -> None:
         super().__init__()
-        self._url, self._size = url, size
+        self._url = url
         self._at = 0  # where the next read begins
-        self._start, self._part = 0, b""
         self._attempts = Attempts()
         self._session = open_session(self._attempts)
+        self._start, (self._part, self._size) = 0, self._ask(0)
 
     def readable(self) -> bool:
         return True
@@ -64,7 +61,7 @@ class _RemoteFile(io.RawIOBase):
         if self._at >= self._size:
             return 0
         if not self._start <= self._at < self._start + len(self._part):
-            self._start, self._part = self._at, self._ask(self._at)
+            self._start, (self._part, _) = self._at, self._ask(self._at)
         past = self._at - self._start
         piece = self._part[past : past + len(view)]
         view[: len(piece)] = piece
@@ -75,21 +72,24 @@ class _RemoteFile(io.RawIOBase):
         self._session.close()
         super().close()
 
-    def _ask(self, start: int) -> bytes:
-        end = min(start + _WINDOW, self._size)
-        headers = {"Accept-Encoding": "identity", "Range": f"bytes={start}-{end - 1}"}
+    def _ask(self, start: int) -> tuple[bytes, int]:
+        """The bytes of a window, and how many the whole file has."""
+        headers = {
+            "Accept-Encoding": "identity",
+            "Range": f"bytes={start}-{start + _WINDOW - 1}",
+        }
         self._attempts.note_progress()
         try:
             with self._session.get(self._url, headers=headers, stream=True) as answer:
                 if not answer.ok:
                     raise refused(self._url, answer.status_code, fix=_FIX)
-                part = answer.content if answer.status_code == HTTPStatus.PARTIAL_CONTENT else b""
+                said = _SPAN.fullmatch(answer.headers.get("Content-Range", ""))
+                if said and int(said["start"]) == start:
+                    return answer.content, int(said["size"])
         except (requests.RequestException, urllib3.exceptions.HTTPError) as problem:
             raise unreachable(self._url, problem, fix=_FIX) from problem
-        if len(part) != end - start:
-            raise DownloadError(
-                f"{redact_url(self._url)} can't be read in parts",
-                why="the server sent another part than it was asked for",
-                fix="name an index whose server knows `Range` with UV_DEFAULT_INDEX",
-            )
-        return part
+        raise DownloadError(
+            f"{redact_url(self._url)} can't be read in parts",
+            why="the server sent another part than it was asked for",
+            fix="name an index whose server knows `Range` with UV_DEFAULT_INDEX",
+        )

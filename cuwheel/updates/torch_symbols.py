@@ -18,7 +18,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from cuwheel.binaries.elf_symbols import Symbols
-from cuwheel.cuda.torch_exports import LIBRARIES, TABLE, is_kept, minor_of, pack, torch_exports
+from cuwheel.cuda.torch_exports import LIBRARIES, TABLE, is_kept, minor_of, pack, unpack
 from cuwheel.errors import UsageError
 from cuwheel.fetch.remote_file import open_remote
 from cuwheel.pypi.indexes import configured_indexes, find_wheels
@@ -27,6 +27,7 @@ from cuwheel.system.quantities import plural, show_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
     from typing import IO
 
     from cuwheel.cuda.torch_exports import TorchExports
@@ -37,18 +38,19 @@ _OLDEST = Version("2.0")
 _PYTHON = "cp311"  # the one for which all of these releases have a wheel
 
 
-def update_torch_symbols(asked: Iterable[str], console: Console) -> None:
+def update_torch_symbols(asked: Iterable[str], console: Console, *, table: Path = TABLE) -> None:
     """Read releases that the table lacks, and write it.
 
     Args:
         asked: releases, `2.16.0`; none: the newest of each minor release that isn't there.
         console: shows how it goes.
+        table: the file.
 
     Raises:
         UsageError: the index has no wheel of a release.
         DownloadError: the index can't be asked, or its server gives no parts of files.
     """
-    known, offered = torch_exports(), dict(_wheels())
+    known, offered = unpack(table.read_bytes()), dict(_wheels())
     wanted = [Version(one) for one in asked] or list(_lacking(known, offered))
     if absent := [str(one) for one in wanted if one not in offered]:
         raise UsageError(
@@ -61,9 +63,9 @@ def update_torch_symbols(asked: Iterable[str], console: Console) -> None:
         exported[str(release)] = frozenset(_exported(offered[release], console))
         console.note(f"torch {release}: {len(exported[str(release)])} names")
     ordered = {name: exported[name] for name in sorted(exported, key=Version)}
-    write_atomically(TABLE, pack(ordered))
-    size = show_size(TABLE.stat().st_size)
-    console.note(f"{TABLE.name}: {plural(len(ordered), 'release')}, {size}")
+    write_atomically(table, pack(ordered))
+    size = show_size(table.stat().st_size)
+    console.note(f"{table.name}: {plural(len(ordered), 'release')}, {size}")
 
 
 def exports_of(stream: IO[bytes]) -> Iterator[str]:
@@ -112,5 +114,5 @@ def _kept_rows(known: TorchExports, replaced: set[str]) -> dict[str, frozenset[s
 
 
 def _exported(file: IndexFile, console: Console) -> Iterator[str]:
-    with console.live(f"reading {file.name}"), open_remote(file.url, file.size or 0) as stream:
+    with console.live(f"reading {file.name}"), open_remote(file.url) as stream:
         yield from exports_of(stream)

@@ -183,7 +183,7 @@ def member_faults(wheel: Wheel) -> tuple[tuple[str, str], ...]:
 
 def _scheme_faults(names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Folders of `.data` that no installer knows: each stops at the first."""
-    parts = (PurePosixPath(name).parts for name in names)
+    parts = (PurePosixPath(name).parts for name in names if ".data/" in name)
     unknown = {
         f"{first}/{scheme}"
         for first, scheme, *_ in (one for one in parts if len(one) > 1)
@@ -327,9 +327,9 @@ def _check_members(wheel: Wheel) -> None:
 
 
 def _refusal(entry: zipfile.ZipInfo) -> str:
-    name = PurePosixPath(entry.filename)
+    name, full = entry.filename, entry.orig_filename
     # zipfile cuts `filename` at a zero byte; `orig_filename` is what the archive says.
-    if name.is_absolute() or ".." in name.parts or {"\\", "\0"} & set(entry.orig_filename):
+    if name.startswith("/") or ".." in name.split("/") or "\\" in full or "\0" in full:
         return "its name is not a plain path below the wheel's root"
     if entry.flag_bits & _ENCRYPTED:
         return "it is encrypted"

@@ -45,6 +45,16 @@ def test_takes_bounded_memory(tmp_path: Path) -> None:
     assert int(done[0]) < 128 << 10
 
 
+def test_takes_bounded_memory_for_many_members(tmp_path: Path) -> None:
+    """Each of them has a state of zlib's of 45 kB while it is read."""
+    files: dict[str, bytes | Path] = {f"pkg/f{number}.py": b"x = 1\n" for number in range(4000)}
+    wheel = _deflated(tmp_path, files)
+
+    done = process.run([sys.executable, "-c", _CHILD, wheel], env={"PYTHONPATH": str(Path.cwd())})
+
+    assert int(done.output) < 96 << 10
+
+
 def test_tells_code_of_each_section(tmp_path: Path, cuda_home: Path) -> None:
     source = tmp_path / "twice.cu"
     source.write_text(_KERNEL)

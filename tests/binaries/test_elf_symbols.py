@@ -9,7 +9,6 @@ import pytest
 
 from cuwheel.binaries.elf_image import ElfFormatError
 from cuwheel.binaries.elf_symbols import Symbols
-from cuwheel.binaries.symbol_names import plain_name
 from cuwheel.diagnose.facts.torch_symbols import find_missing
 from cuwheel.system.process import run
 from tests.support.factories import compile_library
@@ -77,14 +76,31 @@ def test_needs_no_torch(tmp_path: Path) -> None:
         assert find_missing(stream, tmp_path, ()) is None
 
 
-@pytest.mark.parametrize(
-    ("mangled", "plain"),
-    [
-        ("_ZNK3c105Error4whatEv", "c10::Error::what"),
-        ("_ZN3c106detail14torchCheckFailEPKcS2_jRKSs", "c10::detail::torchCheckFail"),
-        ("_ZTVN2at18TensorIteratorBaseE", "at::TensorIteratorBase"),
-        ("aoti_torch_zeros", "aoti_torch_zeros"),
-    ],
-)
-def test_writes_name_as_a_person(mangled: str, plain: str) -> None:
-    assert plain_name(mangled) == plain
+@pytest.mark.parametrize("style", _STYLES)
+def test_knows_exports_by_their_hashes(tmp_path: Path, style: str) -> None:
+    with make_library(tmp_path, style).open("rb") as stream:
+        exports = Symbols(stream).exports()
+
+    assert all(name in exports for name in ("near", "NUMBER", "f0", "f199"))
+    assert not any(name in exports for name in ("far", "perhaps", "inner", "f200", "cos"))
+
+
+@pytest.mark.parametrize("style", _STYLES)
+def test_asks_for_what_says_no_version(tmp_path: Path, style: str) -> None:
+    source = tmp_path / "code.c"
+    source.write_text(
+        "double cos(double); void far(void); double f(void) { far(); return cos(1); }"
+    )
+    flags = (f"-Wl,--hash-style={style}", "-fno-builtin", "-lm")
+    library = compile_library(tmp_path / "lib.so", "gcc", "-fPIC", source, *flags)
+
+    with library.open("rb") as stream:
+        assert Symbols(stream).unversioned() == ("far",)
+
+
+def test_lists_what_it_defines(tmp_path: Path) -> None:
+    with make_library(tmp_path, "gnu").open("rb") as stream:
+        found = set(Symbols(stream).defined())
+
+    assert {"near", "NUMBER", "f199"} <= found
+    assert found.isdisjoint({"far", "inner", "perhaps"})

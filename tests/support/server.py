@@ -154,7 +154,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _answer(self, content: bytes, span: str) -> None:
         site = self.served
-        start = int(span.removeprefix("bytes=").removesuffix("-")) if span else 0
+        first, _, last = span.removeprefix("bytes=").partition("-")
+        start = int(first or 0)
+        stop = min(len(content), int(last) + 1) if last else len(content)
         if span and start >= len(content):
             self.send_error(416)
             return
@@ -162,13 +164,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         for name, value in site.headers.items():
             self.send_header(name, value)
         if span:
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+            self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(content)}")
         if site.says_length:
-            self.send_header("Content-Length", str(len(content) - start))
+            self.send_header("Content-Length", str(stop - start))
         self.end_headers()
         if self.command == "HEAD":
             return
-        end = start + site.breaks.pop(0) if site.breaks else len(content)
+        end = start + site.breaks.pop(0) if site.breaks else stop
         self.wfile.write(content[start:end])
 
     def log_message(self, *_: object) -> None:

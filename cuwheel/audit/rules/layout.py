@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 # What CMake and make install into a prefix, and what packages have beside their code. As a folder
 # of site-packages each belongs to every wheel that has it, and to none.
 _SHARED = frozenset(
-    {"bin", "cmake", "doc", "docs", "etc", "examples", "include", "lib", "lib32", "lib64"}
-    | {"libexec", "man", "sbin", "share", "src", "test", "tests"}
+    {"bin", "build", "cmake", "data", "dist", "doc", "docs", "env", "etc", "example", "examples"}
+    | {"include", "lib", "lib32", "lib64", "libexec", "man", "sbin", "scripts", "share", "src"}
+    | {"test", "tests", "venv", ".eggs", ".git", ".github"}
 )
+_NOBODYS = frozenset({"__init__.py", "conftest.py", "setup.py", "test.py", "tests.py"})
 _OWN_FILES = frozenset({".py", ".pyi", ".pth", ".so", ".pyd", ".dll", ".dylib"})
 _CACHED = re.compile(r"(.*/)?__pycache__/[^/]+\.pyc")
 _SHOWN = 6  # names in one finding
@@ -33,6 +35,7 @@ def layout_findings(case: Case) -> Iterator[Finding]:
     yield from _copy_findings(case)
     yield from _top_level_findings(case)
     yield from _byte_code_findings(case)
+    yield from _data_findings(case)
 
 
 def _copy_findings(case: Case) -> Iterator[Finding]:
@@ -55,13 +58,13 @@ def _top_level_findings(case: Case) -> Iterator[Finding]:
     """What lands in site-packages itself, beside what other wheels put there."""
     folders: dict[str, list[str]] = defaultdict(list)
     for name in case.scan.names:
-        path = installed_path(name)
-        if path is None or path.parts[0] == case.scan.dist_info:
+        path = installed_path(name) if ".data/" in name else name
+        first, slash, _ = str(path or "").partition("/")
+        if not first or first == case.scan.dist_info:
             continue
-        first = path.parts[0]
-        if len(path.parts) > 1 and first in _SHARED:
+        if slash and first in _SHARED:
             folders[f"{first}/"].append(name)
-        elif len(path.parts) == 1 and PurePosixPath(first).suffix not in _OWN_FILES:
+        elif not slash and (first in _NOBODYS or PurePosixPath(first).suffix not in _OWN_FILES):
             folders[first].append(name)
     for place, names in sorted(folders.items()):
         size = show_size(sum(case.scan.contents[name].size for name in names))
@@ -77,6 +80,16 @@ def _byte_code_findings(case: Case) -> Iterator[Finding]:
         size = show_size(sum(case.scan.contents[name].size for name in found))
         fact = f"{plural(len(found), 'file')} of byte code, {size}: installers make their own"
         yield Finding(file=found[0], rule="byte code", fact=fact, severity="warning")
+
+
+def _data_findings(case: Case) -> Iterator[Finding]:
+    """A `.data` folder of another name: some installers take it for a package, some don't."""
+    own = f"{case.scan.dist_info.removesuffix('.dist-info')}.data"
+    firsts = {name.partition("/")[0] for name in case.scan.names if ".data/" in name}
+    for folder in sorted(firsts - {own}):
+        if folder.endswith(".data"):
+            fact = f"the wheel's own is {own}: some installers leave this one in site-packages"
+            yield Finding(file=folder, rule="archive", fact=fact)
 
 
 def _some(names: list[str]) -> str:

@@ -59,6 +59,10 @@ def _machine_findings(name: str, elf: Elf, case: Case) -> Iterator[Finding]:
     if promised and elf.machine not in promised:
         fact = f"it is for {elf.machine}, the tag says {', '.join(case.platforms)}"
         yield Finding(file=name, rule="platform tag", fact=fact)
+    if elf.instruction_set and case.policies:
+        fact = f"its notes say that it needs a CPU of {elf.instruction_set}, the tag says any"
+        severity = case.severity("warning")
+        yield Finding(file=name, rule="platform tag", fact=fact, severity=severity)
 
 
 def _import_findings(name: str, elf: Elf) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from abi3info import DATAS, FUNCTIONS
 
 from cuwheel.audit.findings import Finding
 from cuwheel.audit.symbols import SymbolNeeds
+from cuwheel.audit.tags import oldest_minor
 from cuwheel.binaries.symbol_names import plain_name
 from cuwheel.cuda.torch_exports import minor_of, torch_exports
 from cuwheel.system.quantities import plural
@@ -24,11 +25,10 @@ if TYPE_CHECKING:
 
 _PYTHON = re.compile(r"_?Py[A-Z_]")
 _SHOWN = 3  # names in one finding
+_LONGEST = 80  # characters of a mangled name
 # The stable ABI: name, and the minor release of Python 3 that brought it.
 _STABLE = {
-    one.symbol.name: one.added.minor
-    for table in (FUNCTIONS, DATAS)
-    for one in table.values()
+    one.symbol.name: one.added.minor for table in (FUNCTIONS, DATAS) for one in table.values()
 }
 
 
@@ -62,7 +62,9 @@ def _torch_findings(case: Case, needs: SymbolNeeds) -> Iterator[Finding]:
     is_whole = all((fit := fits[name]) and fit.newest in fit.wrong for name in using)
     for library, _ in case.host_libraries:
         if fit := fits[library.name]:
-            is_broken = is_whole and fit.newest in fit.wrong and not fit.is_newer_allowed
+            # With no fitting release it may well be for one that the table doesn't have.
+            is_known = bool(fit.fitting) or not fit.is_newer_allowed
+            is_broken = is_whole and is_known and fit.newest in fit.wrong
             severity: Severity = "error" if is_broken or case.contract else "warning"
             if needs.torch_requirement is None:
                 severity = case.severity("note")
@@ -108,7 +110,7 @@ def _stable_abi_findings(library: ScannedLibrary, case: Case) -> Iterator[Findin
     if outside := [name for name in used if name not in _STABLE]:
         fact = f"it is called abi3, and {_some(outside)} is outside of Python's stable ABI"
         yield Finding(file=library.name, rule="stable ABI", fact=fact, severity="warning")
-    oldest = min((minor for tag in case.tags if (minor := _minor(tag.interpreter))), default=None)
+    oldest = oldest_minor(case.tags)
     newer = [name for name in used if oldest is not None and _STABLE.get(name, 0) > oldest]
     if newer:
         minor = max(_STABLE[name] for name in newer)
@@ -116,17 +118,16 @@ def _stable_abi_findings(library: ScannedLibrary, case: Case) -> Iterator[Findin
         yield Finding(file=library.name, rule="stable ABI", fact=fact)
 
 
-def _minor(interpreter: str) -> int | None:
-    """12 of `cp312`."""
-    minor = interpreter.removeprefix("cp3")
-    return int(minor) if minor.isdigit() else None
-
-
 def _some(names: Iterable[str]) -> str:
     listed = list(names)
-    shown = ", ".join(
-        f"{plain_name(name)} ({name})" if name.startswith("_Z") else name
-        for name in listed[:_SHOWN]
-    )
+    shown = ", ".join(map(_both_names, listed[:_SHOWN]))
     more = len(listed) - _SHOWN
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _both_names(name: str) -> str:
+    """As a person writes it, and as the loader's message does."""
+    if not name.startswith("_Z"):
+        return name
+    cut = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
+    return f"{plain_name(name)} ({cut})"

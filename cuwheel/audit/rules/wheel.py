@@ -7,15 +7,13 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from packaging.errors import ExceptionGroup
-from packaging.metadata import Metadata
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import parse_tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.audit.findings import Finding
 from cuwheel.audit.manylinux import policy_of
+from cuwheel.audit.tags import list_tags, minor_of
 from cuwheel.cuda.components import COMPONENTS
 from cuwheel.cuda.frameworks import preloads
 from cuwheel.cuda.suppliers import (
@@ -38,11 +36,7 @@ if TYPE_CHECKING:
     from cuwheel.audit.contract import Contract
 
 
-# Setuptools wrote it long before metadata 2.4 had it; twine lets it pass (7.0.0, `package.py`).
-_EARLY_FIELD = "license-file introduced in metadata version"
-_PATCHES = 100  # more than any Python has had releases
 _TAG_DASHES = 2  # between a tag's three parts
-_WHEEL_MAJOR = 1  # of Wheel-Version: installers refuse a greater one (PEP 427)
 _GLIBC = re.compile(r"^manylinux(_\d+_\d+|\d+)")
 _PYTHON_SUFFIX = re.compile(r"\.cpython-3(\d+)t?-[-\w]*\.so$")
 
@@ -50,8 +44,6 @@ _PYTHON_SUFFIX = re.compile(r"\.cpython-3(\d+)t?-[-\w]*\.so$")
 def wheel_findings(case: Case) -> Iterator[Finding]:
     """Breaches of the wheel as a whole."""
     yield from _name_findings(case)
-    yield from _metadata_findings(case)
-    yield from _installer_findings(case)
     yield from _tag_findings(case)
     for file, fact in case.scan.archive_faults:
         yield Finding(file=file, rule="archive", fact=fact)
@@ -102,41 +94,6 @@ def _identity_findings(
         yield Finding(file=file, rule="version", fact=fact)
 
 
-def _metadata_findings(case: Case) -> Iterator[Finding]:
-    """What the core metadata specification forbids; upstream's faults are no breach of ours."""
-    try:
-        Metadata.from_email(case.scan.metadata, validate=True)
-    except ExceptionGroup as problems:
-        for problem in problems.exceptions:
-            fact = " ".join(str(problem).split())
-            if fact.startswith(_EARLY_FIELD):
-                continue
-            yield Finding(file="METADATA", rule="metadata", fact=fact, severity="warning")
-
-
-def _installer_findings(case: Case) -> Iterator[Finding]:
-    """What makes installers refuse the file though it can be read."""
-    stated = next(iter(header(case.scan.tags_text, "wheel-version")), "")
-    if stated.partition(".")[0] != str(_WHEEL_MAJOR):
-        fact = f"Wheel-Version is {stated or 'not there'}, and installers take {_WHEEL_MAJOR}.x"
-        yield Finding(file="WHEEL", rule="archive", fact=fact)
-    required = next(iter(header(case.scan.metadata, "requires-python")), "")
-    try:
-        allowed = SpecifierSet(required)
-    except InvalidSpecifier:
-        return  # as `_metadata_findings` says
-    minors = {_minor_of(tag) for tag in case.tags} - {None}
-    is_for_these = all(_minor_of(tag) is not None for tag in case.tags)
-    if minors and is_for_these and not any(_allows(allowed, minor) for minor in minors):
-        fact = f"Requires-Python is {required}, and the tag is {_list(case.tags)}"
-        yield Finding(file="METADATA", rule="metadata", fact=fact)
-
-
-def _allows(specifier: SpecifierSet, minor: int | None) -> bool:
-    """Whether some release of a Python is allowed."""
-    return any(specifier.contains(f"3.{minor}.{patch}") for patch in range(_PATCHES))
-
-
 def _tag_findings(case: Case) -> Iterator[Finding]:
     """File name and WHEEL say the same tags, and they fit the target and the content."""
     scan = case.scan
@@ -145,7 +102,7 @@ def _tag_findings(case: Case) -> Iterator[Finding]:
         fact = f"WHEEL says the tag {text or '(nothing)'}, and a tag has three parts"
         yield Finding(file="WHEEL", rule="tag", fact=fact)
     if case.tags and case.tags != written:
-        fact = f"the file name says {_list(case.tags)}, WHEEL says {_list(written)}"
+        fact = f"the file name says {list_tags(case.tags)}, WHEEL says {list_tags(written)}"
         severity = case.severity("note" if _is_as_open(written, case.tags) else "error")
         yield Finding(file="WHEEL", rule="tag", fact=fact, severity=severity)
     if case.host_libraries and header(scan.tags_text, "root-is-purelib") != ("false",):
@@ -199,18 +156,14 @@ def _module_findings(case: Case) -> Iterator[Finding]:
             modules.setdefault(stem, {})[int(found[1])] = library.name
     for names in modules.values():
         minors = set(names)
-        required = [_minor_of(tag) for tag in case.tags]
+        required = [minor_of(tag) for tag in case.tags]
         if len(minors) == 1 and not all(minor in minors for minor in required):
-            fact = f"Python 3.{min(minors)} alone can import it, and the tag is {_list(case.tags)}"
+            fact = (
+                f"Python 3.{min(minors)} alone can import it, and the tag is {list_tags(case.tags)}"
+            )
             is_for_others = None not in required and minors.isdisjoint(required)
             severity = "error" if is_for_others else case.severity("warning")
             yield Finding(file=next(iter(names.values())), rule="tag", fact=fact, severity=severity)
-
-
-def _minor_of(tag: Tag) -> int | None:
-    """12 of `cp312-cp312`; None where a tag promises more than one Python."""
-    minor = tag.interpreter.removeprefix("cp3")
-    return int(minor) if minor.isdigit() and tag.abi.startswith(tag.interpreter) else None
 
 
 def _fits_python(tag: Tag, python: str | None) -> bool:
@@ -244,7 +197,8 @@ def _leak_findings(case: Case) -> Iterator[Finding]:
 
 def _graft_findings(case: Case) -> Iterator[Finding]:
     sonames = {library.name: elf.soname for library, elf in case.host_libraries}
-    for name in case.scan.names:
+    # A wheel may have 200,000 files, and few are libraries or lie where repair tools put them.
+    for name in (one for one in case.scan.names if ".so" in one or ".libs/" in one):
         file = name_before_graft(PurePosixPath(name).name)
         if is_from_driver(sonames.get(name, "")) or is_from_driver(file):
             fact = "it belongs to the GPU's driver, and has to fit the machine's"
@@ -295,7 +249,3 @@ def _is_bundled(file: str, contract: Contract | None) -> bool:
     frameworks = [pattern for one in COMPONENTS if one.cuda is None for pattern in one.sonames]
     is_framework = any(PurePosixPath(file).match(pattern) for pattern in frameworks)
     return contract is not None and contract.mode == "bundled" and not is_framework
-
-
-def _list(tags: Iterable[Tag]) -> str:
-    return ", ".join(sorted(map(str, tags))) or "none"

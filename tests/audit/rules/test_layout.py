@@ -84,3 +84,16 @@ def test_lets_byte_code_without_source_pass(tmp_path: Path) -> None:
     }
 
     assert told(judged(tmp_path, {**files})) == []
+
+
+@pytest.mark.parametrize("name", ["__init__.py", "conftest.py"])
+def test_finds_module_of_nobody(tmp_path: Path, name: str) -> None:
+    (line,) = told(judged(tmp_path, {name: b"", MEMBER: make_library(tmp_path / "made")}))
+
+    assert line.startswith(f"warning: {name}: top level: ")
+
+
+def test_finds_data_folder_of_another_name(tmp_path: Path) -> None:
+    (line,) = told(judged(tmp_path, {"other-1.0.data/purelib/pkg/x.py": b""}))
+
+    assert line.startswith("error: other-1.0.data: archive: the wheel's own is pkg-1.2.3.data: ")

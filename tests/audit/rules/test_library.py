@@ -117,6 +117,16 @@ def test_finds_more_than_the_stable_abi(
     assert found == [f"it needs {fact}" for fact in expected]
 
 
+@pytest.mark.parametrize("level", ["v3", "v4"])
+def test_finds_library_for_newer_cpus(tmp_path: Path, level: str) -> None:
+    library = make_library(tmp_path / "made", flags=(f"-Wl,-z,x86-64-{level}",))
+
+    found = told(judged(tmp_path, {MEMBER: library}))
+
+    fact = f"its notes say that it needs a CPU of x86-64-{level}, the tag says any"
+    assert found == [f"warning: {MEMBER}: platform tag: {fact}"]
+
+
 def test_finds_data_that_stays_writable(tmp_path: Path) -> None:
     library = make_library(tmp_path / "made", flags=("-Wl,-z,norelro",))
 

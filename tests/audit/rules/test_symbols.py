@@ -1,0 +1,155 @@
+"""The rules for symbols, each with the defect planted that it is there for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.planted import MEMBER, judged, make_library, told
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_MODULE = "void *PyInit_ext(void) { return 0; }\n"
+_CHECK = "_ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_"
+_EXTENSION = "pkg/ext.cpython-312-x86_64-linux-gnu.so"
+
+
+def calling(*names: str) -> str:
+    """C code that calls functions."""
+    declared = "".join(f"int {name}(void);\n" for name in names)
+    calls = "".join(f"{name}();" for name in names)
+    return f"{declared}void call(void) {{ {calls} }}\n"
+
+
+def findings_of(
+    folder: Path, code: str, requires: tuple[str, ...], rule: str = "framework ABI"
+) -> list[str]:
+    """What one rule says of a PyTorch extension with this code."""
+    library = make_library(folder / "made", "libc10_cuda.so", "libtorch_cpu.so", code=code)
+    found = told(judged(folder, {"pkg/_C.so": library}, requires=requires))
+    return [line for line in found if f": {rule}: " in line]
+
+
+def test_predicts_that_newer_torch_breaks_extension(tmp_path: Path) -> None:
+    (line,) = findings_of(tmp_path, calling(f"{_CHECK}ib"), ("torch>=2.4",))
+
+    assert line.startswith(
+        "error: pkg/_C.so: framework ABI: it needs c10::cuda::c10_cuda_check_implementation "
+        f"({_CHECK}ib), which torch 2.10 to "
+    )
+    assert line.endswith("torch>=2.4 is required, it loads with 2.0 to 2.9")
+
+
+def test_warns_where_only_older_torch_breaks_extension(tmp_path: Path) -> None:
+    names = (f"{_CHECK}jb", "torch_library_impl", "_ZN2at7Context6hasMKLEv")
+
+    (line,) = findings_of(tmp_path, calling(*names), ("torch<2.14,>=2.8",))
+
+    assert line.startswith("warning: ")
+    assert " and 1 symbol more, which torch 2.8 to 2.9 doesn't have; " in line
+
+
+@pytest.mark.parametrize("required", ["torch==2.9.1", "torch<2.10", "torch>=2.1,<2.9"])
+def test_lets_bounded_torch_pass(tmp_path: Path, required: str) -> None:
+    assert findings_of(tmp_path, calling(f"{_CHECK}ib"), (required,)) == []
+
+
+def test_only_notes_it_where_no_torch_is_required(tmp_path: Path) -> None:
+    (line,) = findings_of(tmp_path, calling(f"{_CHECK}ib"), ())
+
+    assert line.startswith("note: ")
+    assert "no release is required, it loads with 2.0 to 2.9" in line
+
+
+def test_finds_name_that_no_torch_has(tmp_path: Path) -> None:
+    (line,) = findings_of(tmp_path, calling("_ZN2at7Context6hasNotEv"), ("torch==2.12.*",))
+
+    assert line.startswith("error: ")
+    assert "which torch 2.12 doesn't have; torch==2.12.* is required, no release has all" in line
+
+
+def test_finds_string_of_the_other_abi(tmp_path: Path) -> None:
+    name = "_ZN3c105ErrorC1ESsSsPKv"  # as built with _GLIBCXX_USE_CXX11_ABI=0
+
+    (line,) = findings_of(tmp_path, calling(name), ("torch>=2.3",))
+
+    assert line.startswith("error: pkg/_C.so: framework ABI: it needs c10::Error")
+
+
+def test_warns_where_it_may_be_for_a_torch_to_come(tmp_path: Path) -> None:
+    (line,) = findings_of(tmp_path, calling("_ZN2at7Context6hasNotEv"), ("torch>=2.12",))
+
+    assert line.startswith("warning: ")
+
+
+def test_takes_name_of_the_wheels_own_library(tmp_path: Path) -> None:
+    user = make_library(tmp_path / "a", "libtorch_cpu.so", code=calling("_ZN2at4mineEv"))
+    owner = make_library(tmp_path / "b", code="void _ZN2at4mineEv(void) {}\n")
+    files: dict[str, Path | bytes] = {"pkg/_C.so": user, "pkg/libmine.so": owner}
+
+    found = told(judged(tmp_path, files, requires=("torch==2.12.*",)))
+
+    assert not [line for line in found if "framework ABI" in line]
+
+
+def test_lets_other_machines_be(tmp_path: Path) -> None:
+    """The table is of x86_64."""
+    library = make_library(tmp_path / "made", "libtorch_cpu.so", code=calling(f"{_CHECK}ib"))
+    tag = "py3-none-manylinux_2_39_aarch64"
+
+    found = told(judged(tmp_path, {MEMBER: library}, tag=tag, requires=("torch",)))
+
+    assert not [line for line in found if "framework ABI" in line]
+
+
+@pytest.mark.parametrize(
+    ("name", "severity"), [(_EXTENSION, "error"), ("pkg/libplugin.so", "warning")]
+)
+def test_finds_symbol_that_nobody_has(tmp_path: Path, name: str, severity: str) -> None:
+    code = calling("helper_v2", "_ZN6helper3addEi") + _MODULE * (name == _EXTENSION)
+    library = make_library(tmp_path / "made", code=code)
+
+    (line,) = told(judged(tmp_path, {name: library}, tag="cp312-cp312-manylinux_2_39_x86_64"))
+
+    fact = "nothing that it loads defines helper::add (_ZN6helper3addEi), helper_v2"
+    assert line == f"{severity}: {name}: undefined symbol: {fact}"
+
+
+def test_finds_symbol_that_own_library_lacks(tmp_path: Path) -> None:
+    helper = make_library(tmp_path / "b", flags=("-Wl,-soname,libhelper.so",))
+    flags = ("-Wl,-rpath,$ORIGIN",)
+    code = calling("helper_v2") + _MODULE
+    module = make_library(tmp_path / "a", "libhelper.so", flags=flags, code=code)
+    files: dict[str, Path | bytes] = {_EXTENSION: module, "pkg/libhelper.so": helper}
+
+    found = told(judged(tmp_path, files, tag="cp312-cp312-manylinux_2_39_x86_64"))
+
+    assert found == [
+        f"error: {_EXTENSION}: undefined symbol: nothing that it loads defines helper_v2"
+    ]
+
+
+def stable_abi(folder: Path, *names: str, tag: str = "cp39-abi3") -> list[str]:
+    """What the audit says of a module of the stable ABI that needs these names."""
+    library = make_library(folder / "made", code=calling(*names) + _MODULE)
+    return told(judged(folder, {"pkg/ext.abi3.so": library}, tag=f"{tag}-manylinux_2_39_x86_64"))
+
+
+def test_finds_function_outside_of_stable_abi(tmp_path: Path) -> None:
+    (line,) = stable_abi(tmp_path, "PyList_New", "_PyObject_GetDictPtr", "PyUnicode_AsUTF8")
+
+    assert line.startswith("warning: pkg/ext.abi3.so: stable ABI: it is called abi3, and ")
+    assert "PyUnicode_AsUTF8, _PyObject_GetDictPtr is outside" in line or "PyUnicode" not in line
+
+
+def test_finds_function_that_oldest_python_lacks(tmp_path: Path) -> None:
+    (line,) = stable_abi(tmp_path, "PyList_New", "PyType_GetName")
+
+    fact = "it needs PyType_GetName of Python 3.11, and the tag says 3.9"
+    assert line == f"error: pkg/ext.abi3.so: stable ABI: {fact}"
+
+
+def test_lets_newer_tag_have_newer_functions(tmp_path: Path) -> None:
+    assert stable_abi(tmp_path, "PyType_GetName", tag="cp311-abi3") == []
