@@ -84,9 +84,9 @@ RULES = (
         "that needs newer ones fails to load on the older of these systems: ``version `GLIBC_2.34' "
         "not found``. It promises any x86-64 CPU too: a library whose notes say x86-64-v3 ends in "
         "`Illegal instruction` on an older one. Build with an older sysroot (a conda toolchain) or "
-        "take the tag that the finding names, as `auditwheel show` does. A plain `linux_x86_64` tag promises nothing and "
-        "is refused by the public index. Of wheels for other systems (musllinux, Windows, macOS) "
-        "the libraries aren't judged.",
+        "take the tag that the finding names, as `auditwheel show` does. A plain `linux_x86_64` "
+        "tag promises nothing and is refused by the public index. Of wheels for other systems "
+        "(musllinux, Windows, macOS) the libraries aren't judged.",
     ),
     Rule(
         name="size",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +12,9 @@ from cuwheel.fetch import remote_file
 from cuwheel.fetch.remote_file import open_remote
 from tests.support.factories import write_wheel
 from tests.support.server import Site, serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _WINDOW = 1 << 16
 
@@ -49,9 +52,10 @@ def test_reads_file_of_this_machine(tmp_path: Path) -> None:
 
 
 def test_refuses_server_without_parts() -> None:
-    with serving(Site(files={"/x": b"content"}, knows_range=False)) as site:
-        with pytest.raises(DownloadError) as caught:
-            open_remote(site.url("/x"))
+    site = Site(files={"/x": b"content"}, knows_range=False)
+
+    with serving(site), pytest.raises(DownloadError) as caught:
+        open_remote(site.url("/x"))
 
     assert "in parts" in caught.value.what
 
