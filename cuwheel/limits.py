@@ -29,6 +29,7 @@ ELF_TABLE = 16 * MIB  # bytes of a table of headers: 260,000 sections; a cubin h
 ELF_TAGS = 64 << 10  # bytes of the dynamic section, 4,096 entries; large libraries have 60
 ELF_NAMES = 128 * MIB  # bytes of names that are kept; those of libtorch_cpu are 60 MB
 ELF_NAME = 4096  # bytes of one name
+ELF_SYMBOLS = 2_000_000  # symbols that are read one by one; large libraries have 500,000
 ELF_VERSIONS = 1 << 12  # symbol versions that a file needs; large libraries need 60
 
 # Device code.

@@ -22,6 +22,7 @@ HELD_BY = {
     "cli/commands/maintain/mirror": "e2e/test_mirror",
     "cli/commands/maintain/new": "cli/commands/maintain/test_updates",
     "cli/commands/maintain/toolchain": "cli/test_dispatch",
+    "cli/commands/maintain/torch_symbols": "updates/test_torch_symbols",
     "cli/commands/report/audit": "audit/test_session",
     "cli/commands/report/diagnose": "diagnose/test_session",
     "cli/commands/target/perf": "cli/test_measuring",

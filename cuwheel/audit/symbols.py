@@ -36,6 +36,7 @@ _COMPILER = re.compile(
     r"|GOMP_|omp_|__kmpc_|__tsan_|__asan_|__ubsan_|__gcov_|__sanitizer_"
 )
 _PYTHON = re.compile(r"_?Py[A-Z_]")
+_NUMBER = re.compile(r"\d+")
 _CUDA = re.compile(r"(__)?(cu|nv|npp|ncc)|_ZN?K?\d+nv")
 _TENSORRT = re.compile(r"libnv(infer|onnxparser)")  # whose functions have no prefix
 
@@ -93,11 +94,21 @@ class SymbolNeeds:
         return is_fitting and self._has_torch and self.case.project != "torch"
 
     def torch_fit(self, library: ScannedLibrary) -> TorchFit | None:
-        """What PyTorch's releases lack of what a library needs; None: nothing that is allowed."""
+        """What PyTorch's releases lack of what a library needs; None: nothing that is allowed.
+
+        A wheel may hold one for each release, `libx_torch2.4.so` and `libx_torch2.5.so`: then
+        every release that one of these loads with is fitting.
+        """
         table = torch_exports()
         allowed = table.allowed_by(self.torch_requirement or SpecifierSet())
-        needed = {name: set(table.releases_with(name)) for name in self._torch_names(library)}
-        fitting = set(table.releases).intersection(*needed.values())
+        needed = self._releases_with_names(library)
+        fitting = set[str]().union(
+            *(
+                set(table.releases).intersection(*self._releases_with_names(one).values())
+                for one, _ in self.case.host_libraries
+                if _NUMBER.sub("", one.name) == _NUMBER.sub("", library.name)
+            )
+        )
         wrong = tuple(one for one in allowed if one not in fitting)
         if not wrong:
             return None
@@ -156,6 +167,11 @@ class SymbolNeeds:
             and not self._is_own(name)
             and not _is_of_runtime(name)
         )
+
+    def _releases_with_names(self, library: ScannedLibrary) -> dict[str, set[str]]:
+        """Of each name of PyTorch's that a library needs the releases that have it."""
+        table = torch_exports()
+        return {name: set(table.releases_with(name)) for name in self._torch_names(library)}
 
     def _is_own(self, name: str) -> bool:
         """Whether a library of the wheel defines it: another may have loaded that one before."""

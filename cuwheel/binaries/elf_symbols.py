@@ -109,7 +109,7 @@ class Symbols:
         for index, (name, kind, section) in enumerate(self._all(self._first_hashed())):
             if section == 0 and name and kind >> 4 == _GLOBAL and not self._has_version(index):
                 starts.append(name)
-        return tuple(sorted(self._image.name(self._strings + start) for start in sorted(starts)))
+        return tuple(sorted(self._names(sorted(starts))))
 
     def exports(self) -> Exports:
         """What it defines; of names alone, without their versions."""
@@ -121,7 +121,8 @@ class Symbols:
             found = (gnu_hash(self._image.name(self._strings + name)) for name in names)
         else:
             table = _HashTable(self._image, self._offset_of(_GNU_HASH))
-            found = table.hashes(max(0, self._count() - first))
+            size = symbols_size(self._image, self._offset_of(_SYMBOLS), self._strings)
+            found = table.hashes(max(0, _bounded(size // _SYMBOL.size) - first))
         return Exports(hashes=array("I", sorted({value | 1 for value in found})))
 
     def defined(self) -> Iterator[str]:
@@ -170,9 +171,15 @@ class Symbols:
             return None
         return self._image.unpack("4I", self._offset_of(_GNU_HASH))[1]
 
-    def _count(self) -> int:
-        size = symbols_size(self._image, self._offset_of(_SYMBOLS), self._strings)
-        return size // _SYMBOL.size
+    def _names(self, starts: Iterable[int]) -> Iterator[str]:
+        """The names that begin at these offsets; one may be the end of another."""
+        size = 0
+        for start in starts:
+            name = self._image.name(self._strings + start)
+            size += len(name)
+            if size > limits.ELF_NAMES:
+                raise ElfFormatError(f"its names take more than {limits.ELF_NAMES} bytes")
+            yield name
 
     def _has_version(self, index: int) -> bool:
         if _VERSION_OF_SYMBOL not in self._tags:
@@ -188,6 +195,7 @@ class Symbols:
         size = symbols_size(self._image, start, self._strings)
         if count is not None:
             size = min(size, count * _SYMBOL.size)
+        _bounded(size // _SYMBOL.size)
         for name, kind, _, section, _, _ in self._image.records("IBBHQQ", start, size):
             yield name, kind, section
 
@@ -196,6 +204,12 @@ class Symbols:
 
     def _texts(self, tag: int) -> tuple[str, ...]:
         return tuple(self._image.name(self._strings + one) for one in self._tags.get(tag, ()))
+
+
+def _bounded(count: int) -> int:
+    if count > limits.ELF_SYMBOLS:
+        raise ElfFormatError(f"it has {count} symbols, at most {limits.ELF_SYMBOLS} are read")
+    return count
 
 
 class _HashTable:

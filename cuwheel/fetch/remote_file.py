@@ -82,7 +82,7 @@ class _RemoteFile(io.RawIOBase):
         try:
             with self._session.get(self._url, headers=headers, stream=True) as answer:
                 if not answer.ok:
-                    raise refused(self._url, answer.status_code, fix=_FIX)
+                    raise refused(self._url, answer, fix=_FIX)
                 said = _SPAN.fullmatch(answer.headers.get("Content-Range", ""))
                 if said and int(said["start"]) == start:
                     return answer.content, int(said["size"])

@@ -1,7 +1,7 @@
 """The table of what PyTorch's releases export, read from the wheels of the package index.
 
 A wheel of 500 to 900 MB isn't downloaded whole: its directory and the five libraries are, 430 to
-700 MB of it, most of that libtorch_cuda, whose names stand behind its code. So the table is made
+820 MB of it, most of that libtorch_cuda, whose names stand behind its code. So the table is made
 once for each release and kept (docs/adr/0029).
 """
 
@@ -26,7 +26,7 @@ from cuwheel.system.files import write_atomically
 from cuwheel.system.quantities import plural, show_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
     from typing import IO
 
@@ -38,7 +38,7 @@ _OLDEST = Version("2.0")
 _PYTHON = "cp311"  # the one for which all of these releases have a wheel
 
 
-def update_torch_symbols(asked: Iterable[str], console: Console, *, table: Path = TABLE) -> None:
+def update_torch_symbols(asked: Sequence[str], console: Console, *, table: Path = TABLE) -> None:
     """Read releases that the table lacks, and write it.
 
     Args:
@@ -51,13 +51,14 @@ def update_torch_symbols(asked: Iterable[str], console: Console, *, table: Path 
         DownloadError: the index can't be asked, or its server gives no parts of files.
     """
     known, offered = unpack(table.read_bytes()), dict(_wheels())
-    wanted = [Version(one) for one in asked] or list(_lacking(known, offered))
-    if absent := [str(one) for one in wanted if one not in offered]:
+    names = {str(one): one for one in offered}
+    if absent := [one for one in asked if one not in names]:
         raise UsageError(
             f"no index has a wheel of torch {', '.join(absent)}",
             why=f"for {_PYTHON} on manylinux x86_64 it has {', '.join(map(str, offered))}",
             fix="name one of these",
         )
+    wanted = [names[one] for one in asked] or list(_lacking(known, offered))
     exported = _kept_rows(known, {minor_of(str(one)) for one in wanted})
     for release in wanted:
         exported[str(release)] = frozenset(_exported(offered[release], console))

@@ -94,6 +94,20 @@ def test_takes_name_of_the_wheels_own_library(tmp_path: Path) -> None:
     assert not [line for line in found if "framework ABI" in line]
 
 
+def test_takes_variants_for_several_releases_together(tmp_path: Path) -> None:
+    """As nixl-cu12 1.5.1 and dgl 2.1.0: one library for each release of PyTorch."""
+    files: dict[str, Path | bytes] = {
+        f"pkg/_C_torch2{minor}.so": make_library(
+            tmp_path / str(minor), "libc10_cuda.so", code=calling(f"{_CHECK}{arguments}")
+        )
+        for minor, arguments in ((9, "ib"), (10, "jb"))
+    }
+
+    found = told(judged(tmp_path, files, requires=("torch>=2.4,<2.14",)))
+
+    assert not [line for line in found if "framework ABI" in line]
+
+
 def test_lets_other_machines_be(tmp_path: Path) -> None:
     """The table is of x86_64."""
     library = make_library(tmp_path / "made", "libtorch_cpu.so", code=calling(f"{_CHECK}ib"))
