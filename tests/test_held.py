@@ -82,6 +82,7 @@ HELD_BY = {
     "standalone/event_log": "standalone/launcher/test_launch",
     "standalone/launcher/cache_server": "build/compile_cache/test_backends",
     "standalone/memory_gate/child": "standalone/memory_gate/test_gate",
+    "standalone/memory_gate/service_client": "build/launcher/test_memory_service",
     "standalone/namespaces/hide": "smoke/test_hide_cuda",
     "standalone/perf/gpu_driver": "perf/test_session",
     "standalone/perf/kernel_reader": "perf/test_session",

@@ -45,7 +45,7 @@ class BuildInputs:
         view: the toolkit as the build sees it, its `CUDA_HOME`.
         launcher: the compiler launcher, with the names of the host compilers.
         events: folder of the log in which launcher and gate note what ran.
-        memory: what the builds of this machine share about memory.
+        memory: socket of what the builds of this machine share about memory.
     """
 
     tree: Path

@@ -49,7 +49,6 @@ def build_path_map(
         BuildPath(name="events", real=inputs.events, kind="write"),
         BuildPath(name="cache", real=cache.program_folder),
         BuildPath(name="sockets", real=cache.socket_folder, kind="write"),
-        BuildPath(name="memory", real=inputs.memory, kind="write"),
         *_python_names(env),
     ]
     if cache.cache_folder.is_dir():

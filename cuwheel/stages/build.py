@@ -15,6 +15,7 @@ from cuwheel.build.compile_cache.folders import make_socket_folder, remove_traps
 from cuwheel.build.compile_cache.statistics import read_statistics
 from cuwheel.build.environment import BuildInputs, variables
 from cuwheel.build.launcher.events import DIRECT_MODE, EVENTS_LOG, hit_counts, read_events
+from cuwheel.build.launcher.memory_service import MEMORY_SOCKET, serve_memory
 from cuwheel.build.launcher_setup import set_up_launcher
 from cuwheel.build.paths import build_path_map, private_paths
 from cuwheel.build.progress import Progress
@@ -71,8 +72,8 @@ def build(job: Job) -> BuiltWheel:
         SandboxError: the sandbox that was asked for doesn't work here.
     """
     target, workspace = job.target, job.workspace
-    inputs = _prepare(target, workspace)
     with make_socket_folder(workspace.work, is_sandboxed=job.sandbox != "none") as sockets:
+        inputs = _prepare(target, workspace, sockets / MEMORY_SOCKET)
         choice = choose_compile_cache(job, sockets, os.environ)
         path_map = build_path_map(workspace, inputs, choice.paths, job.sandbox)
         launcher = set_up_launcher(workspace, inputs, path_map, choice)
@@ -189,6 +190,12 @@ def _run_all(
     try:
         with (
             serve_remote_cache(how.choice, workspace),
+            serve_memory(
+                inputs.memory,
+                workspace.cache / "memory",
+                target.recipe.name,
+                inputs.machine.jobs,
+            ),
             workspace.console.live("building") as line,
             naming_full_disk(workspace.work),
         ):
@@ -270,7 +277,7 @@ def _was_disk_full(work: Path, log: Path) -> bool:
         return says_disk_full(lines)
 
 
-def _prepare(target: Target, workspace: Workspace) -> BuildInputs:
+def _prepare(target: Target, workspace: Workspace, memory: Path) -> BuildInputs:
     """Copy the patched source, so that a build that was cut off never shows in the next one."""
     patched = workspace.load("patch", SourceTree)
     if not patched.path.is_dir():
@@ -293,7 +300,7 @@ def _prepare(target: Target, workspace: Workspace) -> BuildInputs:
         view=workspace.folder("cuda"),
         launcher=workspace.folder("launcher"),
         events=workspace.folder("events"),
-        memory=workspace.shared_folder("memory"),
+        memory=memory,
     )
 
 

@@ -39,7 +39,7 @@ def inputs(workspace: Workspace) -> BuildInputs:
     run([BASE_PYTHON, "-m", "venv", "--without-pip", workspace.work / "env"], env=PATH)
     [packages] = (workspace.work / "env" / "lib").glob("python3*/site-packages")
     (packages / "pkg" / "include").mkdir(parents=True)
-    for field in ("tree", "home", "tmp", "toolbox", "view", "launcher", "events", "memory"):
+    for field in ("tree", "home", "tmp", "toolbox", "view", "launcher", "events"):
         getattr(made, field).mkdir()
     made.toolchain.home.mkdir()
     release = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -77,12 +77,12 @@ def test_has_all_under_fixed_names(inside: PathMap, inputs: BuildInputs) -> None
 
     assert said.split() == [
         *("built", "cache", "compiles", "cuda", "environment", "events", "home", "launcher"),
-        *("memory", "packages", "python", "sockets", "source", "tmp", "toolbox", "toolkit"),
+        *("packages", "python", "sockets", "source", "tmp", "toolbox", "toolkit"),
         "/cuwheel/tmp",
     ]
 
 
-@pytest.mark.parametrize("name", ["source", "tmp", "home", "built", "events", "memory"])
+@pytest.mark.parametrize("name", ["source", "tmp", "home", "built", "events"])
 def test_writes_into_its_own_folders(name: str, inside: PathMap, inputs: BuildInputs) -> None:
     assert shell(inside, inputs, f"touch /cuwheel/{name}/x && echo done") == "done\n"
 

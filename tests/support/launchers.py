@@ -140,5 +140,5 @@ def make_inputs(folder: Path) -> BuildInputs:
         view=folder / "cuda",
         launcher=folder / "launcher",
         events=folder / "events",
-        memory=folder / "memory",
+        memory=folder / "sockets" / "memory.sock",
     )

@@ -8,7 +8,6 @@ knows two things to do, get and put, in one storage. docs/adr/0016.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import socketserver
 import threading
@@ -24,6 +23,7 @@ from cuwheel.build.compile_cache.resp import (
     read_command,
     value_reply,
 )
+from cuwheel.system.unix_server import serve_unix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,38 +75,15 @@ def serve_relay(
     """
     relay = _Relay(remote, storage, warn)
     relay.probe()
-    path.unlink(missing_ok=True)
-    with _server(path, relay) as server:
-        path.chmod(0o600)
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        try:
-            yield relay.traffic
-        finally:
-            server.shutdown()
-            path.unlink(missing_ok=True)
 
-
-def _server(path: Path, relay: _Relay) -> socketserver.ThreadingUnixStreamServer:
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             with contextlib.suppress(EOFError, ConnectionError):
                 while True:
                     self.wfile.write(relay.answer(self.rfile))
 
-    # The path of a socket may have 107 bytes at most; through its open folder it is short.
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
-    try:
-        server = socketserver.ThreadingUnixStreamServer(
-            f"/proc/self/fd/{folder}/{path.name}", Handler, bind_and_activate=False
-        )
-        server.daemon_threads = True  # a client may never end its connection
-        server.request_queue_size = 64
-        server.server_bind()
-        server.server_activate()
-    finally:
-        os.close(folder)
-    return server
+    with serve_unix(path, Handler):
+        yield relay.traffic
 
 
 @dataclass

@@ -30,7 +30,7 @@ _LAUNCHER = (
     "event_log.py",
     *(f"launcher/{name}.py" for name in ("command_line", "direct_mode", "launch", "rewrite")),
     *(f"memory_gate/{name}.py" for name in ("child", "free_memory", "gate", "ledger", "peaks")),
-    "memory_gate/scheduler.py",
+    *(f"memory_gate/{name}.py" for name in ("scheduler", "service_client")),
 )
 LAUNCHER_FILES = tuple(map(script, _LAUNCHER))  # copied side by side: their names are unique
 

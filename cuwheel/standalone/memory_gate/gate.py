@@ -7,7 +7,8 @@ and exit status are the program's own. docs/adr/0017. Written for a short start:
 can't do without. Standard library only, Python 3.9 or newer.
 
 Variables, each of which may be missing:
-    CUWHEEL_MEMORY: folder that all builds share; without it nothing waits and nothing is learned.
+    CUWHEEL_MEMORY: socket of the engine's memory service; or the folder that all builds share, for
+        gates that no engine serves; without it nothing waits and nothing is learned.
     CUWHEEL_TARGET: whose sources these are: what is learned is kept under this name.
     CUWHEEL_MEMORY_PER_JOB: bytes, what the recipe says of one compile.
     CUWHEEL_JOBS: how many programs of this build may run at once.
@@ -23,13 +24,14 @@ import time
 
 if __package__:
     from cuwheel.standalone import event_log
-    from cuwheel.standalone.memory_gate import child, free_memory, ledger, peaks
+    from cuwheel.standalone.memory_gate import child, free_memory, ledger, peaks, service_client
 else:  # in a build these scripts lie side by side
     import child  # type: ignore[import-not-found,no-redef]
     import event_log  # type: ignore[import-not-found,no-redef]
     import free_memory  # type: ignore[import-not-found,no-redef]
     import ledger  # type: ignore[import-not-found,no-redef]
     import peaks  # type: ignore[import-not-found,no-redef]
+    import service_client  # type: ignore[import-not-found,no-redef]
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to import
 if TYPE_CHECKING:
@@ -140,8 +142,8 @@ class Gate:
         self._kills = 0
         self._known = 0
         self._asked = self._started = self._ended = time.time()
-        self._ledger: ledger.Ledger | None = None
-        self._peaks: peaks.Peaks | None = None
+        self._ledger: ledger.Ledger | service_client.ServiceClient | None = None
+        self._peaks: peaks.Peaks | service_client.ServiceClient | None = None
         self._open(os.environ.get("CUWHEEL_MEMORY", ""), os.environ.get("CUWHEEL_TARGET", ""))
 
     def run(self) -> int:
@@ -225,7 +227,7 @@ class Gate:
         if marker:
             os.close(os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644))
 
-    def _must_yield(self, shared: ledger.Ledger) -> bool:
+    def _must_yield(self, shared: ledger.Ledger | service_client.ServiceClient) -> bool:
         """Whether to end the program for the sake of others; it counts as killed for memory."""
         try:
             return self._work.is_repeatable and self.tries < _TRIES and shared.must_yield()
@@ -264,10 +266,13 @@ class Gate:
         if not folder:
             return
         try:
-            self._peaks = peaks.Peaks(folder, target)
+            if service_client.is_there(folder):
+                self._peaks = self._ledger = service_client.ServiceClient(folder)
+            else:
+                self._peaks = peaks.Peaks(folder, target)
+                self._ledger = ledger.Ledger(folder, *_build())
             expected = self._peaks.expect(self._work.tool, self._work.key, guessed)
             self.expected, self._known = expected
-            self._ledger = ledger.Ledger(folder, *_build())
         except OSError:
             self._peaks = self._ledger = None
 

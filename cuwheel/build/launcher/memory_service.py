@@ -1,0 +1,203 @@
+"""What the memory gate of a build may ask the engine: room for a program, and what programs took.
+
+All builds of a machine share a ledger of promises and what was learned of their programs. A build
+that could write there itself could stop every other one, today and later: so it gets a socket, and
+this writes for it. What a build says of itself is believed; it can say nothing in another's name.
+docs/adr/0017.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import select
+import socketserver
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from cuwheel.standalone.memory_gate.ledger import Ledger
+from cuwheel.standalone.memory_gate.peaks import Peaks
+from cuwheel.system.unix_server import serve_unix
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+MEMORY_SOCKET = "memory.sock"  # its name in a build's folder of sockets
+
+_TOOL = re.compile(r"[A-Za-z0-9_+-]{1,32}")  # a part of a file's name
+_LEVEL = re.compile(r"[\w:-]{0,64}")  # of an entry's line
+_LONGEST = 1 << 16  # bytes of a question; keys hold a path and options
+_LARGEST = 1 << 50  # bytes that a program may be said to take
+_MOST_LEARNED = 1 << 16  # peaks that one build may teach
+_MOST_CLIENTS = 4000
+_FILES_OF_CLIENT = 2  # open files for each: its connection, its entry
+
+
+@contextlib.contextmanager
+def serve_memory(path: Path, folder: Path, target: str, jobs: int) -> Iterator[None]:
+    """Serve the gates of one build until the block ends.
+
+    Args:
+        path: of the socket.
+        folder: what all builds of this machine share about memory.
+        target: the name under which the build's peaks are kept.
+        jobs: how many of its programs may run at once.
+    """
+    _allow_open_files(_MOST_CLIENTS * _FILES_OF_CLIENT)
+    try:
+        build = _Build(str(folder), target, jobs)
+    except OSError:  # a folder that can't be used is no reason not to build
+        yield
+        return
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            _talk(self, build)
+
+    with serve_unix(path, Handler, _LimitedServer):
+        yield
+
+
+class _LimitedServer(socketserver.ThreadingUnixStreamServer):
+    """It takes no more clients at once than this process can have threads and files for."""
+
+    _clients = threading.Semaphore(_MOST_CLIENTS)
+
+    def verify_request(self, *_: object) -> bool:
+        return self._clients.acquire(blocking=False)
+
+    def process_request_thread(self, *given: object) -> None:
+        try:
+            super().process_request_thread(*given)  # type: ignore[arg-type]
+        finally:
+            self._clients.release()
+
+
+class _Build:
+    """The build that is served."""
+
+    def __init__(self, folder: str, target: str, jobs: int) -> None:
+        self.folder = folder
+        self.word = f"{os.getpid()}.{time.monotonic_ns()}"
+        self.jobs = jobs
+        self.peaks = Peaks(folder, target)
+        self.learned = 0
+        self.lock = threading.Lock()
+
+
+class _ClientsLedger(Ledger):
+    """The ledger for one client: who has gone away waits no longer."""
+
+    def __init__(self, build: _Build, connection: socket.socket) -> None:
+        super().__init__(build.folder, build.word, build.jobs)
+        self._poll = select.poll()
+        self._poll.register(connection, select.POLLIN | select.POLLHUP)
+
+    def _pause(self) -> float:
+        if self._poll.poll(0):
+            raise ConnectionResetError
+        return super()._pause()
+
+
+class _Client:
+    """What one gated process may ask for."""
+
+    def __init__(self, build: _Build, connection: socket.socket) -> None:
+        self.ledger = _ClientsLedger(build, connection)
+        self._build = build
+        self._calls: dict[str, Callable[..., tuple[object, ...]]] = {
+            "expect": self._expect,
+            "learn": self._learn,
+            "suspect": self._suspect,
+            "wait": self._wait,
+            "tell": self._tell,
+            "must_yield": lambda: (self.ledger.must_yield(),),
+            "is_alone": lambda level: (self.ledger.is_alone(level),),
+            "leave": self._leave,
+        }
+
+    def answer(self, line: bytes) -> bytes:
+        """The answer to a question.
+
+        Raises:
+            ConnectionResetError: who has asked has gone away.
+        """
+        name, *words = line.decode(errors="surrogateescape").rstrip("\n").split("\0")
+        try:
+            said = self._calls[name](*words)
+        except ConnectionResetError:
+            raise
+        except (KeyError, OSError, TypeError, ValueError):
+            return b"no\n"
+        return "\0".join(["ok", *map(str, said)]).encode() + b"\n"
+
+    def _expect(self, tool: str, key: str, guessed: str) -> tuple[int, int]:
+        return self._build.peaks.expect(_tool(tool), key, _size(guessed))
+
+    def _learn(self, tool: str, key: str, peak: str) -> tuple[()]:
+        with self._counted():
+            self._build.peaks.learn(_tool(tool), key, _size(peak))
+        return ()
+
+    def _suspect(self, tool: str, key: str, peak: str) -> tuple[()]:
+        with self._counted():
+            self._build.peaks.suspect(_tool(tool), key, _size(peak))
+        return ()
+
+    def _wait(self, expected: str, known: str, alone: str) -> tuple[float]:
+        if not _LEVEL.fullmatch(alone):
+            raise ValueError(alone)
+        self.ledger.wait(_size(expected), _size(known), alone=alone)
+        return (self.ledger.queued_until,)
+
+    def _tell(self, used: str) -> tuple[()]:
+        self.ledger.tell(_size(used))
+        return ()
+
+    def _leave(self) -> tuple[()]:
+        self.ledger.leave()
+        return ()
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        """One writer of peaks at a time: they are of one process now."""
+        with self._build.lock:
+            self._build.learned += 1
+            if self._build.learned > _MOST_LEARNED:
+                raise ValueError("too many peaks")
+            yield
+
+
+def _talk(handler: socketserver.StreamRequestHandler, build: _Build) -> None:
+    with contextlib.suppress(OSError):
+        client = _Client(build, handler.connection)
+        try:
+            while (line := handler.rfile.readline(_LONGEST)).endswith(b"\n"):
+                handler.wfile.write(client.answer(line))
+        finally:
+            client.ledger.leave()
+
+
+def _tool(name: str) -> str:
+    if not _TOOL.fullmatch(name):
+        raise ValueError(name)
+    return name
+
+
+def _size(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= _LARGEST:
+        raise ValueError(text)
+    return number
+
+
+def _allow_open_files(count: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
