@@ -1,10 +1,10 @@
 """The engine's memory service, as a gated process uses it: what `Ledger` and `Peaks` do, asked for.
 
-What all builds share is the engine's to write (`build/launcher/memory_service`): a build sees a socket. Each
-question is a line of words between NUL characters, and so is its answer. The program that is run
-inherits the connection, so that what was promised is held as long as either of them lives. Part of
-the memory gate, docs/adr/0017, so written for a short start. Standard library only, Python 3.9 or
-newer.
+What all builds share is the engine's to write (`build/launcher/memory_service`): a build sees a
+socket. Each question is a line of words between NUL characters, and so is its answer. The program
+that is run inherits the connection, so that what was promised is held as long as either of them
+lives. Part of the memory gate, docs/adr/0017, so written for a short start. Standard library only,
+Python 3.9 or newer.
 """
 
 from __future__ import annotations
