@@ -105,7 +105,7 @@ def test_lets_so_many_of_a_build_run_at_once(path: Path) -> None:
 def test_promise_lasts_as_long_as_the_program(path: Path, tmp_path: Path) -> None:
     """The gate may be killed alone; what it has started still has its memory."""
     os.mkfifo(tmp_path / "go")
-    command = [PYTHON, "-ISBc", _HOLD, gate_folder(), path, tmp_path / "go"]
+    command: list[str | Path] = [PYTHON, "-ISBc", _HOLD, gate_folder(), path, tmp_path / "go"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as gate:
         assert gate.stdout
         gate.stdout.readline()
