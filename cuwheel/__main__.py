@@ -16,7 +16,7 @@ from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import CommandFailedError, CuwheelError, UsageError, of_system_error
 from cuwheel.model.catalogue import missing_roots
 from cuwheel.paths import default_cache, project_roots
-from cuwheel.system.console import Console
+from cuwheel.system.console import Console, print_error
 from cuwheel.system.files import disk_full
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         _check_projects()
         return run_command(command, rest, console)
     except CuwheelError as error:
-        console.terminal.print(str(error), markup=False, style=None)
-        _explain(error, console)
+        print_error(error, console, _explained(error, console))
         return error.exit_code
     except KeyboardInterrupt:
         console.warn("interrupted; nothing half-made is left, the next run goes on from here")
@@ -63,18 +62,18 @@ def main(arguments: Sequence[str]) -> int:
             problem = of_system_error(error)
         else:  # no file's fault, so a fault of cuwheel
             raise
-        console.terminal.print(str(problem), markup=False, style=None)
+        print_error(problem, console)
         return problem.exit_code
 
 
-def _explain(error: CuwheelError, console: Console) -> None:
-    """Say what the log of a failed program says."""
+def _explained(error: CuwheelError, console: Console) -> str:
+    """What the log of a failed program says."""
     if isinstance(error, CommandFailedError) and error.log:
         from cuwheel.explain.session import explained  # noqa: PLC0415 - only where it failed
 
         with contextlib.suppress(OSError):  # the log went with the disk: the error says enough
-            text = explained(error.log, error.known)
-            console.terminal.print(f"\n{text}", markup=False, style=None)
+            return explained(error.log, error.known, console)
+    return ""
 
 
 def _check_projects() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -270,6 +271,23 @@ class ContainerError(CuwheelError):
     anchor = "container"
 
 
+@dataclass(frozen=True, kw_only=True)
+class FirstError:
+    """The first thing that a compiler has complained of.
+
+    Attributes:
+        file: the source, as the compiler names it; empty where it names none.
+        line: of it.
+        text: the message, its place in front.
+        command: that was run; empty where the log doesn't show it.
+    """
+
+    file: str
+    line: str
+    text: str
+    command: str
+
+
 class CommandFailedError(CuwheelError):
     """A program that cuwheel ran ended with an error.
 
@@ -280,9 +298,9 @@ class CommandFailedError(CuwheelError):
         log: the file that holds all of its output.
         tail: the last lines of that output.
 
-    The message shows the command, the log file and the last 20 lines of it, and what `nox -s
-    explain` says of the log. The work folder is kept: go there and run the command again by hand to
-    look closer.
+    The message shows the first error of a compiler, where there is one, then the command, the log
+    file and the last 20 lines of it, and what `nox -s explain` says of the log. The work folder is
+    kept: go there and run the command again by hand to look closer.
 
     `known` holds facts that help to explain the log, as `{"cuda": "12.2"}`.
     """
@@ -307,10 +325,13 @@ class CommandFailedError(CuwheelError):
         self.log = log
         self.tail = tuple(tail)
         self.known: Mapping[str, str] = {}
+        self.first: FirstError | None = None
 
     def __str__(self) -> str:
-        """The message, then the command, the log's name and its last lines."""
-        lines = [super().__str__(), f"  command  {' '.join(self.command)}"]
+        """What the compiler says, the message, the command, the log's name and its last lines."""
+        lines = [self.first.text] if self.first else []
+        lines += [f"  command  {self.first.command}"] if self.first and self.first.command else []
+        lines += [super().__str__(), f"  command  {' '.join(self.command)}"]
         lines += [f"  log      {self.log}"] if self.log else []
         lines += [f"  last {len(self.tail)} lines:"] if self.tail else []
         lines += [f"    {line}" for line in self.tail]

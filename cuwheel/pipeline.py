@@ -23,6 +23,11 @@ from cuwheel.build.run_state import (
 )
 from cuwheel.build.summary import Summary
 from cuwheel.errors import CuwheelError
+from cuwheel.sources.source_state import (
+    SourceState,
+    describe_source_change,
+    read_source_state,
+)
 from cuwheel.system.files import (
     file_lock,
     naming_full_disk,
@@ -101,7 +106,7 @@ def make(job: Job, *, keep_work: bool) -> Summary:
         if not reasons:
             if is_unfinished(workspace) and not keep_work:
                 _clear(workspace)
-            return from_json(Summary, record["summary"])
+            return _unchanged(record)
         is_built = _has_built(record, key, job)
         for reason in reasons:
             doing = "trying the wheel again" if is_built else "building"
@@ -205,7 +210,7 @@ def make_part(last: str, job: Job) -> Summary | None:
     with _exclusive(job), _recording_failure(job):
         key, record = key_of(job), _read_record(job)
         if not _pending(record, key, job):
-            return from_json(Summary, record["summary"])
+            return _unchanged(record)
         if not _has_built(record, key, job):
             _run_stages(STAGES[: STAGES.index(last) + 1], job, key)
     return None
@@ -224,6 +229,11 @@ def _pending(record: dict[str, Any], key: dict[str, str], job: Job) -> tuple[str
         wheel = record["summary"]["wheel"]
         job.workspace.console.note(f"{wheel} is up to date: nothing to do")
     return reasons
+
+
+def _unchanged(record: dict[str, Any]) -> Summary:
+    """What is known of a wheel that is up to date: no stage has run, so none has a duration."""
+    return dataclasses.replace(from_json(Summary, record["summary"]), durations=())
 
 
 def _unfinished(workspace: Workspace, key: dict[str, str]) -> tuple[str, ...]:
@@ -265,7 +275,7 @@ def _reasons(record: dict[str, Any], key: dict[str, str], job: Job) -> tuple[str
     if not record:
         return (f"{workspace.dist} holds no record of this target",)
     if found := changes(record["key"], key):
-        return found
+        return tuple(_told(line, record, job) for line in found)
     wheel = workspace.dist / record["summary"]["wheel"]
     if not wheel.is_file():
         return (f"{wheel.name} is gone from {workspace.dist}",)
@@ -274,6 +284,16 @@ def _reasons(record: dict[str, Any], key: dict[str, str], job: Job) -> tuple[str
     if gone := missing_beside(wheel, record["summary"]["sha256"]):
         return (f"{', '.join(gone)} in {workspace.dist} is gone, or not the wheel's",)
     return () if job.settings.reuse else ("--no-cache was given",)
+
+
+def _told(line: str, record: dict[str, Any], job: Job) -> str:
+    """A reason; of a source folder, what has changed in it."""
+    name, folder = line.partition(": ")[0], job.target.source_folder
+    if name != "source" or folder is None or not folder.is_dir() or "source" not in record:
+        return line
+    now = read_source_state(folder, without=job.workspace.folders)
+    told = describe_source_change(from_json(SourceState, record["source"]), now)
+    return f"{name}: {told}" if told else line
 
 
 def _stage(name: str) -> Callable[[Job], Any]:
@@ -333,6 +353,9 @@ def _finish(job: Job, key: dict[str, str], reasons: tuple[str, ...]) -> Summary:
         "reasons": reasons,
         "date": now,
     }
+    if folder := job.target.source_folder:
+        state = read_source_state(folder, without=job.workspace.folders)
+        written["source"] = dataclasses.asdict(state)
     write_atomically(_record(job), json.dumps(written, indent=2) + "\n")
     forget_failure(job.workspace.dist, job.target.id)
     return summary
@@ -344,7 +367,17 @@ def _run_stage(name: str, job: Job, key: dict[str, str]) -> None:
         workspace.console.note(f"{name}: kept from the interrupted run before")
         return
     with workspace.console.stage(name):
-        save_stage(name, _stage(name)(job), workspace, key)
+        try:
+            save_stage(name, _stage(name)(job), workspace, key)
+        finally:
+            _show_log(name, workspace)
+
+
+def _show_log(name: str, workspace: Workspace) -> None:
+    """Hand on what the programs of a stage wrote."""
+    path = workspace.log_folder / f"{name}.log"
+    with contextlib.suppress(OSError), path.open(errors="replace") as log:
+        workspace.console.output(log)
 
 
 def _prepare_work(job: Job, key: dict[str, str]) -> None:

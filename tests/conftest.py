@@ -15,6 +15,7 @@ from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.locks.conda_lock_environment import conda_lock_python
 from cuwheel.paths import default_cache
 from cuwheel.system.files import file_lock, remove_tree
+from cuwheel.system.output.github import GITHUB_VARIABLE, SUMMARY_VARIABLE
 from cuwheel.toolchains.provide import provide_toolchain
 from tests.support.channel import write_solved_lock, write_source
 from tests.support.engine import Engine, make_engine
@@ -41,8 +42,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Check `CUWHEEL_REQUIRE`; give the tests signals as a terminal's program has them.
 
     `nohup` and a shell's `&` start programs that ignore these, and all that tests start would, too.
+    What is printed for GitHub Actions is printed where a test says that it runs there.
     """
     required(os.environ)
+    for name in (GITHUB_VARIABLE, SUMMARY_VARIABLE):
+        os.environ.pop(name, None)
     config.stash[_LEFT] = []
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):

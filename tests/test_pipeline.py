@@ -98,7 +98,10 @@ def test_does_no_work_when_nothing_has_changed(copied: Callable[[str], Engine]) 
 
     done = engine.build("tiny-skbuild")
 
+    [wheel] = engine.wheels()
+    shown = [line.split()[0] for line in done.output.splitlines()[-3:]]
     assert "up to date" in done.output
+    assert (shown, done.output.count(str(wheel))) == (["wheel", "sha256", "next"], 2)
     assert {path: path.stat().st_mtime_ns for path in engine.dist.rglob("*")} == before
 
 
@@ -215,9 +218,23 @@ def test_single_stage_of_other_source_is_not_taken_up(engine: Engine, tmp_path: 
 def test_explains_what_has_changed(copied: Callable[[str], Engine]) -> None:
     engine = copied("tiny-skbuild")
 
-    done = engine.build("tiny-skbuild", "--explain-key", "--arch", "90")
+    done = engine.build("tiny-skbuild", "--dry-run", "--arch", "90")
 
     assert "archs: 80 90 -> 90" in done.output
+
+
+def test_tells_which_file_of_a_source_has_changed(
+    copied: Callable[[str], Engine], tmp_path: Path
+) -> None:
+    engine = copied("tiny-capi")
+    source = shutil.copytree(PACKAGES / "tiny_capi", tmp_path / "tiny_capi")
+    (source / "setup.py").write_text("raise SystemExit\n")
+
+    done = engine.build("tiny-capi", "--source", str(source), "--dry-run")
+
+    assert f"source: {source} instead of {PACKAGES / 'tiny_capi'}; 1 file changed: setup.py" in (
+        done.output
+    )
 
 
 def test_builds_the_same_bytes_offline(built: Callable[[str], Engine], engine: Engine) -> None:
@@ -255,9 +272,24 @@ def test_keeps_work_and_shows_log_when_build_fails(engine: Engine, tmp_path: Pat
 
     done = engine.build("tiny-capi", "--source", str(source))
 
+    lines = done.output.splitlines()
+    place = f"src/{kernel.name}:{len(kernel.read_text().splitlines())}: error: "
+    [lead] = [number for number, line in enumerate(lines) if line.startswith(place)]
     assert done.status == 61
+    assert [line.split()[0] for line in lines[lead + 1 : lead + 4]] == [
+        *("command", "error:", "because")
+    ]
+    assert kernel.name in lines[lead + 1]
     assert "this is no C++" in done.output
     assert list(engine.work.rglob("build.log"))
+
+
+def test_tells_each_stage_once_and_times_at_the_end(engine: Engine) -> None:
+    done = engine.build("tiny-capi", "--until", "preflight")
+
+    *lines, last = map(str.rstrip, done.output.splitlines())
+    assert [line for line in lines if line in STAGES] == [*STAGES[:5]]
+    assert last.startswith("  done in ")
 
 
 def test_interrupt_ends_every_process(engine: Engine) -> None:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from cuwheel.system.console import one_line
+from cuwheel.system.output.terminal import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,16 +16,17 @@ import rich.text
 from cuwheel.audit.findings import SEVERITIES
 from cuwheel.audit.scan import join_codes
 from cuwheel.binaries.archs import DeviceCode, describe_code
-from cuwheel.system.console import one_line
+from cuwheel.system.output.terminal import one_line
 from cuwheel.system.quantities import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from cuwheel.audit.findings import Finding, Severity
     from cuwheel.audit.scan import ScannedLibrary, WheelScan
     from cuwheel.audit.supply import Supply
     from cuwheel.audit.verdict import AuditResult
+    from cuwheel.system.console import Console
 
 
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "dim"}
@@ -35,8 +36,24 @@ _SHOWN: dict[Severity, int] = {"error": 20, "warning": 20, "note": 4}
 _NUMBER = re.compile(r"sha256=[\w-]+|\d+(\.\d+)*")
 
 
-def print_result(result: AuditResult, terminal: rich.console.Console) -> None:
-    """Print a wheel's facts, who supplies what, and the findings, the worst first."""
+def print_result(result: AuditResult, terminal: rich.console.Console, console: Console) -> None:
+    """Print a wheel's facts, who supplies what, and the findings, the worst first.
+
+    Args:
+        result: of the wheel.
+        terminal: where to.
+        console: says how much: where it is quiet, no more than what is wrong.
+    """
+    if not console.is_quiet:
+        _print_facts(result, terminal)
+    shown = [one for one in result.findings if not (console.is_quiet and one.severity == "note")]
+    _print_findings(shown, terminal, is_verbose=console.is_verbose)
+    if not console.is_quiet:
+        terminal.print()
+    terminal.print(_verdict(result), markup=False, soft_wrap=True)
+
+
+def _print_facts(result: AuditResult, terminal: rich.console.Console) -> None:
     scan = result.case.scan
     terminal.rule(f"[bold]{rich.markup.escape(one_line(scan.file_name))}[/]", align="left")
     if scan.dist_info:  # else it can't be read, and there is nothing to print
@@ -44,9 +61,6 @@ def print_result(result: AuditResult, terminal: rich.console.Console) -> None:
     if table := _supply_table(result.supplies):
         terminal.print()
         terminal.print(table)
-    _print_findings(result.findings, terminal)
-    terminal.print()
-    terminal.print(_verdict(result), markup=False, soft_wrap=True)
 
 
 def print_verdicts(results: Iterable[AuditResult], terminal: rich.console.Console) -> None:
@@ -182,7 +196,9 @@ def _supply_table(supplies: Iterable[Supply]) -> rich.table.Table | None:
     return table
 
 
-def _print_findings(findings: Iterable[Finding], terminal: rich.console.Console) -> None:
+def _print_findings(
+    findings: Iterable[Finding], terminal: rich.console.Console, *, is_verbose: bool
+) -> None:
     """Findings of one rule stand together, and so do files of which the same is true."""
     groups: dict[tuple[Severity, str], dict[str, list[Finding]]] = {}
     for finding in findings:
@@ -191,15 +207,24 @@ def _print_findings(findings: Iterable[Finding], terminal: rich.console.Console)
     for (severity, rule), facts in groups.items():
         terminal.print()
         terminal.print(rich.text.Text(f"{severity}: {rule}", style=_STYLES[severity]))
-        kinds = _kinds(facts)
-        for kind in kinds[: _SHOWN[severity]]:
-            _print_line(_kind_text(kind, facts[kind[0]]), terminal)
-        if left := sum(map(len, kinds[_SHOWN[severity] :])):
-            _print_line(
-                f"and {plural(left, severity)} more like these: -- --json has all", terminal
-            )
+        if is_verbose:
+            for one in (one for same in facts.values() for one in same):
+                _print_line(one_line(f"{one.file}: {one.fact}"), terminal)
+        else:
+            _print_kinds(facts, severity, terminal)
         anchor = next(iter(facts.values()))[0].anchor
         _print_line(f"more  TROUBLESHOOTING.md#{anchor}", terminal)
+
+
+def _print_kinds(
+    facts: Mapping[str, list[Finding]], severity: Severity, terminal: rich.console.Console
+) -> None:
+    """A line for findings that are alike."""
+    kinds = _kinds(facts)
+    for kind in kinds[: _SHOWN[severity]]:
+        _print_line(_kind_text(kind, facts[kind[0]]), terminal)
+    if left := sum(map(len, kinds[_SHOWN[severity] :])):
+        _print_line(f"and {plural(left, severity)} more like these: -- -v has all", terminal)
 
 
 def _kinds(facts: Iterable[str]) -> list[list[str]]:
@@ -213,7 +238,7 @@ def _kinds(facts: Iterable[str]) -> list[list[str]]:
 def _kind_text(kind: list[str], findings: list[Finding]) -> str:
     files, facts = len(findings) - 1, len(kind) - 1
     text = f"{findings[0].file}{f' and {files} more' if files else ''}: {kind[0]}"
-    note = f" (and {facts} more that differ in numbers only: -- --json has all)"
+    note = f" (and {facts} more that differ in numbers only: -- -v has all)"
     return one_line(text + note if facts else text)
 
 

@@ -18,7 +18,7 @@ from cuwheel.cuda.toolkits import TOOLKITS
 from cuwheel.errors import AuditError, AuditWarningError, UnsafeArchiveError, UsageError
 from cuwheel.model.link import MODES, mode_name
 from cuwheel.model.target import Target
-from cuwheel.system.console import report_terminal
+from cuwheel.system.output.terminal import report_terminal
 from cuwheel.system.quantities import plural
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def audit_session(
     Args:
         paths: wheels, or folders of wheels.
         entries: the catalogue; a wheel with the name and version of a recipe is held to that.
-        console: for the progress; what was found goes to standard output.
+        console: for the progress, and how much is said; that goes to standard output.
         options: how.
 
     Raises:
@@ -78,10 +78,10 @@ def audit_session(
             found = _audit(wheel, target, options.excludes)
         made.append(found)
         if not options.as_json:
-            print_result(found, terminal)
+            print_result(found, terminal, console)
     if options.as_json:
         terminal.out(json.dumps([result_as_data(one) for one in made], indent=2), highlight=False)
-    elif len(made) > 1:
+    elif len(made) > 1 and not console.is_quiet:
         print_verdicts(made, terminal)
     _end(made, options.fails_on)
 

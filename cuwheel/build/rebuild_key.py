@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.build.engine_code import code_of_builds, digest_of_code
@@ -33,7 +34,11 @@ if TYPE_CHECKING:
     from cuwheel.workspace.workspace import Workspace
 
 
-_ABSENT = "absent"
+ABSENT = "absent"
+_DIGEST = re.compile(r"\b[0-9a-f]{40,64}\b")
+_SHORT = 12  # characters of a digest among other words
+_ONLY_DIGEST = re.compile(r"[0-9a-f]{64}")
+_LOCKS = ("lock", "smoke lock")
 
 
 def key_of(job: Job) -> dict[str, str]:
@@ -58,10 +63,9 @@ def key_of(job: Job) -> dict[str, str]:
 
 def changes(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[str, ...]:
     """What differs between two keys, one line each; empty when they are equal."""
-    names = sorted({*old, *new})
     return tuple(
-        f"{name}: {_short(old.get(name, _ABSENT))} -> {_short(new.get(name, _ABSENT))}"
-        for name in names
+        f"{name}: {_difference(name, old.get(name, ABSENT), new.get(name, ABSENT))}"
+        for name in sorted({*old, *new})
         if old.get(name) != new.get(name)
     )
 
@@ -87,7 +91,7 @@ def _banner(program: str) -> str:
     try:
         said = run([program, "--version"], env={"PATH": os.defpath, "LC_ALL": "C"}).output
     except CommandFailedError:
-        return _ABSENT
+        return ABSENT
     return said.splitlines()[0]
 
 
@@ -129,7 +133,7 @@ def _source(target: Target, workspace: Workspace) -> str:
         source = target.recipe.source
         if isinstance(source, Folder):
             folder = target.root.absolute() / source.path
-            return identify(folder, without=workspace.folders) if folder.is_dir() else _ABSENT
+            return identify(folder, without=workspace.folders) if folder.is_dir() else ABSENT
         return source.commit if isinstance(source, GitCommit) else source.sha256
     if override.is_dir():
         return f"{override} {identify(override, without=workspace.folders)}"
@@ -150,9 +154,9 @@ def _of_locks(target: Target) -> dict[str, str]:
 def _of_machine(target: Target, machine: Machine) -> dict[str, str]:
     python = machine.python
     parts = {
-        "python": f"{python.version} {python.abi} {python.path}" if python else _ABSENT,
+        "python": f"{python.version} {python.abi} {python.path}" if python else ABSENT,
         # Whether there is one: which one makes no difference to the build.
-        "sandbox": {None: _ABSENT, "none": "no"}.get(machine.sandbox, "yes"),
+        "sandbox": {None: ABSENT, "none": "no"}.get(machine.sandbox, "yes"),
     }
     if machine.image:
         parts["container image"] = machine.image.digest
@@ -160,14 +164,14 @@ def _of_machine(target: Target, machine: Machine) -> dict[str, str]:
         parts.update(_machine_compiler(target.toolkit, machine))
     if target.provider == "system":
         home, _ = find_system_home(target.toolkit.release, os.environ)
-        parts["system toolkit"] = f"{home} {identify_home(home) if home else _ABSENT}"
+        parts["system toolkit"] = f"{home} {identify_home(home) if home else ABSENT}"
     return parts
 
 
 def _machine_compiler(toolkit: Toolkit, machine: Machine) -> dict[str, str]:
     fitting = [found for found in machine.compilers if found.major <= toolkit.max_gcc]
     return {
-        "host compiler": f"{fitting[0].cxx} {fitting[0].banner}" if fitting else _ABSENT,
+        "host compiler": f"{fitting[0].cxx} {fitting[0].banner}" if fitting else ABSENT,
         "C library": " ".join(platform.libc_ver()),
         "linker": _banner("ld"),
         "strip": _banner("strip"),
@@ -178,9 +182,33 @@ def _digest(path: Path) -> str:
     try:
         return sha256_of_file(path)
     except OSError:
-        return _ABSENT
+        return ABSENT
 
 
-def _short(value: str) -> str:
-    is_digest = len(value) == 64 and value.isalnum()  # noqa: PLR2004 - SHA-256 in hexadecimal
-    return value[:12] if is_digest else value
+def _difference(name: str, old: str, new: str) -> str:
+    if name == "source":
+        return _of_source(old, new)
+    if name == "engine":
+        before, now = (value.partition(" ")[0] for value in (old, new))
+        return f"cuwheel {before} -> {now}" if before != now else "cuwheel's own code has changed"
+    if ABSENT in {old, new}:
+        return f"{_shown(old)} -> {_shown(new)}"
+    if _ONLY_DIGEST.fullmatch(old) and _ONLY_DIGEST.fullmatch(new):
+        return "the lock has changed" if name.startswith(_LOCKS) else "the file has changed"
+    return f"{_shown(old)} -> {_shown(new)}"
+
+
+def _of_source(old: str, new: str) -> str:
+    """A folder or archive that was given is a path and a digest, a pinned source a digest alone."""
+    before, now = (value.rpartition(" ")[0] for value in (old, new))
+    if now and now != before:
+        return f"{now}, given with --source, instead of {before or 'what the recipe pins'}"
+    if before and not now:
+        return f"what the recipe pins, instead of {before}"
+    if now:
+        return f"{now} has other content"
+    return f"the recipe names another one, {_shown(old)} -> {_shown(new)}"
+
+
+def _shown(value: str) -> str:
+    return _DIGEST.sub(lambda found: found[0][:_SHORT], value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING
 import rich.markup
 import rich.table
 
-from cuwheel.system.quantities import plural, show_size, show_time
+from cuwheel.system.output import github
+from cuwheel.system.quantities import describe_durations, plural, show_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,7 +33,8 @@ class Summary:
         platform_tag: e.g. `manylinux_2_34_x86_64`.
         external: soname and who supplies it.
         bundled: file and bytes of each library that was copied in.
-        durations: stage and seconds, in order; stages kept from an earlier run are left out.
+        durations: stage and seconds, in order; stages kept from an earlier run are left out, and
+            so are all where there was nothing to do.
         peak_memory: bytes, of the build stage.
         cache: what the compile cache did, in words; empty where there was none.
     """
@@ -52,15 +55,21 @@ class Summary:
 def print_summary(summary: Summary, dist: Path, console: Console) -> None:
     """Print what a person wants to copy; all of it where the console is verbose.
 
+    In GitHub Actions it is the step's summary too.
+
     Args:
         summary: of the wheel.
         dist: the folder that it lies in.
         console: where to.
     """
+    rows = tuple(_rows(summary, dist, is_verbose=console.is_verbose))
+    github.add_to_summary(github.table(dict(_rows(summary, dist, is_verbose=False))), os.environ)
+    if console.is_quiet:
+        return
     table = rich.table.Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column()
     table.add_column(overflow="fold")  # a name or a hash that is cut off can't be copied
-    for name, value in _rows(summary, dist, is_verbose=console.is_verbose):
+    for name, value in rows:
         table.add_row(f"[bold]{name}[/]", rich.markup.escape(value))
     console.terminal.print()
     console.terminal.print(table)
@@ -71,6 +80,10 @@ def _rows(summary: Summary, dist: Path, *, is_verbose: bool) -> Iterator[tuple[s
     archs += [f"compute_{arch} (PTX)" for arch in summary.ptx_archs]
     wheel = dist / summary.wheel
     yield "wheel", str(wheel)
+    if not summary.durations:  # nothing was done, so there is nothing to tell of it
+        yield "sha256", summary.sha256
+        yield "next", _install_command(wheel)
+        return
     yield "size", f"{show_size(summary.size)} ({summary.size} bytes)"
     yield "sha256", summary.sha256
     yield "archs", " ".join(archs) or "no device code"
@@ -85,14 +98,15 @@ def _rows(summary: Summary, dist: Path, *, is_verbose: bool) -> Iterator[tuple[s
     if is_verbose:
         stages = [f"{name:<12}{seconds:8.1f} s" for name, seconds in summary.durations]
         yield from _named_first("stages", stages)
-    total = sum(seconds for _, seconds in summary.durations)
-    longest = max(summary.durations, key=lambda one: one[1], default=("", 0.0))
-    more = f", of it {show_time(longest[1])} {longest[0]}" if longest[1] < total else ""
-    yield "time", f"{show_time(total)}{more}"
+    yield "time", describe_durations(dict(summary.durations))
     yield "peak memory", f"{show_size(summary.peak_memory)} in the build stage"
     if summary.cache:
         yield "cache", summary.cache
-    yield "next", f"pip install {shlex.quote(str(wheel))}"
+    yield "next", _install_command(wheel)
+
+
+def _install_command(wheel: Path) -> str:
+    return f"pip install {shlex.quote(str(wheel))}"
 
 
 def _named_first(name: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:

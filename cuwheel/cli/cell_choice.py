@@ -122,7 +122,7 @@ def cell_job_options(
         only_looks: nothing may be installed or written for it.
     """
     values = dict(zip(words[1::2], words[2::2], strict=True))
-    own = {"framework": values.get("--framework"), "explain_key": only_looks}
+    own = {"framework": values.get("--framework"), "dry_run": only_looks}
     return argparse.Namespace(**{**vars(given), **own})
 
 

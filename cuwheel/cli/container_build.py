@@ -42,7 +42,7 @@ _PARTS = (
 # Options by what becomes of them inside; those that aren't here choose the parts, or the container.
 _VALUES = ("framework", "link", "toolchain", "jobs", "sandbox", "build_tag")
 _REPEATED = ("arch", "python")
-_FLAGS = ("verbose", "any_driver", "json", "keep_work", "replace")
+_FLAGS = ("quiet", "verbose", "any_driver", "json", "keep_work", "replace")
 _FOLDERS = ("work", "dist", "source")
 
 
@@ -179,8 +179,8 @@ def build_in_container(given: argparse.Namespace, console: Console) -> int:
 def parts_of(given: argparse.Namespace) -> Iterator[Part]:
     """The runs that a command line takes; each goes on where the one before it stopped."""
     again = ("--no-cache",) if given.no_cache else ()
-    if given.explain_key:
-        yield Part(options=("--explain-key", *again), says="why it would be built", network=False)
+    if given.dry_run:
+        yield Part(options=("--dry-run", *again), says="why it would be built", network=False)
         return
     if given.stage:
         is_building = given.stage == _BUILDING

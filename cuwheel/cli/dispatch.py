@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from cuwheel.cli.report_options import set_amount
 from cuwheel.errors import UsageError, suggest
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def run_command(name: str, arguments: Sequence[str], console: Console) -> int:
     if name == "build" and arguments:  # its target stands in the session's name
         parser.prog = parser.prog.replace("<target>", arguments[0])
     given = parser.parse(arguments)
+    set_amount(given, console)
     return _find(name, "run_{}")(given, console) or 0
 
 

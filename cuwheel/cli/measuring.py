@@ -39,9 +39,9 @@ from cuwheel.perf.wheel_choice import check_probe, newest_wheel, read_wheel
 from cuwheel.perf.worker import Place
 from cuwheel.pypi.uv import unpack_into
 from cuwheel.smoke.environment import install_wheel
-from cuwheel.system.console import report_terminal
 from cuwheel.system.files import file_lock, write_atomically
 from cuwheel.system.gpu_lock import HELD_VARIABLE, hold_gpus, lock_folder
+from cuwheel.system.output.terminal import report_terminal
 from cuwheel.system.quantities import plural
 from cuwheel.verify.published import read_published
 
@@ -233,7 +233,7 @@ def _report(run: PerfRun, folder: Path, given: argparse.Namespace, console: Cons
     if given.json:
         print(run.as_json(), end="")  # noqa: T201 - data
     else:
-        print_run(run, report_terminal())
+        print_run(run, report_terminal(), console)
     console.note(f"report: {folder / 'perf.html'}, perf.png and perf.json beside it")
 
 

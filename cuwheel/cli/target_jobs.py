@@ -74,12 +74,11 @@ def requested_jobs(
         CuwheelError: an option is wrong or doesn't go with this recipe.
     """
     checked: dict[Path, Any] = {}
-    console.is_verbose = given.verbose
     for python in given.python or [""]:
         job = requested_job(entry, tag, python, given, console, checked=checked)
         console.durations.clear()
-        console.terminal.rule(f"[bold]{job.target.id}[/]", align="left")
-        if not given.explain_key:
+        console.heading(job.target.id)
+        if not given.dry_run:
             settle_framework(job.target, bare_workspace(console), offline=given.offline)
         yield job
 
@@ -163,7 +162,7 @@ def _find_python(
             asked,
             bare_workspace(console),
             needs_own_headers=_needs_own_headers(entry, tag, given),
-            may_install=not given.explain_key,
+            may_install=not given.dry_run,
             offline=given.offline,
         )
     except InterpreterNotFoundError as missing:

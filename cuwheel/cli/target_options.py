@@ -19,7 +19,7 @@ _BUILD_DEFAULTS = {
     "jobs": "auto",
     "sandbox": "auto",
     "no_cache": False,
-    "explain_key": False,
+    "dry_run": False,
     "build_tag": None,
     "replace": False,
 }
@@ -46,12 +46,6 @@ def add_target_options(parser: Parser) -> None:
     add("--source", metavar="DIR|ARCHIVE", help="build this instead of the recipe's source")
     add_cuda_options(parser)
     add_work_options(parser)
-    add(
-        "--verbose",
-        "-v",
-        action="store_true",
-        help="list each library that was loaded and who supplied it, and the seconds of each stage",
-    )
     parser.set_defaults(**_BUILD_DEFAULTS)
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cuwheel.diagnose.facts.python_choice import ChosenPython
     from cuwheel.diagnose.rules.target_fit import Fit
     from cuwheel.diagnose.verdict import FailsOn, Level, Verdict
+    from cuwheel.system.console import Console
 
 
 _STYLES: dict[Level, str] = {
@@ -41,7 +42,7 @@ _STYLES: dict[Level, str] = {
 _NAME_WIDTH = 13  # characters, of a fact's name and a blank
 _MARK_WIDTH = 9  # characters, of the longest level and a blank
 _WORD_WIDTH = 9  # characters: `because`, `to fix`, `more`
-_SHOWN = 12  # packages; -- --json has all
+_SHOWN = 12  # packages; -- -v has all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,19 +136,32 @@ def _package_data(package: InstalledPackage) -> dict[str, Any]:
     }
 
 
-def print_report(report: Report, terminal: rich.console.Console) -> None:
-    """Print facts, then verdicts, the worst last: that is where a terminal stands."""
+def print_report(report: Report, terminal: rich.console.Console, console: Console) -> None:
+    """Print facts, then verdicts, the worst last: that is where a terminal stands.
+
+    Args:
+        report: what was found.
+        terminal: where to.
+        console: says how much: where it is quiet, no more than what is wrong.
+    """
+    if not console.is_quiet:
+        _print_facts(report, terminal, is_verbose=console.is_verbose)
+    for verdict in report.verdicts:
+        if not console.is_quiet or verdict.level in {"warning", "broken"}:
+            _print_verdict(verdict, terminal)
+    terminal.print(_closing(report))
+
+
+def _print_facts(report: Report, terminal: rich.console.Console, *, is_verbose: bool) -> None:
     chosen = f"{report.chosen.path or 'none'} (by {report.chosen.how})"
     _print_section("machine", _machine_facts(report), terminal)
     _print_section(f"environment: {chosen}", _inner_facts(report), terminal)
     if report.packages:
-        _print_section("packages", _package_facts(report), terminal)
+        shown = len(report.packages) if is_verbose else _SHOWN
+        _print_section("packages", _package_facts(report, shown), terminal)
     if report.fits:
         _print_section("targets", _target_facts(report.fits), terminal)
     terminal.print(rich.text.Text("verdicts", style="bold"))
-    for verdict in report.verdicts:
-        _print_verdict(verdict, terminal)
-    terminal.print(_closing(report))
 
 
 def _print_section(
@@ -266,8 +280,8 @@ def _show_framework(framework: FrameworkFacts) -> str:
     return ", ".join(parts)
 
 
-def _package_facts(report: Report) -> Iterator[tuple[str, str]]:
-    for one in report.packages[:_SHOWN]:
+def _package_facts(report: Report, shown: int) -> Iterator[tuple[str, str]]:
+    for one in report.packages[:shown]:
         code = one.code
         held = describe_code(code) if code else "no device code"
         suppliers = sorted({supplier for supplier in one.suppliers.values() if supplier})
@@ -276,8 +290,8 @@ def _package_facts(report: Report) -> Iterator[tuple[str, str]]:
         library = f"{choice.library}, " if choice else ""
         parts = (f"{one.version}, {library}{held}", ", ".join(suppliers))
         yield one.name, f"{'; from '.join(part for part in parts if part)}{others}"
-    if left := report.packages[_SHOWN:]:
-        yield "", f"and {len(left)} more: -- --json has all"
+    if left := report.packages[shown:]:
+        yield "", f"and {len(left)} more: -- -v has all"
 
 
 def _target_facts(fits: Iterable[Fit]) -> Iterator[tuple[str, str]]:

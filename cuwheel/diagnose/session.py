@@ -19,7 +19,7 @@ from cuwheel.diagnose.rules.driver import judge_driver
 from cuwheel.diagnose.rules.toolkit import judge_installations
 from cuwheel.diagnose.verdict import LEVELS, exit_code_of, not_asked
 from cuwheel.paths import ROOT
-from cuwheel.system.console import report_terminal
+from cuwheel.system.output.terminal import report_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -81,7 +81,7 @@ def diagnose_session(
     if asked.as_json:
         terminal.out(report_as_text(report, asked.fails_on), highlight=False)
     else:
-        print_report(report, terminal)
+        print_report(report, terminal, console)
     return exit_code_of(report.level, asked.fails_on)
 
 

@@ -10,7 +10,7 @@ import rich.markup
 from cuwheel.drafts.choices import NOBODY
 from cuwheel.drafts.target_choice import ARCHS, TOOLKIT
 from cuwheel.paths import ROOT
-from cuwheel.system.console import report_terminal
+from cuwheel.system.output.terminal import report_terminal
 from cuwheel.system.quantities import plural
 
 if TYPE_CHECKING:

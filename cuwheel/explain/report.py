@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from cuwheel.system.quantities import plural
 
@@ -14,27 +14,43 @@ if TYPE_CHECKING:
     from cuwheel.explain.scanner import MatchedLine
 
 
-_WIDTH = 100  # columns
+WIDTH = 100  # columns, where there is no narrower terminal
 _LABEL = 10
+_LEAST = 20  # columns of text beside a label
 _EVIDENCE = 2  # lines shown for a cause
 _LONGEST = 400  # characters of a line of the log
 _HOW_TO_ADD = "docs/how-to/failure-catalogue.md"
+Amount = Literal["short", "usual", "whole"]
 
 
-def explanation_as_text(explanation: Explanation, name: str) -> str:
-    """An explanation to be read; `name` is that of the log."""
+def explanation_as_text(
+    explanation: Explanation, name: str, *, width: int = WIDTH, amount: Amount = "usual"
+) -> str:
+    """An explanation to be read.
+
+    Args:
+        explanation: of a log.
+        name: of the log.
+        width: columns that no line exceeds.
+        amount: `short` is a line for each cause, `whole` has every line of the log that shows one.
+    """
+    counted = plural(explanation.lines, "line")
     if explanation.causes:
         count = len(explanation.causes)
         what = "the cause" if count == 1 else f"{count} causes, the likeliest first"
-        lines = [f"{name}: {what}, from {plural(explanation.lines, 'line')}"]
+        lines = _wrapped(f"{name}: {what}, from {counted}", width)
         for number, found in enumerate(explanation.causes, 1):
-            lines += ["", *_cause(number, found)]
+            if amount == "short":
+                lines += _wrapped(f"{number}. {found.cause.title}: {found.fix}", width)
+            else:
+                lines += ["", *_cause(number, found, width, is_whole=amount == "whole")]
     elif explanation.failed:
-        lines = [*_unknown(explanation, name)]
+        lines = [*_unknown(explanation, name, width)]
     else:
-        lines = [f"{name}: no failure found in {plural(explanation.lines, 'line')}"]
+        lines = _wrapped(f"{name}: no failure found in {counted}", width)
         if explanation.overcome:
-            lines.append(f"  on its way, and overcome: {', '.join(explanation.overcome)}")
+            overcome = ", ".join(explanation.overcome)
+            lines += _wrapped(f"  on its way, and overcome: {overcome}", width)
     return "\n".join(lines)
 
 
@@ -52,41 +68,44 @@ def explanation_as_data(explanation: Explanation, name: str) -> dict[str, Any]:
     }
 
 
-def _cause(number: int, found: FoundCause) -> Iterator[str]:
-    yield f"{number}. {found.cause.title}"
-    for one in found.evidence[:_EVIDENCE]:
-        yield from _labelled(f"line {one.number}", one.text[:_LONGEST])
-    yield from _labelled("because", found.why)
-    yield from _labelled("to fix", found.fix)
-    yield from _labelled("confirm", found.cause.confirm)
-    yield from _labelled("more", found.anchor)
+def _cause(number: int, found: FoundCause, width: int, *, is_whole: bool) -> Iterator[str]:
+    yield from _wrapped(f"{number}. {found.cause.title}", width)
+    for one in found.evidence if is_whole else found.evidence[:_EVIDENCE]:
+        yield from _labelled(f"line {one.number}", one.text[:_LONGEST], width)
+    yield from _labelled("because", found.why, width)
+    yield from _labelled("to fix", found.fix, width)
+    yield from _labelled("confirm", found.cause.confirm, width)
+    yield from _labelled("more", found.anchor, width)
+    for link in found.cause.links if is_whole else ():
+        yield from _labelled("", link, width)
 
 
-def _unknown(explanation: Explanation, name: str) -> Iterator[str]:
-    yield f"{name}: it failed, and nothing in it is known to cuwheel. The first error:"
-    yield ""
+def _unknown(explanation: Explanation, name: str, width: int) -> Iterator[str]:
+    told = f"{name}: it failed, and nothing in it is known to cuwheel. The first error:"
+    yield from (*_wrapped(told, width), "")
     first = explanation.failure.number if explanation.failure else 0
     for number, line in explanation.context.items():
         mark = ">" if number == first else " "
-        yield f"  {mark} {number:>7}  {line[:_LONGEST]}"
+        yield from _wrapped(line[:_LONGEST] or " ", width, start=f"  {mark} {number:>7}  ")
     yield ""
-    yield "  What comes behind the first error often follows from it."
-    yield f"  If you find the cause, {_HOW_TO_ADD} tells how to add it; a line of data will do."
+    yield from _wrapped("What comes behind the first error often follows from it.", width, "  ")
+    told = f"If you find the cause, {_HOW_TO_ADD} tells how to add it; a line of data will do."
+    yield from _wrapped(told, width, "  ")
 
 
-def _labelled(label: str, text: str) -> Iterator[str]:
+def _labelled(label: str, text: str, width: int) -> Iterator[str]:
     """A label and its text, wrapped where it has long lines."""
-    if not text:
-        return
-    width = _WIDTH - _LABEL - 5
-    lines = [
-        part
-        for line in text.splitlines()
-        for part in textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
-        or [""]
-    ]
-    for index, line in enumerate(lines):
-        yield f"   {label if index == 0 else '':<{max(_LABEL, len(label) + 1)}}{line}"
+    start = f"   {label:<{max(_LABEL, len(label) + 1)}}"
+    for line in text.splitlines():
+        yield from _wrapped(line, width, start)
+        start = " " * len(start)
+
+
+def _wrapped(text: str, width: int, start: str = "") -> list[str]:
+    """A line as several that fit, each behind the same room as the first."""
+    room = max(width - len(start), _LEAST)
+    parts = textwrap.wrap(text, room, break_on_hyphens=False, drop_whitespace=True) or [""]
+    return [f"{start if index == 0 else ' ' * len(start)}{one}" for index, one in enumerate(parts)]
 
 
 def _cause_data(found: FoundCause) -> dict[str, Any]:

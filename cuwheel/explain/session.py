@@ -12,22 +12,27 @@ from typing import IO, TYPE_CHECKING, Any
 from cuwheel.errors import UsageError, of_system_error
 from cuwheel.explain.explanation import Explainer
 from cuwheel.explain.log_text import is_text
-from cuwheel.explain.report import explanation_as_data, explanation_as_text
+from cuwheel.explain.report import WIDTH, explanation_as_data, explanation_as_text
+from cuwheel.system.output.terminal import report_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from cuwheel.explain.report import Amount
+    from cuwheel.system.console import Console
 
 
 _STDIN = "-"
 _START = 4096  # bytes that show whether a file is text
 
 
-def explain_session(names: Sequence[str], folder: Path, *, as_json: bool) -> None:
+def explain_session(names: Sequence[str], folder: Path, console: Console, *, as_json: bool) -> None:
     """Explain logs; the answer goes to standard output.
 
     Args:
         names: files, folders of files, or `-` for standard input.
         folder: what relative ones are relative to.
+        console: says how much.
         as_json: print a list of data instead of text.
 
     Raises:
@@ -44,23 +49,28 @@ def explain_session(names: Sequence[str], folder: Path, *, as_json: bool) -> Non
         _write(json.dumps([explanation_as_data(one, name) for name, one in made], indent=2))
         return
     shown = [(name, one) for name, one in made if one.failed] or made[:1]
-    _write("\n\n".join(explanation_as_text(one, name) for name, one in shown))
+    width = min(report_terminal().width, WIDTH)
+    amount: Amount = "short" if console.is_quiet else "whole" if console.is_verbose else "usual"
+    told = (explanation_as_text(one, name, width=width, amount=amount) for name, one in shown)
+    _write("\n\n".join(told))
     if len(made) > len(shown):
         _write(f"\n{len(made) - len(shown)} of {len(made)} logs show no failure")
 
 
-def explained(log: Path, known: Mapping[str, str]) -> str:
+def explained(log: Path, known: Mapping[str, str], console: Console) -> str:
     """What a log says, for the reader of an error.
 
     Args:
         log: the file.
         known: facts that need not stand in it, as `{"cuda": "12.2"}`.
+        console: where it will be read.
 
     Raises:
         OSError: it can't be read.
     """
     with log.open("rb") as stream:
-        return explanation_as_text(Explainer().explain(stream, known), log.name)
+        found = Explainer().explain(stream, known)
+    return explanation_as_text(found, log.name, width=min(console.terminal.width, WIDTH))
 
 
 def explain_lines(names: Sequence[str], folder: Path) -> None:

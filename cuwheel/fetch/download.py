@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.fetch.retry import RetryPolicy
-    from cuwheel.system.console import Listener
+    from cuwheel.system.output.live import Listener
 
 
 _CHUNK = 1 << 16  # bytes

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.fetch.retry import RetryPolicy
-    from cuwheel.system.console import Console, Downloads, Listener
+    from cuwheel.system.console import Console
+    from cuwheel.system.output.live import Downloads, Listener
 
 
 def cached_path(cache: Path, file: PinnedFile) -> Path:

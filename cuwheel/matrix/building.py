@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel import pipeline
 from cuwheel.errors import CellsFailedError, CuwheelError
 from cuwheel.matrix.state import read_state
+from cuwheel.system.console import print_error
 from cuwheel.system.quantities import plural
 from cuwheel.workspace.failure_record import write_failure
 
@@ -41,7 +42,7 @@ def build_cells(
     """
     for number, cell in enumerate(due, 1):
         console.durations.clear()
-        console.terminal.rule(f"[bold]{cell.id}[/] ({number} of {len(due)})", align="left")
+        console.heading(f"{cell.id} ({number} of {len(due)})")
         error = _build(cell, prepare, console)
         yield read_state(cell)
         if error and not keeps_going:
@@ -64,7 +65,7 @@ def _build(cell: Cell, prepare: Callable[[Cell], Job], console: Console) -> Cuwh
 
 
 def _told(error: CuwheelError, console: Console) -> CuwheelError:
-    console.terminal.print(str(error), markup=False, style=None)
+    print_error(error, console)
     return error
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.matrix.state import CellState
+    from cuwheel.system.console import Console
 
 COLOURS = {
     "built": "green",
@@ -26,15 +27,27 @@ COLOURS = {
 }
 
 
-def print_states(states: Sequence[CellState], terminal: rich.console.Console) -> None:
-    """Print a row for each cell, then how many there are of each kind."""
+def print_states(
+    states: Sequence[CellState], terminal: rich.console.Console, console: Console
+) -> None:
+    """Print a row for each cell, then how many there are of each kind.
+
+    Args:
+        states: of the cells.
+        terminal: where to.
+        console: says how much: where it is quiet, no cell that is built.
+    """
     table = rich.table.Table(box=None, pad_edge=False, header_style="bold")
     for title in ("package", "CUDA", "Python", "framework", "state", "time", "date", ""):
         table.add_column(title, overflow="fold", no_wrap=title not in {"", "date"})
     for state in states:
-        table.add_row(*(rich.markup.escape(text) for text in row_of(state)[:4]), *_rest(state))
-    terminal.print(table)
-    terminal.print(f"\n{show_counts(states)}")
+        if not console.is_quiet or state.kind != "built":
+            cells = (rich.markup.escape(text) for text in row_of(state)[:4])
+            table.add_row(*cells, *_rest(state, is_verbose=console.is_verbose))
+    if table.row_count:
+        terminal.print(table)
+        terminal.print()
+    terminal.print(show_counts(states))
 
 
 def row_of(state: CellState) -> tuple[str, str, str, str]:
@@ -62,8 +75,10 @@ def show_counts(states: Sequence[CellState]) -> str:
     return f"{plural(len(states), 'cell')}: {named or 'none'}"
 
 
-def _rest(state: CellState) -> Iterator[str]:
+def _rest(state: CellState, *, is_verbose: bool) -> Iterator[str]:
     yield f"[{COLOURS[state.kind]}]{state.kind}[/]"
     yield "" if state.seconds is None else show_time(state.seconds)
     yield state.date.partition("+")[0].replace("T", " ")
-    yield rich.markup.escape(detail_of(state))
+    yield rich.markup.escape(
+        state.sha256 if is_verbose and state.kind == "built" else detail_of(state)
+    )

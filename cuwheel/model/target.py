@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.model.link import mode_name
 from cuwheel.model.recipe_lock import lock_of
+from cuwheel.model.source import Folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +45,14 @@ class Target:
     root: Path
     mode: Mode
     source_override: Path | None = None
+
+    @property
+    def source_folder(self) -> Path | None:
+        """The caller's folder that is built; None: the source is fetched, or an archive."""
+        if self.source_override:
+            return self.source_override if self.source_override.is_dir() else None
+        source = self.recipe.source
+        return self.root.absolute() / source.path if isinstance(source, Folder) else None
 
     @property
     def id(self) -> str:

@@ -104,7 +104,7 @@ def _plan(asked: CycleOptions, recorder: Recorder) -> tuple[CellState, ...]:
         told = Console(terminal)
         try:
             states = read_states(asked.choose(told))
-            print_states(states, terminal)
+            print_states(states, terminal, told)
             impossible = {} if asked.are_named else _impossible_here(states, terminal)
         except CuwheelError as error:
             terminal.print(str(error), markup=False)

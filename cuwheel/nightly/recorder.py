@@ -17,6 +17,7 @@ from cuwheel.nightly.page import PAGE, page_of
 from cuwheel.nightly.record import OUT_OF_TIME, REPORT, Step, now
 from cuwheel.system.files import write_atomically
 from cuwheel.system.process import run as run_program
+from cuwheel.system.quantities import show_time
 from cuwheel.workspace.serialization import to_json
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Recorder:
             seconds=time.monotonic() - started,
             log=str(log.relative_to(self.folder)),
             pages=tuple(page for page in pages if (self.folder / page).is_file()),
-            explanation=_explanation(kept) if state == "failed" else "",
+            explanation=_explanation(kept, self.console) if state == "failed" else "",
         )
 
     def skip(self, name: str, why: str, *, about: str = "") -> Step:
@@ -117,6 +118,8 @@ class Recorder:
         self._write()
         if step.state != "passed":
             self.console.note(f"{step.title}: {step.state}, {step.detail}")
+        elif self.console.is_verbose:
+            self.console.note(f"{step.title}: passed in {show_time(step.seconds)}, {step.log}")
         return step
 
     def replace_run(self, **values: str) -> None:
@@ -157,7 +160,7 @@ def _detail(log: Path, status: int) -> str:
     return f"status {status}: {said[1]}" if said else f"status {status}"
 
 
-def _explanation(log: Path) -> str:
+def _explanation(log: Path, console: Console) -> str:
     with contextlib.suppress(OSError):
-        return explained(log, {})
+        return explained(log, {}, console)
     return ""

@@ -26,6 +26,7 @@ from cuwheel.nightly.update import commit_of, update_checkout
 from cuwheel.paths import ROOT
 from cuwheel.system.gpu_lock import hold_gpus, lock_folder
 from cuwheel.system.quantities import plural, show_time
+from cuwheel.workspace.serialization import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,6 +58,7 @@ class NightlyOptions:
         on_failure: a shell's command for a run that fails; empty without one.
         waits: for a GPU that another run uses.
         updates: take the checkout to its newest commit first.
+        as_json: print the report's data to standard output.
         arguments: of the session, for the run of the updated checkout.
         continues: the folder of a run that has just updated the checkout.
     """
@@ -72,6 +74,7 @@ class NightlyOptions:
     on_failure: str
     waits: bool
     updates: bool
+    as_json: bool
     arguments: tuple[str, ...]
     continues: Path | None = None
 
@@ -106,6 +109,8 @@ def nightly_session(asked: NightlyOptions, console: Console) -> None:
             if asked.updates and not recorder.run.steps and update_checkout(ROOT, recorder):
                 _start_updated(asked, recorder.folder)
             run_cycle(_cycle_options(asked, driver, gpus), recorder)
+    if asked.as_json:
+        print(to_json(recorder.run), end="")  # noqa: T201 - data
     _raise_failure(recorder)
 
 

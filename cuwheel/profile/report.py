@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from cuwheel.build.launcher.events import Events
     from cuwheel.profile.timeline import Timeline
+    from cuwheel.system.console import Console
 
 
 PICTURE = "profile.svg"
@@ -60,26 +61,56 @@ def write_profile(events: Events, folder: Path, title: str) -> Profile:
     return Profile(picture=folder / PICTURE, trace=folder / TRACE, timeline=timeline)
 
 
-def print_profile(profile: Profile, terminal: rich.console.Console) -> None:
-    """Print the slowest ten, what stands out, and where the files are."""
+def profile_as_data(profile: Profile, title: str) -> dict[str, object]:
+    """A profile for machines; times in seconds, memory in bytes, the slowest compile first."""
     timeline = profile.timeline
-    if timeline.jobs:
-        terminal.print(_slowest(timeline))
+    return {
+        "target": title,
+        "compiles": [
+            {
+                "file": job.file,
+                "worked": job.worked,
+                "share": timeline.share(job),
+                "waited": job.waited,
+                "peak": job.peak,
+                "archs": job.archs,
+            }
+            for job in timeline.slowest(len(timeline.jobs))
+        ],
+        "advice": list(advise(timeline)),
+        "picture": str(profile.picture),
+        "trace": str(profile.trace),
+    }
+
+
+def print_profile(profile: Profile, terminal: rich.console.Console, console: Console) -> None:
+    """Print the slowest ten, what stands out, and where the files are.
+
+    Args:
+        profile: of a build.
+        terminal: where to.
+        console: says how much: all compiles where it is verbose, the files alone where quiet.
+    """
+    timeline = profile.timeline
+    if not console.is_quiet:
+        if timeline.jobs:
+            shown = len(timeline.jobs) if console.is_verbose else _SHOWN
+            terminal.print(_slowest(timeline, shown))
+            terminal.print()
+        for line in advise(timeline):
+            terminal.print(f"- {line}", markup=False)
         terminal.print()
-    for line in advise(timeline):
-        terminal.print(f"- {line}", markup=False)
-    terminal.print()
     for name, path in (("picture", profile.picture), ("trace", profile.trace)):
         terminal.print(f"{name:<9}{path}", markup=False, soft_wrap=True)
 
 
-def _slowest(timeline: Timeline) -> rich.table.Table:
+def _slowest(timeline: Timeline, count: int) -> rich.table.Table:
     table = rich.table.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("slowest", overflow="fold")
     for heading in ("time", "share", "waited", "peak"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("archs", overflow="fold")
-    for job in timeline.slowest(_SHOWN):
+    for job in timeline.slowest(count):
         table.add_row(
             rich.markup.escape(job.file),
             show_time(job.worked),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import SourceError
-from cuwheel.system.files import sha256_of_tree
+from cuwheel.system.files import describe_file, sha256_of_tree
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -66,6 +66,19 @@ def identify(tree: Path, *, without: Collection[Path] = ()) -> str:
     """
     names = set(_checked_sources(tree, without))
     return sha256_of_tree(tree, skip=lambda name: name not in names)
+
+
+def describe_sources(tree: Path, *, without: Collection[Path] = ()) -> dict[str, str]:
+    """Each file of a source tree, with what it is.
+
+    Args:
+        tree: the source.
+        without: folders that don't count.
+
+    Raises:
+        SourceError: as `copy_source`.
+    """
+    return {str(name): describe_file(tree / name) for name in _checked_sources(tree, without)}
 
 
 def _checked_sources(tree: Path, without: Collection[Path]) -> list[Path]:

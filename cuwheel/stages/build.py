@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shlex
 import shutil
@@ -27,6 +28,7 @@ from cuwheel.build.unpinned_programs import (
     say_unpinned,
 )
 from cuwheel.errors import BuildFailedError
+from cuwheel.explain.compiler_error import first_compiler_error
 from cuwheel.model.recipe import CMake
 from cuwheel.system import machine
 from cuwheel.system.compilers import read_compiler
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from cuwheel.build.launcher.canary import Canary
     from cuwheel.build.launcher.events import Events
     from cuwheel.build.launcher_setup import Launcher
+    from cuwheel.errors import FirstError
     from cuwheel.model.target import Target
     from cuwheel.sandbox.path_map import PathMap
     from cuwheel.system.process import Finished
@@ -218,12 +221,31 @@ def _run_all(
         if _was_disk_full(workspace.work, log):
             raise disk_full(workspace.work) from error
         error.known = _known(target, inputs)
+        error.first = _first_error(log, target, how.path_map.inside(str(inputs.tree)))
         if called := called_unpinned(inputs):
             error.fix = f"{say_unpinned(target, called)}; else {error.fix}"
         raise
     finally:
         os.umask(old_umask)
         _keep_events(workspace, inputs)
+
+
+def _first_error(log: Path, target: Target, tree: str) -> FirstError | None:
+    """What a compiler said first, by the names of files that a person knows.
+
+    The file itself is that in the caller's folder, where the source is one; else it is relative.
+    """
+    first = first_compiler_error(log) if log.is_file() else None
+    if first is None or not first.file:
+        return first
+    own = first.file.removeprefix(f"{tree}/")
+    folder = target.source_folder
+    there = folder / own if folder else None
+    return dataclasses.replace(
+        first,
+        file=str(there) if there and there.is_file() else own,
+        text=first.text.replace(first.file, own, 1),
+    )
 
 
 def _known(target: Target, inputs: BuildInputs) -> dict[str, str]:

@@ -4,231 +4,138 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-import threading
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import rich.console
-import rich.filesize
 import rich.markup
-import rich.progress
-import rich.segment
 
-from cuwheel.system.quantities import show_size
+from cuwheel.errors import CommandFailedError
+from cuwheel.system.output import github
+from cuwheel.system.output.live import Downloads, Live, new_bar
+from cuwheel.system.output.terminal import is_live, make_terminal, visible
+from cuwheel.system.quantities import describe_durations, show_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
-_NAME_WIDTH = 12  # characters, the longest stage name and a space
-_LOG_WIDTH = 120  # characters, where there is no terminal that has one
-# C0 and C1 but for line feed and tabulator, and what turns the direction of writing (UAX #9).
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_PLAIN_INTERVAL = 15.0  # seconds between two lines of progress where there is no terminal
-
-
-def report_terminal() -> rich.console.Console:
-    """Standard output, for a report that is the very thing a session was asked for."""
-    return _terminal(stderr=False)
-
-
-def one_line(text: str) -> str:
-    """A text from outside, such as a file's name, that must not look like more than one line."""
-    return text.replace("\r", "\\r").replace("\n", "\\n")
-
-
-class _Terminal(rich.console.Console):
-    """Shows control characters of a text and lets none through: it may be of a stranger's file.
-
-    They could clear the screen, set the window's title, or turn the direction of writing.
-    """
-
-    def render(
-        self,
-        renderable: rich.console.RenderableType,
-        options: rich.console.ConsoleOptions | None = None,
-    ) -> Iterable[rich.segment.Segment]:
-        for segment in super().render(renderable, options):
-            text, style, control = segment
-            is_ours = control or text.isprintable()
-            yield segment if is_ours else rich.segment.Segment(_visible(text), style)
-
-
-def _visible(text: str) -> str:
-    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
-def _terminal(*, stderr: bool) -> rich.console.Console:
-    is_sized = os.environ.get("COLUMNS") or os.isatty(2 if stderr else 1)
-    width = None if is_sized else _LOG_WIDTH
-    return _Terminal(stderr=stderr, highlight=False, width=width, soft_wrap=True)
-
-
-class Live:
-    """One line that changes while something runs.
-
-    On a terminal it is redrawn in place; elsewhere (a CI log) it is printed anew now and then.
-    """
-
-    def __init__(self, terminal: rich.console.Console, title: str) -> None:
-        self._terminal = terminal
-        self._title = title
-        self._printed = time.monotonic()
-        self._status = terminal.status("") if terminal.is_terminal else None
-        if self._status:
-            self._status.start()
-
-    def show(self, text: str) -> None:
-        """Replace the line's text."""
-        if self._status:
-            self._status.update(rich.markup.escape(f"{self._title}  {text}"))
-        elif time.monotonic() - self._printed > _PLAIN_INTERVAL:
-            self._printed = time.monotonic()
-            self._terminal.print(f"  {self._title}  {text}", markup=False, highlight=False)
-
-    def close(self) -> None:
-        """Take the line away."""
-        if self._status:
-            self._status.stop()
-
-
-class Listener(Protocol):
-    """Where a download reports its progress: the console itself, or the bar of many downloads."""
-
-    def download(
-        self, name: str, total: int | None, done: int
-    ) -> AbstractContextManager[Callable[[int], None]]:
-        """Show one download; what the block gets takes the bytes that are there by now."""
-
-    def note(self, text: str) -> None:
-        """Say something."""
-
-    def warn(self, text: str) -> None:
-        """Say something that the reader should look at."""
-
-
-class Downloads:
-    """Several downloads at once under one bar; all of it may be called from any thread.
-
-    On a terminal there is a row for all of them together, then one for each that is on its way;
-    elsewhere (a CI log) a line is printed now and then.
-
-    Args:
-        console: what it is shown on.
-        title: names all of them together.
-        total: bytes of all; None where they aren't known.
-        files: how many there are.
-    """
-
-    def __init__(self, console: Console, title: str, total: int | None, files: int) -> None:
-        self._console = console
-        self._title = title
-        self._total = total
-        self._files = files
-        self._here: dict[str, int] = {}  # bytes of each file, complete or not
-        self._complete: set[str] = set()
-        self._printed = time.monotonic()
-        self._guard = threading.Lock()
-        self._bar = _bar(console.terminal)
-        self._row = self._bar.add_task(self._named(), total=total)
-
-    def start(self) -> None:
-        """Show it."""
-        if self._console.terminal.is_terminal:
-            self._bar.start()
-
-    def close(self) -> None:
-        """Take it away."""
-        if self._console.terminal.is_terminal:
-            self._bar.stop()
-
-    @contextlib.contextmanager
-    def download(self, name: str, total: int | None, done: int) -> Iterator[Callable[[int], None]]:
-        """Show one of them until the block ends, as `Console.download` does."""
-        row = self._bar.add_task(name, total=total, completed=done)
-
-        def move(size: int) -> None:
-            self._bar.update(row, completed=size)
-            self._count(name, size)
-
-        try:
-            yield move
-        finally:
-            self._bar.remove_task(row)
-
-    def finish(self, name: str, size: int) -> None:
-        """Count a file as complete, whether it was downloaded or was there: its size in bytes."""
-        with self._guard:
-            self._complete.add(name)
-        self._count(name, size)
-
-    def note(self, text: str) -> None:
-        """Say something above the bar."""
-        self._console.note(text)
-
-    def warn(self, text: str) -> None:
-        """Warn above the bar."""
-        self._console.warn(text)
-
-    def _count(self, name: str, size: int) -> None:
-        with self._guard:
-            self._here[name] = size
-            done = sum(self._here.values())
-            text = self._due_line(done)
-        self._bar.update(self._row, completed=done, description=self._named())
-        if text:
-            self._console.terminal.print(text, markup=False, highlight=False)
-
-    def _due_line(self, done: int) -> str:
-        """The line for a log without terminal, when it is time for one."""
-        is_due = time.monotonic() - self._printed > _PLAIN_INTERVAL
-        if self._console.terminal.is_terminal or not is_due:
-            return ""
-        self._printed = time.monotonic()
-        of_all = f" of {show_size(self._total)}" if self._total else ""
-        return f"  {self._named()}, {show_size(done)}{of_all}"
-
-    def _named(self) -> str:
-        return f"{self._title}  {len(self._complete)} of {self._files} files"
+    from cuwheel.errors import CuwheelError
 
 
 class Console:
     """Prints for a person.
+
+    In a step of GitHub Actions, stages are groups that hold all of their output, and warnings are
+    annotations.
 
     Args:
         terminal: where to; standard error unless given, so that standard output stays for data.
 
     Attributes:
         is_verbose: tables are printed whole; else what they come to.
+        is_quiet: nothing is printed but warnings and errors.
+        durations: of each stage that has ended, in seconds.
     """
 
     def __init__(self, terminal: rich.console.Console | None = None) -> None:
-        self.terminal = terminal or _terminal(stderr=True)
+        self.terminal = terminal or make_terminal(stderr=True)
         self.is_verbose = False
+        self.is_quiet = False
         self.durations: dict[str, float] = {}
+        self._is_github = github.is_github(os.environ)
+        self._token = ""  # while the runner obeys nothing
         self._warnings: set[str] = set()
+
+    def heading(self, text: str) -> None:
+        """Begin a part, such as a build among several."""
+        if not self.is_quiet:
+            self.terminal.rule(f"[bold]{rich.markup.escape(text)}[/]", align="left")
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Announce a stage, then say how long it took, in seconds."""
+        """Announce a stage, and remember how long it took."""
         started = time.monotonic()
-        in_ci = os.environ.get("GITHUB_ACTIONS") == "true"
-        self.terminal.print(f"[bold cyan]{name:<{_NAME_WIDTH}}[/]")
-        if in_ci:
-            self.terminal.print(f"::group::{name}")
+        if self._is_github and not self.is_quiet:
+            group: AbstractContextManager[None] = self._group(name)
+        else:
+            group = contextlib.nullcontext()
+            self._say(f"[bold cyan]{rich.markup.escape(name)}[/]")
+        try:
+            with group:
+                yield
+        finally:
+            self.durations[name] = time.monotonic() - started
+
+    def tell_durations(self) -> None:
+        """Say how long the stages took that have ended since the last time."""
+        if self.durations:
+            self.note(f"done in {describe_durations(self.durations)}")
+            self.durations.clear()
+
+    def output(self, lines: Iterable[str]) -> None:
+        """Take what a program wrote: shown where a group folds it, else it stands in its log."""
+        if self._token:
+            for line in lines:
+                self._write(visible(line.rstrip("\n")))
+
+    def error(self, text: str, *, title: str, file: str = "", line: str = "") -> None:
+        """Print why something failed.
+
+        Args:
+            text: all of it; parts may be of other programs.
+            title: what GitHub Actions shows beside the file.
+            file: where the fault is, if it is in one, relative to the repository.
+            line: of that file.
+        """
+        if self._is_github:
+            self._command(github.command("error", title, file=file, line=line))
+            with self._literally():
+                self._write(visible(text))
+        else:
+            self.terminal.print(text, markup=False, style=None)
+
+    @contextlib.contextmanager
+    def _group(self, name: str) -> Iterator[None]:
+        self._command(github.command("group", name))
+        try:
+            with self._literally():
+                yield
+        finally:
+            self._command(github.command("endgroup"))
+
+    @contextlib.contextmanager
+    def _literally(self) -> Iterator[None]:
+        """Keep the runner from obeying what the block prints."""
+        token = github.new_token()
+        self._command(github.stop_commands(token))
+        self._token = token
         try:
             yield
         finally:
-            self.durations[name] = time.monotonic() - started
-            if in_ci:
-                self.terminal.print("::endgroup::")
-        self.terminal.print(f"  [green]done[/] in {self.durations[name]:.1f} s")
+            self._token = ""
+            self._command(github.resume_commands(token))
+
+    def _command(self, text: str) -> None:
+        """Say something to the runner, also where it obeys nothing."""
+        if self._token:
+            resume, stop = github.resume_commands(self._token), github.stop_commands(self._token)
+            text = f"{resume}\n{text}\n{stop}"
+        self._write(text)
+
+    def _write(self, text: str) -> None:
+        """Print it as it stands: the terminal itself lets no command through."""
+        self.terminal.file.write(f"{text}\n")
+        self.terminal.file.flush()
+
+    def _say(self, markup: str) -> None:
+        if not self.is_quiet:
+            self.terminal.print(markup)
 
     @contextlib.contextmanager
     def live(self, title: str) -> Iterator[Live]:
         """Show one changing line until the block ends."""
-        line = Live(self.terminal, title)
+        line = Live(self, title)
         try:
             yield line
         finally:
@@ -246,12 +153,12 @@ class Console:
         Yields:
             A function that takes the bytes that are there by now.
         """
-        if not self.terminal.is_terminal:
+        if self.is_quiet or not is_live(self.terminal):
             with self.live(name) as line:
                 of_all = f" of {show_size(total)}" if total else ""
                 yield lambda size: line.show(f"{show_size(size)}{of_all}")
             return
-        with _bar(self.terminal) as bar:
+        with new_bar(self.terminal) as bar:
             row = bar.add_task(name, total=total, completed=done)
             yield lambda size: bar.update(row, completed=size)
 
@@ -273,7 +180,7 @@ class Console:
 
     def note(self, text: str) -> None:
         """Say something that belongs to the stage now running."""
-        self.terminal.print(f"  {rich.markup.escape(text)}")
+        self._say(f"  {rich.markup.escape(text)}")
 
     def warn(self, text: str) -> None:
         """Say something that the reader should look at, though it stops nothing; once.
@@ -283,16 +190,25 @@ class Console:
         if text in self._warnings:
             return
         self._warnings.add(text)
-        self.terminal.print(f"  [yellow]warning[/] {rich.markup.escape(text)}")
+        if self._is_github:
+            self._command(github.command("warning", text))
+        else:
+            self.terminal.print(f"  [yellow]warning[/] {rich.markup.escape(text)}")
 
 
-def _bar(terminal: rich.console.Console) -> rich.progress.Progress:
-    return rich.progress.Progress(
-        rich.progress.TextColumn("  {task.description}", markup=False),
-        rich.progress.BarColumn(),
-        rich.progress.DownloadColumn(binary_units=True),
-        rich.progress.TransferSpeedColumn(),
-        rich.progress.TimeRemainingColumn(),
-        console=terminal,
-        transient=True,
-    )
+def print_error(error: CuwheelError, console: Console, explanation: str = "") -> None:
+    """Print an error, and what is known of its cause.
+
+    Args:
+        error: what was raised.
+        console: where to.
+        explanation: what its log says.
+    """
+    first = error.first if isinstance(error, CommandFailedError) else None
+    text = f"{error}\n\n{explanation}" if explanation else str(error)
+    why = first.text if first else error.why
+    file, line = (first.file, first.line) if first else ("", "")
+    console.error(text, title=f"{error.what}: {why}", file=file, line=line)
+    rows = {"failed": error.what, "because": why, "to fix": error.fix}
+    said = github.block(explanation) if explanation else ()
+    github.add_to_summary((*github.table(rows), *said), os.environ)

@@ -372,6 +372,16 @@ def _watched(
         thread.join()
 
 
+def running_commands() -> Iterator[list[str]]:
+    """The commands of all programs that this process has started, and theirs; the oldest first."""
+    found: list[tuple[float, list[str]]] = []
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                found.append((process.create_time(), process.cmdline()))
+    yield from (words for _, words in sorted(found))
+
+
 def which(name: str, path: str) -> str | None:
     """The file that `name` is on a search path, links not followed; None if there is none."""
     return shutil.which(name, path=path)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
 _MINUTE = 60  # seconds
+_NAMED = 1.0  # seconds that a stage has to take to be named
 _HOUR = 3600  # seconds
 _SHIFTS = {"k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE = re.compile(r"(\d+)\s*([kmgt])(?:i?b)?", re.IGNORECASE)
@@ -22,6 +27,14 @@ def show_time(seconds: float) -> str:
     whole = round(seconds)
     minutes = f"{whole % _HOUR // _MINUTE:02}:{whole % _MINUTE:02}"
     return f"{whole // _HOUR}:{minutes}" if whole >= _HOUR else minutes.removeprefix("0")
+
+
+def describe_durations(durations: Mapping[str, float]) -> str:
+    """`1:15: build 1:10, smoke 5.0 s`: all together, then the stages that took a second or more."""
+    long = {name: seconds for name, seconds in durations.items() if seconds >= _NAMED}
+    total = show_time(sum(durations.values()))
+    stages = ", ".join(f"{name} {show_time(seconds)}" for name, seconds in long.items())
+    return f"{total}: {stages}" if stages else total
 
 
 def show_size(size: int) -> str:

@@ -10,7 +10,7 @@ import rich.markup
 import rich.table
 
 from cuwheel.pypi.lock_file import parse_pins
-from cuwheel.system.console import report_terminal
+from cuwheel.system.output.terminal import report_terminal
 from cuwheel.system.quantities import plural
 from cuwheel.updates.file_changes import diff_of
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.sources.patch_health import PatchHealth
+    from cuwheel.system.console import Console
     from cuwheel.updates.bump import Bump
     from cuwheel.updates.outdated import Pinned, RecipeUpdates, Updates
 
@@ -30,18 +31,27 @@ _SAID = {
 }
 
 
-def print_updates(updates: Updates, *, as_json: bool) -> None:
-    """Print what is newer."""
+def print_updates(updates: Updates, console: Console, *, as_json: bool) -> None:
+    """Print what is newer.
+
+    Args:
+        updates: what was found.
+        console: says how much: where it is quiet, no recipe that is up to date.
+        as_json: print data instead, all of them.
+    """
     terminal = report_terminal()
     if as_json:
         terminal.print(json.dumps(_as_data(updates), indent=2), markup=False, soft_wrap=True)
         return
-    following = [one for one in updates.recipes if not one.held_back]
-    held_back = [one for one in updates.recipes if one.held_back]
+    is_quiet, is_verbose = console.is_quiet, console.is_verbose
+    following = [
+        one for one in updates.recipes if not one.held_back and (not is_quiet or _is_behind(one))
+    ]
+    held_back = [one for one in updates.recipes if one.held_back and not is_quiet]
     if following:
         table = _table("recipe", "pinned", "newest", "framework", "locks", "patches, on the newest")
         for one in following:
-            table.add_row(*_row(one))
+            table.add_row(*_row(one, is_verbose=is_verbose))
         terminal.print(table)
         terminal.print("")
     if held_back:
@@ -63,12 +73,16 @@ def _table(*titles: str) -> rich.table.Table:
     return table
 
 
-def _row(one: RecipeUpdates) -> Iterator[str]:
+def _is_behind(one: RecipeUpdates) -> bool:
+    return any(pin.is_outdated for pin in (one.upstream, *one.frameworks)) or bool(one.locks)
+
+
+def _row(one: RecipeUpdates, *, is_verbose: bool) -> Iterator[str]:
     yield one.name
     yield one.upstream.pinned
     yield _newest(one.upstream)
     yield ", ".join(f"{pin.name} {pin.pinned} → {_newest(pin)}" for pin in one.frameworks)
-    yield ", ".join(f"{lock.days} days" for lock in one.locks)
+    yield ", ".join(f"{lock.file} " * is_verbose + f"{lock.days} days" for lock in one.locks)
     yield "\n".join(f"{health.file}: {_state(health)}" for health in one.patches)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import rich.console
 import rich.table
@@ -14,6 +14,7 @@ from cuwheel.system.files import write_atomically
 from cuwheel.verify.compare.diffoscope import keep_diffoscope
 from cuwheel.verify.compare.report import comparison_as_data, print_comparison
 from cuwheel.verify.compare.wheel import compare
+from cuwheel.verify.leftovers import leftovers_of
 from cuwheel.verify.published import PublishedWheel, read_published
 from cuwheel.verify.rebuilds import Variation, rebuild, variations
 
@@ -65,7 +66,11 @@ def verify(
             builds.append(rebuild(command, how, console))
     first = builds[0]
     unequal = [one for one in builds if one.sha256 != first.sha256]
-    out.print(_table(builds))
+    if console.is_quiet:
+        same = "other bytes" if unequal else "the same bytes"
+        out.print(f"{same}: sha256 {first.sha256}", soft_wrap=True, highlight=False)
+    else:
+        out.print(_table(builds, is_verbose=console.is_verbose))
     causes = [
         cause
         for one in unequal
@@ -149,14 +154,38 @@ def raise_if_unequal(found: Verified, name: str) -> None:
         )
 
 
-def _table(builds: Sequence[Rebuilt]) -> rich.table.Table:
+def verified_as_data(found: Verified, name: str, folder: Path) -> dict[str, Any]:
+    """What a verification found, for machines; the keys stay what they are."""
+    return {
+        "target": name,
+        "state": "other bytes" if found.unequal else "the same bytes",
+        "builds": [
+            {
+                "name": one.variation.name,
+                "varied": one.variation.says,
+                "wheel": str(one.wheel),
+                "sha256": one.sha256,
+                "seconds": one.seconds,
+                "cache": one.cache,
+            }
+            for one in found.builds
+        ],
+        "unequal": list(found.unequal),
+        "causes": list(found.causes),
+        "left": {str(one.path): one.size for one in leftovers_of(folder)},
+    }
+
+
+def _table(builds: Sequence[Rebuilt], *, is_verbose: bool) -> rich.table.Table:
     table = rich.table.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for heading in ("build", "sha256", "seconds", "compile cache"):
-        table.add_column(heading)
+    varied = ("varied",) if is_verbose else ()
+    for heading in ("build", "sha256", "seconds", "compile cache", *varied):
+        table.add_column(heading, overflow="fold")
     for one in builds:
         seconds = f"{one.seconds:.0f}"
-        shown = one.sha256[:_SHA256_SHOWN]
-        table.add_row(one.variation.name, shown, seconds, one.cache or "none")
+        shown = one.sha256 if is_verbose else one.sha256[:_SHA256_SHOWN]
+        says = (one.variation.says,) if is_verbose else ()
+        table.add_row(one.variation.name, shown, seconds, one.cache or "none", *says)
     return table
 
 

@@ -12,6 +12,7 @@ import rich.console
 from cuwheel.audit.report import print_result
 from cuwheel.audit.verdict import audit_wheel
 from cuwheel.system import process
+from cuwheel.system.console import Console
 from tests.support.audited import make_wheel, run_session
 from tests.support.factories import compile_cuda, write_wheel
 from tests.support.planted import TAG, make_library
@@ -60,7 +61,7 @@ def printed(folder: Path, *needed: str) -> str:
     }
     wheel = write_wheel(folder / "dist", files, name="pkg", tag=TAG)
     terminal = rich.console.Console(file=io.StringIO(), width=200)
-    print_result(audit_wheel(wheel), terminal)
+    print_result(audit_wheel(wheel), terminal, Console())
     assert isinstance(terminal.file, io.StringIO)
     return terminal.file.getvalue()
 
@@ -96,7 +97,7 @@ def test_says_once_what_is_true_of_several_files(tmp_path: Path) -> None:
 def test_says_once_what_differs_in_numbers_only(tmp_path: Path) -> None:
     said = printed(tmp_path, "libodd.so.3", "libodd.so.4")
 
-    assert "and 1 more that differ in numbers only: -- --json has all" in said
+    assert "and 1 more that differ in numbers only: -- -v has all" in said
 
 
 def test_shows_who_supplies_what(tmp_path: Path) -> None:

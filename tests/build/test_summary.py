@@ -50,7 +50,7 @@ def test_fits_a_small_terminal() -> None:
 
     assert len(lines) < 24
     assert "external     2 libraries from nvidia-cuda-runtime, torch" in lines
-    assert "time         1:15, of it 1:10 build" in lines
+    assert "time         1:15: build 1:10, smoke 5.0 s" in lines
     assert any(line.startswith("next         pip install 'my") for line in lines)
 
 

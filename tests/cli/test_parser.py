@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import argparse
 
 OF_BUILDS_ALONE = {
-    *("container", "container_engine", "json", "keep_work", "part", "stage", "until"),
+    *("container", "container_engine", "keep_work", "part", "stage", "until"),
 }
 TAKE_TARGETS = ("mirror", "profile", "smoke", "verify")
 
@@ -26,7 +26,7 @@ def test_defaults_change_nothing() -> None:
     assert (given.python, given.arch, given.framework, given.source) == ([], [], None, None)
     assert (given.jobs, given.toolchain, given.stage) == ("auto", None, None)
     assert given.sandbox == "auto"
-    assert {given.offline, given.no_cache, given.keep_work, given.explain_key} == {False}
+    assert {given.offline, given.no_cache, given.keep_work, given.dry_run} == {False}
 
 
 @pytest.mark.parametrize("name", ["profile", "smoke", "verify"])

@@ -30,6 +30,7 @@ from cuwheel.diagnose.verdict import (
     worst_level,
 )
 from cuwheel.paths import ROOT
+from cuwheel.system.console import Console
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +61,7 @@ def printed(report: Report, width: int = 0) -> str:
     terminal = rich.console.Console(
         file=stream, width=width or 200, force_terminal=bool(width), color_system=None
     )
-    print_report(report, terminal)
+    print_report(report, terminal, Console())
     return stream.getvalue()
 
 

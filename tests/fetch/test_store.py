@@ -493,7 +493,7 @@ def test_many_offline_say_what_is_missing(site: Site, workspace: Workspace) -> N
 def test_tells_log_without_terminal_now_and_then(
     site: Site, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cuwheel.system.console._PLAIN_INTERVAL", 0.0)
+    monkeypatch.setattr("cuwheel.system.output.live._PLAIN_INTERVAL", 0.0)
 
     download_all(
         workspace, [(dataclasses.replace(one, size=1000), url) for one, url in many(site, 2)]

@@ -264,8 +264,11 @@ def _text(report: Any) -> list[str]:
     """The report as a log shows it."""
     import rich.console  # noqa: PLC0415 - only here
 
+    from cuwheel.system.console import Console  # noqa: PLC0415 - only here
+
     with tempfile.TemporaryFile("w+", encoding="utf-8") as stream:
-        print_report(report, rich.console.Console(file=stream, width=120, soft_wrap=True))
+        terminal = rich.console.Console(file=stream, width=120, soft_wrap=True)
+        print_report(report, terminal, Console(terminal))
         stream.seek(0)
         return stream.read().splitlines()
 

@@ -8,6 +8,7 @@ import rich.console
 
 from cuwheel.build.launcher.events import read_events
 from cuwheel.profile.report import print_profile, write_profile
+from cuwheel.system.console import Console
 from tests.support.eventlines import SOURCE, compile_line, two_files, write_log
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def test_prints_slowest_ten(tmp_path: Path) -> None:
     profile = write_profile(read_events(write_log(tmp_path, *lines)), tmp_path, "x")
     written = io.StringIO()
 
-    print_profile(profile, rich.console.Console(file=written, width=100))
+    print_profile(profile, rich.console.Console(file=written, width=100), Console())
 
     found = [line.split() for line in written.getvalue().splitlines() if line[2:5] == ".cu"]
     assert [row[0] for row in found] == [f"{n:02}.cu" for n in range(11, 1, -1)]

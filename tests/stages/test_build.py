@@ -13,7 +13,9 @@ from cuwheel.build.launcher.events import read_events
 from cuwheel.errors import SandboxError
 from cuwheel.system.compilers import read_compiler
 from cuwheel.system.files import sha256_of_file
+from cuwheel.system.output.github import GITHUB_VARIABLE, SUMMARY_VARIABLE
 from tests.support.engine import PACKAGES
+from tests.support.github_runner import obeyed
 from tests.support.requirements import require
 
 if TYPE_CHECKING:
@@ -44,6 +46,30 @@ def test_explains_its_log_when_it_fails(package: Callable[[str], Path], engine: 
     assert done.status == 61
     assert "ModuleNotFoundError: No module named 'torch'" in done.output
     assert "TROUBLESHOOTING.md#isolated-build-no-torch" in done.output
+
+
+def test_tells_github_where_it_fails(
+    package: Callable[[str], Path], engine: Engine, tmp_path: Path
+) -> None:
+    """And takes no command from the package, whose output the group of its stage holds."""
+    tree = package("print('::error file=x::mine'); print('##[add-mask]error')\n")
+    kernel = next(tree.rglob("*.cu"))
+    kernel.write_text(f"{kernel.read_text()}\nthis is no C++;\n")
+    summary = tmp_path / "summary.md"
+    own = {GITHUB_VARIABLE: "true", SUMMARY_VARIABLE: str(summary)}
+
+    done = engine.build("tiny-capi", "--source", str(tree), **own)
+
+    commands = obeyed(done.output)
+    at = f"file={kernel},line={len(kernel.read_text().splitlines())}"
+    assert [one for one in commands if one.startswith("::group::")][-1] == "::group::build"
+    assert commands[-2] == "::endgroup::"
+    assert commands[-1].startswith(f"::error {at}::")
+    assert [one for one in commands if "mine" in one or "add-mask" in one] == []
+    group, _, rest = done.output.partition("::group::build\n")[2].partition("::endgroup::")
+    assert "\n::error file=x::mine\n" in group
+    assert "::error" in rest
+    assert kernel.name in summary.read_text()
 
 
 def test_explains_with_what_the_log_does_not_tell(

@@ -8,6 +8,7 @@ import pytest
 from cuwheel.model.catalogue import CatalogueEntry
 from cuwheel.model.recipe import Framework
 from cuwheel.model.source import Archive, Folder, GitCommit, Patch, Sdist
+from cuwheel.system.console import Console
 from cuwheel.updates.outdated import find_updates
 from cuwheel.updates.report import print_updates
 from tests.support.factories import make_recipe, make_workspace
@@ -135,9 +136,9 @@ def test_prints_table_and_data(
     project = make_updated(tmp_path, index, _NEWER, 5, 38)
     updates = find_updates([project.entry], [project.entry], make_workspace(tmp_path))
 
-    print_updates(updates, as_json=False)
+    print_updates(updates, Console(), as_json=False)
     table = capsys.readouterr().out
-    print_updates(updates, as_json=True)
+    print_updates(updates, Console(), as_json=True)
     data = json.loads(capsys.readouterr().out)
 
     assert "0005-change.patch: applies with offset" in table
@@ -154,7 +155,8 @@ def test_recipe_that_is_held_back_stands_apart(
     recipe = make_recipe(version="1.2.3", held_back="for code that needs PyTorch 2.2")
     entry = CatalogueEntry(root=tmp_path, name="tiny-cuda", recipe=recipe)
 
-    print_updates(find_updates([entry], [entry], make_workspace(tmp_path)), as_json=False)
+    updates = find_updates([entry], [entry], make_workspace(tmp_path))
+    print_updates(updates, Console(), as_json=False)
 
     said = capsys.readouterr().out
     assert "for code that needs PyTorch 2.2" in said

@@ -37,6 +37,11 @@ _LANGUAGES = {
 }
 
 
+def is_source(word: str) -> bool:
+    """Whether a word of a command names what a compiler reads."""
+    return PurePosixPath(word).suffix in _LANGUAGES
+
+
 @dataclass(frozen=True, kw_only=True)
 class Compile:
     """One call of a compiler by the build system.

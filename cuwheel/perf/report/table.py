@@ -16,16 +16,32 @@ from cuwheel.perf.report.figures import (
     show_seconds,
     show_suppliers,
 )
-from cuwheel.system.quantities import show_size
+from cuwheel.system.quantities import show_share, show_size
 
 if TYPE_CHECKING:
     from cuwheel.perf.records import CaseResult, PerfRun, SweepResult
+    from cuwheel.system.console import Console
 
 _STYLES = {"SLOWER": "red", "UNDECIDED": "yellow", "SAME": "green", "FASTER": "green"}
 
 
-def print_run(run: PerfRun, terminal: rich.console.Console) -> None:
-    """Print what was measured, each case, and what is wrong."""
+def print_run(run: PerfRun, terminal: rich.console.Console, console: Console) -> None:
+    """Print what was measured, each case, and what is wrong.
+
+    Args:
+        run: what was measured.
+        terminal: where to.
+        console: says how much: where it is quiet, what is wrong and the answer.
+    """
+    if not console.is_quiet:
+        _print_cases(run, terminal, is_verbose=console.is_verbose)
+    for fault in run.faults:
+        terminal.print(f"wrong: {fault}", markup=False, style="red")
+    if run.answer:
+        terminal.print(show_answer(run), markup=False, style=_STYLES[run.answer])
+
+
+def _print_cases(run: PerfRun, terminal: rich.console.Console, *, is_verbose: bool) -> None:
     for title, text in describe_run(run):
         terminal.print(f"{title:10} {text}", markup=False)
     table = _new_table(TITLES)
@@ -46,10 +62,9 @@ def print_run(run: PerfRun, terminal: rich.console.Console) -> None:
         terminal.print(line, markup=False, style="dim")
     for note in run.notes:
         terminal.print(f"note: {note}", markup=False)
-    for fault in run.faults:
-        terminal.print(f"wrong: {fault}", markup=False, style="red")
-    if run.answer:
-        terminal.print(show_answer(run), markup=False, style=_STYLES[run.answer])
+    for case in run.cases if is_verbose else ():
+        for name, share in case.kernels:
+            terminal.print(f"{case.name}: {show_share(share)} {name}", markup=False, style="dim")
 
 
 def _style_of(case: CaseResult) -> str:

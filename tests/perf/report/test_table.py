@@ -8,13 +8,14 @@ import rich.console
 
 from cuwheel.perf.report.figures import show_seconds, show_suppliers
 from cuwheel.perf.report.table import print_run
+from cuwheel.system.console import Console
 from tests.support.measured import compared, make_case, make_run
 
 
 def printed(*cases: object, **more: object) -> str:
     stream = io.StringIO()
     terminal = rich.console.Console(file=stream, width=200)
-    print_run(make_run(*cases, **more), terminal)  # type: ignore[arg-type]
+    print_run(make_run(*cases, **more), terminal, Console())  # type: ignore[arg-type]
     return stream.getvalue()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cuwheel import pipeline
 from cuwheel.build.summary import print_summary
@@ -17,6 +17,7 @@ from cuwheel.cli.container_build import (
     check_container_options,
 )
 from cuwheel.cli.parser import Parser, new_parser, read_count
+from cuwheel.cli.report_options import add_report_options
 from cuwheel.cli.target_jobs import requested_jobs, requested_targets
 from cuwheel.cli.target_options import add_build_options, add_target_options
 from cuwheel.errors import CuwheelError
@@ -55,12 +56,14 @@ def build_parser() -> Parser:
         action="store_true",
         help="overwrite a published wheel of this name, instead of giving the new one a build tag",
     )
-    add(
-        "--json",
-        action="store_true",
-        help="print what became of each wheel to standard output, one JSON object a line",
+    add_report_options(
+        parser,
+        quiet="print warnings, errors, and to standard output the wheel's path",
+        verbose="list each library that was loaded and who supplied it, and the seconds of each "
+        "stage",
+        as_json="print what became of each wheel to standard output, one JSON object a line",
     )
-    add("--explain-key", action="store_true", help="say what would be rebuilt and why, and stop")
+    add("--dry-run", action="store_true", help="say what would be built and why, and stop")
     add(
         "--stage",
         choices=pipeline.STAGES,
@@ -97,20 +100,38 @@ def run_build(given: argparse.Namespace, console: Console) -> int:
 
 
 def _build(job: Job, given: argparse.Namespace, console: Console) -> int:
-    if given.explain_key:
-        now, before = pipeline.rebuild_reasons(job)
-        console.note("a build now would do nothing" if not now else "a build now would run:")
-        for reason in now:
-            console.note(f"  {reason}")
-        for reason in before:
-            console.note(f"the last build ran because {reason}")
+    if given.dry_run:
+        _foretell(job, given, console)
     elif given.stage:
         print(to_json(pipeline.make_stage(given.stage, job)), end="")  # noqa: T201 - data
+        console.tell_durations()
     elif given.until:
         pipeline.make_until(given.until, job)
+        if given.json:
+            _print_line({"target": job.target.id, "state": "stopped", "stage": given.until})
+        console.tell_durations()
     else:
         return _make(job, given, console)
     return 0
+
+
+def _foretell(job: Job, given: argparse.Namespace, console: Console) -> None:
+    """Say what a build would do, and why."""
+    now, before = pipeline.rebuild_reasons(job)
+    if given.json:
+        state = "would be built" if now else "up to date"
+        _print_line({"target": job.target.id, "state": state, "reasons": now, "last": before})
+        return
+    console.note("a build now would run, because:" if now else "a build now would do nothing")
+    for reason in now:
+        console.note(f"  {reason}")
+    for reason in before:
+        console.note(f"the last build ran because {reason}")
+
+
+def _print_line(said: dict[str, Any]) -> None:
+    """One JSON object, for a scheduler."""
+    print(json.dumps(said), flush=True)  # noqa: T201 - data
 
 
 def _make(job: Job, given: argparse.Namespace, console: Console) -> int:
@@ -125,13 +146,14 @@ def _make(job: Job, given: argparse.Namespace, console: Console) -> int:
         if given.json:
             failure = read_failure(dist, name)
             said = dataclasses.asdict(failure) if failure else {}
-            print(json.dumps({"target": name, "state": "failed", **said}), flush=True)  # noqa: T201 - data
+            _print_line({"target": name, "state": "failed", **said})
         raise
     if made is None:
         return UNFINISHED
     if given.json:
-        said = dataclasses.asdict(made)
-        print(json.dumps({"target": name, "state": "built", **said}), flush=True)  # noqa: T201 - data
-    elif not given.part:
+        _print_line({"target": name, "state": "built", **dataclasses.asdict(made)})
+    elif given.quiet:
+        print(dist / made.wheel, flush=True)  # noqa: T201 - data
+    if not given.part and not given.json:
         print_summary(made, dist, console)
     return 0

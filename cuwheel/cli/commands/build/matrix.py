@@ -17,6 +17,7 @@ from cuwheel.cli.container_build import (
 )
 from cuwheel.cli.matrix_container import OneByOne, StatesInside, answer_states
 from cuwheel.cli.parser import Parser, new_parser, read_count
+from cuwheel.cli.report_options import add_report_options
 from cuwheel.cli.target_jobs import requested_job
 from cuwheel.cli.target_options import (
     add_arch,
@@ -34,7 +35,8 @@ from cuwheel.matrix.state import read_states
 from cuwheel.matrix.table import print_states
 from cuwheel.model.catalogue import find_target, load_catalogue
 from cuwheel.paths import project_roots
-from cuwheel.system.console import report_terminal
+from cuwheel.system.console import print_error
+from cuwheel.system.output.terminal import report_terminal
 from cuwheel.workspace.failure_record import write_failure
 from cuwheel.workspace.workspace import bare_workspace
 
@@ -104,7 +106,12 @@ def matrix_parser() -> Parser:
         action="store_false",
         help="stop at the first cell that fails",
     )
-    add("--json", action="store_true", help="print what is to be built as a GitHub Actions matrix")
+    add_report_options(
+        parser,
+        quiet="print cells that aren't built, and how many there are of each state",
+        verbose="print each whole SHA-256",
+        as_json="print what is to be built as a GitHub Actions matrix",
+    )
     add(
         "--executor",
         choices=("local", "slurm"),
@@ -169,7 +176,7 @@ def run_matrix(given: argparse.Namespace, console: Console) -> None:
     if given.action == "build" and cells:
         _build(cells, read, given, console)
     else:
-        print_states(read(cells), report_terminal())
+        print_states(read(cells), report_terminal(), console)
 
 
 def _reader(cells: tuple[Cell, ...], given: argparse.Namespace, console: Console) -> Reader:
@@ -196,8 +203,8 @@ def _build(
         states = read(cells)
         now = datetime.datetime.now(tz=datetime.timezone.utc).isoformat(timespec="seconds")
         page = write_page(states, cells[0].job.workspace.dist, now)
-        console.terminal.rule("[bold]matrix[/]", align="left")
-        print_states(states, report_terminal())
+        console.heading("matrix")
+        print_states(states, report_terminal(), console)
         console.note(f"as a page: {page}")
     check_all_built(states)
 
@@ -270,7 +277,7 @@ def _has_lock(cell: Cell, given: argparse.Namespace, console: Console) -> bool:
         settle_framework(cell.job.target, bare_workspace(console), offline=given.offline)
     except CuwheelError as error:
         write_failure(error, cell.job.workspace.dist, cell.id)
-        console.terminal.print(str(error), markup=False, style=None)
+        print_error(error, console)
         return False
     return True
 

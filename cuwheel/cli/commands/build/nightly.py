@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.cli.cell_choice import chosen_cells
 from cuwheel.cli.parser import Parser, new_parser, read_count
+from cuwheel.cli.report_options import add_report_options
 from cuwheel.cli.target_options import add_arch, add_build_options, add_targets, add_work_options
 from cuwheel.nightly.session import CONTINUE, NightlyOptions, nightly_session
 from cuwheel.paths import ROOT, given_path
@@ -71,6 +72,12 @@ def nightly_parser() -> Parser:
         help="fail where another nightly run uses the GPU, instead of waiting for it",
     )
     add(CONTINUE, metavar="DIR", help=argparse.SUPPRESS)
+    add_report_options(
+        parser,
+        quiet="print what failed alone",
+        verbose="print what each step said last, and its log",
+        as_json="print the report's data to standard output",
+    )
     add_arch(parser)
     add_work_options(parser)
     add_build_options(parser)
@@ -103,6 +110,7 @@ def run_nightly(given: argparse.Namespace, console: Console) -> None:
         on_failure=given.on_failure,
         waits=not given.no_wait,
         updates=given.update,
+        as_json=given.json,
         arguments=tuple(sys.argv[1:]),
         continues=given_path(given.continue_run) if given.continue_run else None,
     )

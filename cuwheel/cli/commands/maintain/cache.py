@@ -9,15 +9,17 @@ import re
 import time
 from typing import TYPE_CHECKING
 
+import rich.markup
 import rich.table
 
 from cuwheel.cache.contents import read_cache
 from cuwheel.cache.pruning import DAY, choose, is_free, prune
 from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.report_options import add_report_options
 from cuwheel.errors import UsageError
 from cuwheel.paths import default_cache
 from cuwheel.pypi.uv import forget
-from cuwheel.system.console import report_terminal
+from cuwheel.system.output.terminal import report_terminal
 from cuwheel.system.quantities import read_size, show_size
 
 if TYPE_CHECKING:
@@ -47,7 +49,11 @@ def cache_parser() -> Parser:
         help="what was unused for longest, until all of the cache has this size",
     )
     add("--dry-run", action="store_true", help="only say what --prune would remove")
-    add("--json", action="store_true", help="print data to standard output instead of text")
+    add_report_options(
+        parser,
+        quiet="print its size alone",
+        verbose="list every entry",
+    )
     return parser
 
 
@@ -69,7 +75,7 @@ def run_cache(given: argparse.Namespace, console: Console) -> None:
         if given.json:
             print(json.dumps(_as_data(before), indent=2))  # noqa: T201 - data
         else:
-            _print_table(before)
+            _print_table(before, console)
         return
     seconds = None if given.unused_for is None else given.unused_for * DAY
     chosen = choose(before, time.time(), unused_for=seconds, size=given.size)
@@ -126,7 +132,26 @@ def _as_data(contents: CacheContents) -> dict[str, object]:
     return {"folder": str(contents.folder), "size": contents.size, "kinds": kinds}
 
 
-def _print_table(contents: CacheContents) -> None:
+def _print_table(contents: CacheContents, console: Console) -> None:
+    terminal = report_terminal()
+    if not console.is_quiet:
+        terminal.print(_entry_table(contents) if console.is_verbose else _kind_table(contents))
+        terminal.print()
+    terminal.print(f"{contents.folder}: {show_size(contents.size)}", markup=False)
+
+
+def _entry_table(contents: CacheContents) -> rich.table.Table:
+    table = rich.table.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("entry", overflow="fold")
+    table.add_column("size", justify="right")
+    table.add_column("used")
+    for one in sorted(contents.entries, key=lambda one: (one.kind.folder, -one.size)):
+        name = rich.markup.escape(f"{one.kind.folder}/{one.path.name}")
+        table.add_row(name, show_size(one.size), _day(one.used))
+    return table
+
+
+def _kind_table(contents: CacheContents) -> rich.table.Table:
     table = rich.table.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for heading in ("folder", "size", "entries", "oldest use", "what"):
         table.add_column(heading, justify="right" if heading in {"size", "entries"} else "left")
@@ -135,9 +160,7 @@ def _print_table(contents: CacheContents) -> None:
             used = [one.used for one in contents.entries if one.kind == kind]
             count, oldest = (str(len(used)), _day(min(used))) if used else ("", "")
             table.add_row(kind.folder or "(others)", show_size(size), count, oldest, kind.what)
-    terminal = report_terminal()
-    terminal.print(table)
-    terminal.print(f"\n{contents.folder}: {show_size(contents.size)}", markup=False)
+    return table
 
 
 def _day(seconds: float) -> str:

@@ -54,6 +54,7 @@ def run_lock(given: argparse.Namespace, console: Console) -> None:
     specs = fit_specs(jobs, workspace)
     resolve_locks(specs, workspace, cooldown=given.cooldown, note=given.note)
     warn_of_source(specs, console)
+    console.tell_durations()
 
 
 def lock_check_parser() -> Parser:
@@ -83,6 +84,7 @@ def run_lock_verify(given: argparse.Namespace, console: Console) -> None:
     """Compare what conda locks name with what is there."""
     jobs = conda_jobs(given.names, project_roots())
     verify_locks(jobs, bare_workspace(console), offline=given.offline)
+    console.tell_durations()
 
 
 def _days(text: str) -> int:

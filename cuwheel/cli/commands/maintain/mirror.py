@@ -70,6 +70,7 @@ def run_mirror(given: argparse.Namespace, console: Console) -> None:
             source=source,
             pythons=releases,  # a wheel of the stable ABI is built with another one
         )
+    console.tell_durations()
     console.note(f"{made.folder} holds {made.files} files, {made.size / (1 << 30):.2f} GiB,")
     console.note(f"everything for {', '.join(made.targets)}; its {README} tells more. To build:")
     console.note(f"  export {MIRROR_VARIABLE}={made.folder.as_uri()}")

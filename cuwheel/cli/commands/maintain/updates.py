@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from cuwheel.cli.parser import Parser, new_parser, refuse_none
+from cuwheel.cli.report_options import add_report_options
 from cuwheel.locks.jobs import COOLDOWN
 from cuwheel.model.catalogue import find_recipe, load_catalogue
 from cuwheel.paths import project_roots
@@ -34,7 +35,12 @@ def outdated_parser() -> Parser:
         metavar="N",
         help=f"a lock is old after so many days; default: {OLD_LOCK}",
     )
-    add("--json", action="store_true", help="print data to standard output instead of a table")
+    add_report_options(
+        parser,
+        quiet="print what is newer alone",
+        verbose="name each lock, and how old it is",
+        as_json="print data to standard output instead of a table",
+    )
     return parser
 
 
@@ -43,7 +49,7 @@ def run_outdated(given: argparse.Namespace, console: Console) -> None:
     entries = load_catalogue(project_roots())
     asked = [find_recipe(name, entries) for name in given.names] or list(entries)
     updates = find_updates(entries, asked, bare_workspace(console), days=given.days)
-    print_updates(updates, as_json=given.json)
+    print_updates(updates, console, as_json=given.json)
 
 
 def days(text: str) -> int:

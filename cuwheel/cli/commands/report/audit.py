@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.audit.session import AuditOptions, audit_session
 from cuwheel.binaries.archs import is_arch, sorted_archs
 from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.report_options import add_report_options
 from cuwheel.errors import UsageError
 from cuwheel.model.catalogue import load_catalogue
 from cuwheel.paths import given_path, project_roots
@@ -50,7 +51,11 @@ def audit_parser() -> Parser:
         default="warning",
         help="the least severity that makes the session fail; default: warning",
     )
-    add("--json", action="store_true", help="print data to standard output instead of text")
+    add_report_options(
+        parser,
+        quiet="print errors, warnings and a line for each wheel",
+        verbose="list every finding, however many are alike",
+    )
     return parser
 
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.report_options import add_report_options
 from cuwheel.diagnose.session import DiagnoseOptions, diagnose_session
 from cuwheel.diagnose.verdict import FAILS_ON
 from cuwheel.model.catalogue import load_catalogue
@@ -44,7 +45,11 @@ def diagnose_parser() -> Parser:
         default="broken",
         help="the least verdict that makes the session fail; default: broken",
     )
-    add("--json", action="store_true", help="print data to standard output instead of text")
+    add_report_options(
+        parser,
+        quiet="print what is wrong, and the verdict",
+        verbose="list every package that has GPU code",
+    )
     return parser
 
 

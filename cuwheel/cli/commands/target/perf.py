@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.report_options import add_report_options
 
 if TYPE_CHECKING:
     from cuwheel.system.console import Console
@@ -58,7 +59,11 @@ def perf_parser() -> Parser:
     )
     add("--history", metavar="DIR", help="earlier runs, and this one; default: in the report's")
     add("--offline", action="store_true", help="download nothing")
-    add("--json", action="store_true", help="print data to standard output instead of text")
+    add_report_options(
+        parser,
+        quiet="print what is wrong, and the answer",
+        verbose="list the kernels of each case",
+    )
     return parser
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from cuwheel import pipeline
 from cuwheel.build.launcher.events import EVENTS_LOG, read_events
 from cuwheel.build.summary import print_summary
 from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.report_options import add_report_options
 from cuwheel.cli.target_choice import named_targets
 from cuwheel.cli.target_jobs import requested_jobs
 from cuwheel.cli.target_options import add_target_options, add_targets
 from cuwheel.errors import UsageError
-from cuwheel.profile.report import print_profile, write_profile
-from cuwheel.system.console import report_terminal
+from cuwheel.profile.report import print_profile, profile_as_data, write_profile
+from cuwheel.system.output.terminal import report_terminal
 
 if TYPE_CHECKING:
     import argparse
@@ -30,6 +32,11 @@ def profile_parser() -> Parser:
     parser.add_argument(
         "--dist", metavar="DIR", help="where the wheel goes if it has to be built first"
     )
+    add_report_options(
+        parser,
+        quiet="print where picture and trace are",
+        verbose="list every compile, not only the slowest",
+    )
     return parser
 
 
@@ -37,10 +44,10 @@ def run_profile(given: argparse.Namespace, console: Console) -> None:
     """Show where the time of the last build went; build first where there was none."""
     for entry, tag in named_targets("profile", given.targets):
         for job in requested_jobs(entry, tag, given, console):
-            _profile(job, console)
+            _profile(job, console, as_json=given.json)
 
 
-def _profile(job: Job, console: Console) -> None:
+def _profile(job: Job, console: Console, *, as_json: bool) -> None:
     target, workspace = job.target, job.workspace
     log = workspace.log_folder / EVENTS_LOG
     if not log.is_file():
@@ -52,4 +59,7 @@ def _profile(job: Job, console: Console) -> None:
             fix=f"nox -s build-{target.name} -- --no-cache, then this again",
         )
     made = write_profile(read_events(log), workspace.work / pipeline.PROFILE, target.id)
-    print_profile(made, report_terminal())
+    if as_json:
+        print(json.dumps(profile_as_data(made, target.id)))  # noqa: T201 - data
+    else:
+        print_profile(made, report_terminal(), console)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from typing import TYPE_CHECKING
 
 from cuwheel import pipeline
 from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.report_options import add_report_options
 from cuwheel.cli.target_choice import named_targets
 from cuwheel.cli.target_jobs import requested_jobs
 from cuwheel.cli.target_options import add_target_options, add_targets
@@ -21,6 +24,12 @@ def smoke_parser() -> Parser:
     parser = new_parser("smoke", "Install the last built wheel with what it declares; import it.")
     add_targets(parser)
     add_target_options(parser)
+    add_report_options(
+        parser,
+        quiet="print warnings and errors alone",
+        verbose="list each library that was loaded, and who supplied it",
+        as_json="print what was found to standard output, one JSON object a line",
+    )
     return parser
 
 
@@ -28,4 +37,7 @@ def run_smoke(given: argparse.Namespace, console: Console) -> None:
     """Run the stage `smoke` on the last built wheel of each target."""
     for entry, tag in named_targets("smoke", given.targets):
         for job in requested_jobs(entry, tag, given, console):
-            pipeline.make_stage("smoke", job)
+            found = pipeline.make_stage("smoke", job)
+            if given.json:
+                print(json.dumps({"target": job.target.id, **dataclasses.asdict(found)}))  # noqa: T201 - data
+            console.tell_durations()

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from cuwheel.cli.parser import Parser, new_parser, refuse_none
+from cuwheel.cli.report_options import add_report_options
 from cuwheel.cli.target_choice import named_targets
 from cuwheel.cli.target_jobs import requested_jobs
 from cuwheel.cli.target_options import add_target_options, add_targets
 from cuwheel.errors import CuwheelError, NotReproducibleError, UsageError
 from cuwheel.model.catalogue import load_catalogue, target_names
 from cuwheel.paths import ROOT, given_path, project_roots
-from cuwheel.system.console import report_terminal
 from cuwheel.system.files import file_lock, remove_tree
+from cuwheel.system.output.terminal import report_terminal
+from cuwheel.verify.leftovers import tell_leftovers
 from cuwheel.verify.published import check_is_of, read_published
 from cuwheel.verify.rebuilds import Variation
 from cuwheel.verify.record import VerifiedTarget, record
-from cuwheel.verify.session import raise_if_unequal, verify, verify_against
+from cuwheel.verify.session import (
+    raise_if_unequal,
+    verified_as_data,
+    verify,
+    verify_against,
+)
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
+
+    import rich.console
 
     from cuwheel.model.catalogue import CatalogueEntry
     from cuwheel.system.console import Console
@@ -47,6 +57,12 @@ def verify_parser() -> Parser:
         "--record",
         action="store_true",
         help="write what was found into docs/reproducibility.md",
+    )
+    add_report_options(
+        parser,
+        quiet="print whether the bytes are the same, and where not, in what they differ",
+        verbose="print each whole SHA-256, and what each build varied",
+        as_json="print what was found to standard output, one JSON object a line",
     )
     return parser
 
@@ -108,11 +124,21 @@ def _verify(job: Job, given: argparse.Namespace, console: Console) -> VerifiedTa
     workspace = job.workspace
     folder = workspace.work.parent / "verify" / job.target.id
     with _alone_in(folder, console):
-        verified = verify(_words(given, job), folder, workspace.cache, console, report_terminal())
+        verified = verify(
+            _words(given, job), folder, workspace.cache, console, _out(given, console)
+        )
+        if given.json:
+            print(json.dumps(verified_as_data(verified, job.target.id, folder)))  # noqa: T201 - data
+        tell_leftovers(folder, console)
     found = VerifiedTarget.of(job.target, verified)
     if given.record:
         record(found, ROOT)
     return found
+
+
+def _out(given: argparse.Namespace, console: Console) -> rich.console.Console:
+    """Where the report goes: not between data."""
+    return console.terminal if given.json else report_terminal()
 
 
 def _verify_against(
@@ -145,7 +171,10 @@ def _verify_against(
     )
     with _alone_in(folder.parent, console):
         remove_tree(folder)  # an earlier one would count as this wheel's build
-        verify_against(_words(given, job), theirs, how, console, report_terminal())
+        try:
+            verify_against(_words(given, job), theirs, how, console, _out(given, console))
+        finally:
+            tell_leftovers(folder.parent, console)
 
 
 def _alone_in(folder: Path, console: Console) -> AbstractContextManager[None]:

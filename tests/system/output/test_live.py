@@ -1,0 +1,64 @@
+"""What moves on a terminal: never wider than it, and not where nothing can be redrawn."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+import rich.console
+
+from cuwheel.system.console import Console
+
+_LONG = "step 3/47 (12 from the cache), flash_fwd_hdim128.cu and 3 more, 2:10 so far, 2 jobs"
+
+
+def shown(width: int = 80, *, is_quiet: bool = False, **terminal: bool) -> str:
+    """All that a live line writes, on a terminal of that width."""
+    stream = io.StringIO()
+    console = Console(rich.console.Console(file=stream, width=width, **terminal))  # type: ignore[arg-type]
+    console.is_quiet = is_quiet
+    with console.live("building") as line:
+        line.show(_LONG)
+        line.show("[bold]not markup[/]")
+        line.show(_LONG)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_line_takes_one_row(width: int) -> None:
+    written = shown(width, force_terminal=True, legacy_windows=False)
+
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written)
+    assert "building  step" in plain
+    assert max(map(len, re.split(r"[\r\n]", plain))) <= width
+
+
+@pytest.mark.parametrize("kind", ["pipe", "dumb", "quiet"])
+def test_nothing_is_redrawn(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb" if kind == "dumb" else "xterm")
+
+    written = shown(force_terminal=kind != "pipe", is_quiet=kind == "quiet")
+
+    assert "\x1b" not in written
+    assert "building" not in written
+
+
+def test_log_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cuwheel.system.output.live._PLAIN_INTERVAL", -1.0)
+
+    assert shown(120).splitlines()[0] == f"  building  {_LONG}"
+
+
+def test_quiet_console_tells_warnings_alone() -> None:
+    stream = io.StringIO()
+    console = Console(rich.console.Console(file=stream, width=80))
+    console.is_quiet = True
+
+    console.heading("x-130")
+    with console.stage("build"):
+        console.note("noted")
+        console.warn("no sandbox")
+    console.tell_durations()
+
+    assert stream.getvalue() == "  warning no sandbox\n"
