@@ -192,10 +192,10 @@ def _difference(name: str, old: str, new: str) -> str:
         before, now = (value.partition(" ")[0] for value in (old, new))
         return f"cuwheel {before} -> {now}" if before != now else "cuwheel's own code has changed"
     if ABSENT in {old, new}:
-        return f"{_shown(old)} -> {_shown(new)}"
+        return f"{_shortened(old)} -> {_shortened(new)}"
     if _ONLY_DIGEST.fullmatch(old) and _ONLY_DIGEST.fullmatch(new):
         return "the lock has changed" if name.startswith(_LOCKS) else "the file has changed"
-    return f"{_shown(old)} -> {_shown(new)}"
+    return f"{_shortened(old)} -> {_shortened(new)}"
 
 
 def _of_source(old: str, new: str) -> str:
@@ -207,8 +207,8 @@ def _of_source(old: str, new: str) -> str:
         return f"what the recipe pins, instead of {before}"
     if now:
         return f"{now} has other content"
-    return f"the recipe names another one, {_shown(old)} -> {_shown(new)}"
+    return f"the recipe names another one, {_shortened(old)} -> {_shortened(new)}"
 
 
-def _shown(value: str) -> str:
+def _shortened(value: str) -> str:
     return _DIGEST.sub(lambda found: found[0][:_SHORT], value)

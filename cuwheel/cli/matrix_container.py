@@ -103,7 +103,7 @@ def answer_states(
     machines: dict[str, Machine] = {}
 
     def cell_of(words: Sequence[str]) -> Cell:
-        given = parse([*words, "--explain-key"])  # nothing is installed to know it
+        given = parse([*words, "--dry-run"])  # nothing is installed to know it
         entry, tag = find_target(given.targets[0], entries)
         known = machines.get(given.toolchain or tag)
         job = requested_job(entry, tag, given.python[0], given, console, machine=known)
@@ -128,8 +128,7 @@ class OneByOne:
     def run(self, tasks: Sequence[Task]) -> Iterator[Result]:
         """Run them all and give each result as it ends."""
         for number, task in enumerate(tasks, 1):
-            title = f"[bold]{task.name}[/] ({number} of {len(tasks)})"
-            self.console.terminal.rule(title, align="left")
+            self.console.heading(f"{task.name} ({number} of {len(tasks)})")
             status = attach(task.command, env={**os.environ, **dict(task.environment)})
             yield Result(
                 name=task.name, status=status, output="", where=platform.node(), attempts=1
