@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from cuwheel.audit.loader_paths import LoaderGraph
+from cuwheel.binaries.elf_symbols import Exports
 from cuwheel.cuda.frameworks import extras_of, has_common_release
 from cuwheel.cuda.suppliers import components_of, is_cuda_library, is_from_driver
 from cuwheel.cuda.torch_exports import TorchExports, is_judged, is_kept, torch_exports
@@ -168,6 +169,12 @@ class SymbolNeeds:
             and not _is_of_runtime(name)
         )
 
+    @cached_property
+    def _own_exports(self) -> Exports:
+        """What all of the wheel's libraries define."""
+        found = (one.exports for one, _ in self.case.host_libraries if one.exports)
+        return Exports.of(value for exports in found for value in exports.hashes)
+
     def _releases_with_names(self, library: ScannedLibrary) -> dict[str, set[str]]:
         """Of each name of PyTorch's that a library needs the releases that have it."""
         table = torch_exports()
@@ -175,7 +182,7 @@ class SymbolNeeds:
 
     def _is_own(self, name: str) -> bool:
         """Whether a library of the wheel defines it: another may have loaded that one before."""
-        return any(one.exports and name in one.exports for one, _ in self.case.host_libraries)
+        return name in self._own_exports
 
     def _foreign(self, library: ScannedLibrary) -> frozenset[str]:
         """What a library brings along that isn't in the wheel."""

@@ -53,6 +53,11 @@ class Exports:
 
     hashes: array[int]
 
+    @classmethod
+    def of(cls, hashes: Iterable[int]) -> Exports:
+        """Those with these hashes, as `gnu_hash` gives them or the loader's table holds them."""
+        return cls(hashes=array("I", sorted({value | 1 for value in hashes})))
+
     def __contains__(self, name: str) -> bool:
         """Whether it defines a name."""
         value = gnu_hash(name) | 1
@@ -123,7 +128,7 @@ class Symbols:
             table = _HashTable(self._image, self._offset_of(_GNU_HASH))
             size = symbols_size(self._image, self._offset_of(_SYMBOLS), self._strings)
             found = table.hashes(max(0, _bounded(size // _SYMBOL.size) - first))
-        return Exports(hashes=array("I", sorted({value | 1 for value in found})))
+        return Exports.of(found)
 
     def defined(self) -> Iterator[str]:
         """Names that it defines for others."""

@@ -117,6 +117,8 @@ def _tag_findings(case: Case) -> Iterator[Finding]:
             yield Finding(file=scan.file_name, rule="tag", fact=fact)
         if case.is_read and case.host_libraries and policy_of(tag.platform) is None:
             fact = f"{tag.platform} is not a manylinux tag that auditwheel knows"
+            if tag.platform == "any":
+                fact = "the tag promises any system, and it holds libraries of Linux"
             severity = case.severity("warning")
             yield Finding(file=scan.file_name, rule="platform tag", fact=fact, severity=severity)
     yield from _module_findings(case)

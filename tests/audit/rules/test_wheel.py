@@ -186,6 +186,16 @@ def test_judges_no_library_of_other_systems(tmp_path: Path, platform: str) -> No
     assert (result.majors, result.supplies, result.min_driver) == ((), (), ())
 
 
+def test_finds_libraries_behind_tag_for_any_system(tmp_path: Path) -> None:
+    """As bitsandbytes 0.42.0: installers of every system take it."""
+    library = make_library(tmp_path / "made")
+
+    (line,) = told(judged(tmp_path, {MEMBER: library}, tag="py3-none-any"))
+
+    fact = "the tag promises any system, and it holds libraries of Linux"
+    assert line == f"warning: pkg-1.2.3-py3-none-any.whl: platform tag: {fact}"
+
+
 def test_finds_metadata_that_is_no_utf8(tmp_path: Path) -> None:
     wheel = write_wheel(tmp_path, {}, name="pkg", tag=TAG)
     folder = tmp_path / "unpacked"
