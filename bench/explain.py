@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _MB = 1_000_000  # bytes
 _HALF = 0.5  # points for a cause that is akin to the right one
+_UNKNOWN = "no cause of the catalogue"
 # What has to be done at least.
 _PLAIN = """
 import sys
@@ -120,14 +121,14 @@ def score_table(answers: Sequence[Answer]) -> Table:
     """Points, right ones and silence, by the catalogue's groups."""
     group_of = {cause.slug: one.title for one in groups() for cause in one.causes}
     titles = [one.title for one in groups()]
-    sizes = Counter(group_of.get(one.cause, "no cause of the catalogue") for one in answers)
+    sizes = Counter(group_of.get(one.cause, _UNKNOWN) for one in answers)
     table = Table()
     table.add_column("group", no_wrap=True)
     for title in ("cases", "right", "akin", "silent", "score"):
         table.add_column(title, justify="right")
-    for title in (*titles, "no cause of the catalogue"):
+    for title in (*titles, _UNKNOWN):
         if sizes[title]:
-            of_group = [one for one in answers if group_of.get(one.cause, title) == title]
+            of_group = [one for one in answers if group_of.get(one.cause, _UNKNOWN) == title]
             table.add_row(title, *_figures(of_group))
     table.add_section()
     table.add_row("all", *_figures(answers))

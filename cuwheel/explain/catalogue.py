@@ -28,8 +28,9 @@ _SHORTEST = 4  # characters of a text to search for
 
 
 class Weight(IntEnum):
-    """How much a line that matches says."""
+    """How much a line says."""
 
+    PERHAPS = 0  # no pattern fits; the words resemble this cause's
     HINT = 1  # stands in healthy logs too; counts where nothing else explains a failure
     LIKELY = 2  # an error that has this cause nearly always, or names it in general words
     DECISIVE = 3  # an error that has this cause alone

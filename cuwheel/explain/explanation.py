@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import operator
 import re
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from cuwheel.explain.catalogue import Weight, causes, signs
+from cuwheel.explain.nearest import Nearest
 from cuwheel.explain.scanner import Scanner
 from cuwheel.system.versions import version_key
 
@@ -59,7 +62,8 @@ class Explanation:
     """What a log says.
 
     Attributes:
-        causes: three at most, the best first.
+        causes: three at most, the best first; where no pattern fits, the one that the failure
+            resembles, if there is one.
         failed: whether anything in it speaks of a failure that was not overcome.
         failure: the first line of that, where no cause is known.
         context: that line and those around it, by number.
@@ -102,7 +106,7 @@ class Explainer:
             for slug, matches in scan.causes.items()
             if (usable := [one for one in matches if _holds(one, scan, facts)])
         ]
-        shown = _judged(met, has_failed=scan.failure is not None)
+        shown = _judged(met, has_failed=scan.failure is not None) or self._resembled(scan, facts)
         return Explanation(
             causes=shown,
             failed=bool(shown) or scan.failure is not None,
@@ -112,6 +116,18 @@ class Explainer:
             facts=facts,
             lines=scan.lines,
         )
+
+    def _resembled(self, scan: Scan, facts: Mapping[str, str]) -> tuple[FoundCause, ...]:
+        """A guess, where something failed and no pattern says why."""
+        slug = self._nearest.cause(scan.context.values()) if scan.failure else ""
+        if not slug or not scan.failure:
+            return ()
+        found = _found(self._causes[slug], [scan.failure], facts, self._signs)
+        return (dataclasses.replace(found, weight=Weight.PERHAPS),)
+
+    @functools.cached_property
+    def _nearest(self) -> Nearest:
+        return Nearest(self._causes)
 
 
 def _judged(met: Iterable[FoundCause], *, has_failed: bool) -> tuple[FoundCause, ...]:

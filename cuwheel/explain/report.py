@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any, Literal
 
+from cuwheel.explain.catalogue import Weight
 from cuwheel.system.quantities import plural
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ def explanation_as_text(
     if explanation.causes:
         count = len(explanation.causes)
         what = "the cause" if count == 1 else f"{count} causes, the likeliest first"
-        lines = _wrapped(f"{name}: {what}, from {counted}", width)
+        if explanation.causes[0].weight is Weight.PERHAPS:
+            lines = [*_unknown(explanation, name, width), "", "Perhaps:"]
+        else:
+            lines = _wrapped(f"{name}: {what}, from {counted}", width)
         for number, found in enumerate(explanation.causes, 1):
             if amount == "short":
                 lines += _wrapped(f"{number}. {found.cause.title}: {found.fix}", width)

@@ -92,9 +92,11 @@ def _keep_log(error: CuwheelError, copy: Path) -> tuple[str, str]:
     copy.unlink(missing_ok=True)
     if not isinstance(error, CommandFailedError) or error.log is None:
         return "", ""
-    from cuwheel.explain.explanation import Explainer  # noqa: PLC0415 - only where it failed
+    from cuwheel.explain.catalogue import Weight  # noqa: PLC0415 - only where it failed
+    from cuwheel.explain.explanation import Explainer  # noqa: PLC0415 - as above
 
     shutil.copyfile(error.log, copy)
     with copy.open("rb") as stream:
         causes = Explainer().explain(stream, error.known).causes
-    return copy.name, causes[0].cause.slug if causes else ""
+    is_known = causes and causes[0].weight > Weight.PERHAPS  # a guess is no reason to record
+    return copy.name, causes[0].cause.slug if is_known else ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.explain.catalogue import Weight
 from cuwheel.explain.explanation import Explainer, Explanation
 from cuwheel.explain.report import explanation_as_data, explanation_as_text
 from cuwheel.paths import ROOT
@@ -159,3 +160,52 @@ def test_reads_large_log_in_bounded_memory(tmp_path: Path) -> None:
     lines, grown = map(int, done.stdout.split())
     assert lines == 25_000
     assert grown << 10 < log.stat().st_size // 2
+
+
+def test_names_the_nearest_cause_where_no_pattern_fits(explainer: Explainer) -> None:
+    line = "RuntimeError: libcudnn_ops of cuDNN was refused by dlopen"
+    found = explain(explainer, "start", line)
+
+    (one,) = found.causes
+
+    assert one.cause.slug == "libcudnn-not-found"
+    assert one.weight is Weight.PERHAPS
+    assert [evidence.text for evidence in one.evidence] == [line]
+    text = explanation_as_text(found, "x.log")
+    assert text.index("nothing in it is known") < text.index("Perhaps:")
+    assert explanation_as_data(found, "x.log")["causes"][0]["weight"] == "perhaps"
+
+
+def test_guesses_nothing_where_nothing_failed(explainer: Explainer) -> None:
+    found = explain(explainer, "libcudnn_ops of cuDNN was opened with dlopen", "done")
+
+    assert not found.causes
+    assert not found.failed
+
+
+def test_guesses_nothing_where_a_success_came_after(explainer: Explainer) -> None:
+    found = explain(
+        explainer,
+        "RuntimeError: libcudnn_ops of cuDNN was refused by dlopen",
+        "Successfully installed x-1.0",
+    )
+
+    assert not found.causes
+
+
+@pytest.mark.parametrize(
+    ("line", "slug"),
+    [
+        ("docker: container exited with code 137", "oom-killed-compile"),
+        ("worker exited with code 139", "native-crash"),
+        ("Process finished with exit code 134", "native-crash"),
+        ("the test process exited with code 132", "cpu-instruction-missing"),
+        ("Process exited with code 0xC0000005", "native-crash"),
+        ("importing it after torch crashes with a segfault", "native-crash"),
+        ("python segfaults on import", "native-crash"),
+    ],
+)
+def test_explains_a_crash_that_shows_as_a_code_or_in_words(
+    explainer: Explainer, line: str, slug: str
+) -> None:
+    assert slugs(explain(explainer, line))[:1] == [slug]

@@ -1,0 +1,37 @@
+"""How often `explain` is right on failures that people reported: it must not become less."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from cuwheel.explain.catalogue import causes
+from cuwheel.explain.explanation import Explainer
+
+REPORTS = Path(__file__).with_name("reports")
+LEAST = {"first": 0.96, "second": 0.97, "third": 0.96, "fourth": 0.98}
+MOST_SILENT = 0.03
+AKIN = 0.5
+
+
+@pytest.mark.parametrize("name", sorted(LEAST))
+def test_is_right_as_often_as_before(name: str) -> None:
+    explainer = Explainer()
+    points, silent, wrong = 0.0, 0, []
+    cases = [json.loads(line) for line in (REPORTS / f"{name}.jsonl").read_text().splitlines()]
+    for case in cases:
+        said = explainer.explain(io.BytesIO(case["log"].encode())).causes
+        known = causes().get(case["cause"])
+        first = said[0].cause.slug if said else ""
+        silent += not said
+        if first == case["cause"]:
+            points += 1
+        elif known and first in known.akin:
+            points += AKIN
+        else:
+            wrong.append((case["id"], case["cause"], first))
+    assert points / len(cases) >= LEAST[name], wrong
+    assert silent / len(cases) <= MOST_SILENT, wrong
