@@ -122,7 +122,9 @@ def make(job: Job, *, keep_work: bool) -> Summary:
         else:
             _run_stages(STAGES, job, key)
         summary = _finish(job, key, reasons)
-        if not keep_work:
+        if keep_work:
+            _mark_finished(workspace)
+        else:
             _tidy(workspace)
     return summary
 
@@ -171,6 +173,7 @@ def make_stage(name: str, job: Job) -> Any:
         if name == STAGES[-1]:
             if have_all_run(STAGES, workspace, key):
                 _finish(job, key, ("its stages were run one by one",))
+                _mark_finished(workspace)
             else:
                 workspace.console.note(
                     "stages before this one ran with other settings than these, so the next build "
@@ -343,8 +346,6 @@ def _try_again(job: Job, key: dict[str, str]) -> None:
 
 def _finish(job: Job, key: dict[str, str], reasons: tuple[str, ...]) -> Summary:
     """Write the record of a published wheel, by which the next build knows it."""
-    # Whatever is kept here from now on is of a finished run: no later one takes it up.
-    (job.workspace.work / "key").unlink(missing_ok=True)
     summary = _summarise(job.workspace)
     now = datetime.datetime.now(tz=datetime.timezone.utc).isoformat(timespec="seconds")
     written = {
@@ -359,6 +360,11 @@ def _finish(job: Job, key: dict[str, str], reasons: tuple[str, ...]) -> Summary:
     write_atomically(_record(job), json.dumps(written, indent=2) + "\n")
     forget_failure(job.workspace.dist, job.target.id)
     return summary
+
+
+def _mark_finished(workspace: Workspace) -> None:
+    """Whatever is kept here from now on is of a finished run: no later one takes it up."""
+    (workspace.work / "key").unlink(missing_ok=True)
 
 
 def _run_stage(name: str, job: Job, key: dict[str, str]) -> None:
@@ -397,8 +403,9 @@ def _tidy(workspace: Workspace) -> None:
     repaired = workspace.load("repair", RepairedWheel)
     workspace.save("repair", dataclasses.replace(repaired, path=published.wheel))
     for path in workspace.work.iterdir():
-        if path.name not in _KEPT:
+        if path.name not in (*_KEPT, "key"):
             remove_tree(path)
+    _mark_finished(workspace)  # not before: by it the next run knows who was killed here
     for path in (workspace.work / "stages").iterdir():
         if path.stem not in _KEPT_STAGES:
             path.unlink()

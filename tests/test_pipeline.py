@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import time
 import zipfile
 from typing import TYPE_CHECKING, Any
@@ -317,6 +318,34 @@ def test_takes_up_rebuild_that_was_interrupted(engine: Engine) -> None:
     assert done.status == 0, done.output
     assert "building, because an earlier run was not finished" in done.output
     assert engine.build("tiny-skbuild", "--stage", "smoke").status == 0
+
+
+_KILL = """
+import os, sys
+from cuwheel import __main__, pipeline
+tree = pipeline.remove_tree
+def remove_and_die(path):
+    tree(path)
+    if path.name == "tmp":
+        os.kill(os.getpid(), 9)
+pipeline.remove_tree = remove_and_die
+sys.exit(__main__.main(sys.argv[3:]))
+"""
+
+
+@pytest.mark.e2e
+def test_tidies_up_after_kill_while_tidying(engine: Engine, tmp_path: Path) -> None:
+    killed = tmp_path / "python"
+    killed.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{_KILL}' \"$@\"\n")
+    killed.chmod(0o755)
+    done = dataclasses.replace(engine, python=killed).build("tiny-capi")
+    assert (done.status, len(engine.wheels())) == (-signal.SIGKILL, 1)
+
+    again = engine.build("tiny-capi")
+
+    assert "up to date" in again.output
+    [work] = [path for path in engine.work.iterdir() if path.is_dir()]
+    assert sorted(path.name for path in work.iterdir()) == ["logs", "ran.json", "stages"]
 
 
 @pytest.mark.e2e

@@ -38,6 +38,7 @@ from cuwheel.perf.session import measure
 from cuwheel.perf.wheel_choice import check_probe, newest_wheel, read_wheel
 from cuwheel.perf.worker import Place
 from cuwheel.pypi.uv import unpack_into
+from cuwheel.sandbox.confinement import Confinement
 from cuwheel.smoke.environment import install_wheel
 from cuwheel.system.files import file_lock, write_atomically
 from cuwheel.system.gpu_lock import HELD_VARIABLE, hold_gpus, lock_folder
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from cuwheel.perf.records import PerfRun
     from cuwheel.perf.wheel_choice import ChosenWheel
     from cuwheel.system.console import Console
+    from cuwheel.workspace.job import Job
 
 
 def measure_wheel(given: argparse.Namespace, console: Console) -> None:
@@ -190,6 +192,7 @@ class _Places:
                 unpack_into(
                     folder, wheel.path, wheel.sha256, python=python, cache=default_cache(), log=log
                 )
+            self.console.note(f"{name} is run in your own environment, without a sandbox")
             return Place(python=python, folder=folder if wheel else None, name=name)
         tag = wheel.tag if wheel else ""
         if wheel is None or not (tag or target):
@@ -199,11 +202,29 @@ class _Places:
                 fix="name the interpreter of an environment that has what it requires: "
                 "-- --python /path/to/bin/python",
             )
-        python = self._install(wheel, tag or (target[1] if target else ""), folder)
-        return Place(python=python, folder=None, name=name, is_own=True)
+        python, job = self._install(wheel, tag or (target[1] if target else ""), folder)
+        confinement = self._confinement(folder, job, name)
+        return Place(python=python, folder=None, name=name, is_own=True, confinement=confinement)
 
-    def _install(self, wheel: ChosenWheel, tag: str, folder: Path) -> Path:
-        """An environment with the wheel and what its recipe's lock pins for it."""
+    def _confinement(self, folder: Path, job: Job, name: str) -> Confinement | None:
+        """The environment and the GPUs; weights of a model where they are a folder."""
+        model = self.given.model
+        if model and not Path(model).is_dir():
+            self.console.note(f"{name} is run without a sandbox: {model} may have to be fetched")
+            return None
+        if job.sandbox == "none":
+            self.console.note(f"{name} is run without a sandbox, as this system gives none")
+        return Confinement(
+            sandbox=job.sandbox,
+            environment=(folder / "environment").resolve(),
+            base=job.python.path,
+            folder=(folder / "own").resolve(),
+            read=(Path(model).resolve(),) if model else (),
+            has_gpu=True,
+        )
+
+    def _install(self, wheel: ChosenWheel, tag: str, folder: Path) -> tuple[Path, Job]:
+        """An environment with the wheel and what its recipe's lock pins for it; its job."""
         parser = new_parser("perf", "")
         add_target_options(parser)
         asked = parser.parse(["--any-driver", *read_published(wheel.path).options])
@@ -213,7 +234,8 @@ class _Places:
         job.workspace.log_folder.mkdir(parents=True, exist_ok=True)
         base = job.python.path
         folder.mkdir()
-        return install_wheel(folder / "environment", base, wheel.path, wheel.sha256, job)
+        environment = folder.resolve() / "environment"
+        return install_wheel(environment, base, wheel.path, wheel.sha256, job), job
 
 
 def _sweep(given: argparse.Namespace) -> SweepRequest | None:

@@ -138,7 +138,7 @@ class _Session:
     ) -> tuple[GpuFacts, GpuMonitor]:
         asked, facts = self._asked, dict(started["gpu"])
         monitor = GpuMonitor(facts["uuid"])
-        state = monitor.state([one.pid for one in workers])
+        state = monitor.state([pid for one in workers for pid in one.pids])
         gpu = GpuFacts(**facts, driver=state.driver)
         check_health(state, gpu)
         if asked.old or asked.past:

@@ -6,8 +6,10 @@ import contextlib
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from cuwheel.errors import GpuError, ProbeError
 from cuwheel.standalone import script
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from cuwheel.sandbox.confinement import Confinement
     from cuwheel.system.process import Conversation
 
 _WORKER = "perf/worker.py"
@@ -56,12 +59,14 @@ class Place:
         folder: of packages that come before all others there; None: what is installed counts.
         is_own: the environment was made for the wheel: the caller's packages stay out.
         name: what messages call it: `the new wheel`.
+        confinement: what the package's code sees; None: all that the caller does.
     """
 
     python: Path
     folder: Path | None
     name: str
     is_own: bool = False
+    confinement: Confinement | None = None
 
 
 class Worker:
@@ -74,10 +79,19 @@ class Worker:
     """
 
     def __init__(self, conversation: Conversation, place: Place, log: Path) -> None:
-        self.pid = conversation.pid
+        self._pid = conversation.pid
         self.place = place
         self.log = log
         self._conversation = conversation
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """Its process and all below: in a sandbox the probe is a child of what makes that."""
+        try:
+            first = psutil.Process(self._pid)
+            return frozenset({self._pid, *(one.pid for one in first.children(recursive=True))})
+        except psutil.NoSuchProcess:
+            return frozenset({self._pid})
 
     def ask(self, action: str, *, timeout: float = _LONGEST, **question: object) -> Any:
         """Have something done; what it answers.
@@ -158,7 +172,11 @@ def start_worker(place: Place, probe: Path, log: Path) -> Iterator[Worker]:
         ProbeError: its interpreter can't be started.
     """
     folders = [place.folder] if place.folder else []
-    command = (place.python, script(_WORKER), probe.absolute(), *folders)
+    command: list[str | Path] = [place.python, script(_WORKER), probe.absolute(), *folders]
+    if place.confinement:
+        scripts = (script(_WORKER).parent, probe.absolute())
+        confined = replace(place.confinement, read=(*place.confinement.read, *scripts))
+        command = [*confined.command(command)]
     try:
         # The user's own environment: a conda one may need its variables.
         with converse(command, env=_environment(place), log=log) as conversation:
@@ -182,6 +200,8 @@ def _environment(place: Place) -> dict[str, str]:
         if name not in own and not _SECRET.search(name)
     }
     found["PYTHONUNBUFFERED"] = "1"
+    if place.confinement and place.confinement.is_sandboxed:
+        found |= {"HOME": str(place.confinement.folder), "TMPDIR": "/tmp"}  # noqa: S108 - its own
     if place.is_own:
         return {**found, "PYTHONNOUSERSITE": "1"}
     callers = os.environ.get("CUWHEEL_CALLERS_PYTHONPATH", "")

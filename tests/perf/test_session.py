@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
 
 import pytest
 
 from cuwheel.errors import GpuError, ProbeError, UsageError
 from cuwheel.perf.request import SweepRequest
 from cuwheel.perf.session import measure
+from cuwheel.perf.worker import start_worker
+from cuwheel.sandbox.backends import choose_sandbox
+from cuwheel.sandbox.confinement import Confinement
 from cuwheel.system.console import Console
 from tests.support.measured import (
     PROBE,
+    RIGHT,
     install_driver,
     make_case,
     make_run,
@@ -20,10 +25,7 @@ from tests.support.measured import (
     unpack,
     write_package,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
+from tests.support.requirements import require
 
 TIRED = """\
 calls = []
@@ -279,6 +281,29 @@ def test_package_sees_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     run = measure(request_for(tmp_path, f"{code}def double(x):\n    return 2 * x\n"), Console())
 
     assert run.faults == ()
+
+
+def test_runs_in_a_sandbox_where_its_place_has_one(tmp_path: Path, driver: Path) -> None:
+    require("sandbox", "that a package that is measured sees its environment and the GPU alone")
+    (tmp_path / "secret").touch()
+    looks = f"\nimport os\nassert not os.path.exists({str(tmp_path / 'secret')!r})\n"
+    asked = request_for(tmp_path, f"{RIGHT}{looks}")
+    confinement = Confinement(
+        sandbox=choose_sandbox(),
+        environment=Path(sys.prefix).resolve(),
+        base=Path(sys.executable).resolve(),
+        folder=tmp_path / "own",
+        read=(tmp_path / "new", driver),
+        has_gpu=True,
+    )
+    place = dataclasses.replace(asked.new, confinement=confinement)
+
+    run = measure(dataclasses.replace(asked, new=place), Console())
+
+    assert run.faults == ()
+    with start_worker(place, asked.probe, asked.log) as worker:
+        worker.start()
+        assert len(worker.pids) > 1
 
 
 def test_rival_that_fails_costs_only_itself(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from cuwheel.errors import ToolchainError
 from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.files import (
     file_lock,
-    remove_leftovers,
+    remove_tree,
     sha256_of_file,
     write_atomically,
 )
@@ -98,16 +98,24 @@ def run_canary(toolchain: ViewPaths, fingerprint: str, cache: Path) -> Canary:
     key = hashlib.sha256(f"{fingerprint} {code}".encode()).hexdigest()[:16]
     folder = cache / "canaries" / key
     record = folder.with_suffix(".json")
+    _remove_dead(folder.parent)
     with file_lock(folder.with_suffix(".lock")):
         if record.is_file():
             kept = json.loads(record.read_text())
             return Canary(**{name: tuple(value) for name, value in kept.items()})
-        remove_leftovers(folder)
         # Not where temporary files go: no program may be allowed to run there.
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{key}.") as aside:
             found = _try_all(toolchain, Path(aside))
         write_atomically(record, json.dumps(dataclasses.asdict(found)) + "\n")
     return found
+
+
+def _remove_dead(folder: Path) -> None:
+    """Remove what killed canaries left, of whichever toolchain: who lives holds its lock."""
+    for aside in folder.glob(".*.*"):
+        lock = folder / f"{aside.name.split('.')[1]}.lock"
+        with contextlib.suppress(TimeoutError), file_lock(lock, gives_up=lambda: True):
+            remove_tree(aside)
 
 
 def _try_all(toolchain: ViewPaths, folder: Path) -> Canary:
@@ -189,6 +197,7 @@ def _compile(tried: _Tried, name: str) -> str:
             "LC_ALL": "C.UTF-8",
         },
         cwd=tried.folder,
+        log=made.with_suffix(".log"),  # what has one is ended even where we are killed
         check=False,
     )
     if done.status:

@@ -9,6 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from cuwheel.build.launcher.canary import _SOURCES, Canary, _compare, run_canary
@@ -70,9 +71,34 @@ def calls_of(home: Path) -> int:
     return len((home / "calls").read_text().splitlines())
 
 
+def processes_of(home: Path) -> list[int]:
+    """Those that run a program of a toolkit."""
+    found = psutil.process_iter(["cmdline"])
+    return [one.pid for one in found if f"{home}/bin" in " ".join(one.info["cmdline"] or ())]
+
+
 def left_in(cache: Path) -> list[Path]:
     """What stands among the canaries; locks stay."""
     return [path for path in (cache / "canaries").iterdir() if path.suffix != ".lock"]
+
+
+def test_killed_one_leaves_no_process_and_no_folder_for_long(
+    easy_home: Path, tmp_path: Path
+) -> None:
+    """Of another toolchain too: the next canary of this one may never come."""
+    hold = easy_home / "calls.hold"
+    hold.touch()
+    command: list[str | Path] = [sys.executable, "-c", _PROVE, easy_home, BASE_PYTHON, tmp_path]
+    with subprocess.Popen(command, cwd=ROOT) as canary:
+        wait_for(lambda: (easy_home / "calls").exists() and calls_of(easy_home) == 2)
+        canary.kill()
+    wait_for(lambda: processes_of(easy_home) == [])
+    hold.unlink()
+    assert len(left_in(tmp_path)) == 1
+
+    run_canary(toolchain(easy_home), "another", tmp_path)
+
+    assert [path.suffix for path in left_in(tmp_path)] == [".json"]
 
 
 def test_nvcc_gives_equal_objects_everywhere(cuda_home: Path, tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""A hostile program in both kinds of sandbox, as root and as an ordinary user; and in none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from cuwheel.paths import ROOT
+from cuwheel.sandbox.backends import choose_sandbox
+from cuwheel.sandbox.confinement import Confinement
+from cuwheel.system.process import run
+from tests.sandbox.test_backends import PARTS, processes_with
+from tests.support.hostile import Prey, preyed_on, results
+from tests.support.ordinary_user import let_in, ordinary_user
+from tests.support.pythons import python_in_usr
+from tests.support.requirements import require
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_NAMESPACES = ROOT / "cuwheel" / "standalone" / "namespaces"
+
+
+@pytest.fixture
+def prey(tmp_path: Path) -> Iterator[Prey]:
+    (tmp_path / "memory").mkdir()
+    with preyed_on(tmp_path, tmp_path / "memory") as made:
+        yield made
+
+
+def attack(prey: Prey, kind: str, user: int) -> list[str]:
+    """Run the attack; what of it went well."""
+    python = python_in_usr("what a hostile program reaches in a sandbox").path
+    folder, environment = prey.folder / "own", prey.folder / "environment"
+    for path in (folder, environment, folder / "tmp"):
+        path.mkdir()
+        os.chown(path, user, -1)
+    (environment / "attack.py").write_text(f"{prey.module()}\nattack()\n")
+    shutil.copytree(_NAMESPACES, prey.folder / "namespaces")
+    let_in(environment)
+    confinement = Confinement(sandbox=kind, environment=environment, base=python, folder=folder)
+    words = [
+        # Where root's Python and this repository are, others may not look.
+        word.replace(str(_NAMESPACES), str(prey.folder / "namespaces")).replace(
+            sys.executable, str(python)
+        )
+        for word in confinement.command([python, "-I", environment / "attack.py"])
+    ]
+    becoming = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups")
+    ordinary = becoming if user != os.getuid() else ()
+    done = run([*ordinary, *words], env={"PATH": "/usr/bin:/bin"}, cwd=folder, check=False)
+    [result] = results(done.output)
+    return list(result["done"])
+
+
+@pytest.mark.parametrize("kind", ["bubblewrap", "unshare"])
+@pytest.mark.parametrize("user", ["caller", "ordinary"])
+def test_reaches_nothing_in_a_sandbox(prey: Prey, kind: str, user: str) -> None:
+    require(PARTS[kind], "that a hostile program reaches nothing of the machine")
+
+    done = attack(prey, choose_sandbox(kind), os.getuid() if user == "caller" else ordinary_user())
+
+    assert done == []
+    assert list(prey.host.iterdir()) == []
+    assert list((prey.folder / "memory").iterdir()) == []
+    assert processes_with(prey.mark) == []
+
+
+def test_reaches_all_of_it_without(prey: Prey) -> None:
+    """Else the test above would say nothing."""
+    done = attack(prey, "none", os.getuid())
+
+    assert {
+        *("read_a_secret_file", "list_the_home_folder", "read_other_environments"),
+        *("signal_another_process", "connect_by_ipv4", "connect_to_an_abstract_socket"),
+        *("connect_to_a_socket_file", "write_to_the_host"),
+    } <= set(done)
+    left = processes_with(prey.mark, seconds=0)
+    assert len(left) == 1
+    psutil.Process(left[0]).kill()
