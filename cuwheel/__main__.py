@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import io
 import os
 import signal
 import sys
@@ -18,6 +17,7 @@ from cuwheel.model.catalogue import missing_roots
 from cuwheel.paths import default_cache, project_roots
 from cuwheel.system.console import Console, print_error
 from cuwheel.system.files import disk_full
+from cuwheel.system.output.terminal import use_locale
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,9 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, _end)
     signal.signal(signal.SIGHUP, _end)
     _end_with_nox()
-    for stream in (sys.stdout, sys.stderr):  # of an encoding that may lack a character
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    use_locale(os.environ)
     console = Console()
     command, *rest = arguments or ("help",)
     try:

@@ -15,6 +15,8 @@ RECIPE = Recipe(
         sha256="522afad2d62234ae0d3a47d14786c19111ca516cd4b1e2b11c58dc59e4d282d9",
     ),
     toolkits=("12.1", "12.2", "12.4", "12.8", "13.0"),
+    # Upstream's source and conda-forge's files were out of reach.
+    never_built=("12.1", "12.2", "12.4", "12.8", "13.0"),
     # Those of upstream's own wheels. No PTX: nvcc is asked for that of the last arch, but the
     # device link of separately compiled code leaves only machine code, in upstream's wheels too.
     archs={

@@ -15,6 +15,7 @@ RECIPE = Recipe(
         sha256="d25801aa060877cad997939bd7130faf620fdbeda947c3ffde5865906d430c36",
     ),
     toolkits=("12.1",),
+    never_built=("12.1",),  # conda-forge's files were out of reach
     archs=("80", "90"),
     framework=Framework(name="torch", version="2.2.2"),
     wheel_name="flash-attn",

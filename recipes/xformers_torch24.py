@@ -16,6 +16,7 @@ RECIPE = Recipe(
         sha256="5b292643885983950f6e2e3aed08dfd6b175ac8b725802f6f3e527b5a22e2a9b",
     ),
     toolkits=("12.1",),
+    never_built=("12.1",),  # conda-forge's files were out of reach
     archs=("80", "90"),
     framework=Framework(name="torch", version="2.4.1"),
     wheel_name="xformers",

@@ -166,6 +166,17 @@ def test_old_python_gets_one_sentence(release: str) -> None:
     assert len(done.output.splitlines()) == 1
 
 
+def test_says_which_targets_were_never_built(sessions: dict[str, str]) -> None:
+    never = {name for name, text in sessions.items() if text.endswith("NEVER BUILT yet")}
+    named = {
+        f"build-{entry.name}-{release.replace('.', '')}"
+        for entry in load_catalogue([ROOT])
+        for release in (entry.recipe.never_built if entry.recipe else ())
+    }
+
+    assert never == named
+
+
 def test_says_nothing_about_right_session(pristine: Path) -> None:
     assert "did you mean" not in nox(pristine, "-l", "-s", "lint").output
 
@@ -209,8 +220,9 @@ def _printed() -> list[Path]:
     return [*pages, *ROOT.glob("cuwheel/**/*.py"), *ROOT.glob("recipes/**/*.py")]
 
 
-def test_says_how_to_get_a_recipe_that_is_missing(pristine: Path) -> None:
-    done = nox(pristine, "-s", "build-detectron2-130")
+@pytest.mark.parametrize("session", ["build-detectron2-130", "smoke-detectron2-130"])
+def test_says_how_to_get_a_recipe_that_is_missing(pristine: Path, session: str) -> None:
+    done = nox(pristine, "-s", session)
 
     assert "there is no recipe of detectron2; `nox -s new -- detectron2` drafts one" in done.output
     assert "did you mean" not in done.output

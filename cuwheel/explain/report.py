@@ -108,7 +108,9 @@ def _labelled(label: str, text: str, width: int) -> Iterator[str]:
 def _wrapped(text: str, width: int, start: str = "") -> list[str]:
     """A line as several that fit, each behind the same room as the first."""
     room = max(width - len(start), _LEAST)
-    parts = textwrap.wrap(text, room, break_on_hyphens=False, drop_whitespace=True) or [""]
+    lines = textwrap.wrap(text, room, break_on_hyphens=False, break_long_words=False) or [""]
+    # A path or a command that is longer begins at the left, and is cut as a terminal cuts it.
+    parts = [line[at : at + room] for line in lines for at in range(0, max(len(line), 1), room)]
     return [f"{start if index == 0 else ' ' * len(start)}{one}" for index, one in enumerate(parts)]
 
 

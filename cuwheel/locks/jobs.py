@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cuwheel.conda.environment_file import name_of_lock
-from cuwheel.errors import LockError, UsageError, suggest
+from cuwheel.errors import LockError, UsageError, nearest, suggest
+from cuwheel.model.catalogue import how_to_draft
 from cuwheel.model.recipe import Framework
 from cuwheel.model.recipe_lock import RecipeLock, locks_of
 from cuwheel.paths import ROOT, find_lock, project_roots
@@ -133,6 +134,14 @@ def _named(
     ]
     if not found:
         names = [*dict.fromkeys(job.name for job in known)]
+        kind, _, package = name.partition(":")
+        recipes = {job.name.split(":")[1] for job in known if job.name.startswith("build:")}
+        if kind in {"build", "smoke"} and package and not nearest(package, recipes):
+            raise UsageError(
+                f'no lock is called "{name}"',
+                why=f"there is no recipe of {package}",
+                fix=how_to_draft(package),
+            )
         raise UsageError(
             f'no lock is called "{name}"',
             why=suggest(name, [*names, "all"]),

@@ -68,11 +68,15 @@ def find_recipe(name: str, entries: Iterable[CatalogueEntry]) -> CatalogueEntry:
     """
     known = {entry.name: entry for entry in entries}
     entry = known.get(name) or known.get(name.replace("_", "-"))
-    if entry is None:
+    if entry is None and (missing := missing_recipe(name, known.values())):
         raise UsageError(
             f'no recipe is called "{name}"',
-            why=suggest(name, known),
-            fix="`nox -l` lists them; CONTRIBUTING.md shows how to add one",
+            why=f"there is no recipe of {missing}",
+            fix=how_to_draft(missing),
+        )
+    if entry is None:
+        raise UsageError(
+            f'no recipe is called "{name}"', why=suggest(name, known), fix="`nox -l` lists them"
         )
     if entry.recipe is None:
         raise RecipeError(
@@ -108,8 +112,7 @@ def find_target(name: str, entries: Iterable[CatalogueEntry]) -> tuple[Catalogue
         raise UsageError(
             f'no target is called "{name}"',
             why=f"there is no recipe of {missing}",
-            fix=f"`nox -s new -- {missing}` drafts one from the package's source on the index; "
-            "`nox -l` shows what there is",
+            fix=how_to_draft(missing),
         )
     known = target_names(entries)
     own = [one for one in known if one.rpartition("-")[0] == plain]
@@ -117,6 +120,14 @@ def find_target(name: str, entries: Iterable[CatalogueEntry]) -> tuple[Catalogue
         f'no target is called "{name}"',
         why=f"the toolkit is missing: {' or '.join(own)}" if own else suggest(name, known),
         fix="take one that `nox -l` shows behind `build-`",
+    )
+
+
+def how_to_draft(package: str) -> str:
+    """What to do where a package has no recipe."""
+    return (
+        f"`nox -s new -- {package}` drafts one from the package's source on the index, "
+        "CONTRIBUTING.md shows how it is finished; `nox -l` shows what there is"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -73,6 +74,7 @@ VERBS = (
         "perf",
         "Check and measure a wheel on this GPU, as a gate: [-- TARGET].",
         "target",
+        takes="target",
         environment="perf",
     ),
     _verb("profile", "Show where a build's time and memory go: -- TARGET.", "target", "target"),
@@ -115,9 +117,10 @@ def _builds(entry: CatalogueEntry) -> Iterator[Session]:
         return
     for name, release in zip(entry.target_names, entry.recipe.toolkits, strict=True):
         label = f"{entry.recipe.name} {entry.recipe.version} for CUDA {release}"
+        is_new = release in entry.recipe.never_built
         yield Session(
             name=f"build-{name}",
-            summary=f"Build the wheel of {label}.",
+            summary=f"Build the wheel of {label}{': NEVER BUILT yet' if is_new else '.'}",
             tag="build",
             command=("build", name),
         )
@@ -161,7 +164,8 @@ def _broken(name: str, entries: Iterable[CatalogueEntry]) -> str:
 def _nearest(name: str, known: Iterable[str], entries: Iterable[CatalogueEntry]) -> str:
     """The nearest session; `smoke-x-130` means `smoke -- x-130`, and `build` any of the builds."""
     known, entries = tuple(known), tuple(entries)
-    package = name.removeprefix("build-")
+    verbs = ("build", *(verb.name for verb in VERBS if verb.takes == "target"))
+    package = re.sub(rf"^(?:{'|'.join(verbs)})-", "", name)
     if package != name and (missing := missing_recipe(package, entries)):
         return f"there is no recipe of {missing}; `nox -s new -- {missing}` drafts one"
     if begun := sorted(one for one in known if one.startswith(f"{name}-")):

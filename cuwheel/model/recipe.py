@@ -210,6 +210,8 @@ class Recipe:
             ones: `nox -s outdated` lists it apart, with this; empty: it follows them.
         source: where the source comes from.
         toolkits: CUDA releases to build with, e.g. `("13.0",)`.
+        never_built: those of them with which no wheel was made yet from upstream's own source and
+            the toolchain's own files, as one of the two couldn't be had: `nox -l` says so.
         archs: compute capabilities without dot, e.g. `("80", "90")`, also those of one GPU or of
             one family (`90a`, `100f`); or by CUDA release, `{"12.4": ("70", "90"), "12.8": ("90",
             "100")}`, as older releases don't know newer GPUs, and the other way round; empty: the
@@ -258,6 +260,7 @@ class Recipe:
     held_back: str = field(default="", compare=False)
     source: Source
     toolkits: tuple[str, ...]
+    never_built: tuple[str, ...] = field(default=(), compare=False)
     archs: tuple[str, ...] | Mapping[str, tuple[str, ...]]
     ptx: Literal["none", "last"] = "none"
     python: Literal["each", "abi3", "any"] = "each"

@@ -95,6 +95,7 @@ def _faults_of_toolkits(recipe: Recipe) -> Iterator[str]:
             for release in sorted({*recipe.toolkits} - {*named}):
                 yield f'{name} says nothing of "{release}", which toolkits names'
             yield from _faults_of_releases(name, named, recipe)
+    yield from _faults_of_releases("never_built", recipe.never_built, recipe)
     for patch in recipe.patches:
         yield from _faults_of_releases(f"toolkits of {patch.file}", patch.toolkits, recipe)
     for name, value in _settings(recipe):

@@ -18,6 +18,17 @@ _TORCH = Framework(name="torch", version="2.11.0")
 _NEWER = Framework(name="torch", version="2.12.0")
 
 
+@pytest.mark.parametrize("name", ["build:detectron2", "smoke:detectron2"])
+def test_lock_of_a_missing_recipe_says_how_to_get_one(name: str, tmp_path: Path) -> None:
+    entry = CatalogueEntry(root=tmp_path, name="tiny-cuda", recipe=make_recipe())
+
+    with pytest.raises(UsageError) as caught:
+        lock_jobs([name], (entry,))
+
+    assert caught.value.why == "there is no recipe of detectron2"
+    assert "`nox -s new -- detectron2`" in caught.value.fix
+
+
 @pytest.fixture
 def entries(tmp_path: Path) -> tuple[CatalogueEntry, ...]:
     """One recipe with a framework, one without, one that can't be loaded."""

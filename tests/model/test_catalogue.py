@@ -12,8 +12,10 @@ from cuwheel.model.catalogue import (
     missing_roots,
     target_names,
 )
+from cuwheel.paths import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 _SOUND = """
@@ -110,6 +112,15 @@ def test_broken_recipe_breaks_no_other(tmp_path: Path, text: str, fault: str) ->
 
     assert broken.fault.startswith(fault)
     assert sound.recipe
+
+
+@pytest.mark.parametrize("find", [find_recipe, find_target])
+def test_says_how_to_get_a_recipe_that_is_missing(find: Callable[..., object]) -> None:
+    with pytest.raises(UsageError) as caught:
+        find("detectron2", load_catalogue([ROOT]))
+
+    assert caught.value.why == "there is no recipe of detectron2"
+    assert caught.value.fix.startswith("`nox -s new -- detectron2` drafts one")
 
 
 @pytest.mark.parametrize("name", ["a-one", "a_one"])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import json
 import re
 from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.explain.catalogue import causes
 from cuwheel.locks.jobs import PypiLockSpec, lock_jobs
 from cuwheel.model import recipe as declarations
@@ -165,3 +167,19 @@ def test_documents_every_placeholder() -> None:
     documented = re.findall(r"`\{(\w+)\}`", declarations.__doc__ or "")
 
     assert set(documented) == {*PLACEHOLDERS, *CUDA_PLACEHOLDERS}
+
+
+def test_says_what_was_never_built() -> None:
+    """A toolchain whose files nobody has fetched has made no wheel; what is recorded was made."""
+    made = json.loads((ROOT / "docs" / "reproducibility.json").read_text())
+    for entry in load_catalogue([ROOT]):
+        recipe = entry.recipe
+        assert recipe is not None
+        for name, release in zip(entry.target_names, recipe.toolkits, strict=True):
+            toolkit = toolkit_by_release(release)
+            is_never = release in recipe.never_built
+            if toolkit.provider == "conda":
+                lock = ROOT / "envs" / f"cuda{toolkit.tag}" / "conda-lock.yml"
+                is_unread = "files: 'not fetched" in lock.read_text()
+                assert is_never == is_unread, name
+            assert not (is_never and any(one.startswith(f"{name}-") for one in made)), name

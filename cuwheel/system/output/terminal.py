@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
+import io
+import locale
 import os
 import re
+import sys
 from typing import TYPE_CHECKING
 
 import rich.console
@@ -12,11 +16,35 @@ import rich.segment
 from cuwheel.system.output import github
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+_PLAIN = "cuwheel-plain"  # an error handler of `codecs`
+_PLAIN_FORMS = {"…": "...", "→": "->", "\u00d7": "x", "µ": "u", "─": "-"}
 _LOG_WIDTH = 120  # characters, where there is no terminal that has one
 # C0 and C1 but for line feed and tabulator, and what turns the direction of writing (UAX #9).
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def use_locale(environ: Mapping[str, str]) -> None:
+    """Write to standard output and error in the encoding that the terminal has.
+
+    cuwheel runs in Python's UTF-8 mode, so that files mean the same everywhere; a terminal or a log
+    of another encoding would show two or three wrong characters for one.
+    """
+    codecs.register_error(_PLAIN, _in_plain_characters)
+    encoding = None if environ.get("PYTHONIOENCODING") else locale.nl_langinfo(locale.CODESET)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding=encoding or stream.encoding, errors=_PLAIN)
+
+
+def _in_plain_characters(error: UnicodeError) -> tuple[str, int]:
+    """What stands for characters that an encoding lacks."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    plain = "".join(_PLAIN_FORMS.get(one, one) for one in lacking)
+    return plain.encode("ascii", "backslashreplace").decode(), error.end
 
 
 def report_terminal() -> rich.console.Console:

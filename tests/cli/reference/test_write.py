@@ -12,6 +12,7 @@ from cuwheel.cli.reference.troubleshooting import error_classes
 from cuwheel.cli.reference.write import documents, write_documents
 from cuwheel.errors import CuwheelError
 from cuwheel.model import recipe
+from cuwheel.model.catalogue import load_catalogue
 from cuwheel.paths import ROOT
 from cuwheel.pipeline import STAGES
 
@@ -98,6 +99,28 @@ def test_recipe_reference_tells_every_field() -> None:
 
 def section_of(name: str, text: str) -> str:
     return text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+
+
+def test_readme_begins_with_what_was_built() -> None:
+    first = re.search(r"(?:^\|.*\n)+", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert first is not None
+
+    rows = [line[1:-1].split("|") for line in first[0].splitlines()[2:]]
+    told = {
+        re.split(r"[\],\s]", name.strip().strip("["))[0]: [
+            re.findall(r"\d+\.\d+", cell) for cell in cells
+        ]
+        for name, *cells in rows
+    }
+
+    assert told == {
+        recipe.name: [
+            [one for one in recipe.toolkits if one not in recipe.never_built],
+            [*recipe.never_built],
+        ]
+        for entry in load_catalogue([ROOT])
+        if (recipe := entry.recipe)
+    }
 
 
 def test_readme_tells_every_option_of_a_build() -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import sys
 
 import pytest
 import rich.console
 
+from cuwheel.paths import ROOT
 from cuwheel.system.console import Console
+from cuwheel.system.process import run
 
 _LONG = "step 3/47 (12 from the cache), flash_fwd_hdim128.cu and 3 more, 2:10 so far, 2 jobs"
 
@@ -62,3 +66,22 @@ def test_quiet_console_tells_warnings_alone() -> None:
     console.tell_durations()
 
     assert stream.getvalue() == "  warning no sandbox\n"
+
+
+@pytest.mark.parametrize(
+    ("variables", "shown"),
+    [
+        ({"LC_ALL": "C"}, "a... -> b\\u4f60\n"),
+        ({"LC_ALL": "C.UTF-8"}, "a… → b你\n"),
+        ({"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "ascii"}, "a... -> b\\u4f60\n"),
+        ({}, "a… → b你\n"),
+    ],
+)
+def test_writes_in_the_terminals_encoding(variables: dict[str, str], shown: str) -> None:
+    script = (
+        "import os; from cuwheel.system.output.terminal import report_terminal, use_locale; "
+        "use_locale(os.environ); report_terminal().print('a… → b你')"
+    )
+    env = {"PATH": os.defpath, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", **variables}
+
+    assert run([sys.executable, "-c", script], env=env).output == shown
