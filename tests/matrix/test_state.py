@@ -29,14 +29,21 @@ def cell(tmp_path: Path) -> Cell:
 def _publish(job: Job, **key: str) -> None:
     """Leave what a finished build leaves."""
     dist = job.workspace.dist
-    (dist / "simple").mkdir(parents=True)
+    (dist / "simple" / "tiny").mkdir(parents=True)
     wheel = dist / "tiny-1.0-py3-none-any.whl"
     wheel.write_bytes(b"wheel")
-    (dist / f"{wheel.name}.provenance.json").write_text("{}")
+    sha256 = sha256_of_file(wheel)
+    for name, text in {
+        f"{wheel.name}.provenance.json": sha256,
+        f"{wheel.name}.metadata": "Metadata-Version: 2.1",
+        "simple/index.html": '<a href="tiny/index.html">',
+        "simple/tiny/index.html": f'<a href="../../{wheel.name}#sha256={sha256}">',
+    }.items():
+        (dist / name).write_text(text)
     summary = {
         "wheel": wheel.name,
         "size": 5,
-        "sha256": sha256_of_file(wheel),
+        "sha256": sha256,
         "archs": ["90"],
         "ptx_archs": [],
         "platform_tag": "any",
