@@ -7,6 +7,7 @@ is made from the names in `cuwheel.cuda.driver_functions`. Each of its functions
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ _SOURCE = "int stub(void) { return 34; }\n"
 _OPTIONS = ("-shared", "-fPIC", "-nostdlib", "-s", f"-Wl,-soname,{DRIVER_SONAME},--build-id=none")
 
 
+@functools.cache  # a build and its smoke test each want it
 def compile_driver_stub(release: str, cc: Path) -> bytes:
     """Compile a `libcuda.so` with all functions of the driver of a CUDA release, and no code.
 
