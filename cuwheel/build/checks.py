@@ -18,9 +18,9 @@ from cuwheel.locks.jobs import toolchain_lock
 from cuwheel.standalone.memory_gate.peaks import known_peaks
 from cuwheel.system import machine
 from cuwheel.system.compilers import SYSTEM_PATH
-from cuwheel.system.debian_packages import installed_version
 from cuwheel.system.process import which
 from cuwheel.system.quantities import plural, show_size
+from cuwheel.toolchains.debian_packages import installed_version
 from cuwheel.workspace.problems import Problem, problem_of
 
 if TYPE_CHECKING:

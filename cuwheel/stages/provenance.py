@@ -10,8 +10,8 @@ from cuwheel.locks.jobs import toolchain_lock
 from cuwheel.model.link import mode_name
 from cuwheel.model.source import Folder
 from cuwheel.paths import ROOT
-from cuwheel.system.debian_packages import installed_version
 from cuwheel.system.files import sha256_of_file, write_atomically
+from cuwheel.toolchains.debian_packages import installed_version
 from cuwheel.version import __version__
 from cuwheel.wheel.provenance import BuildRecord, Material, statement
 from cuwheel.wheel.publication import build_tag_of

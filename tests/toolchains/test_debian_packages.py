@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from cuwheel.system.debian_packages import installed_version
 from cuwheel.system.process import run
+from cuwheel.toolchains.debian_packages import installed_version
 
 
 def test_tells_version_of_what_is_installed() -> None:
