@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.sandbox.backends import Mount, is_of_system
 from cuwheel.sandbox.path_map import TOP, BuildPath, PathMap
+from cuwheel.sandbox.prefixes import prefix_mounts
 
 if TYPE_CHECKING:
     from cuwheel.build.compile_cache.folders import CachePaths
@@ -108,7 +109,7 @@ def _extra(workspace: Workspace, inputs: BuildInputs) -> list[Mount]:
     env = inputs.python
     prefix = _base_prefix(env)
     mounts = [
-        Mount(source=prefix, target=_PYTHON),
+        *prefix_mounts(prefix, _PYTHON),
         # An environment holds the path of its base, which is this machine's.
         Mount(source=_write_settings(workspace, env), target=TOP / "environment" / "pyvenv.cfg"),
         # Some programs know no TMPDIR.
@@ -121,13 +122,9 @@ def _extra(workspace: Workspace, inputs: BuildInputs) -> list[Mount]:
         own.add(inputs.toolchain.home)
     elif inputs.machine.host_compiler is not None:
         own.add(inputs.machine.host_compiler.resolve().parent.parent)
-    mounts += [
-        Mount(source=path, target=path)
-        for path in sorted(own)
-        # No home: a `~/bin/g++` doesn't bring the keys along.
-        if not is_of_system(path) and not Path.home().is_relative_to(path)
-    ]
-    return mounts
+    # No home: a `~/bin/g++` doesn't bring the keys along.
+    shown = [path for path in sorted(own) if not is_of_system(path)]
+    return [*mounts, *(mount for path in shown for mount in prefix_mounts(path, path))]
 
 
 def _write_settings(workspace: Workspace, env: Environment) -> Path:

@@ -10,6 +10,8 @@ from cuwheel.errors import InstallError
 from cuwheel.locks.jobs import check_target_lock
 from cuwheel.pypi.installed import install_verified
 from cuwheel.pypi.uv import install, make_environment
+from cuwheel.sandbox.confinement import Confinement
+from cuwheel.system.files import remove_tree
 from cuwheel.system.process import run
 from cuwheel.toolchains.store import obtain
 from cuwheel.workspace.records import Environment
@@ -17,7 +19,6 @@ from cuwheel.workspace.records import Environment
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.model.target import Target
     from cuwheel.workspace.job import Job
 
 
@@ -87,27 +88,33 @@ def _make(aside: Path, *, job: Job, final: Path) -> dict[str, str]:
         offline=job.settings.offline,
         console=workspace.console,
     )
-    _check_framework_imports(python, job.target)
+    _check_framework_imports(aside.resolve(), job)
     return {}
 
 
-def _check_framework_imports(python: Path, target: Target) -> None:
+def _check_framework_imports(folder: Path, job: Job) -> None:
     """Import the framework once, when the environment is made: that takes seconds.
 
-    What that compiles is part of the environment, and spares each build the time.
+    What that compiles is part of the environment, and spares each build the time. It runs where it
+    sees the environment alone.
 
     Raises:
         InstallError: it doesn't import.
     """
-    if target.framework is None:
+    framework, python = job.target.framework, folder / "bin" / "python"
+    if framework is None:
         return
-    code = f"import {target.framework.name}"
-    answer = run([python, "-I", "-W", "ignore", "-c", code], env={}, check=False)
+    code = f"import {framework.name}"
+    confinement = Confinement(
+        sandbox=job.sandbox, environment=folder, base=job.python.path, folder=folder
+    )
+    command = confinement.command([python, "-I", "-W", "ignore", "-c", code])
+    answer = run(command, env={}, check=False)
+    remove_tree(folder / "tmp")  # of the sandbox
     if answer.status:
         words = answer.output.strip().splitlines() or [f"status {answer.status}"]
         raise InstallError(
-            f"{target.framework.name} {target.framework.version} doesn't import in its environment",
+            f"{framework.name} {framework.version} doesn't import in its environment",
             why=words[-1],
-            fix="see that the lock holds all it needs; "
-            f"try it: {python} -c 'import {target.framework.name}'",
+            fix=f"see that the lock holds all it needs; try it: {python} -c '{code}'",
         )

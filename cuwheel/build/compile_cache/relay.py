@@ -23,7 +23,7 @@ from cuwheel.build.compile_cache.resp import (
     read_command,
     value_reply,
 )
-from cuwheel.system.unix_server import serve_unix
+from cuwheel.sandbox.unix_server import serve_unix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,9 +18,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from cuwheel.sandbox.unix_server import serve_unix
 from cuwheel.standalone.memory_gate.ledger import Ledger
 from cuwheel.standalone.memory_gate.peaks import Peaks
-from cuwheel.system.unix_server import serve_unix
 
 if TYPE_CHECKING:
     import socket

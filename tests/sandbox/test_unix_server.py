@@ -8,7 +8,7 @@ import socketserver
 import stat
 from typing import TYPE_CHECKING
 
-from cuwheel.system.unix_server import serve_unix
+from cuwheel.sandbox.unix_server import serve_unix
 
 if TYPE_CHECKING:
     from pathlib import Path
