@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 from cuwheel.build.rebuild_key import changes, key_of, part_of_build
 from cuwheel.build.run_state import (
     FROM_SMOKE,
+    MARK,
     RAN,
+    begin_to_tidy,
     go_on,
     have_all_run,
+    is_being_tidied,
     is_unfinished,
     mark_of,
     read_json,
@@ -100,6 +103,8 @@ def make(job: Job, *, keep_work: bool) -> Summary:
         # Of other targets too, which may never be built again.
         remove_unpublished(workspace.dist)
         remove_parts(_record(job).parent)
+        if is_being_tidied(workspace):
+            _tidy(workspace)
         key = key_of(job)
         record = _read_record(job)
         reasons = _pending(record, key, job)
@@ -123,7 +128,7 @@ def make(job: Job, *, keep_work: bool) -> Summary:
             _run_stages(STAGES, job, key)
         summary = _finish(job, key, reasons)
         if keep_work:
-            _mark_finished(workspace)
+            (workspace.work / MARK).unlink(missing_ok=True)
         else:
             _tidy(workspace)
     return summary
@@ -165,7 +170,7 @@ def make_stage(name: str, job: Job) -> Any:
     """
     workspace = job.workspace
     with _exclusive(job), naming_full_disk(workspace.work), workspace.console.stage(name):
-        mark, key = workspace.work / "key", key_of(job)
+        mark, key = workspace.work / MARK, key_of(job)
         if is_unfinished(workspace) and not go_on(workspace, key):
             mark.unlink()  # what this leaves is of another target than the interrupted run's
         record = _stage(name)(job)
@@ -173,7 +178,7 @@ def make_stage(name: str, job: Job) -> Any:
         if name == STAGES[-1]:
             if have_all_run(STAGES, workspace, key):
                 _finish(job, key, ("its stages were run one by one",))
-                _mark_finished(workspace)
+                mark.unlink(missing_ok=True)
             else:
                 workspace.console.note(
                     "stages before this one ran with other settings than these, so the next build "
@@ -241,7 +246,7 @@ def _unchanged(record: dict[str, Any]) -> Summary:
 
 def _unfinished(workspace: Workspace, key: dict[str, str]) -> tuple[str, ...]:
     """A reason to go on, where an earlier run of this very key left its work half done."""
-    mark = workspace.work / "key"
+    mark = workspace.work / MARK
     is_ours = is_unfinished(workspace) and mark.read_text() == mark_of(key)
     return ("an earlier run was not finished",) if is_ours and not workspace.has("index") else ()
 
@@ -362,11 +367,6 @@ def _finish(job: Job, key: dict[str, str], reasons: tuple[str, ...]) -> Summary:
     return summary
 
 
-def _mark_finished(workspace: Workspace) -> None:
-    """Whatever is kept here from now on is of a finished run: no later one takes it up."""
-    (workspace.work / "key").unlink(missing_ok=True)
-
-
 def _run_stage(name: str, job: Job, key: dict[str, str]) -> None:
     workspace = job.workspace
     if name not in _EACH_TIME and workspace.has(name):
@@ -394,21 +394,27 @@ def _prepare_work(job: Job, key: dict[str, str]) -> None:
         remove_tree(workspace.work)
     for name in _EACH_TIME:
         (workspace.work / "stages" / f"{name}.json").unlink(missing_ok=True)
-    write_atomically(workspace.work / "key", mark_of(key))
+    write_atomically(workspace.work / MARK, mark_of(key))
 
 
 def _tidy(workspace: Workspace) -> None:
-    """Leave logs and the records that later single stages need; the wheel is in `dist` now."""
-    published = workspace.load("index", IndexedWheel)
-    repaired = workspace.load("repair", RepairedWheel)
-    workspace.save("repair", dataclasses.replace(repaired, path=published.wheel))
+    """Leave logs and the records that later single stages need; the wheel is in `dist` now.
+
+    Who is killed meanwhile leaves a mark, and the next run goes on.
+    """
+    if workspace.has("index"):
+        published = workspace.load("index", IndexedWheel)
+        repaired = workspace.load("repair", RepairedWheel)
+        workspace.save("repair", dataclasses.replace(repaired, path=published.wheel))
+    begin_to_tidy(workspace)
     for path in workspace.work.iterdir():
-        if path.name not in (*_KEPT, "key"):
+        if path.name not in {*_KEPT, MARK}:
             remove_tree(path)
-    _mark_finished(workspace)  # not before: by it the next run knows who was killed here
+    remove_parts(workspace.work / "stages")
     for path in (workspace.work / "stages").iterdir():
         if path.stem not in _KEPT_STAGES:
             path.unlink()
+    (workspace.work / MARK).unlink()
 
 
 def _summarise(workspace: Workspace) -> Summary:

@@ -16,12 +16,25 @@ if TYPE_CHECKING:
 
 
 FROM_SMOKE = ("smoke", "provenance", "index")  # stages that the smoke test decides too
+MARK = "key"  # of which run the folder is, until that has ended
+_TIDYING = "finished"  # in place of that
 RAN = "ran.json"  # by stage, the digest of what decided it when it last ran
 
 
 def is_unfinished(workspace: Workspace) -> bool:
     """Whether a run has begun here and not come to its end."""
-    return (workspace.work / "key").is_file()
+    return (workspace.work / MARK).is_file()
+
+
+def begin_to_tidy(workspace: Workspace) -> None:
+    """Note that the run has ended, and that only what the next one doesn't need is in the way."""
+    write_atomically(workspace.work / MARK, _TIDYING)
+
+
+def is_being_tidied(workspace: Workspace) -> bool:
+    """Whether somebody has begun with that, and not come to its end."""
+    mark = workspace.work / MARK
+    return mark.is_file() and mark.read_text() == _TIDYING
 
 
 def save_stage(name: str, record: object, workspace: Workspace, key: dict[str, str]) -> None:
@@ -48,7 +61,7 @@ def go_on(workspace: Workspace, key: dict[str, str]) -> bool:
     Returns:
         False where the run was about another wheel; nothing is changed then.
     """
-    mark, ours = workspace.work / "key", mark_of(key)
+    mark, ours = workspace.work / MARK, mark_of(key)
     was = mark.read_text()
     if was.partition(" ")[0] != ours.partition(" ")[0]:
         return False

@@ -33,7 +33,7 @@ def end_families(pids: Iterable[int]) -> list[str]:
 
 def end_all_of(folder: Path) -> list[str]:
     """End every process that names a folder in its command line or works in it; as above."""
-    return _end(one for one in psutil.process_iter() if _belongs_to(one, str(folder)))
+    return _end(one for one in psutil.process_iter() if belongs_to(one, str(folder)))
 
 
 def _family(pid: int) -> Iterator[psutil.Process]:
@@ -42,7 +42,8 @@ def _family(pid: int) -> Iterator[psutil.Process]:
         yield from (first, *first.children(recursive=True))
 
 
-def _belongs_to(process: psutil.Process, folder: str) -> bool:
+def belongs_to(process: psutil.Process, folder: str) -> bool:
+    """Whether a process names a folder in its command line or works in it."""
     # Not where the name goes on to the left: that is a folder of another run's, in its TMPDIR.
     named = re.compile(rf"(?<![\w./-]){re.escape(folder)}/")
     with contextlib.suppress(psutil.Error):
