@@ -21,7 +21,7 @@ from cuwheel.build.run_state import (
     is_being_tidied,
     is_unfinished,
     mark_of,
-    read_json,
+    read_mark,
     save_stage,
 )
 from cuwheel.build.summary import Summary
@@ -39,6 +39,7 @@ from cuwheel.system.files import (
     sha256_of_file,
     write_atomically,
 )
+from cuwheel.system.regular_files import read_json
 from cuwheel.wheel.publication import missing_beside, remove_unpublished
 from cuwheel.workspace.failure_record import forget_failure, write_failure
 from cuwheel.workspace.records import (
@@ -246,8 +247,7 @@ def _unchanged(record: dict[str, Any]) -> Summary:
 
 def _unfinished(workspace: Workspace, key: dict[str, str]) -> tuple[str, ...]:
     """A reason to go on, where an earlier run of this very key left its work half done."""
-    mark = workspace.work / MARK
-    is_ours = is_unfinished(workspace) and mark.read_text() == mark_of(key)
+    is_ours = read_mark(workspace) == mark_of(key)
     return ("an earlier run was not finished",) if is_ours and not workspace.has("index") else ()
 
 
@@ -444,4 +444,12 @@ def _record(job: Job) -> Path:
 
 
 def _read_record(job: Job) -> dict[str, Any]:
-    return read_json(_record(job))
+    """What is known of the published wheel; nothing where that isn't a whole record."""
+    record = read_json(_record(job)) or {}
+    try:
+        from_json(Summary, record["summary"])
+        reasons, texts = record["reasons"], {**record["key"]}.values()
+        is_whole = all(isinstance(text, str) for text in (*texts, *reasons, record.get("date", "")))
+    except (KeyError, TypeError, ValueError):
+        return {}
+    return record if is_whole else {}

@@ -111,7 +111,6 @@ HELD_BY = {
     "workspace/job": "build/compile_cache/test_choice",
     "workspace/problems": "stages/test_preflight",
     "workspace/records": "workspace/test_workspace",
-    "workspace/serialization": "workspace/test_workspace",
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import shutil
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from cuwheel import limits
 from cuwheel.build.environment import UNPINNED
 from cuwheel.build.link_flags import cuda_components
 from cuwheel.build.unpinned_programs import called_unpinned
@@ -26,8 +24,8 @@ from cuwheel.system.files import (
     write_atomically,
 )
 from cuwheel.system.process import run
-from cuwheel.system.regular_files import read_regular
 from cuwheel.workspace.problems import Problem
+from cuwheel.workspace.serialization import read_record, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -97,14 +95,14 @@ def check_backend_requirements(  # noqa: PLR0913 - of what, where, and what is l
     }
     key = _key(question, inputs, environment)
     record = kept / f"{key}.json" if kept and path_map.is_sandboxed else None
-    answer = _read(record) if record else None
+    answer = read_record(record, BackendAnswer) if record else None
     if answer is None:
         answer = _ask(question, inputs, path_map, environment, log)
         if answer is None:
             return []
         # A program that was refused is told of by who called it.
         if record and not called_unpinned(inputs):
-            write_atomically(record, json.dumps(dataclasses.asdict(answer)) + "\n")
+            write_atomically(record, to_json(answer))
     problems = [] if answer.run is None else _check_run(target, answer.run, "its backend says")
     unmet = unmet_requirements(answer.build, inputs.python.site_packages)
     if not unmet:
@@ -162,26 +160,6 @@ def _key(
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _read(record: Path) -> BackendAnswer | None:
-    """An answer that was kept; None: there is none that can be read."""
-    try:
-        return _answer_of(record.read_bytes())
-    except OSError:
-        return None
-
-
-def _answer_of(text: bytes) -> BackendAnswer | None:
-    """An answer as it is written; None: it is none."""
-    try:
-        content = json.loads(text)
-        build, asked = content["build"], content["run"]
-        return BackendAnswer(
-            build=tuple(map(str, build)), run=None if asked is None else tuple(map(str, asked))
-        )
-    except (ValueError, LookupError, TypeError):
-        return None
-
-
 def _ask(
     question: Mapping[str, object],
     inputs: BuildInputs,
@@ -200,7 +178,7 @@ def _ask(
     words = [inputs.python.python, folder / _SCRIPT.name, text, written]
     try:
         run(path_map.command(list(map(str, words)), tree), env=environment, cwd=tree, log=log)
-        return _answer_of(read_regular(written, limit=limits.ANSWER))
+        return read_record(written, BackendAnswer)
     except (CommandFailedError, OSError):
         return None
     finally:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cuwheel.build.rebuild_key import digest_of_key, part_of_build
 from cuwheel.system.files import write_atomically
+from cuwheel.system.regular_files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from cuwheel.workspace.workspace import Workspace
 
@@ -33,20 +33,27 @@ def begin_to_tidy(workspace: Workspace) -> None:
 
 def is_being_tidied(workspace: Workspace) -> bool:
     """Whether somebody has begun with that, and not come to its end."""
-    mark = workspace.work / MARK
-    return mark.is_file() and mark.read_text() == _TIDYING
+    return read_mark(workspace) == _TIDYING
+
+
+def read_mark(workspace: Workspace) -> str:
+    """Of which run the folder is; empty where that isn't known."""
+    try:
+        return (workspace.work / MARK).read_text(errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def save_stage(name: str, record: object, workspace: Workspace, key: dict[str, str]) -> None:
     """Keep what a stage made, and what decided it."""
     workspace.save(name, record)
-    ran = {**read_json(workspace.work / RAN), name: _decided(name, key)}
+    ran = {**(read_json(workspace.work / RAN) or {}), name: _decided(name, key)}
     write_atomically(workspace.work / RAN, json.dumps(ran))
 
 
 def have_all_run(stages: Sequence[str], workspace: Workspace, key: dict[str, str]) -> bool:
     """Whether each stage last ran with what decides it now."""
-    ran = read_json(workspace.work / RAN)
+    ran = read_json(workspace.work / RAN) or {}
     return all(ran.get(name) == _decided(name, key) for name in stages)
 
 
@@ -62,22 +69,13 @@ def go_on(workspace: Workspace, key: dict[str, str]) -> bool:
         False where the run was about another wheel; nothing is changed then.
     """
     mark, ours = workspace.work / MARK, mark_of(key)
-    was = mark.read_text()
+    was = read_mark(workspace)
     if was.partition(" ")[0] != ours.partition(" ")[0]:
         return False
     if was != ours:
         (workspace.work / "stages" / "smoke.json").unlink(missing_ok=True)
         write_atomically(mark, ours)
     return True
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """What a file holds; nothing where it isn't there, or was cut off."""
-    try:
-        content: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return content
 
 
 def _decided(name: str, key: dict[str, str]) -> str:

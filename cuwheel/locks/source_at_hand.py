@@ -5,8 +5,6 @@ Nothing of the package is run for this: what only its build backend knows, a bui
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.locks.jobs import PypiLockSpec
@@ -15,9 +13,12 @@ from cuwheel.model.source import Folder
 from cuwheel.paths import ROOT
 from cuwheel.pypi.build_requirements import read_build_system
 from cuwheel.pypi.run_requirements import stated_requirements, unlocked_requirements
+from cuwheel.workspace.records import SourceTree
+from cuwheel.workspace.serialization import read_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from cuwheel.system.console import Console
 
@@ -65,4 +66,5 @@ def _source_at_hand(declared: RecipeLock, lock: Path, work: Path) -> Path | None
 def _unpacked(name: str, work: Path) -> Iterator[Path]:
     for stage in ("patch", "source"):
         for record in sorted(work.glob(f"{name}-[0-9]*/stages/{stage}.json")):
-            yield Path(json.loads(record.read_text())["path"])
+            if tree := read_record(record, SourceTree):
+                yield tree.path

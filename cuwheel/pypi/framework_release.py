@@ -15,7 +15,7 @@ import tempfile
 from bisect import bisect
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
@@ -25,10 +25,11 @@ from cuwheel.pypi.indexes import configured_indexes, find_wheels
 from cuwheel.pypi.lock_file import cuda_of_lock
 from cuwheel.pypi.uv import resolve
 from cuwheel.system.files import write_atomically
+from cuwheel.system.regular_files import read_json
 from cuwheel.system.versions import plain_release
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from cuwheel.pypi.indexes import IndexFile
 
@@ -75,8 +76,8 @@ def read_framework_release(name: str, version: str, *, cache: Path) -> Framework
         InstallError: what it requires can't be found out.
     """
     kept = cache / "frameworks" / f"{name}-{version}.json"
-    if kept.is_file():
-        return _from_json(kept.read_text())
+    if (content := read_json(kept)) and (known := _from_json(content)):
+        return known
     found = _ask(name, version, cache)
     write_atomically(kept, json.dumps(dataclasses.asdict(found), indent=2) + "\n")
     return found
@@ -148,12 +149,18 @@ def _built_with(requirement: str, python: str, cache: Path) -> str:
         return cuda_of_lock(answer)
 
 
-def _from_json(text: str) -> FrameworkRelease:
-    kept = json.loads(text)
-    return FrameworkRelease(
-        name=kept["name"],
-        version=kept["version"],
-        cuda=kept["cuda"],
-        pythons=tuple(kept["pythons"]),
-        newest_for=tuple((python, release) for python, release in kept["newest_for"]),
-    )
+def _from_json(kept: Mapping[str, Any]) -> FrameworkRelease | None:
+    """None where the record isn't one."""
+    try:
+        found = FrameworkRelease(
+            name=kept["name"],
+            version=kept["version"],
+            cuda=kept["cuda"],
+            pythons=tuple(kept["pythons"]),
+            newest_for=tuple((python, release) for python, release in kept["newest_for"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+    texts = (found.name, found.version, found.cuda, *found.pythons, *sum(found.newest_for, ()))
+    is_sound = found.pythons and all(isinstance(text, str) for text in texts)
+    return found if is_sound else None

@@ -129,6 +129,8 @@ def new_file(final: Path) -> Iterator[BinaryIO]:
         try:
             yield stream
             stream.flush()
+            # Else a power cut can leave the name with a part of the content, or none.
+            os.fsync(stream.fileno())
             aside.chmod(0o644)
             aside.replace(final)
         except BaseException:

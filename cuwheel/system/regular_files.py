@@ -8,9 +8,12 @@ does it here.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from cuwheel import limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +47,20 @@ def read_regular(path: Path, *, limit: int) -> bytes:
     if len(content) > limit:
         raise OSError(errno.EFBIG, f"it has more than {limit >> 20} MiB", str(path))
     return content
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The JSON object that a file of ours holds.
+
+    None where there is none: the file isn't there, was cut off by a crash or a full disk, isn't
+    UTF-8, is too large or nested without end, or holds something else. Whoever reads a record does
+    then what is done without one.
+    """
+    try:
+        content = json.loads(read_regular(path, limit=limits.JSON).decode())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None
 
 
 def is_regular(path: Path) -> bool:

@@ -18,6 +18,7 @@ from cuwheel.system.files import (
     write_atomically,
 )
 from cuwheel.system.in_use import hold
+from cuwheel.system.regular_files import read_json
 from cuwheel.toolchains.tree_record import FileRecord, describe_tree, digest_of_tree
 
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ def obtain(
 
 def _read(folder: Path, *, reads_all: bool) -> Stored | None:
     """What is there, when it is as it was made."""
+    record = read_json(folder / _RECORD) or {}
     try:
-        record = json.loads((folder / _RECORD).read_text())
         known = {
             name: FileRecord(content=content, stamp=tuple(stamp))
             for name, (content, *stamp) in record.get("files", {}).items()

@@ -7,7 +7,6 @@ of which installers take the highest (the specification "Binary distribution for
 from __future__ import annotations
 
 import contextlib
-import json
 from typing import TYPE_CHECKING
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -19,6 +18,7 @@ from cuwheel.system.files import (
     remove_parts,
     sha256_of_file,
 )
+from cuwheel.system.regular_files import read_json
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -77,9 +77,9 @@ def published_sha256(wheel: Path) -> str:
     The statement says it, also of a file that is gone or was changed since.
     """
     try:
-        [subject] = json.loads(statement_of(wheel).read_text())["subject"]
+        [subject] = (read_json(statement_of(wheel)) or {})["subject"]
         return str(subject["digest"]["sha256"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return sha256_of_file(wheel) if wheel.is_file() else ""
 
 

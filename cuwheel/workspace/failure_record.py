@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import json
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import CommandFailedError
 from cuwheel.system.files import write_atomically
-from cuwheel.workspace.serialization import from_json, to_json
+from cuwheel.workspace.serialization import read_record, to_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,10 +50,7 @@ def failure_path(dist: Path, target: str) -> Path:
 
 def read_failure(dist: Path, target: str) -> FailureRecord | None:
     """How the last build of a target failed; None where it didn't."""
-    try:
-        return from_json(FailureRecord, json.loads(failure_path(dist, target).read_text()))
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
+    return read_record(failure_path(dist, target), FailureRecord)
 
 
 def write_failure(error: CuwheelError, dist: Path, target: str) -> None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003 - the records are rebuilt from these annotations
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,3 +237,19 @@ class IndexedWheel:
     wheel: Path
     provenance: Path
     index: Path
+
+
+# What each stage leaves.
+RECORDS: Mapping[str, type[Any]] = {
+    "source": SourceTree,
+    "patch": SourceTree,
+    "toolchain": Toolchain,
+    "environment": Environment,
+    "preflight": Preflight,
+    "build": BuiltWheel,
+    "repair": RepairedWheel,
+    "audit": Audit,
+    "smoke": SmokeResult,
+    "provenance": Provenance,
+    "index": IndexedWheel,
+}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,8 @@ from cuwheel.errors import StageOrderError
 from cuwheel.fetch.retry import RETRY_POLICY
 from cuwheel.paths import ROOT, default_cache
 from cuwheel.system.files import write_atomically
-from cuwheel.workspace.serialization import Artefact, from_json, to_json
+from cuwheel.workspace.records import RECORDS
+from cuwheel.workspace.serialization import Artefact, read_record, to_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,8 +71,8 @@ class Workspace:
         write_atomically(self.work / "stages" / f"{stage}.json", to_json(artefact))
 
     def has(self, stage: str) -> bool:
-        """Whether a stage has run to its end in this work folder."""
-        return (self.work / "stages" / f"{stage}.json").is_file()
+        """Whether a stage has run to its end in this work folder, and left a whole record."""
+        return self._read(stage, RECORDS[stage]) is not None
 
     def load(self, stage: str, kind: type[Artefact]) -> Artefact:
         """What a stage made.
@@ -80,12 +80,13 @@ class Workspace:
         Raises:
             StageOrderError: it hasn't run in this work folder.
         """
-        path = self.work / "stages" / f"{stage}.json"
-        try:
-            content = json.loads(path.read_text())
-        except FileNotFoundError:
-            raise self.left_nothing(stage) from None
-        return from_json(kind, content)
+        found = self._read(stage, kind)
+        if found is None:
+            raise self.left_nothing(stage)
+        return found
+
+    def _read(self, stage: str, kind: type[Artefact]) -> Artefact | None:
+        return read_record(self.work / "stages" / f"{stage}.json", kind)
 
     def left_nothing(self, stage: str) -> StageOrderError:
         """The error that a stage has left nothing here, or no more."""

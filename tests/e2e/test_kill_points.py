@@ -1,7 +1,8 @@
-"""A whole build, killed where it is about to change a file: at each such place, one after the other.
+"""A whole build, killed where it is about to change a file: at each such place, in turn.
 
 `nox -s tests-nightly` kills at all of them, which takes hours, `nox -s tests-e2e` at a few that lie
-evenly apart. `CUWHEEL_KILL_SLICE=3/16` takes every sixteenth from the third on, of those of the night.
+evenly apart. `CUWHEEL_KILL_SLICE=3/16` makes the nightly one begin at the third and take every
+sixteenth.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -24,7 +24,8 @@ from tests.support.engine import PACKAGES, TIME_LIMIT, Engine, make_engine
 from tests.support.leftovers import belongs_to
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
 _NAME = "tiny-capi"
 _SLICE = "CUWHEEL_KILL_SLICE"
@@ -86,7 +87,7 @@ class Build:
         return (self.folder / "changes").read_text().splitlines()
 
     def left(self) -> frozenset[str]:
-        """Every file and folder that is there but for what is shared and the compile cache's own."""
+        """All that is there, but for what is shared, and what the compile cache counts."""
         own = (self.engine.work, self.engine.dist, *self._own_caches())
         return frozenset(
             str(path.relative_to(self.folder)) for top in own for path in top.rglob("*")
@@ -179,12 +180,14 @@ def test_build_survives_a_kill_at_a_few_changes(
 @pytest.mark.nightly
 @pytest.mark.timeout(12 * 3600)
 def test_build_survives_a_kill_at_each_change(
-    build: Build, reference: tuple[str, frozenset[str], int]
+    build: Build,
+    reference: tuple[str, frozenset[str], int],
+    record_property: Callable[[str, object], None],
 ) -> None:
     wheel, left, changes = reference
     first, step = map(int, os.environ.get(_SLICE, "1/1").split("/"))
 
     killed = kill_at(range(first, changes + 1, step), build, wheel, left)
 
-    print(killed)
+    record_property("killed", str(killed))
     assert not killed.faults, killed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +11,8 @@ from cuwheel.locks.source_at_hand import warn_of_source
 from cuwheel.model.recipe import Smoke
 from cuwheel.model.recipe_lock import lock_of
 from cuwheel.model.source import Folder
+from cuwheel.workspace.records import SourceTree
+from cuwheel.workspace.serialization import to_json
 from tests.support.factories import heard, make_recipe, make_workspace
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def test_asks_each_lock_for_its_own(tmp_path: Path) -> None:
 def test_finds_source_that_a_build_has_unpacked(tmp_path: Path, tree: Path) -> None:
     record = tmp_path / "work" / "tiny-cuda-130-cp312" / "stages" / "source.json"
     record.parent.mkdir(parents=True)
-    record.write_text(json.dumps({"path": str(tree)}))
+    unpacked = SourceTree(path=tree, origin="o", sha256="s", epoch=1, pinned=True)
+    record.write_text(to_json(unpacked))
 
     assert "asks for: einops>=0.8; " in said(
         tmp_path, make_recipe(), "build", "setuptools==80.0\nnumpy==2.0\n"

@@ -10,7 +10,7 @@ from cuwheel.workspace import records
 from tests.support.factories import make_workspace
 
 _PATH = Path("/some/where")
-_RECORDS = [
+SAVED = [
     records.Toolchain(home=_PATH, version="13.0.88", provider="pypi", fingerprint="f", pinned=True),
     records.Environment(
         python=_PATH, site_packages=_PATH, fingerprint="f", base_python=_PATH, base_version="3.11.7"
@@ -58,7 +58,7 @@ _RECORDS = [
 ]
 
 
-@pytest.mark.parametrize("record", _RECORDS, ids=lambda record: type(record).__name__)
+@pytest.mark.parametrize("record", SAVED, ids=lambda record: type(record).__name__)
 def test_gives_back_what_was_saved(tmp_path: Path, record: object) -> None:
     workspace = make_workspace(tmp_path)
 
@@ -77,7 +77,7 @@ def test_refuses_stage_that_has_not_run(tmp_path: Path) -> None:
 def test_knows_which_stages_have_run(tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path)
 
-    workspace.save("audit", _RECORDS[6])
+    workspace.save("audit", SAVED[6])
 
     assert (workspace.has("audit"), workspace.has("smoke")) == (True, False)
 

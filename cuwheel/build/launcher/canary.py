@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import json
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from cuwheel.system.files import (
 )
 from cuwheel.system.parallel import Stop
 from cuwheel.system.process import run
+from cuwheel.workspace.serialization import read_record, to_json
 
 _SOURCES = {
     # Names of internal functions hold a hash of the source's path.
@@ -100,13 +100,12 @@ def run_canary(toolchain: ViewPaths, fingerprint: str, cache: Path) -> Canary:
     record = folder.with_suffix(".json")
     _remove_dead(folder.parent)
     with file_lock(folder.with_suffix(".lock")):
-        if record.is_file():
-            kept = json.loads(record.read_text())
-            return Canary(**{name: tuple(value) for name, value in kept.items()})
+        if kept := read_record(record, Canary):
+            return kept
         # Not where temporary files go: no program may be allowed to run there.
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{key}.") as aside:
             found = _try_all(toolchain, Path(aside))
-        write_atomically(record, json.dumps(dataclasses.asdict(found)) + "\n")
+        write_atomically(record, to_json(found))
     return found
 
 
