@@ -20,6 +20,7 @@ from cuwheel.conda.solve import UNREACHABLE_FIX
 from cuwheel.errors import DownloadError, InstallError
 from cuwheel.fetch.download import PinnedFile
 from cuwheel.fetch.mirror import MIRROR_VARIABLE, configured_mirror
+from cuwheel.fetch.private_files import make_private
 from cuwheel.fetch.retry import RETRY_POLICY
 from cuwheel.fetch.store import cached_path, fetch_all
 from cuwheel.fetch.urls import redact_url
@@ -33,7 +34,6 @@ from cuwheel.system.files import (
     says_disk_full,
     sha256_of_file,
 )
-from cuwheel.system.private_files import make_private
 from cuwheel.system.process import run
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import DamagedPackagesError
+from cuwheel.fetch.private_files import make_private
 from cuwheel.pypi.lock_file import read_pins
 from cuwheel.pypi.uv import forget
 from cuwheel.system.files import empty, list_tree, sha256_of_file
-from cuwheel.system.private_files import make_private
 from cuwheel.wheel.record import record_digest, record_rows
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from cuwheel.system.private_files import make_private
+from cuwheel.fetch.private_files import make_private
 
 if TYPE_CHECKING:
     from pathlib import Path
