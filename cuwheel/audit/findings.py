@@ -231,8 +231,8 @@ RULES = (
         name="stable ABI",
         summary="An extension module for Python's stable ABI needs more than that.",
         text="`.abi3.so` promises every Python from the tag's on. A function outside of the stable "
-        "ABI may be gone or changed in any of them, and one that came later isn't in the older "
-        "ones: the import ends in `undefined symbol`. Define `Py_LIMITED_API` to the oldest "
+        "ABI may be gone or changed in any of them, and one that came later may lack in the "
+        "older ones: the import ends in `undefined symbol`. Define `Py_LIMITED_API` to the oldest "
         "Python (`0x030A0000`) in every file, or build one wheel for each Python. The names are "
         "those of CPython's `stable_abi.toml`, as `abi3audit` uses them.",
     ),

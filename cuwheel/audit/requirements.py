@@ -15,8 +15,8 @@ from packaging.utils import canonicalize_name
 from cuwheel.audit.loader_paths import LoaderGraph
 from cuwheel.cuda.components import KNOWN_COMPONENTS
 from cuwheel.cuda.frameworks import extras_of, has_common_release, preloads
-from cuwheel.cuda.suppliers import components_of, is_other_accelerator
-from cuwheel.wheel.metadata import project_of
+from cuwheel.cuda.suppliers import components_of, is_other_accelerator, resolve_entry
+from cuwheel.wheel.metadata import installed_path, project_of
 
 if TYPE_CHECKING:
     from cuwheel.audit.case import Case
@@ -161,6 +161,23 @@ class SupplierConditions:
             own = _words(_CUDA_SUFFIX.sub("", name))
             if own and (f"-{words}-" in f"-{own}-" or f"{words}-".startswith(f"{own}-")):
                 return name
+        return ""
+
+    def expected_from(self, library: ScannedLibrary) -> str:
+        """The requirement into whose folder an rpath entry leads: `pyqt6-qt6` for `PyQt6/Qt6/lib`.
+
+        Empty where the entry's folder holds files of the wheel itself, or bears no required name.
+        """
+        path = installed_path(library.name)
+        unknown = self.case.required - {one.distribution for one in KNOWN_COMPONENTS}
+        entries = library.elf.search_path if library.elf and path else ()
+        for folder in (resolve_entry(path, entry) for entry in entries if path):
+            if folder is None or any(folder in folders for folders in self.case.files.values()):
+                continue
+            parts = set(map(canonicalize_name, folder.parts))
+            for name in sorted(unknown):
+                if not parts.isdisjoint({name, *name.split("-")}):
+                    return name
         return ""
 
     def namesakes(self, library: ScannedLibrary) -> list[str]:

@@ -184,7 +184,9 @@ class Chain:
 
     def _unsupplied(self, library: ScannedLibrary, soname: str) -> Supply:
         loaders = sorted({one.by for one in self.case.dependencies if preloads(one.by, soname)})
-        namesake = self.conditions.namesake(soname)
+        namesake = self.conditions.namesake(soname) or (
+            "" if is_cuda_library(soname) else self.conditions.expected_from(library)
+        )
         supplier, condition, fault = "", "", None
         if is_other_accelerator(soname):
             supplier = "another accelerator's software"

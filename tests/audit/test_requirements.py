@@ -90,6 +90,25 @@ def test_takes_library_for_its_namesakes(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("entry", "required", "severity"),
+    [
+        ("$ORIGIN/Qt6/lib", "PyQt6-Qt6<7", "note"),
+        ("$ORIGIN/Qt6/lib", "numpy", "error"),
+        ("$ORIGIN/../lib", "PyQt6-Qt6<7", "error"),
+    ],
+)
+def test_takes_library_from_folder_of_requirement(
+    tmp_path: Path, entry: str, required: str, severity: str
+) -> None:
+    """As in pyqt6 6.12.0, whose requirement fills a folder of the package."""
+    library = make_library(tmp_path / "made", "libOther.so.6", flags=(f"-Wl,-rpath,{entry}",))
+
+    found = told(judged(tmp_path, {MEMBER: library}, requires=(required,)))
+
+    assert any(line.startswith(severity) and "libOther.so.6" in line for line in found)
+
+
 def test_does_not_take_known_component_for_namesake(tmp_path: Path) -> None:
     entry = "-Wl,-rpath,$ORIGIN/../nvidia/cudnn/lib"
     library = make_library(tmp_path / "made", "libcudnn.so.9", "libnowhere.so.10", flags=(entry,))

@@ -48,6 +48,14 @@ def test_tells_oldest_driver_of_each_cuda(tmp_path: Path, soname: str, driver: s
     assert (result.majors, result.min_driver) == ((major,), ((major, driver),))
 
 
+def test_tells_cuda_of_wheel_for_arm(tmp_path: Path) -> None:
+    library = make_library(tmp_path / "made", "libcudart.so.13")
+
+    result = judged(tmp_path, {MEMBER: library}, tag="py3-none-manylinux_2_39_aarch64")
+
+    assert (result.majors, result.min_driver) == ((13,), ((13, "580.65.06"),))
+
+
 def test_tells_cuda_and_driver_of_linked_runtime(tmp_path: Path, cuda_home: Path) -> None:
     library = make_static(tmp_path, cuda_home)
 

@@ -103,19 +103,27 @@ def _spans(releases: Sequence[str]) -> str:
 
 def _stable_abi_findings(library: ScannedLibrary, case: Case) -> Iterator[Finding]:
     """A module for the stable ABI that needs more of Python than that, or a newer one."""
-    is_stable = library.name.endswith(".abi3.so")
-    if not is_stable or not (library.elf and library.elf.python_modules):
+    if not (library.elf and library.elf.python_modules and _is_stable(library.name, case)):
         return
     used = [name for name in library.undefined if _PYTHON.match(name)]
     if outside := [name for name in used if name not in _STABLE]:
-        fact = f"it is called abi3, and {_some(outside)} is outside of Python's stable ABI"
+        fact = f"it says abi3, and {_some(outside)} is outside of Python's stable ABI"
         yield Finding(file=library.name, rule="stable ABI", fact=fact, severity="warning")
     oldest = oldest_minor(case.tags)
     newer = [name for name in used if oldest is not None and _STABLE.get(name, 0) > oldest]
     if newer:
         minor = max(_STABLE[name] for name in newer)
-        fact = f"it needs {_some(newer)} of Python 3.{minor}, and the tag says 3.{oldest}"
-        yield Finding(file=library.name, rule="stable ABI", fact=fact)
+        fact = (
+            f"it needs {_some(newer)}, which Python 3.{minor} took into the stable ABI, and the "
+            f"tag says 3.{oldest}"
+        )
+        yield Finding(file=library.name, rule="stable ABI", fact=fact, severity="warning")
+
+
+def _is_stable(name: str, case: Case) -> bool:
+    """Whether a module promises to run on later Pythons, by its own name or by the wheel's tags."""
+    is_tagged = bool(case.tags) and all(tag.abi == "abi3" for tag in case.tags)
+    return name.endswith(".abi3.so") or (is_tagged and ".cpython-" not in name)
 
 
 def _some(names: Iterable[str]) -> str:

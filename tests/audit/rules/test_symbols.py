@@ -154,15 +154,26 @@ def stable_abi(folder: Path, *names: str, tag: str = "cp39-abi3") -> list[str]:
 def test_finds_function_outside_of_stable_abi(tmp_path: Path) -> None:
     (line,) = stable_abi(tmp_path, "PyList_New", "_PyObject_GetDictPtr", "PyUnicode_AsUTF8")
 
-    assert line.startswith("warning: pkg/ext.abi3.so: stable ABI: it is called abi3, and ")
+    assert line.startswith("warning: pkg/ext.abi3.so: stable ABI: it says abi3, and ")
     assert "PyUnicode_AsUTF8, _PyObject_GetDictPtr is outside" in line or "PyUnicode" not in line
 
 
 def test_finds_function_that_oldest_python_lacks(tmp_path: Path) -> None:
     (line,) = stable_abi(tmp_path, "PyList_New", "PyType_GetName")
 
-    fact = "it needs PyType_GetName of Python 3.11, and the tag says 3.9"
-    assert line == f"error: pkg/ext.abi3.so: stable ABI: {fact}"
+    fact = (
+        "it needs PyType_GetName, which Python 3.11 took into the stable ABI, and the tag says 3.9"
+    )
+    assert line == f"warning: pkg/ext.abi3.so: stable ABI: {fact}"
+
+
+@pytest.mark.parametrize(("tag", "count"), [("cp39-abi3", 1), ("cp312-cp312", 0)])
+def test_takes_module_for_stable_by_its_tag(tmp_path: Path, tag: str, count: int) -> None:
+    library = make_library(tmp_path / "made", code=calling("_PyObject_GetDictPtr") + _MODULE)
+
+    found = told(judged(tmp_path, {"pkg/ext.so": library}, tag=f"{tag}-manylinux_2_39_x86_64"))
+
+    assert len(found) == count
 
 
 def test_lets_newer_tag_have_newer_functions(tmp_path: Path) -> None:
