@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import CommandFailedError, SandboxError
 from cuwheel.standalone import script
+from cuwheel.standalone.namespaces.enter import KERNELS_OWN
 from cuwheel.system.process import run, which
 
 if TYPE_CHECKING:
@@ -179,7 +180,14 @@ def _bubblewrap(mounts: list[Mount], folder: Path) -> tuple[str, ...]:
     words += ["--cap-drop", "ALL", "--seccomp", "9", "--dev", "/dev"]
     for mount in mounts:
         words += _bubblewrap_option(mount)
-    return (*opened, *words, "--proc", "/proc", "--chdir", str(folder))
+    return (*opened, *words, "--proc", "/proc", *_kernels_own(), "--chdir", str(folder))
+
+
+def _kernels_own() -> Iterator[str]:
+    """What of `/proc` is the whole machine's: root may write there without any capability."""
+    for name in KERNELS_OWN if os.geteuid() == 0 else ():
+        if (path := Path("/proc", name)).exists():
+            yield from ("--ro-bind", str(path), str(path))
 
 
 def _bubblewrap_option(mount: Mount) -> tuple[str, ...]:

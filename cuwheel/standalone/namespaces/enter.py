@@ -74,6 +74,8 @@ _LIMIT = "a limit is reached, of /proc/sys/user/max_*_namespaces or /proc/sys/fs
 _OLD = "/.old"  # where the machine's own root is, until all is placed
 # As bwrap(1) has it behind `--dev`: no disk, no memory, no terminal of the machine.
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+# Of /proc, and the whole machine's: root may write there without any capability.
+KERNELS_OWN = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 _DEVICE_LINKS = {
     "fd": "/proc/self/fd",
     "stdin": "/proc/self/fd/0",
@@ -124,6 +126,8 @@ def set_up(places: list[list[str]]) -> None:
         _place(kind, source, target)
     _make_folder("/proc")
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+    for name in KERNELS_OWN:
+        _forbid_changing(f"/proc/{name}")
     _check(_libc.umount2(_OLD.encode(), _MNT_DETACH))
     os.rmdir(_OLD)  # noqa: PTH106
     _check(_libc.sethostname(_NAME, len(_NAME)))
@@ -141,7 +145,8 @@ def _make_devices() -> None:
     os.mkdir("/dev/shm")  # noqa: PTH102, S108
     os.chmod("/dev/shm", 0o1777)  # noqa: PTH101, S103, S108 - as everywhere
     os.mkdir("/dev/pts")  # noqa: PTH102
-    _mount("devpts", "/dev/pts", "devpts", _MS_NOSUID | _MS_NOEXEC, "newinstance,ptmxmode=0666")
+    with contextlib.suppress(OSError):  # few programs ask for a terminal
+        _mount("devpts", "/dev/pts", "devpts", _MS_NOSUID | _MS_NOEXEC, "newinstance,ptmxmode=0666")
 
 
 def _place(kind: str, source: str, target: str) -> None:
@@ -177,6 +182,12 @@ def _forbid_writing(target: str) -> None:
     has = os.statvfs(target).f_flag
     kept = sum(flag for stated, flag in _KEPT.items() if has & stated)
     _mount(None, target, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept)
+
+
+def _forbid_changing(path: str) -> None:
+    if os.path.exists(path):  # noqa: PTH110
+        _mount(path, path, None, _MS_BIND | _MS_REC)
+        _forbid_writing(path)
 
 
 def _mounts_below(target: str) -> list[str]:

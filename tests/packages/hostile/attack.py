@@ -118,6 +118,16 @@ def read_the_users_keys():
         raise PermissionError("refused")
 
 
+def change_the_kernels_settings():
+    for path in ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger"):
+        try:
+            os.close(os.open(path, os.O_WRONLY))
+            return
+        except OSError:
+            pass
+    raise PermissionError("refused")
+
+
 def leave_a_daemon():
     if not os.fork():
         os.setsid()
@@ -146,6 +156,7 @@ ATTACKS = (
     make_a_user_namespace,
     open_a_disk_or_the_kernels_log,
     read_the_users_keys,
+    change_the_kernels_settings,
 )
 
 
