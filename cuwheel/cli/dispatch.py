@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,9 @@ COMMANDS = {
 }
 
 
+_TARGET = re.compile(r"^[^-].*-\d{3}$")
+
+
 def run_command(name: str, arguments: Sequence[str], console: Console) -> int:
     """Run one command.
 
@@ -59,8 +63,9 @@ def run_command(name: str, arguments: Sequence[str], console: Console) -> int:
         CuwheelError: of the command.
     """
     parser = parser_of(name)
-    if name == "build" and arguments:  # its target stands in the session's name
-        parser.prog = parser.prog.replace("<target>", arguments[0])
+    if name == "build":  # its target stands in the session's name, a recipe behind it
+        target = next((one for one in arguments[:1] if _TARGET.search(one)), "")
+        parser.prog = f"nox -s build-{target} --" if target else "nox -s build --"
     given = parser.parse(arguments)
     set_amount(given, console)
     return _find(name, "run_{}")(given, console) or 0

@@ -74,7 +74,6 @@ VERBS = (
         "perf",
         "Check and measure a wheel on this GPU, as a gate: [-- TARGET].",
         "target",
-        takes="target",
         environment="perf",
     ),
     _verb("profile", "Show where a build's time and memory go: -- TARGET.", "target", "target"),
@@ -164,7 +163,7 @@ def _broken(name: str, entries: Iterable[CatalogueEntry]) -> str:
 def _nearest(name: str, known: Iterable[str], entries: Iterable[CatalogueEntry]) -> str:
     """The nearest session; `smoke-x-130` means `smoke -- x-130`, and `build` any of the builds."""
     known, entries = tuple(known), tuple(entries)
-    verbs = ("build", *(verb.name for verb in VERBS if verb.takes == "target"))
+    verbs = ("build", *(verb.name for verb in VERBS if "TARGET" in verb.summary))
     package = re.sub(rf"^(?:{'|'.join(verbs)})-", "", name)
     if package != name and (missing := missing_recipe(package, entries)):
         return f"there is no recipe of {missing}; `nox -s new -- {missing}` drafts one"

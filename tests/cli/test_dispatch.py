@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.cli.dispatch import COMMANDS, run_command
+from cuwheel.cli.dispatch import COMMANDS, parser_of, run_command
 from cuwheel.cuda.toolkits import TOOLKITS
 from cuwheel.errors import RecipeError, UsageError
 from cuwheel.model.catalogue import load_catalogue, target_names
@@ -118,3 +118,25 @@ def test_command_loads_only_what_it_needs(name: str) -> None:
 
     assert f"cuwheel.cli.commands.{COMMANDS[name]}" in loaded
     assert [module for module in LATER[name] if module in loaded] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "session"),
+    [
+        (["--help"], "build"),
+        (["causal-conv1d-130", "--help"], "build-causal-conv1d-130"),
+        (["causal-conv1d", "--framework", "torch==2.15.0", "--help"], "build"),
+    ],
+)
+def test_help_of_a_build_names_its_session(
+    arguments: list[str], session: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        run_command("build", arguments, Console())
+
+    assert capsys.readouterr().out.startswith(f"usage: nox -s {session} -- ")
+
+
+@pytest.mark.parametrize("name", sorted({*COMMANDS} - {"build"}))
+def test_help_names_its_session(name: str) -> None:
+    assert parser_of(name).prog == f"nox -s {name} --"

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 _INTRO = """\
 Options stand behind `--`, after the session's name. Paths are relative to the folder in which nox
-was started. `nox -l` lists all sessions; those that aren't here take no options; `tests`,
-`tests-e2e` and `tests-nightly` hand theirs to pytest."""
+was started. `nox -l` lists all sessions; those that aren't here take no options, but for `tests`,
+`tests-e2e` and `tests-nightly`, which hand theirs to pytest, and `bench`, to what it measures."""
 
 
 def options_page() -> str:
     """The page."""
-    parsers = [parser_of(name) for name in ("build", *(one.name for one in VERBS))]
+    parsers = [parser_of(one.name) for one in VERBS]
     parts = [
         "# Options of the sessions",
         MARK.format(source="the parsers in cuwheel/cli/commands/"),
@@ -28,9 +28,7 @@ def options_page() -> str:
     ]
     for parser in parsers:
         if parser.described:
-            rows = [
-                (code(_spelling(one)), str(one.help).replace("%%", "%")) for one in parser.described
-            ]
+            rows = [(code(_spelling(one)), _meaning(one)) for one in parser.described]
             parts += [f"## `{parser.prog}`", str(parser.description)]
             parts.append(table(("option", "meaning"), rows))
     return page(parts)

@@ -13,6 +13,7 @@ from cuwheel.cli.reference.write import documents, write_documents
 from cuwheel.errors import CuwheelError
 from cuwheel.model import recipe
 from cuwheel.model.catalogue import load_catalogue
+from cuwheel.model.nox_sessions import VERBS
 from cuwheel.paths import ROOT
 from cuwheel.pipeline import STAGES
 
@@ -151,3 +152,11 @@ def all_kinds(kind: type[CuwheelError]) -> list[type[CuwheelError]]:
     """Every subclass that cuwheel.errors defines."""
     below = [each for direct in kind.__subclasses__() for each in (direct, *all_kinds(direct))]
     return [each for each in below if each.__module__ == errors.__name__]
+
+
+def test_options_of_each_session_stand_once() -> None:
+    page = (ROOT / "docs" / "reference" / "options.md").read_text()
+    titles = re.findall(r"^## `nox -s (\S+) --`$", page, re.MULTILINE)
+
+    taking = [one.name for one in VERBS if parser_of(one.name).described]
+    assert titles == ["build-<target>" if name == "build" else name for name in taking]
