@@ -9,18 +9,16 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.diagnose.facts.chosen_library import choose_library
 from cuwheel.diagnose.facts.deadline import TimedCall
-from cuwheel.diagnose.facts.environment import (
-    FACTS_TIME_LIMIT,
+from cuwheel.diagnose.facts.environment import FACTS_TIME_LIMIT, PythonEnvironment, ask_environment
+from cuwheel.diagnose.facts.gpu_packages import may_be_gpu_package, needs_gpu, read_package
+from cuwheel.diagnose.facts.imports import (
     IMPORT_TIME_LIMIT,
     FrameworkFacts,
     ModuleRun,
-    PythonEnvironment,
-    ask_environment,
     ask_framework,
     ask_module,
     frameworks_of,
 )
-from cuwheel.diagnose.facts.gpu_packages import may_be_gpu_package, needs_gpu, read_package
 from cuwheel.diagnose.facts.loader import Loader, read_loader_cache
 from cuwheel.diagnose.rules.chosen_library import LibraryJudge
 from cuwheel.diagnose.rules.environment import judge_frameworks, judge_nvidia_wheels

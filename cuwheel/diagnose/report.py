@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.diagnose.facts.chosen_library import ChosenLibrary
-    from cuwheel.diagnose.facts.environment import FrameworkFacts, PythonEnvironment
+    from cuwheel.diagnose.facts.environment import PythonEnvironment
     from cuwheel.diagnose.facts.gpu_packages import InstalledPackage
     from cuwheel.diagnose.facts.gpus import Driver, Gpu
     from cuwheel.diagnose.facts.host import HostFacts
+    from cuwheel.diagnose.facts.imports import FrameworkFacts
     from cuwheel.diagnose.facts.installed_toolkits import Installations
     from cuwheel.diagnose.facts.python_choice import ChosenPython
     from cuwheel.diagnose.rules.target_fit import Fit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.diagnose.facts.environment import FrameworkFacts
+from cuwheel.diagnose.facts.imports import FrameworkFacts
 from cuwheel.diagnose.facts.installed_toolkits import find_installations
 from cuwheel.diagnose.rules.toolkit import judge_installations
 

@@ -14,7 +14,8 @@ from packaging.utils import canonicalize_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from cuwheel.diagnose.facts.environment import Distribution, FrameworkFacts
+    from cuwheel.diagnose.facts.environment import Distribution
+    from cuwheel.diagnose.facts.imports import FrameworkFacts
     from cuwheel.model.recipe import LibraryPerCuda, Recipe
 
 

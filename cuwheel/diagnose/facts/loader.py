@@ -20,7 +20,8 @@ from cuwheel.system.process import run
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from cuwheel.diagnose.facts.environment import Distribution, FrameworkFacts, PythonEnvironment
+    from cuwheel.diagnose.facts.environment import Distribution, PythonEnvironment
+    from cuwheel.diagnose.facts.imports import FrameworkFacts
 
 
 _LDCONFIG = ("/sbin/ldconfig", "/usr/sbin/ldconfig")

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.diagnose.facts.chosen_library import ChosenLibrary
-    from cuwheel.diagnose.facts.environment import FrameworkFacts, ModuleRun
     from cuwheel.diagnose.facts.gpus import Driver
+    from cuwheel.diagnose.facts.imports import FrameworkFacts, ModuleRun
     from cuwheel.diagnose.verdict import Anchor, Verdict
     from cuwheel.model.recipe import LibraryPerCuda, Recipe
 

@@ -17,8 +17,9 @@ from cuwheel.system.versions import version_key
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.diagnose.facts.environment import Distribution, FrameworkFacts, PythonEnvironment
+    from cuwheel.diagnose.facts.environment import Distribution, PythonEnvironment
     from cuwheel.diagnose.facts.gpus import Driver
+    from cuwheel.diagnose.facts.imports import FrameworkFacts
     from cuwheel.diagnose.rules.requirements import UnmetRequirement
     from cuwheel.diagnose.verdict import Anchor, Verdict
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from cuwheel.diagnose.facts.environment import FrameworkFacts
     from cuwheel.diagnose.facts.gpu_packages import InstalledPackage
     from cuwheel.diagnose.facts.gpus import Driver
     from cuwheel.diagnose.facts.host import HostFacts
+    from cuwheel.diagnose.facts.imports import FrameworkFacts
     from cuwheel.diagnose.facts.loader import Loader
     from cuwheel.diagnose.rules.requirements import UnmetRequirement
     from cuwheel.diagnose.verdict import Anchor, Verdict

@@ -9,7 +9,7 @@ from cuwheel.diagnose.verdict import broken, not_asked, warns, works
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.diagnose.facts.environment import FrameworkFacts
+    from cuwheel.diagnose.facts.imports import FrameworkFacts
     from cuwheel.diagnose.facts.installed_toolkits import Installations, Nvcc
     from cuwheel.diagnose.verdict import Verdict
 

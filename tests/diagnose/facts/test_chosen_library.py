@@ -11,7 +11,8 @@ from cuwheel.diagnose.facts.chosen_library import (
     choosing_packages,
     is_own_library,
 )
-from cuwheel.diagnose.facts.environment import Distribution, FrameworkFacts
+from cuwheel.diagnose.facts.environment import Distribution
+from cuwheel.diagnose.facts.imports import FrameworkFacts
 from cuwheel.model.recipe import LibraryPerCuda
 from tests.support.factories import make_recipe
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.diagnose.facts import environment
+from cuwheel.diagnose.facts import environment, imports
 from cuwheel.errors import InterpreterNotFoundError
 from tests.support.diagnosed import Env, look_into, verdict_on
 from tests.support.pythons import find_old_python
@@ -12,7 +12,7 @@ from tests.support.requirements import lack
 
 
 def test_reads_files_of_torch_that_hangs(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "IMPORT_TIME_LIMIT", 1.0)
+    monkeypatch.setattr(imports, "IMPORT_TIME_LIMIT", 1.0)
     env.install_torch(more="import time; time.sleep(1000)")
 
     report = look_into(env)

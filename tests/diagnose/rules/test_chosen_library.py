@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.diagnose.facts.chosen_library import choose_library
-from cuwheel.diagnose.facts.environment import Distribution, FrameworkFacts, ModuleRun
+from cuwheel.diagnose.facts.environment import Distribution
 from cuwheel.diagnose.facts.gpus import Driver, Gpu
+from cuwheel.diagnose.facts.imports import FrameworkFacts, ModuleRun
 from cuwheel.diagnose.rules.chosen_library import LibraryJudge
 from cuwheel.model.catalogue import find_recipe, load_catalogue
 from cuwheel.paths import ROOT

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.diagnose.facts.environment import Device, FrameworkFacts
 from cuwheel.diagnose.facts.gpus import Driver, Gpu
+from cuwheel.diagnose.facts.imports import Device, FrameworkFacts
 from cuwheel.diagnose.rules.environment import judge_frameworks
 from tests.support.diagnosed import Env, look_into, verdict_on
 

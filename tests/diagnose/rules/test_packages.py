@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.binaries.archs import DeviceCode
-from cuwheel.diagnose.facts.environment import FrameworkFacts, PythonEnvironment
+from cuwheel.diagnose.facts.environment import PythonEnvironment
 from cuwheel.diagnose.facts.gpu_packages import InstalledLibrary, InstalledPackage
 from cuwheel.diagnose.facts.gpus import Driver, Gpu
+from cuwheel.diagnose.facts.imports import FrameworkFacts
 from cuwheel.diagnose.facts.loader import Loader
 from cuwheel.diagnose.rules.packages import PackageJudge
 from tests.support.diagnosed import CALL_OF_TORCH, Env, look_into, verdict_on
