@@ -10,25 +10,38 @@ from packaging.utils import canonicalize_name
 from cuwheel.diagnose.facts.chosen_library import choose_library
 from cuwheel.diagnose.facts.deadline import TimedCall
 from cuwheel.diagnose.facts.environment import FACTS_TIME_LIMIT, PythonEnvironment, ask_environment
-from cuwheel.diagnose.facts.gpu_packages import may_be_gpu_package, needs_gpu, read_package
+from cuwheel.diagnose.facts.gpu_packages import (
+    may_be_gpu_package,
+    needs_gpu,
+    read_package,
+    with_opened,
+)
 from cuwheel.diagnose.facts.imports import (
     IMPORT_TIME_LIMIT,
     FrameworkFacts,
     ModuleRun,
+    PackageImport,
     ask_framework,
     ask_module,
+    ask_package,
     frameworks_of,
 )
+from cuwheel.diagnose.facts.installation import InstallationFacts, read_installation
+from cuwheel.diagnose.facts.installed_files import modules_of
 from cuwheel.diagnose.facts.loader import Loader, read_loader_cache
 from cuwheel.diagnose.rules.chosen_library import LibraryJudge
-from cuwheel.diagnose.rules.environment import judge_frameworks, judge_nvidia_wheels
+from cuwheel.diagnose.rules.environment import cuda_builds, judge_frameworks
+from cuwheel.diagnose.rules.installation import InstallationJudge
+from cuwheel.diagnose.rules.installer import installer_of
+from cuwheel.diagnose.rules.nvidia_wheels import NvidiaWheelsJudge
 from cuwheel.diagnose.rules.packages import PackageJudge
 from cuwheel.diagnose.rules.requirements import find_unmet_requirements
-from cuwheel.diagnose.verdict import broken, not_asked, warns
+from cuwheel.diagnose.rules.unmet import UnmetJudge
+from cuwheel.diagnose.verdict import broken, not_asked
 from cuwheel.wheel.metadata import project_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cuwheel.diagnose.facts.chosen_library import ChosenLibrary
     from cuwheel.diagnose.facts.environment import Distribution
@@ -36,12 +49,14 @@ if TYPE_CHECKING:
     from cuwheel.diagnose.facts.gpus import Driver
     from cuwheel.diagnose.facts.host import HostFacts
     from cuwheel.diagnose.facts.python_choice import ChosenPython
+    from cuwheel.diagnose.rules.installer import Installer
     from cuwheel.diagnose.verdict import Verdict
     from cuwheel.model.recipe import LibraryPerCuda, Recipe
 
 
 _SLACK = 5.0  # seconds that a question gets beyond what its programs get
 _CACHE_TIME_LIMIT = 10.0  # seconds for ldconfig and the system's folders
+_VERIFY_TIME_LIMIT = 600.0  # seconds for reading all files of all packages
 _PACKAGE_TIME_LIMIT = 30.0  # seconds for the libraries of all packages
 
 
@@ -53,6 +68,7 @@ class EnvironmentDiagnosis:
         packages: projects that the person names; none: all with GPU code.
         environ: of the caller.
         choosing: recipes of packages that choose among libraries, by project.
+        verifies_files: every file is read and held against its hash.
 
     `environment`, `frameworks`, `packages`, `chosen_libraries` and `verdicts` hold what was found,
     once `judge` has returned.
@@ -64,10 +80,14 @@ class EnvironmentDiagnosis:
         packages: tuple[str, ...],
         environ: Mapping[str, str],
         choosing: Mapping[str, Recipe],
+        *,
+        verifies_files: bool = False,
     ) -> None:
         self._named = packages
         self._environ = environ
         self._choosing = choosing
+        self._chosen = chosen
+        self._verifies_files = verifies_files
         self._imports: dict[str, TimedCall[FrameworkFacts | None]] = {}
         self._checks: dict[str, TimedCall[ModuleRun | None]] = {}
         self._cache = TimedCall(_CACHE_TIME_LIMIT, read_loader_cache)
@@ -127,15 +147,39 @@ class EnvironmentDiagnosis:
         environment = self.environment
         if environment is None:
             return
-        self.verdicts += _judge_metadata(environment)
         if driver.gpus:
             self._start_checks(environment)
         answers = {name: question.answer(None) for name, question in self._imports.items()}
         self.frameworks = tuple(one for one, _ in answers.values() if one)
         self.verdicts += [not_asked(name, fault) for name, (_, fault) in answers.items() if fault]
-        disagreements = find_unmet_requirements(environment)
-        self.verdicts += judge_frameworks(self.frameworks, driver, disagreements)
-        self.verdicts += judge_nvidia_wheels(environment, disagreements, self.frameworks)
+        installer = installer_of(environment, self._chosen)
+        named = self._chosen_packages(environment, installer)
+        examined = self._examined(environment, named)
+        files = InstallationJudge(
+            environment=environment,
+            facts=self._read_installation(environment, examined),
+            installer=installer,
+            environ=self._environ,
+        )
+        self.frameworks = tuple(map(files.unless_hidden, self.frameworks))
+        unmet = UnmetJudge(
+            environment=environment,
+            unmet=find_unmet_requirements(environment),
+            examined=frozenset(one.name for one in examined),
+            frameworks=self.frameworks,
+            installer=installer,
+        )
+        self.verdicts += [*files.judge(), *unmet.judge()]
+        builds = cuda_builds(environment, installer)
+        remedies = {**unmet.remedies, **files.remedies}
+        self.verdicts += judge_frameworks(self.frameworks, driver, remedies, builds)
+        wheels = NvidiaWheelsJudge(
+            environment=environment,
+            frameworks=self.frameworks,
+            faulty=files.faulty | frozenset(one.project for one in unmet.unmet),
+            installer=installer,
+        )
+        self.verdicts += wheels.judge()
         known, _ = self._cache.answer({})
         loader = Loader(
             environment=environment,
@@ -144,19 +188,40 @@ class EnvironmentDiagnosis:
             known=known,
         )
         for project, recipe, declared in self._declared_choices():
-            self._judge_choice(project, recipe, declared, environment, driver)
-        question = TimedCall(_PACKAGE_TIME_LIMIT, lambda: self._read_packages(environment, loader))
-        self.packages, fault = question.answer(())
-        self.verdicts += [not_asked("the packages", fault)] if fault else []
+            self._judge_choice(project, recipe, declared, driver, builds)
+        self._read_packages(named, loader)
         judge = PackageJudge(
             torch=self.framework("torch"),
             driver=driver,
             host=host,
             loader=loader,
-            disagreements=disagreements,
+            installer=installer,
+            faulty=files.faulty | unmet.groups.keys(),
+            cuda_builds=builds,
             hints={name: choice.hint for name, choice in self.chosen_libraries.items()},
         )
         self.verdicts += [verdict for one in self.packages for verdict in judge.judge(one)]
+
+    def _examined(
+        self, environment: PythonEnvironment, named: Sequence[Distribution]
+    ) -> tuple[Distribution, ...]:
+        """Frameworks with their parts, NVIDIA's wheels and GPU packages; or what is named."""
+        installed = environment.distributions.values()
+        parts = () if self._named else (one for one in installed if not may_be_gpu_package(one))
+        frameworks = (frameworks_of(environment)[one.name] for one in self.frameworks)
+        return tuple({one.name: one for one in (*frameworks, *parts, *named)}.values())
+
+    def _read_installation(
+        self, environment: PythonEnvironment, examined: tuple[Distribution, ...]
+    ) -> InstallationFacts:
+        """Every file of a framework that can't be imported is read, as that may be why."""
+        failed = [frameworks_of(environment)[one.name] for one in self.frameworks if one.failure]
+        verified = {one.name for one in (examined if self._verifies_files else failed)}
+        limit = _VERIFY_TIME_LIMIT if self._verifies_files else _PACKAGE_TIME_LIMIT
+        question = TimedCall(limit, lambda: read_installation(environment, examined, verified))
+        facts, fault = question.answer(InstallationFacts())
+        self.verdicts += [not_asked("the files of the packages", fault)] if fault else []
+        return facts
 
     def _wants(self, project: str) -> bool:
         if not self.has(project):
@@ -182,11 +247,11 @@ class EnvironmentDiagnosis:
         project: str,
         recipe: Recipe,
         declared: LibraryPerCuda,
-        environment: PythonEnvironment,
         driver: Driver,
+        builds: Mapping[str, str],
     ) -> None:
         framework = self.framework(declared.framework)
-        distribution = environment.distributions[project]
+        distribution = self.environment.distributions[project]  # type: ignore[union-attr]
         choice = choose_library(declared, distribution, framework, self._environ)
         self.chosen_libraries[project] = choice
         check = self._checks.get(project)
@@ -199,22 +264,47 @@ class EnvironmentDiagnosis:
             choice=choice,
             driver=driver,
             framework=framework,
+            cuda_build=builds.get(declared.framework, ""),
         )
         self.verdicts += judge.judge(done)
 
-    def _read_packages(
-        self, environment: PythonEnvironment, loader: Loader
-    ) -> tuple[InstalledPackage, ...]:
+    def _read_packages(self, named: Sequence[Distribution], loader: Loader) -> None:
+        """Read them, and import those of which the loader alone doesn't find all libraries."""
+        question = TimedCall(_PACKAGE_TIME_LIMIT, lambda: self._read(named, loader))
+        read, fault = question.answer(())
+        self.verdicts += [not_asked("the packages", fault)] if fault else []
+        environment = loader.environment
+        imports = {
+            one.name: TimedCall(
+                IMPORT_TIME_LIMIT + _SLACK,
+                partial(
+                    ask_package,
+                    modules_of(environment.distributions[one.name]),
+                    environment,
+                    self._environ,
+                ),
+            )
+            for one in read
+            if not one.is_complete
+        }
+        seen = {name: question.answer(PackageImport())[0] for name, question in imports.items()}
+        self.packages = tuple(
+            with_opened(one, loader, seen.get(one.name, PackageImport())) for one in read
+        )
+
+    def _read(self, named: Sequence[Distribution], loader: Loader) -> tuple[InstalledPackage, ...]:
         torch = self.framework("torch")
         major, choices = torch.major if torch else "", self.chosen_libraries
         only = {name: (choice.library,) for name, choice in choices.items()}
         return tuple(
-            read_package(one, environment, loader, major=major, only=only.get(one.name, ()))
-            for one in self._chosen_packages(environment)
+            read_package(one, loader.environment, loader, major=major, only=only.get(one.name, ()))
+            for one in named
             if one.name not in choices or choices[one.name].is_held
         )
 
-    def _chosen_packages(self, environment: PythonEnvironment) -> Sequence[Distribution]:
+    def _chosen_packages(
+        self, environment: PythonEnvironment, installer: Installer
+    ) -> Sequence[Distribution]:
         if not self._named:
             installed = environment.distributions.values()
             return [one for one in installed if may_be_gpu_package(one) and needs_gpu(one)]
@@ -229,26 +319,8 @@ class EnvironmentDiagnosis:
                     "diagnose-not-installed",
                     f"{name} isn't installed",
                     f"{environment.python} has no distribution of that name",
-                    f"pip install {name}, or name another environment with --python",
+                    "install it, or name another environment with --python",
+                    installer.install(project),
                 )
             )
         return found
-
-
-def _judge_metadata(environment: PythonEnvironment) -> Iterable[Verdict]:
-    for path, fault in environment.damaged:
-        yield warns(
-            "diagnose-damaged-installation",
-            f"{path.rpartition('/')[2] or 'a distribution'} can't be read",
-            f"{path}: {fault}",
-            "remove that folder and install the package again",
-        )
-    for one in environment.shadowed:
-        first = environment.distributions[one.name]
-        if not may_be_gpu_package(one) or needs_gpu(one):
-            yield warns(
-                "diagnose-versions",
-                f"{one.name} is installed twice",
-                f"{first.version} in {first.site} comes before {one.version} in {one.site}",
-                f"remove one: pip uninstall {one.name}",
-            )

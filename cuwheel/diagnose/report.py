@@ -13,7 +13,7 @@ import rich.console
 import rich.text
 
 from cuwheel.binaries.archs import describe_code
-from cuwheel.diagnose.rules.environment import cuda_majors, nvidia_wheels
+from cuwheel.diagnose.rules.nvidia_wheels import cuda_majors, nvidia_wheels
 from cuwheel.diagnose.verdict import LEVELS, exit_code_of, worst_level
 from cuwheel.system.quantities import show_size
 
@@ -103,6 +103,7 @@ def _data(report: Report, fails_on: FailsOn) -> dict[str, Any]:
                 {**_record(one), "libraries": [*map(str, filter(_is_of_gpu, one.libraries))]}
                 for one in report.frameworks
             ],
+            "leftovers": [*map(str, environment.leftovers)] if environment else [],
             "nvidia_wheels": {one.name: one.version for one in nvidia_wheels(environment)}
             if environment
             else {},
@@ -191,6 +192,9 @@ def _print_verdict(verdict: Verdict, terminal: rich.console.Console) -> None:
     for word, text in (("because", verdict.cause), ("to fix", verdict.fix), ("more", verdict.more)):
         if text:
             _print_wrapped(f"  {'':<{_MARK_WIDTH}}{word:<{_WORD_WIDTH}}", text, terminal)
+        if word == "to fix" and verdict.command:  # never wrapped: it is to be copied
+            start = f"  {'':<{_MARK_WIDTH}}{'run':<{_WORD_WIDTH}}"
+            terminal.print(rich.text.Text(f"{start}{verdict.command}"), soft_wrap=True)
 
 
 def _closing(report: Report) -> rich.text.Text:

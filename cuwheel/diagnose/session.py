@@ -45,6 +45,7 @@ class DiagnoseOptions:
     Attributes:
         packages: projects that the person names; none: all with GPU code.
         python: an interpreter, an environment's folder or a conda environment's name.
+        verifies_files: every file of the packages is read and held against its hash.
         start: the folder that paths are relative to.
         fails_on: the least level that makes the session fail; `never`: none does.
         as_json: print data instead of text.
@@ -52,6 +53,7 @@ class DiagnoseOptions:
 
     packages: tuple[str, ...] = ()
     python: str | None = None
+    verifies_files: bool = False
     start: Path
     fails_on: FailsOn = "broken"
     as_json: bool = False
@@ -113,7 +115,9 @@ def diagnose(
     programs = TimedCall(_MACHINE_TIME_LIMIT, lambda: find_installations(environ))
     chosen = find_environment(asked.python, environ, asked.start)
     choosing = choosing_packages(recipes)
-    inner = EnvironmentDiagnosis(chosen, asked.packages, environ, choosing)
+    inner = EnvironmentDiagnosis(
+        chosen, asked.packages, environ, choosing, verifies_files=asked.verifies_files
+    )
     host, host_fault = machine.answer(None)
     driver, driver_fault = gpus.answer(Driver())
     installations, programs_fault = programs.answer(Installations())

@@ -59,6 +59,9 @@ Own = Literal[
     "diagnose-no-library",
     "diagnose-not-asked",
     "diagnose-not-installed",
+    "diagnose-not-loaded-yet",
+    "diagnose-shadowed-module",
+    "diagnose-shared-files",
     "diagnose-versions",
 ]
 KNOWN: tuple[Known, ...] = typing.get_args(Known)
@@ -81,7 +84,9 @@ OWN_ENTRIES: dict[Own, VerdictKind] = {
         text="A package says that it has installed a file which isn't there or can't be read, or "
         "its own metadata can't be read. Two packages with one file (the removal of one takes "
         "it from the other), a full disk and an interrupted installation leave such things. "
-        "Install the package again: `pip install --force-reinstall --no-deps NAME==VERSION`.",
+        "Install the package again: `pip install --force-reinstall --no-deps NAME==VERSION`. "
+        "Folders whose names begin with `~` are what pip was removing when it was interrupted. "
+        "`diagnose --verify-files` reads every file and holds it against its hash.",
     ),
     "diagnose-import-failed": VerdictKind(
         title="Import failed",
@@ -116,11 +121,31 @@ OWN_ENTRIES: dict[Own, VerdictKind] = {
         "report's environment says which environment was examined and why; `--python` names "
         "another.",
     ),
+    "diagnose-not-loaded-yet": VerdictKind(
+        title="Libraries that are loaded on request",
+        text="A package needs libraries of CUDA that are installed and to which no rpath entry of "
+        "it leads. It offers a function that loads them: call that before anything that uses the "
+        "GPU. Importing PyTorch of the same CUDA first loads most of them too.",
+    ),
+    "diagnose-shadowed-module": VerdictKind(
+        title="A file hides a package",
+        text="Another file with the name of a package (`torch.py`) lies in a folder that comes "
+        "earlier on Python's path, most often by PYTHONPATH. `import` takes the first. Give the "
+        "file another name, or take its folder out of PYTHONPATH.",
+    ),
+    "diagnose-shared-files": VerdictKind(
+        title="Two packages with the same files",
+        text="Two installed packages put different libraries in one place (onnxruntime and "
+        "onnxruntime-gpu, two of opencv, NCCL for two releases of CUDA). What was installed last "
+        "has replaced the other's, and removing either takes the files away. Remove the one that "
+        "isn't needed, then install the other again; the report has both as one line.",
+    ),
     "diagnose-versions": VerdictKind(
-        title="Versions that don't agree",
-        text="A package requires another version of a package than the one installed. pip allows "
-        "that when the two are installed one after the other. `pip check` lists all of these; "
-        "installing both names in one command lets the resolver find versions that agree.",
+        title="Requirements that aren't met",
+        text="A package requires another version of a package than the one installed, or a package "
+        "that isn't there. pip allows that when the two are installed one after the other, or with "
+        "`--no-deps`. Installing both names in one command lets the resolver find versions that "
+        "agree.",
     ),
 }
 
@@ -134,6 +159,8 @@ class Verdict:
         what: the fact, one line.
         cause: why; empty where it works.
         fix: what the reader can do.
+        command: the fix as one line for a shell, after which all of it is well; empty where the fix
+            takes a decision, or nothing that can be run.
         anchor: of the entry in TROUBLESHOOTING.md; empty where it works.
     """
 
@@ -141,6 +168,7 @@ class Verdict:
     what: str
     cause: str = ""
     fix: str = ""
+    command: str = ""
     anchor: Anchor | Literal[""] = ""
 
     @property
@@ -154,19 +182,19 @@ def works(what: str) -> Verdict:
     return Verdict(level="ok", what=what)
 
 
-def notes(anchor: Anchor, what: str, cause: str, fix: str) -> Verdict:
+def notes(anchor: Anchor, what: str, cause: str, fix: str, command: str = "") -> Verdict:
     """A verdict about something that is good to know, and no fault by itself."""
-    return Verdict(level="note", what=what, cause=cause, fix=fix, anchor=anchor)
+    return Verdict(level="note", what=what, cause=cause, fix=fix, command=command, anchor=anchor)
 
 
-def warns(anchor: Anchor, what: str, cause: str, fix: str) -> Verdict:
+def warns(anchor: Anchor, what: str, cause: str, fix: str, command: str = "") -> Verdict:
     """A verdict about something that may not work, or works under a condition."""
-    return Verdict(level="warning", what=what, cause=cause, fix=fix, anchor=anchor)
+    return Verdict(level="warning", what=what, cause=cause, fix=fix, command=command, anchor=anchor)
 
 
-def broken(anchor: Anchor, what: str, cause: str, fix: str) -> Verdict:
+def broken(anchor: Anchor, what: str, cause: str, fix: str, command: str = "") -> Verdict:
     """A verdict about something that doesn't work."""
-    return Verdict(level="broken", what=what, cause=cause, fix=fix, anchor=anchor)
+    return Verdict(level="broken", what=what, cause=cause, fix=fix, command=command, anchor=anchor)
 
 
 def not_asked(what: str, why: str) -> Verdict:

@@ -117,6 +117,7 @@ def test_data_hold_verdicts() -> None:
             "what": "a",
             "cause": "b",
             "fix": "c",
+            "command": "",
             "anchor": "diagnose-versions",
             "more": "TROUBLESHOOTING.md#diagnose-versions",
         }

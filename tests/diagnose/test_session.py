@@ -134,7 +134,7 @@ def test_shows_cause_fix_and_anchor(env: Env) -> None:
     assert done.status == 2
     assert "  broken   nonesuch isn't installed" in done.output
     assert "  because  " in done.output
-    assert "  to fix   pip install nonesuch" in done.output
+    assert f"  run      uv pip install --python {env.python} nonesuch\n" in done.output
     assert "  more     TROUBLESHOOTING.md#diagnose-not-installed" in done.output
     assert done.output.splitlines()[-1].startswith("diagnose: broken (")
 

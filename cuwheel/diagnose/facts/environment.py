@@ -31,6 +31,7 @@ class Distribution:
         name: normalised.
         version: as its metadata say.
         site: the folder that it is installed in.
+        metadata: its own folder there, `torch-2.11.0.dist-info`.
         requires: its `Requires-Dist` lines.
         libraries: the shared libraries that it says it has installed.
     """
@@ -38,6 +39,7 @@ class Distribution:
     name: str
     version: str
     site: Path
+    metadata: Path
     requires: tuple[str, ...]
     libraries: tuple[Path, ...]
 
@@ -57,6 +59,8 @@ class PythonEnvironment:
         distributions: what is installed, the first of two with one name.
         damaged: metadata that can't be read: path and reason.
         shadowed: distributions of which another copy comes first.
+        leftovers: folders of pip's, `~orch`, that an installation or removal which was interrupted
+            has left.
     """
 
     python: Path
@@ -69,6 +73,7 @@ class PythonEnvironment:
     distributions: Mapping[str, Distribution]
     damaged: tuple[tuple[str, str], ...] = ()
     shadowed: tuple[Distribution, ...] = ()
+    leftovers: tuple[Path, ...] = ()
 
     @property
     def release(self) -> str:
@@ -97,7 +102,8 @@ def ask_environment(python: Path, environ: Mapping[str, str]) -> PythonEnvironme
         )
     found: dict[str, Distribution] = {}
     shadowed = []
-    rows = answer.get("distributions", ())
+    sites = tuple(Path(entry) for entry in answer["path"])
+    rows = [one for one in answer.get("distributions", ()) if not _is_leftover(one["place"])]
     for row in rows:
         if row["name"]:
             one = _distribution(row)
@@ -109,14 +115,20 @@ def ask_environment(python: Path, environ: Mapping[str, str]) -> PythonEnvironme
         python=python,
         version=answer["version"],
         prefix=Path(answer["prefix"]),
-        sites=tuple(Path(entry) for entry in answer["path"]),
+        sites=sites,
         suffixes=tuple(answer["suffixes"]),
         is_conda=answer["is_conda"],
         markers=answer["markers"],
         distributions=found,
         damaged=tuple((row["place"], row["fault"]) for row in rows if row["fault"]),
         shadowed=tuple(shadowed),
+        leftovers=tuple(one for site in sites for one in sorted(site.glob("~*")) if one.is_dir()),
     )
+
+
+def _is_leftover(place: str) -> bool:
+    """Pip renames what it removes so, and gives it the name back where the removal fails."""
+    return place.rpartition("/")[2].startswith("~")
 
 
 def _refuse_old_python(python: Path, environ: Mapping[str, str]) -> None:
@@ -145,6 +157,7 @@ def _distribution(row: Mapping[str, Any]) -> Distribution:
         name=canonicalize_name(row["name"]),
         version=row["version"],
         site=Path(row["place"]).parent,
+        metadata=Path(row["place"]),
         requires=tuple(row["requires"]),
         libraries=tuple(map(Path, row["libraries"])),
     )

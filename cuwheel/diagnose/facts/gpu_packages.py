@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING
 
 from cuwheel.binaries.archs import DeviceCode
@@ -19,7 +19,7 @@ from cuwheel.cuda.suppliers import (
     is_from_driver,
     is_other_accelerator,
 )
-from cuwheel.diagnose.facts.loader import DRIVER, SearchContext, missing_files
+from cuwheel.diagnose.facts.loader import DRIVER, SearchContext, rpath_folders
 from cuwheel.diagnose.facts.torch_symbols import Missing, find_missing
 from cuwheel.system.versions import version_key
 from cuwheel.wheel.metadata import project_of
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from cuwheel.binaries.elf import Elf
     from cuwheel.diagnose.facts.environment import Distribution, PythonEnvironment
+    from cuwheel.diagnose.facts.imports import PackageImport
     from cuwheel.diagnose.facts.loader import FoundLibrary, Loader
 
 
@@ -56,6 +57,8 @@ class InstalledLibrary:
         cuda: major releases of CUDA that these tell.
         symbols: what it expects of PyTorch and PyTorch hasn't; None where nothing is missing.
         versions: the newest symbol versions that it needs, by `GLIBC` and `GLIBCXX`.
+        folders: where its own rpath leads.
+        is_module: Python imports it.
         is_for_torch: it needs one of PyTorch's libraries.
         is_for_other: it is for an accelerator of another maker.
         is_unimportable: its name is that of an extension for another Python.
@@ -68,6 +71,8 @@ class InstalledLibrary:
     cuda: tuple[str, ...] = ()
     symbols: Missing | None = None
     versions: tuple[tuple[str, str], ...] = ()
+    folders: tuple[Path, ...] = ()
+    is_module: bool = False
     is_for_torch: bool = False
     is_for_other: bool = False
     is_unimportable: bool = False
@@ -88,7 +93,6 @@ class InstalledPackage:
         requires: its requirements.
         libraries: those that are judged.
         others: how many it has beside them, for other releases of CUDA or other GPUs.
-        lost: libraries that it says it has, which aren't there.
     """
 
     name: str
@@ -96,7 +100,11 @@ class InstalledPackage:
     requires: tuple[str, ...]
     libraries: tuple[InstalledLibrary, ...]
     others: int = 0
-    lost: tuple[Path, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the loader finds all that its libraries need."""
+        return all(found for library in self.libraries for _, found in library.needs)
 
     @property
     def code(self) -> DeviceCode | None:
@@ -172,8 +180,24 @@ def read_package(
         requires=distribution.requires,
         libraries=tuple(judged),
         others=len(distribution.libraries) - len(judged),
-        lost=missing_files(distribution),
     )
+
+
+def with_opened(package: InstalledPackage, loader: Loader, done: PackageImport) -> InstalledPackage:
+    """The package, with what it was seen to load by itself taken for found."""
+    seen = {
+        **{path.name: (path, done.call) for path in done.called_libraries},
+        **{path.name: (path, "") for path in done.libraries},
+    }
+
+    def look(soname: str, found: FoundLibrary | None) -> FoundLibrary | None:
+        return loader.opened(*seen[soname]) if found is None and soname in seen else found
+
+    libraries = (
+        replace(one, needs=tuple((soname, look(soname, found)) for soname, found in one.needs))
+        for one in package.libraries
+    )
+    return replace(package, libraries=tuple(libraries))
 
 
 def _read(
@@ -198,6 +222,8 @@ def _read(
         cuda=tuple(dict.fromkeys(releases)),
         symbols=symbols,
         versions=tuple(_newest_versions(elf)),
+        folders=(*rpath_folders(path, elf.rpath), *rpath_folders(path, elf.runpath)),
+        is_module=bool(elf.python_modules),
         is_for_torch=any(_is_torchs(soname) for soname in elf.needed),
         is_for_other=any(map(is_other_accelerator, elf.needed)),
         is_unimportable=bool(elf.python_modules) and _is_for_other_python(path, environment),

@@ -103,6 +103,40 @@ def frameworks_of(environment: PythonEnvironment) -> dict[str, Distribution]:
     return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class PackageImport:
+    """What importing a package has loaded.
+
+    Attributes:
+        libraries: by its import alone.
+        call: what it offers to load more with, `package.preload()`; empty: nothing.
+        called_libraries: what was loaded after that too.
+    """
+
+    libraries: tuple[Path, ...] = ()
+    call: str = ""
+    called_libraries: tuple[Path, ...] = ()
+
+
+def ask_package(
+    modules: tuple[str, ...], environment: PythonEnvironment, environ: Mapping[str, str]
+) -> PackageImport:
+    """Import a package, which may open libraries by path, and see which are loaded then.
+
+    Args:
+        modules: what it is imported by.
+        environment: which has it.
+        environ: what it is to see.
+    """
+    question = {"ask": "package", "modules": modules}
+    answer, _, _ = ask_probe(environment.python, question, environ, IMPORT_TIME_LIMIT)
+    return PackageImport(
+        libraries=tuple(map(Path, answer.get("libraries", ()))),
+        call=answer.get("call", ""),
+        called_libraries=tuple(map(Path, answer.get("called_libraries", ()))),
+    )
+
+
 def ask_framework(
     name: str, environment: PythonEnvironment, environ: Mapping[str, str]
 ) -> FrameworkFacts:
@@ -124,7 +158,7 @@ def ask_framework(
         failure = answer.get("failure") or f"{fault}\n{output}".strip() or "no word"
         if fault and not answer.get("failure"):
             failure = f"{output}\n{fault}".strip()
-        return _read_framework(name, distribution, failure)
+        return read_framework(name, distribution, failure)
     return FrameworkFacts(
         name=name,
         version=answer["version"] or distribution.version,
@@ -153,8 +187,14 @@ def _cuda_of_plugins(name: str, environment: PythonEnvironment) -> str:
     return found.removeprefix("jax-cuda").partition("-")[0]
 
 
-def _read_framework(name: str, distribution: Distribution, failure: str) -> FrameworkFacts:
-    """What torch/version.py says, without running it."""
+def read_framework(name: str, distribution: Distribution, failure: str) -> FrameworkFacts:
+    """What torch/version.py says, without running it.
+
+    Args:
+        name: that it is imported by.
+        distribution: which brings it.
+        failure: why it can't be asked itself.
+    """
     answer: dict[str, Any] = {}
     path = distribution.site / name / "version.py"
     try:

@@ -20,7 +20,7 @@ from cuwheel.system.process import run
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from cuwheel.diagnose.facts.environment import Distribution, PythonEnvironment
+    from cuwheel.diagnose.facts.environment import PythonEnvironment
     from cuwheel.diagnose.facts.imports import FrameworkFacts
 
 
@@ -48,11 +48,13 @@ class FoundLibrary:
         path: the file; None for what the driver brings, which may not be there.
         supplier: name and version of a distribution, `the system`, `the driver`, a folder.
         condition: the framework that has to be imported before; empty: none.
+        call: what its package offers to load it with, `package.preload()`; empty: it needs none.
     """
 
     path: Path | None
     supplier: str
     condition: str = ""
+    call: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,15 +139,24 @@ class Loader:
             return FoundLibrary(path=None, supplier=DRIVER)
         return before
 
+    def opened(self, path: Path, call: str = "") -> FoundLibrary:
+        """A library that a package has loaded by its path.
+
+        Args:
+            path: the file.
+            call: what made it do so, beyond its import.
+        """
+        return FoundLibrary(path=path, supplier=self._supplier(path), call=call)
+
     def _folders(
         self, library: Path, rpath: tuple[str, ...], runpath: tuple[str, ...]
     ) -> Iterator[Path]:
         if not runpath:
-            yield from _resolved(library, rpath)
+            yield from rpath_folders(library, rpath)
             if self.environment.is_conda:  # its python has an rpath, which holds for all it loads
                 yield self.environment.prefix / "lib"
         yield from self._listed
-        yield from _resolved(library, runpath)
+        yield from rpath_folders(library, runpath)
 
     def _supplier(self, path: Path) -> str:
         real = path.resolve()
@@ -156,7 +167,7 @@ class Loader:
         return SYSTEM if str(path.parent) in _DEFAULT else str(path.parent)
 
 
-def _resolved(library: Path, entries: tuple[str, ...]) -> Iterator[Path]:
+def rpath_folders(library: Path, entries: tuple[str, ...]) -> Iterator[Path]:
     """Without those that count from the folder in which a program is started, which may be any."""
     origin = str(library.parent)
     for entry in entries:
@@ -181,8 +192,3 @@ def read_loader_cache() -> dict[str, Path]:
         for path in folder.glob("*.so*"):
             found.setdefault(path.name, path)
     return found
-
-
-def missing_files(distribution: Distribution) -> tuple[Path, ...]:
-    """Libraries that a distribution says it has installed and that aren't there."""
-    return tuple(path for path in distribution.libraries if not path.exists())

@@ -33,6 +33,11 @@ class ChosenPython:
     fault: str = ""
     fix: str = ""
 
+    @property
+    def is_active(self) -> bool:
+        """Whether it is the environment that the person has activated."""
+        return self.how.startswith("$")
+
 
 def find_environment(asked: str | None, environ: Mapping[str, str], start: Path) -> ChosenPython:
     """Find the interpreter of the environment to look at.

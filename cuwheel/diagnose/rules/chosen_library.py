@@ -36,6 +36,7 @@ class LibraryJudge:
         choice: what it will load.
         driver: whether there is a GPU.
         framework: what is known of the one that decides; None where it isn't installed.
+        cuda_build: the command that installs this framework with CUDA; empty where it isn't there.
     """
 
     project: str
@@ -44,6 +45,7 @@ class LibraryJudge:
     choice: ChosenLibrary
     driver: Driver
     framework: FrameworkFacts | None
+    cuda_build: str
 
     def judge(self, done: ModuleRun | None) -> Iterator[Verdict]:
         """Judge the choice, and what the package's own check gave.
@@ -89,7 +91,8 @@ class LibraryJudge:
             "built-without-cuda",
             f"{self._name} can't use a GPU",
             f"it takes CUDA from {name}, which {state}",
-            f"install {name} with CUDA: pip install --force-reinstall {name}",
+            f"install {name} with CUDA",
+            self.cuda_build,
         )
 
     def _not_held(self) -> Verdict:

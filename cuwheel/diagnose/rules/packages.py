@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel.binaries.archs import describe_code, runs_on
-from cuwheel.cuda.suppliers import components_of, is_from_driver
+from cuwheel.cuda.suppliers import is_from_driver
 from cuwheel.diagnose.facts.host import newest_glibcxx
+from cuwheel.diagnose.rules.unfound_libraries import UnfoundLibrariesJudge, lacks_cuda_of_torch
 from cuwheel.diagnose.verdict import broken, warns, works
 from cuwheel.system.versions import version_key
 from cuwheel.wheel.metadata import project_of
@@ -22,19 +23,10 @@ if TYPE_CHECKING:
     from cuwheel.diagnose.facts.host import HostFacts
     from cuwheel.diagnose.facts.imports import FrameworkFacts
     from cuwheel.diagnose.facts.loader import Loader
-    from cuwheel.diagnose.rules.requirements import UnmetRequirement
+    from cuwheel.diagnose.rules.installer import Installer
     from cuwheel.diagnose.verdict import Anchor, Verdict
 
 
-# What is to be read where a library isn't found, by the beginning of its name.
-_ANCHORS: tuple[tuple[str, Anchor], ...] = (
-    ("libcudart.", "libcudart-not-found"),
-    ("libcudnn", "libcudnn-not-found"),
-    ("libnvrtc", "libnvrtc-missing"),
-    ("libtorch", "torch-abi-mismatch"),
-    ("libc10", "torch-abi-mismatch"),
-)
-_OF_TORCH_CUDA = ("libc10_cuda.so", "libtorch_cuda.so")
 _BUILT_FOR = re.compile(r"torch\.?(\d+\.\d+)")
 
 
@@ -47,7 +39,9 @@ class PackageJudge:
         driver: of this machine.
         host: this machine; None where it couldn't be asked.
         loader: of the environment.
-        disagreements: requirements that aren't met there.
+        installer: writes the commands.
+        faulty: packages of which something else is said: their files, their requirements.
+        cuda_builds: commands that install the same release of a framework with CUDA.
         hints: of projects for which a way out is known already.
     """
 
@@ -55,24 +49,33 @@ class PackageJudge:
     driver: Driver
     host: HostFacts | None
     loader: Loader
-    disagreements: tuple[UnmetRequirement, ...]
+    installer: Installer
+    faulty: frozenset[str]
+    cuda_builds: Mapping[str, str]
     hints: Mapping[str, str]
 
     def judge(self, package: InstalledPackage) -> list[Verdict]:
         """All that is wrong with a package; that it works, where nothing is."""
         name = f"{package.name} {package.version}"
+        unfound = UnfoundLibrariesJudge(
+            torch=self.torch,
+            loader=self.loader,
+            installer=self.installer,
+            cuda_build=self.cuda_builds.get("torch", ""),
+            hint=self.hints.get(package.name, ""),
+        )
         found = [
             *_damages(name, package),
             *self._unimportable(name, package),
             *self._symbols(name, package),
-            *self._unfound(name, package),
+            *unfound.judge(name, package),
             *self._mixed(name, package),
             *self._archs(name, package),
             *self._system(name, package),
-            *self._versions(name, package),
             *self._import_fault(name, package),
         ]
-        return found or [works(f"{name}: {_summary(package)}")]
+        is_well = not found and package.name not in self.faulty
+        return [works(f"{name}: {_summary(package)}")] if is_well else found
 
     def _unimportable(self, name: str, package: InstalledPackage) -> Iterator[Verdict]:
         wrong = [one.path for one in package.libraries if one.is_unimportable]
@@ -82,12 +85,15 @@ class PackageJudge:
                 "python-version-unsupported",
                 f"{name} is built for another Python than {python}",
                 _some(wrong),
-                f"install it again with this Python: pip install --force-reinstall {package.name}",
+                "install it again with this Python",
+                self.installer.install(f"{package.name}=={package.version}", again=True, alone=True)
+                if "+" not in package.version
+                else "",
             )
 
     def _symbols(self, name: str, package: InstalledPackage) -> Iterator[Verdict]:
         faults = [(one.path, one.symbols) for one in package.libraries if one.symbols]
-        if not faults or self.torch is None:
+        if not faults or self.torch is None or lacks_cuda_of_torch(package, self.torch):
             return
         path, missing = faults[0]
         count = sum(len(symbols.names) for _, symbols in faults)
@@ -109,34 +115,7 @@ class PackageJudge:
             "torch-abi-mismatch",
             f"{name} is built for another torch than {self.torch.version}",
             f"{cause}{_built_for(package)}",
-            f"install a {package.name} built for torch {release}, or build it: "
-            f"pip install --no-build-isolation --no-binary {package.name} {package.name}",
-        )
-
-    def _unfound(self, name: str, package: InstalledPackage) -> Iterator[Verdict]:
-        lost: dict[str, Path] = {}
-        for library in package.libraries:
-            for soname, found in library.needs:
-                if found is None and not self._waits_for_torch(soname):
-                    lost.setdefault(soname, library.path)
-        if not lost:
-            return
-        first = min(lost, key=_position)
-        anchor = self._anchor(first)
-        yield broken(
-            anchor,
-            f"{name} doesn't find {', '.join(sorted(lost, key=_position))}",
-            f"{lost[first].name} needs {'them' if len(lost) > 1 else 'it'}; no rpath entry leads "
-            "there, LD_LIBRARY_PATH, the system and what is imported before have none",
-            self.hints.get(package.name) or self._fix(anchor, first),
-        )
-
-    def _waits_for_torch(self, soname: str) -> bool:
-        """Whether it is there for who imports PyTorch first, which fails for another reason."""
-        return bool(self.torch and self.torch.failure) and any(
-            (site / component.site_folder / soname).exists()
-            for site in self.loader.environment.sites
-            for component in components_of(soname)
+            f"install a {package.name} built for torch {release}, or build it from its source",
         )
 
     def _import_fault(self, name: str, package: InstalledPackage) -> Iterator[Verdict]:
@@ -149,32 +128,6 @@ class PackageJudge:
                 f"torch {self.torch.version}: {self.torch.last_words}",
                 "fix torch first, then ask again",
             )
-
-    def _anchor(self, soname: str) -> Anchor:
-        if soname in _OF_TORCH_CUDA and self.torch and self.torch.is_cpu_only:
-            return "built-without-cuda"
-        found = (anchor for start, anchor in _ANCHORS if soname.startswith(start))
-        return next(found, "cuda-math-lib-not-found")
-
-    def _fix(self, anchor: Anchor, soname: str) -> str:
-        if anchor == "built-without-cuda":
-            return "install torch with CUDA: pip install --force-reinstall torch"
-        component = next(iter(components_of(soname)), None)
-        if component is None:
-            return f"install the package that has {soname}, for the CUDA of the framework"
-        distribution = self.loader.environment.distributions.get(component.distribution)
-        if distribution:
-            return (
-                f"{component.distribution} {distribution.version} is installed and nothing leads "
-                f"to it: import torch first, or add its folder to LD_LIBRARY_PATH"
-            )
-        wrong = self.torch and component.cuda and str(component.cuda) != self.torch.major
-        if wrong and self.torch and self.torch.major:
-            return (
-                f"install the package for CUDA {self.torch.major}, which torch is for; it is "
-                f"built for CUDA {component.cuda}"
-            )
-        return f"pip install {component.distribution}"
 
     def _mixed(self, name: str, package: InstalledPackage) -> Iterator[Verdict]:
         torch = self.torch
@@ -247,43 +200,15 @@ class PackageJudge:
                     f"{fix} build {package.name} here",
                 )
 
-    def _versions(self, name: str, package: InstalledPackage) -> Iterator[Verdict]:
-        for one in self.disagreements:
-            if one.owner != name:
-                continue
-            there = f"{one.installed} is installed" if one.installed else "it isn't installed"
-            is_vision = package.name == "torchvision" and one.project == "torch"
-            yield warns(
-                "torchvision-mismatch" if is_vision else "diagnose-versions",
-                f"{name} requires {one.asked}",
-                there,
-                f"pip install '{one.asked}', or another {package.name}",
-            )
-
-
-def _position(soname: str) -> tuple[int, str]:
-    """The runtime first: who lacks it lacks all."""
-    starts = [start for start, _ in _ANCHORS]
-    found = (number for number, start in enumerate(starts) if soname.startswith(start))
-    return next(found, len(starts)), soname
-
 
 def _damages(name: str, package: InstalledPackage) -> Iterator[Verdict]:
-    again = f"pip install --force-reinstall --no-deps {package.name}=={package.version}"
-    if package.lost:
-        yield broken(
-            "diagnose-damaged-installation",
-            f"{name} is not whole",
-            f"it has installed {_some(package.lost)}, which isn't there",
-            again,
-        )
     for library in package.libraries:
         if library.damage:
             yield broken(
                 "diagnose-damaged-installation",
                 f"{library.path.name} of {name} can't be read",
                 library.damage,
-                again,
+                "install it again",
             )
 
 

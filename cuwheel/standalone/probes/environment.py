@@ -1,9 +1,10 @@
 """Say what the environment of an interpreter holds, or what importing a part of it gives.
 
 Run by path with the interpreter of the environment to look at: `python environment_probe.py
-QUESTION ANSWER`. QUESTION is JSON: `{"ask": "facts"}`, `{"ask": "framework", "name": "torch"}` or
-`{"ask": "module", "name": "package"}`, which is run as `python -m` does. ANSWER is the file
-that gets the JSON answer, anew after each step: what comes before a crash or a hang is kept.
+QUESTION ANSWER`. QUESTION is JSON: `{"ask": "facts"}`, `{"ask": "framework", "name": "torch"}`,
+`{"ask": "package", "modules": ["a"]}`, which are imported, or `{"ask": "module", "name": "a"}`,
+which is run as `python -m` does. ANSWER is the file that gets the JSON answer, anew after each
+step: what comes before a crash or a hang is kept.
 Standard library only, Python 3.8 or newer.
 """
 
@@ -211,6 +212,25 @@ def _cupy_device(cupy: object, index: int) -> dict[str, object]:
 _QUESTIONS = {"torch": _ask_torch, "jax": _ask_jax, "cupy": _ask_cupy}
 
 
+def tell_package(answer: EnvironmentAnswer, modules: list[str]) -> None:
+    """Import a package, then let it load what it offers to load."""
+    offers = []
+    try:
+        for name in modules:
+            own = vars(importlib.import_module(name))
+            offers += [(name, one, own[one]) for one in own if one.startswith("preload")]
+    except BaseException:  # noqa: BLE001 - whatever the package does, the caller is told
+        answer.tell(failure=_failure())
+    answer.tell(libraries=loaded_libraries())
+    try:
+        for module, name, function in offers:
+            function()
+            call = "%s.%s()" % (module, name)  # noqa: UP031 - as everywhere here
+            answer.tell(call=call, called_libraries=loaded_libraries())
+    except BaseException:  # noqa: BLE001 - likewise
+        answer.tell(failure=_failure())
+
+
 def run_module(answer: EnvironmentAnswer, name: str) -> None:
     """Run a package as `python -m` does, then say which libraries are loaded."""
     status: object = 0
@@ -238,16 +258,18 @@ def _failure() -> str:
     return "\n".join(traceback.format_exc().strip().splitlines()[-_TRACEBACK:])
 
 
-def main(question: dict[str, str], path: str) -> None:
+def main(question: dict[str, object], path: str) -> None:
     """Answer one question."""
     faulthandler.enable()  # a crash names the line that it came from
     answer = EnvironmentAnswer(path)
     if question["ask"] == "facts":
         tell_facts(answer)
     elif question["ask"] == "framework":
-        tell_framework(answer, question["name"])
+        tell_framework(answer, str(question["name"]))
+    elif question["ask"] == "package":
+        tell_package(answer, list(question["modules"]))  # type: ignore[call-overload]
     else:
-        run_module(answer, question["name"])
+        run_module(answer, str(question["name"]))
     answer.tell(complete=True)
 
 

@@ -37,7 +37,9 @@ def choose(
     paths = tuple(folder / name for name in held)
     for path in paths:
         path.touch()
-    distribution = Distribution(name="pkg", version="1", site=folder, requires=(), libraries=paths)
+    distribution = Distribution(
+        name="pkg", version="1", site=folder, metadata=folder, requires=(), libraries=paths
+    )
     framework = FrameworkFacts(name=declared.framework, version="2", cuda=cuda)
     environ = {declared.variable: asked} if asked else {}
     return choose_library(declared, distribution, framework, environ)
@@ -104,6 +106,7 @@ def test_does_not_count_library_that_is_gone(tmp_path: Path) -> None:
         name="pkg",
         version="1",
         site=tmp_path,
+        metadata=tmp_path,
         requires=(),
         libraries=(tmp_path / "libpkg_cuda130.so",),
     )

@@ -42,7 +42,12 @@ def make_judge(
     for path in paths:
         path.touch()
     distribution = Distribution(
-        name="bitsandbytes", version="0.49.1", site=folder, requires=(), libraries=paths
+        name="bitsandbytes",
+        version="0.49.1",
+        site=folder,
+        metadata=folder,
+        requires=(),
+        libraries=paths,
     )
     framework = dataclasses.replace(torch, cuda=cuda) if torch else None
     environ = {"BNB_CUDA_VERSION": asked} if asked else {}
@@ -53,6 +58,7 @@ def make_judge(
         choice=choose_library(recipe.library_per_cuda, distribution, framework, environ),
         driver=driver,
         framework=framework,
+        cuda_build="pip install torch",
     )
 
 

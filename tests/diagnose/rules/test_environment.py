@@ -30,7 +30,7 @@ _TORCH = FrameworkFacts(
 def judged(torch: FrameworkFacts = _TORCH, **changes: Any) -> list[tuple[str, str]]:
     """Level and anchor of each verdict."""
     facts = {"version": "580.65.06", "newest_cuda": "13.0", "gpus": (_GPU,), **changes}
-    found = judge_frameworks([torch], Driver(**facts), ())
+    found = judge_frameworks([torch], Driver(**facts), {}, {})
     return [(one.level, one.anchor or "") for one in found]
 
 
@@ -42,47 +42,6 @@ def test_takes_driver_that_is_new_enough(version: str) -> None:
 @pytest.mark.parametrize("version", ["580.9.10", "580.65.05", "575.57.08", "99.100.0"])
 def test_names_driver_below_the_oldest_of_its_cuda(version: str) -> None:
     assert judged(version=version) == [("broken", "driver-too-old")]
-
-
-def test_names_missing_nvidia_wheel(env: Env) -> None:
-    env.install_torch(requires=("nvidia-cuda-runtime==13.0.96; platform_system == 'Linux'",))
-
-    found = verdict_on(look_into(env), "libcudart-not-found")
-
-    assert (found.level, found.what) == ("broken", "nvidia-cuda-runtime is missing")
-    assert found.fix == "pip install 'nvidia-cuda-runtime==13.0.96'"
-
-
-def test_follows_extras_of_toolkit(env: Env) -> None:
-    env.install_torch(requires=("cuda-toolkit[cublas]==13.0.2",))
-    env.install(
-        "cuda_toolkit",
-        version="13.0.2",
-        requires=('nvidia-cublas==13.1.0.3; extra == "cublas"', 'other; extra == "other"'),
-    )
-
-    found = verdict_on(look_into(env), "cuda-math-lib-not-found")
-
-    assert found.what == "nvidia-cublas is missing"
-
-
-def test_names_nvidia_wheel_of_other_version(env: Env) -> None:
-    env.install_torch(requires=("nvidia-nvjitlink==13.0.88",))
-    env.install("nvidia_nvjitlink", version="13.0.39")
-
-    found = verdict_on(look_into(env), "nvjitlink-mismatch")
-
-    assert (found.level, found.what) == ("warning", "nvidia-nvjitlink is 13.0.39")
-
-
-def test_names_lost_file_of_nvidia_wheel(env: Env) -> None:
-    file = "nvidia/cu13/lib/libcudart.so.13"
-    env.install("nvidia_cuda_runtime", {file: b""}, version="13.0.96")
-    (env.site / file).unlink()
-
-    found = verdict_on(look_into(env), "libcudart-not-found")
-
-    assert "its files aren't there" in found.what
 
 
 def test_names_torch_without_cuda(env: Env, driver: Path) -> None:

@@ -12,29 +12,13 @@ from cuwheel.diagnose.facts.gpu_packages import InstalledLibrary, InstalledPacka
 from cuwheel.diagnose.facts.gpus import Driver, Gpu
 from cuwheel.diagnose.facts.imports import FrameworkFacts
 from cuwheel.diagnose.facts.loader import Loader
+from cuwheel.diagnose.rules.installer import Installer
 from cuwheel.diagnose.rules.packages import PackageJudge
-from tests.support.diagnosed import CALL_OF_TORCH, Env, look_into, verdict_on
+from tests.support.diagnosed import Env, look_into, verdict_on
 from tests.support.factories import compile_cuda
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def test_names_mixed_majors(env: Env) -> None:
-    env.install_torch()
-    env.install("nvidia_cublas_cu12")
-    env.install("nvidia_cublas")
-    library = env.extension(CALL_OF_TORCH % ("sound()", "sound()"), "libcudart.so.12", "libc10.so")
-    lib = env.compile("libcudart.so.12", "")
-    env.install("ext", {"ext/libext.so": library, "ext/libcudart.so.12": lib})
-
-    report = look_into(env, LD_LIBRARY_PATH=str(env.site / "ext"))
-
-    found = {one.level: one.what for one in report.verdicts if one.anchor == "diagnose-mixed-cuda"}
-    assert found == {
-        "warning": "NVIDIA's wheels are of CUDA 12 and 13, torch's is 13.0",
-        "broken": "ext 1.2.3 is for CUDA 12, torch for CUDA 13.0",
-    }
 
 
 def test_names_archs_that_gpu_lacks(env: Env, driver: Path, cuda_home: Path) -> None:
@@ -76,7 +60,9 @@ def test_holds_ptx_to_the_newest_cuda_of_the_driver(tmp_path: Path, cuda: str, l
         driver=Driver(version="580.65.06", newest_cuda="13.0", gpus=(gpu,)),
         host=None,
         loader=loader,
-        disagreements=(),
+        installer=Installer(python="", has_pip=True),
+        faulty=frozenset(),
+        cuda_builds={},
         hints={},
     )
 

@@ -10,7 +10,12 @@ def make_environment(**installed: tuple[str, ...]) -> PythonEnvironment:
     """Distributions, each of version 1.0, with what they require."""
     made = {
         name: Distribution(
-            name=name, version="1.0", site=Path("site"), requires=requires, libraries=()
+            name=name,
+            version="1.0",
+            site=Path("site"),
+            metadata=Path("site"),
+            requires=requires,
+            libraries=(),
         )
         for name, requires in installed.items()
     }
@@ -60,3 +65,12 @@ def test_ends_where_extras_ask_for_each_other() -> None:
     wants = make_environment(a=('b[x]; extra == "x"', "a[x]"), b=('a[x]; extra == "x"',))
 
     assert told(wants) == []
+
+
+def test_finds_own_part_that_no_extra_takes() -> None:
+    wants = ('jax-gpu==2.0; extra == "gpu"', 'jax-gpu<1; extra == "old"', 'b==9; extra == "gpu"')
+
+    found = told(make_environment(jax=wants, **{"jax-gpu": ()}, b=()))
+
+    assert found == ["jax 1.0 wants jax-gpu==2.0, has 1.0"]
+    assert told(make_environment(jax=(*wants, 'jax-gpu; extra == "a"'), **{"jax-gpu": ()})) == []

@@ -38,6 +38,11 @@ def diagnose_parser() -> Parser:
         help="an interpreter, the folder of an environment, or a conda environment's name; "
         "default: the active environment, else the `python3` on PATH",
     )
+    add(
+        "--verify-files",
+        action="store_true",
+        help="read every file of the packages and hold it against the hash that its RECORD has",
+    )
     add("--targets", action="store_true", help="say which of the recipes' targets fit this machine")
     add(
         "--fail-on",
@@ -58,6 +63,7 @@ def run_diagnose(given: argparse.Namespace, console: Console) -> int:
     asked = DiagnoseOptions(
         packages=tuple(given.packages),
         python=given.python,
+        verifies_files=given.verify_files,
         start=given_path("."),
         fails_on=given.fail_on,
         as_json=given.json,

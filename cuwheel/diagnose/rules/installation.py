@@ -1,0 +1,192 @@
+"""Whether what pip or uv has installed is there, is whole, and belongs to one package."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuwheel.diagnose.facts.gpu_packages import needs_gpu
+from cuwheel.diagnose.facts.imports import frameworks_of, read_framework
+from cuwheel.diagnose.rules.installer import same_release
+from cuwheel.diagnose.rules.requirements import requirers
+from cuwheel.diagnose.verdict import broken, warns
+from cuwheel.system.quantities import plural
+from cuwheel.wheel.metadata import header
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from cuwheel.diagnose.facts.environment import Distribution, PythonEnvironment
+    from cuwheel.diagnose.facts.imports import FrameworkFacts
+    from cuwheel.diagnose.facts.installation import InstallationFacts, SharedFiles
+    from cuwheel.diagnose.rules.installer import Installer
+    from cuwheel.diagnose.verdict import Own, Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstallationJudge:
+    """Judges the files of one environment.
+
+    Attributes:
+        environment: which.
+        facts: what was found in it.
+        installer: writes the commands.
+        environ: of the caller, for `PYTHONPATH`.
+    """
+
+    environment: PythonEnvironment
+    facts: InstallationFacts
+    installer: Installer
+    environ: Mapping[str, str]
+
+    def judge(self) -> Iterator[Verdict]:
+        """All that is wrong."""
+        yield from self._unreadable()
+        yield from self._twice()
+        yield from self._leftovers()
+        yield from self._shadows()
+        for one in self.facts.shared:
+            yield self._shared(one)
+        for name in self.facts.faults:
+            yield from self._faults(self.environment.distributions[name])
+
+    @property
+    def faulty(self) -> frozenset[str]:
+        """Distributions of which something is said here, by name."""
+        shared = (owner.name for one in self.facts.shared for owner in one.owners)
+        return frozenset((*self.facts.faults, *shared))
+
+    @property
+    def remedies(self) -> dict[str, str]:
+        """What sets damaged distributions right, by name."""
+        damaged = (
+            name for name, found in self.facts.faults.items() if any(one.is_damage for one in found)
+        )
+        there = self.environment.distributions
+        return {name: self.installer.reinstall(there[name]) for name in damaged}
+
+    def unless_hidden(self, framework: FrameworkFacts) -> FrameworkFacts:
+        """A framework; what another module answered in its stead isn't taken for it."""
+        distribution = frameworks_of(self.environment)[framework.name]
+        hidden = {(one.distribution, one.module) for one in self.facts.shadows}
+        if (distribution.name, framework.name) not in hidden:
+            return framework
+        return read_framework(framework.name, distribution, failure="")
+
+    def _unreadable(self) -> Iterator[Verdict]:
+        for path, fault in self.environment.damaged:
+            yield warns(
+                "diagnose-damaged-installation",
+                f"{path.rpartition('/')[2] or 'a distribution'} can't be read",
+                f"{path}: {fault}",
+                "remove that folder and install the package again",
+            )
+
+    def _twice(self) -> Iterator[Verdict]:
+        for one in self.environment.shadowed:
+            first = self.environment.distributions[one.name]
+            if needs_gpu(one) or needs_gpu(first):
+                yield warns(
+                    "diagnose-versions",
+                    f"{one.name} is installed twice",
+                    f"{first.version} in {first.site} comes before {one.version} in {one.site}",
+                    "remove one of the two",
+                )
+
+    def _leftovers(self) -> Iterator[Verdict]:
+        found = self.environment.leftovers
+        if not found:
+            return
+        gone = [one for one in map(_named_in, found) if one and not self._has(one)]
+        again = f" && {self.installer.install(*gone)}" if gone else ""
+        missing = f", and {', '.join(gone)} is no longer there" if gone else ""
+        yield warns(
+            "diagnose-damaged-installation",
+            f"an interrupted pip has left {plural(len(found), 'folder')} in {found[0].parent}",
+            f"{', '.join(one.name for one in found)}: what pip was removing{missing}",
+            f"remove them{', and install it again' if gone else ''}",
+            f"rm -r {shlex.join(map(str, found))}{again}",
+        )
+
+    def _has(self, requirement: str) -> bool:
+        return requirement.partition("==")[0] in self.environment.distributions
+
+    def _shadows(self) -> Iterator[Verdict]:
+        for one in self.facts.shadows:
+            hidden = self.environment.distributions[one.distribution]
+            yield broken(
+                "diagnose-shadowed-module",
+                f"{one.path} hides {hidden.name} {hidden.version}",
+                f"{one.entry} comes before {hidden.site} on the path, so `import {one.module}` "
+                "takes the file there",
+                f"take {one.entry} out of PYTHONPATH, or give the file another name",
+                self._without(one.entry),
+            )
+
+    def _without(self, entry: Path) -> str:
+        """What takes a folder out of PYTHONPATH; empty where it isn't in there."""
+        entries = self.environ.get("PYTHONPATH", "").split(os.pathsep)
+        kept = [one for one in entries if one and os.path.realpath(one) != os.path.realpath(entry)]
+        if len(kept) == len([one for one in entries if one]):
+            return ""
+        rest = os.pathsep.join(kept)
+        return f"export PYTHONPATH={shlex.quote(rest)}" if kept else "unset PYTHONPATH"
+
+    def _shared(self, shared: SharedFiles) -> Verdict:
+        names = [one.name for one in shared.owners]
+        all_required = requirers(self.environment)
+        required = {name: sorted(all_required.get(name, ())) for name in names}
+        kept = max(
+            shared.owners,
+            key=lambda one: (needs_gpu(one), bool(required[one.name]), one.name == shared.in_place),
+        )
+        others = [one for one in shared.owners if one is not kept]
+        what = f"{' and '.join(f'{one.name} {one.version}' for one in shared.owners)} share files"
+        there = f"is {shared.in_place}'s" if shared.in_place else "is neither's"
+        more = f" and {len(shared.paths) - 1} more" if len(shared.paths) > 1 else ""
+        cause = f"each has a {shared.paths[0].name}{more}; the one in place {there}"
+        if all(required.values()):
+            asked = "; ".join(f"{', '.join(required[name])} requires {name}" for name in names)
+            fix = f"{asked}: give each an environment of its own"
+            return warns("diagnose-shared-files", what, cause, fix)
+        again = self.installer.reinstall(kept)
+        removed = self.installer.remove(one.name for one in others)
+        lost_gpu = shared.in_place != kept.name and not any(map(needs_gpu, others))
+        judged = broken if lost_gpu and needs_gpu(kept) else warns
+        return judged(
+            "diagnose-shared-files",
+            what,
+            cause,
+            f"remove the other, which takes the files along, and install {kept.name} again",
+            f"{removed} && {again}" if again else "",
+        )
+
+    def _faults(self, distribution: Distribution) -> Iterator[Verdict]:
+        found = sorted(self.facts.faults[distribution.name], key=lambda one: not one.is_damage)
+        name = f"{distribution.name} {distribution.version}"
+        bad = [one for one in found if one.is_damage]
+        first, *rest = bad or found
+        more = f", and {len(rest)} more" if rest else ""
+        cause = f"{first.path.name} {first.what}{more}"
+        again = self.installer.reinstall(distribution)
+        where = "" if same_release(distribution) else ", from where it came"
+        fix = f"install it again{where}"
+        anchor: Own = "diagnose-damaged-installation"
+        if bad:
+            yield broken(anchor, f"{name} is damaged", cause, fix, again)
+        else:
+            fix = f"{fix}, unless it was changed on purpose"
+            yield warns(anchor, f"{name} has changed since it was installed", cause, fix, again)
+
+
+def _named_in(folder: Path) -> str:
+    """`torch==2.11.0` of the metadata in a leftover; empty where it holds none."""
+    try:
+        text = (folder / "METADATA").read_text("utf-8", errors="replace")
+    except OSError:
+        return ""
+    pairs = zip(header(text, "name"), header(text, "version"), strict=False)
+    return next((f"{name}=={version}" for name, version in pairs), "")
