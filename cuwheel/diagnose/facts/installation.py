@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from cuwheel.diagnose.facts.installed_files import (
     digest_of,
     find_damaged_libraries,
+    module_files,
     modules_of,
-    recorded_files,
     verify_files,
 )
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.diagnose.facts.environment import Distribution, PythonEnvironment
-    from cuwheel.diagnose.facts.installed_files import FileFault, RecordedFile
+    from cuwheel.diagnose.facts.installed_files import FileFault
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedFiles:
-    """Libraries that several distributions say are theirs, each another one.
+    """Files that several distributions say are theirs, each another one.
 
     Attributes:
         owners: the distributions, by name.
-        paths: the libraries.
-        in_place: whose library is there; empty where it is none of theirs.
+        paths: the files, a library first if there is one.
+        in_place: whose the first of them is; empty where it is none of theirs.
     """
 
     owners: tuple[Distribution, ...]
@@ -60,7 +60,7 @@ class InstallationFacts:
 
     Attributes:
         faults: files that are lost, damaged or changed, by distribution.
-        shared: libraries with several owners.
+        shared: files with several owners.
         shadows: modules that hide installed ones.
     """
 
@@ -79,7 +79,8 @@ def read_installation(
         examined: distributions whose files and modules count.
         verified: names of those of which every file is read and held against its hash.
     """
-    shared = tuple(_shared(environment))
+    examined = tuple(examined)
+    shared = tuple(_shared(environment, (one.name for one in examined)))
     contested = {path for one in shared for path in one.paths}
     all_read = frozenset(verified)
     faults: dict[str, tuple[FileFault, ...]] = {}
@@ -93,42 +94,36 @@ def read_installation(
     return InstallationFacts(faults=faults, shared=shared, shadows=tuple(shadows))
 
 
-def _shared(environment: PythonEnvironment) -> Iterator[SharedFiles]:
-    """Groups of owners; files that are the same in all of them are left out."""
-    owners: dict[Path, list[Distribution]] = defaultdict(list)
+def _shared(environment: PythonEnvironment, examined: Iterable[str]) -> Iterator[SharedFiles]:
+    """Groups of owners whose modules or libraries differ, those that are examined or share one."""
+    names = frozenset(examined)
+    claims: dict[Path, dict[str, str]] = defaultdict(dict)
     for one in environment.distributions.values():
-        for path in one.libraries:
-            owners[path].append(one)
+        for file in module_files(one):
+            claims[file.path][one.name] = file.digest
     groups: dict[tuple[str, ...], list[Path]] = defaultdict(list)
-    for path, claimants in owners.items():
-        if len(claimants) > 1:
-            groups[tuple(sorted(one.name for one in claimants))].append(path)
-    for names, paths in groups.items():
-        distributions = tuple(environment.distributions[name] for name in names)
-        records = {one.name: _by_path(one) for one in distributions}
-        differing = [path for path in paths if len({_hash_in(records[n], path) for n in names}) > 1]
-        if differing:
+    for path, digests in claims.items():
+        if len(set(digests.values())) > 1:
+            groups[tuple(sorted(digests))].append(path)
+    for owners, paths in groups.items():
+        libraries = [path for path in paths if ".so" in path.name]
+        # Packages of one namespace may each have its `__init__.py`.
+        is_more = any(path.name != "__init__.py" for path in paths)
+        if libraries or (is_more and names.intersection(owners)):
+            first = (libraries or paths)[0]
             yield SharedFiles(
-                owners=distributions,
-                paths=tuple(differing),
-                in_place=_whose(differing[0], records),
+                owners=tuple(environment.distributions[name] for name in owners),
+                paths=(first, *(path for path in paths if path != first)),
+                in_place=_whose(first, claims[first]),
             )
 
 
-def _by_path(distribution: Distribution) -> dict[Path, RecordedFile]:
-    return {file.path: file for file in recorded_files(distribution)}
-
-
-def _hash_in(record: Mapping[Path, RecordedFile], path: Path) -> str:
-    return record[path].digest if path in record else ""
-
-
-def _whose(path: Path, records: Mapping[str, Mapping[Path, RecordedFile]]) -> str:
+def _whose(path: Path, digests: Mapping[str, str]) -> str:
     try:
         there = digest_of(path, "sha256")
     except OSError:
         return ""
-    return next((name for name, one in records.items() if _hash_in(one, path) == there), "")
+    return next((name for name, digest in digests.items() if digest == there), "")
 
 
 def _shadows(distribution: Distribution, environment: PythonEnvironment) -> Iterator[Shadow]:

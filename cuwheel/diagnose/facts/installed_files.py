@@ -74,18 +74,27 @@ def recorded_files(distribution: Distribution) -> tuple[RecordedFile, ...]:
     )
 
 
+def module_files(distribution: Distribution) -> tuple[RecordedFile, ...]:
+    """Its Python files and libraries below site-packages, without stray folders."""
+    return tuple(
+        file
+        for file in recorded_files(distribution)
+        if (file.is_library or file.path.suffix == ".py")
+        and file.path.is_relative_to(distribution.site)
+        and file.path.relative_to(distribution.site).parts[0] not in _STRAY
+    )
+
+
 def modules_of(distribution: Distribution) -> tuple[str, ...]:
     """What a distribution is imported by; neither its own parts nor stray folders."""
     found: dict[str, None] = {}
-    for file in recorded_files(distribution):
-        if not file.path.is_relative_to(distribution.site):
-            continue
+    for file in module_files(distribution):
         parts = file.path.relative_to(distribution.site).parts
-        if len(parts) == 1 and parts[0].endswith((".py", ".so")):
+        if len(parts) == 1:
             found[parts[0].partition(".")[0]] = None
         elif len(parts) == 2 and parts[1] == "__init__.py":  # noqa: PLR2004 - folder and file
             found[parts[0]] = None
-    return tuple(name for name in found if not name.startswith("_") and name not in _STRAY)
+    return tuple(name for name in found if not name.startswith("_"))
 
 
 def find_damaged_libraries(distribution: Distribution) -> tuple[FileFault, ...]:

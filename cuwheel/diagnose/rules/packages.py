@@ -63,6 +63,7 @@ class PackageJudge:
             installer=self.installer,
             cuda_build=self.cuda_builds.get("torch", ""),
             hint=self.hints.get(package.name, ""),
+            is_faulty=package.name in self.faulty,
         )
         found = [
             *_damages(name, package),

@@ -41,6 +41,8 @@ class UnfoundLibrariesJudge:
         installer: writes the commands.
         cuda_build: the command that installs this PyTorch with CUDA; empty where none does.
         hint: a way out that is known already.
+        is_faulty: something else is wrong with the package, so its import may load less than it
+            should.
     """
 
     torch: FrameworkFacts | None
@@ -48,6 +50,7 @@ class UnfoundLibrariesJudge:
     installer: Installer
     cuda_build: str
     hint: str
+    is_faulty: bool
 
     def judge(self, name: str, package: InstalledPackage) -> Iterator[Verdict]:
         """Judge the libraries of a package together: one cause, one fix."""
@@ -125,6 +128,8 @@ class UnfoundLibrariesJudge:
         if not supplier:
             return f"install the package that has {first}, for the CUDA of the framework", ""
         if there := self.loader.environment.distributions.get(supplier):
+            if self.is_faulty:
+                return "fix what else this report says of it first, then ask again", ""
             return (
                 f"{supplier} {there.version} is installed and nothing leads to it: import torch "
                 "first, or add its folder to LD_LIBRARY_PATH"
