@@ -44,6 +44,7 @@ HELD_BY = {
     "cuda/nvidia_wheels": "cuda/test_components",
     "diagnose/environment_diagnosis": "diagnose/test_session",
     "diagnose/facts/host": "diagnose/test_session",
+    "diagnose/facts/probe": "diagnose/facts/test_imports",
     "diagnose/verdict": "diagnose/test_report",
     "drafts/build_choice": "drafts/test_choices",
     "drafts/draft": "drafts/test_render",

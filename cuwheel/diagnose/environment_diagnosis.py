@@ -30,7 +30,7 @@ from cuwheel.diagnose.facts.installation import InstallationFacts, read_installa
 from cuwheel.diagnose.facts.installed_files import modules_of
 from cuwheel.diagnose.facts.loader import Loader, read_loader_cache
 from cuwheel.diagnose.rules.chosen_library import LibraryJudge
-from cuwheel.diagnose.rules.environment import cuda_builds, judge_frameworks
+from cuwheel.diagnose.rules.environment import cuda_builds, judge_frameworks, remedies_of
 from cuwheel.diagnose.rules.installation import InstallationJudge
 from cuwheel.diagnose.rules.installer import installer_of
 from cuwheel.diagnose.rules.nvidia_wheels import NvidiaWheelsJudge
@@ -162,34 +162,24 @@ class EnvironmentDiagnosis:
             environ=self._environ,
         )
         self.frameworks = tuple(map(files.unless_hidden, self.frameworks))
+        loader = Loader(
+            environment=environment,
+            environ=self._environ,
+            frameworks=self.frameworks,
+            known=self._cache.answer({})[0],
+        )
+        builds = cuda_builds(environment, installer)
+        for project, recipe, declared in self._declared_choices():
+            self._judge_choice(project, recipe, declared, driver, builds)
+        self._read_packages(named, loader)
         unmet = UnmetJudge(
             environment=environment,
             unmet=find_unmet_requirements(environment),
             examined=frozenset(one.name for one in examined),
             frameworks=self.frameworks,
+            cuda={one.name: one.cuda for one in self.packages},
             installer=installer,
         )
-        self.verdicts += [*files.judge(), *unmet.judge()]
-        builds = cuda_builds(environment, installer)
-        remedies = {**unmet.remedies, **files.remedies}
-        self.verdicts += judge_frameworks(self.frameworks, driver, remedies, builds)
-        wheels = NvidiaWheelsJudge(
-            environment=environment,
-            frameworks=self.frameworks,
-            faulty=files.faulty | frozenset(one.project for one in unmet.unmet),
-            installer=installer,
-        )
-        self.verdicts += wheels.judge()
-        known, _ = self._cache.answer({})
-        loader = Loader(
-            environment=environment,
-            environ=self._environ,
-            frameworks=self.frameworks,
-            known=known,
-        )
-        for project, recipe, declared in self._declared_choices():
-            self._judge_choice(project, recipe, declared, driver, builds)
-        self._read_packages(named, loader)
         judge = PackageJudge(
             torch=self.framework("torch"),
             driver=driver,
@@ -200,7 +190,28 @@ class EnvironmentDiagnosis:
             cuda_builds=builds,
             hints={name: choice.hint for name, choice in self.chosen_libraries.items()},
         )
+        self.verdicts += [*files.judge(), *unmet.judge()]
+        self.verdicts += self._judge_frameworks(files, unmet, driver, builds)
         self.verdicts += [verdict for one in self.packages for verdict in judge.judge(one)]
+
+    def _judge_frameworks(
+        self,
+        files: InstallationJudge,
+        unmet: UnmetJudge,
+        driver: Driver,
+        builds: Mapping[str, str],
+    ) -> Iterator[Verdict]:
+        """Judge them and NVIDIA's wheels, for which what is said already is known."""
+        remedies = {**unmet.remedies, **files.remedies}
+        first = remedies_of(self.frameworks, files.environment, remedies)
+        yield from judge_frameworks(self.frameworks, driver, first, builds)
+        wheels = NvidiaWheelsJudge(
+            environment=files.environment,
+            frameworks=self.frameworks,
+            faulty=files.faulty | frozenset(one.project for one in unmet.unmet),
+            installer=files.installer,
+        )
+        yield from wheels.judge()
 
     def _examined(
         self, environment: PythonEnvironment, named: Sequence[Distribution]
@@ -216,9 +227,12 @@ class EnvironmentDiagnosis:
     ) -> InstallationFacts:
         """Every file of a framework that can't be imported is read, as that may be why."""
         failed = [frameworks_of(environment)[one.name] for one in self.frameworks if one.failure]
-        verified = {one.name for one in (examined if self._verifies_files else failed)}
+        held = examined if self._named else tuple(environment.distributions.values())
+        verified = {one.name for one in (held if self._verifies_files else failed)}
         limit = _VERIFY_TIME_LIMIT if self._verifies_files else _PACKAGE_TIME_LIMIT
-        question = TimedCall(limit, lambda: read_installation(environment, examined, verified))
+        question = TimedCall(
+            limit, lambda: read_installation(environment, examined, held, verified)
+        )
         facts, fault = question.answer(InstallationFacts())
         self.verdicts += [not_asked("the files of the packages", fault)] if fault else []
         return facts

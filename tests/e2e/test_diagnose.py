@@ -1,6 +1,7 @@
 """`diagnose` on PyTorch 2.11.0 with CUDA 13.0 and bitsandbytes 0.49.1, the wheels of the index.
 
-Without a GPU; on one: tests/gpu/diagnose.py. It takes 3 GB, most of which the cache may hold.
+Without a GPU; on one: tests/gpu/diagnose.py. Each environment of PyTorch takes 4 GB, most of which
+the cache holds.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,34 +19,47 @@ import pytest
 from cuwheel.paths import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Sequence
 
 pytestmark = pytest.mark.e2e
 
 _UV = [sys.executable, "-m", "uv"]
+_TORCH = ("torch==2.11.0", "numpy", "bitsandbytes==0.49.1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maker:
+    """Makes environments from the package index."""
+
+    folder: Path
+    environ: dict[str, str]
+
+    def uv(self, *words: str | Path) -> None:
+        subprocess.run([*_UV, *map(str, words)], env=self.environ, check=True)
+
+    def make(self, name: str, *packages: str, over: Sequence[str] = (), without: str = "") -> Path:
+        """Make one: its packages, those that come over them alone, what is taken away again."""
+        folder = self.folder / name
+        python = folder / "bin" / "python"
+        self.uv("venv", "--python", sys.executable, folder)
+        self.uv("pip", "install", "--python", python, *packages)
+        for package in over:
+            self.uv("pip", "install", "--python", python, "--no-deps", package)
+        if without:
+            self.uv("pip", "uninstall", "--python", python, *without.split())
+        return python
+
+    def shell(self, command: str) -> None:
+        """Run a command as a person would."""
+        path = f"{Path(sys.executable).parent}{os.pathsep}{self.environ['PATH']}"
+        environ = {**self.environ, "PATH": path}
+        subprocess.run(["sh", "-ec", command], env=environ, check=True)
 
 
 @pytest.fixture(scope="module")
-def install(module_path: Path, shared_cache: Path) -> Callable[..., Path]:
-    """Give a function that makes an environment: what it holds, and what is taken away again."""
-    env = {**os.environ, "UV_CACHE_DIR": str(shared_cache / "uv")}
-
-    def uv(*words: str | Path) -> None:
-        subprocess.run([*_UV, *map(str, words)], env=env, check=True)
-
-    def make(name: str, *extra: str, without: str = "") -> Path:
-        folder = module_path / name
-        python = folder / "bin" / "python"
-        uv("venv", "--python", sys.executable, folder)
-        uv("pip", "install", "--python", python, "torch==2.11.0", "numpy", "bitsandbytes==0.49.1")
-        for package in extra:
-            uv("pip", "install", "--python", python, "--no-deps", package)
-        if without:
-            uv("pip", "uninstall", "--python", python, without)
-        return python
-
-    return make
+def maker(module_path: Path, shared_cache: Path) -> Maker:
+    environ = {**os.environ, "UV_CACHE_DIR": str(shared_cache / "uv")}
+    return Maker(folder=module_path, environ=environ)
 
 
 def diagnose(python: Path, *words: str, **variables: str) -> dict[str, Any]:
@@ -68,8 +84,8 @@ def broken(told: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def sound(install: Callable[..., Path]) -> Path:
-    return install("sound")
+def sound(maker: Maker) -> Path:
+    return maker.make("sound", *_TORCH)
 
 
 def test_finds_nothing_broken_in_sound_environment(sound: Path) -> None:
@@ -106,23 +122,113 @@ def test_names_bnb_library_of_other_cuda(sound: Path) -> None:
     assert list(found) == ["libcudart-not-found"]
 
 
-def test_names_extension_for_other_torch(install: Callable[..., Path]) -> None:
-    python = install("other", "xformers==0.0.28.post3")  # for torch 2.5.1 and CUDA 12.4
+def test_names_extension_for_other_torch(maker: Maker) -> None:
+    python = maker.make("other", *_TORCH, over=["xformers==0.0.28.post3"])  # for 2.5.1, CUDA 12.4
 
-    found = broken(diagnose(python, "xformers"))
+    told = diagnose(python, "xformers")
 
+    found = broken(told)
     assert found["torch-abi-mismatch"] == (
         "xformers 0.0.28.post3 is built for another torch than 2.11.0+cu130"
     )
     assert found["diagnose-mixed-cuda"] == (
         "xformers 0.0.28.post3 is for CUDA 12, torch for CUDA 13.0"
     )
+    # No release of it on the index is for CUDA 13, so no command would help.
+    assert [one["command"] for one in told["verdicts"] if one["command"]] == []
 
 
-def test_names_missing_wheel(install: Callable[..., Path]) -> None:
-    python = install("missing", without="nvidia-cusparselt-cu13")
+def test_finds_what_package_opens_by_path(maker: Maker) -> None:
+    told = diagnose(maker.make("faiss", "faiss-gpu-cu12==1.14.1.post1"))
 
-    told = diagnose(python)
+    assert told["verdict"] == "note"
+    [package] = told["packages"]
+    assert package["suppliers"]["libcudart.so.12"].startswith("nvidia-cuda-runtime-cu12 12.")
 
-    fixes = {one["fix"] for one in told["verdicts"] if one["level"] == "broken"}
-    assert fixes == {"pip install 'nvidia-cusparselt-cu13==0.8.0'"}
+
+@dataclass(frozen=True, kw_only=True)
+class Defect:
+    """A broken environment: what it is made of, and the anchor of what is to be said of it."""
+
+    packages: tuple[str, ...]
+    over: tuple[str, ...] = ()
+    without: str = ""
+    anchor: str
+
+
+_DEFECTS = {
+    "jax": Defect(
+        packages=("jax==0.5.3", "jaxlib==0.5.3"),
+        over=("jax-cuda12-plugin==0.4.36", "jax-cuda12-pjrt==0.4.36"),
+        anchor="diagnose-versions",
+    ),
+    "triton": Defect(packages=_TORCH, over=("triton==3.3.0",), anchor="diagnose-versions"),
+    "tensorflow": Defect(
+        packages=("pip",), over=("tensorflow==2.21.0",), anchor="diagnose-versions"
+    ),
+    "onnxruntime": Defect(
+        packages=("onnxruntime-gpu[cuda,cudnn]==1.31.1",),
+        over=("onnxruntime==1.30.0",),
+        anchor="diagnose-shared-files",
+    ),
+    "opencv": Defect(
+        packages=("opencv-python==5.0.0.93",),
+        over=("opencv-python-headless==5.0.0.93",),
+        anchor="diagnose-shared-files",
+    ),
+    "faiss-cpu": Defect(
+        packages=("faiss-gpu-cu12==1.14.1.post1",),
+        over=("faiss-cpu==1.15.1",),
+        anchor="diagnose-shared-files",
+    ),
+    "nccl": Defect(
+        packages=_TORCH, over=("nvidia-nccl-cu12==2.32.3",), anchor="diagnose-shared-files"
+    ),
+    "extras": Defect(packages=("onnxruntime-gpu==1.31.1",), anchor="libcudnn-not-found"),
+    "torchvision": Defect(
+        packages=(*_TORCH, "pillow"), over=("torchvision==0.25.0",), anchor="torchvision-mismatch"
+    ),
+    "mixed": Defect(
+        packages=_TORCH,
+        over=("nvidia-cuda-runtime-cu12==12.9.79", "nvidia-nvjitlink-cu12==12.9.86"),
+        anchor="diagnose-mixed-cuda",
+    ),
+    "missing": Defect(
+        packages=_TORCH, without="nvidia-cusparselt-cu13", anchor="cuda-math-lib-not-found"
+    ),
+    "many missing": Defect(
+        packages=_TORCH,
+        without="nvidia-cublas nvidia-cufft nvidia-curand nvidia-nccl-cu13 triton",
+        anchor="nccl-version-mismatch",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _DEFECTS)
+def test_printed_command_ends_in_clean_report(maker: Maker, name: str) -> None:
+    defect = _DEFECTS[name]
+    python = maker.make(name, *defect.packages, over=defect.over, without=defect.without)
+
+    first = diagnose(python)
+
+    faults = [one for one in first["verdicts"] if one["level"] in ("warning", "broken")]
+    assert defect.anchor in {one["anchor"] for one in faults}, faults
+    for command in dict.fromkeys(one["command"] for one in faults if one["command"]):
+        maker.shell(command)
+    second = diagnose(python)
+    assert second["verdict"] == "note", second["verdicts"]
+
+
+def test_reinstalls_torch_with_damaged_library(maker: Maker) -> None:
+    python = maker.make("damaged", *_TORCH)
+    [library] = python.parents[1].glob("lib/python*/site-packages/torch/lib/libtorch_python.so")
+    content = library.read_bytes()
+    library.unlink()  # the cache has the same file
+    library.write_bytes(content[: len(content) // 2])
+
+    commands = {one["command"] for one in diagnose(python)["verdicts"] if one["level"] == "broken"}
+
+    [command] = commands
+    assert command.endswith(" --force-reinstall --no-deps torch==2.11.0")
+    maker.shell(command)
+    assert diagnose(python)["verdict"] == "note"

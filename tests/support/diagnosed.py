@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cuwheel.diagnose.session import DiagnoseOptions, diagnose
 from cuwheel.system import process
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cuwheel.model.recipe import Recipe
 
 CALL_OF_TORCH = "namespace c10 { void %s; } void use() { c10::%s; }"  # what an extension does
+_VERSION = "2.11.0+cu130"  # of torch
 TAG = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 
 _NVML = r"""
@@ -122,33 +123,57 @@ class Env:
         path = write_wheel(self.folder / "wheels", files or {}, name=name, **wheel)  # type: ignore[arg-type]
         unpack_wheel(path, self.site)
 
-    def install_torch(  # noqa: PLR0913 - the facts of a torch, each with a default
+    def offer(
+        self, name: str, files: Mapping[str, bytes | Path] | None = None, **wheel: object
+    ) -> None:
+        """Put a wheel into the index that `shell` installs from."""
+        named = {"tag": "py3-none-any", **wheel}
+        write_wheel(self.folder / "index", files or {}, name=name, **named)  # type: ignore[arg-type]
+
+    def shell(self, command: str) -> None:
+        """Run a command as a person would, with the wheels of `offer` for an index."""
+        tools = os.path.dirname(sys.executable)  # noqa: PTH120 - of the environment, not behind it
+        environ = {
+            "PATH": f"{tools}:/usr/bin:/bin",
+            "HOME": str(self.folder),
+            "UV_CACHE_DIR": str(self.folder / "uv"),
+            "UV_CONFIG_FILE": str(self.folder / "uv.toml"),
+        }
+        settings = f'no-index = true\nfind-links = ["{self.folder / "index"}"]\n'
+        (self.folder / "uv.toml").write_text(settings)
+        process.run(["sh", "-ec", command], env=environ)
+
+    def uv(self, *words: str) -> None:
+        """Install with uv."""
+        self.shell(f"uv pip install -q --python {self.python} {' '.join(words)}")
+
+    def install_torch(self, **facts: Any) -> None:
+        """Install the torch of `torch_files`."""
+        version, requires = facts.get("version", _VERSION), facts.pop("requires", ())
+        files = self.torch_files(**facts)
+        self.install("torch", files, version=version.partition("+")[0], requires=requires)
+
+    def torch_files(  # noqa: PLR0913 - the facts of a torch, each with a default
         self,
         *,
-        version: str = "2.11.0+cu130",
+        version: str = _VERSION,
         cuda: str | None = "13.0",
         archs: str = "sm_90",
         available: bool = True,
         code: str = "",
-        requires: tuple[str, ...] = (),
         more: str = "",
-    ) -> None:
-        """Install a torch of one small library; `code` is C++, `more` Python."""
+    ) -> dict[str, bytes | Path]:
+        """A torch of one small library; `code` is C++, `more` Python."""
         source = _TORCH.format(
             version=version, cuda=cuda, archs=archs, available=available, more=more
         )
         static = f"__version__ = {version!r}\ncuda = {cuda!r}\nhip = None\n"
         library = self.compile("libc10.so", code or "namespace c10 { void sound() {} }")
-        self.install(
-            "torch",
-            {
-                "torch/__init__.py": source.encode(),
-                "torch/version.py": static.encode(),
-                "torch/lib/libc10.so": library,
-            },
-            version=version.partition("+")[0],
-            requires=requires,
-        )
+        return {
+            "torch/__init__.py": source.encode(),
+            "torch/version.py": static.encode(),
+            "torch/lib/libc10.so": library,
+        }
 
     def compile(self, name: str, code: str, *flags: str | Path) -> Path:
         """A library of C++."""
@@ -190,6 +215,12 @@ def look_into(
     asked = DiagnoseOptions(packages=packages, python=str(env.python), start=env.folder)
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(env.folder), **variables}
     return diagnose(asked, environ, recipes)
+
+
+def look_closely(env: Env) -> Report:
+    """Diagnose an environment with all its files."""
+    asked = DiagnoseOptions(python=str(env.python), verifies_files=True, start=env.folder)
+    return diagnose(asked, {"PATH": "/usr/bin:/bin", "HOME": str(env.folder)}, ())
 
 
 def verdict_on(report: Report, anchor: str) -> Verdict:

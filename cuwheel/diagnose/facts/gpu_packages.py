@@ -102,6 +102,11 @@ class InstalledPackage:
     others: int = 0
 
     @property
+    def cuda(self) -> frozenset[str]:
+        """Major releases of CUDA that its libraries tell."""
+        return frozenset(one for library in self.libraries for one in library.cuda)
+
+    @property
     def is_complete(self) -> bool:
         """Whether the loader finds all that its libraries need."""
         return all(found for library in self.libraries for _, found in library.needs)

@@ -70,13 +70,17 @@ class InstallationFacts:
 
 
 def read_installation(
-    environment: PythonEnvironment, examined: Iterable[Distribution], verified: Iterable[str]
+    environment: PythonEnvironment,
+    examined: Iterable[Distribution],
+    held: Iterable[Distribution],
+    verified: Iterable[str],
 ) -> InstallationFacts:
     """Look at the files of an environment.
 
     Args:
         environment: which.
-        examined: distributions whose files and modules count.
+        examined: distributions whose modules count.
+        held: those whose libraries are looked at; one that is cut off doesn't show what it was for.
         verified: names of those of which every file is read and held against its hash.
     """
     examined = tuple(examined)
@@ -85,11 +89,12 @@ def read_installation(
     all_read = frozenset(verified)
     faults: dict[str, tuple[FileFault, ...]] = {}
     shadows: list[Shadow] = []
-    for one in examined:
+    for one in held:
         found = (*find_damaged_libraries(one), *(verify_files(one) if one.name in all_read else ()))
         first = {fault.path: fault for fault in reversed(found) if fault.path not in contested}
         if first:
             faults[one.name] = tuple(first.values())
+    for one in examined:
         shadows += _shadows(one, environment)
     return InstallationFacts(faults=faults, shared=shared, shadows=tuple(shadows))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cuwheel.binaries.archs import DeviceCode, describe_code, runs_on
 from cuwheel.cuda.toolkits import oldest_driver
 from cuwheel.diagnose.facts.imports import frameworks_of
+from cuwheel.diagnose.rules.nvidia_wheels import is_nvidias
 from cuwheel.diagnose.verdict import broken, warns, works
 from cuwheel.system.quantities import plural
 from cuwheel.system.versions import version_key
@@ -88,8 +89,7 @@ def judge_frameworks(
     Args:
         frameworks: what is known of each.
         driver: of this machine.
-        remedies: what is to be done first, a command or nothing, by framework: of those with
-            damaged files or unmet requirements.
+        remedies: `remedies_of` them.
         cuda_builds: commands that install the same release with CUDA, by framework.
     """
     for one in frameworks:
@@ -153,7 +153,9 @@ def _visibility_fault(
     if framework.trouble:
         last = framework.trouble.strip().rpartition("\n")[2]
         known = next((one for one in _FAILURES if one.line_in(framework.trouble)), None)
-        fix = (known.fix if known else "") or f"ask {framework.name} itself for its devices"
+        fix = (known.fix if known else "") or (
+            f"ask {framework.name} itself for its devices; --verify-files finds damaged files"
+        )
         yield warns(
             known.anchor if known else "diagnose-import-failed",
             f"{name} failed when it was asked about CUDA",
@@ -201,3 +203,26 @@ def cuda_builds(environment: PythonEnvironment, installer: Installer) -> dict[st
         name: installer.install(f"{one.name}=={one.version.partition('+')[0]}", again=True)
         for name, one in frameworks_of(environment).items()
     }
+
+
+def remedies_of(
+    frameworks: Iterable[FrameworkFacts],
+    environment: PythonEnvironment,
+    remedies: Mapping[str, str],
+) -> dict[str, str]:
+    """What is to be done first, a command or nothing, by framework, where something is.
+
+    Args:
+        frameworks: which.
+        environment: that they are in.
+        remedies: of every distribution with faulty files or unmet requirements.
+    """
+    of_nvidia = [command for name, command in remedies.items() if is_nvidias(name)]
+    found = {}
+    for one in frameworks:
+        project = frameworks_of(environment)[one.name].name
+        if project in remedies:
+            found[one.name] = remedies[project]
+        elif of_nvidia:
+            found[one.name] = of_nvidia[0]
+    return found

@@ -61,12 +61,15 @@ class InstallationJudge:
 
     @property
     def remedies(self) -> dict[str, str]:
-        """What sets damaged distributions right, by name."""
-        damaged = (
-            name for name, found in self.facts.faults.items() if any(one.is_damage for one in found)
-        )
+        """What sets the files of distributions right, by name; empty where no command does."""
         there = self.environment.distributions
-        return {name: self.installer.reinstall(there[name]) for name in damaged}
+        faulty = {name: self.installer.reinstall(there[name]) for name in self.facts.faults}
+        shared = {
+            owner.name: self._shared(one).command
+            for one in self.facts.shared
+            for owner in one.owners
+        }
+        return {**shared, **faulty}
 
     def unless_hidden(self, framework: FrameworkFacts) -> FrameworkFacts:
         """A framework; what another module answered in its stead isn't taken for it."""

@@ -132,7 +132,7 @@ class PackageJudge:
 
     def _mixed(self, name: str, package: InstalledPackage) -> Iterator[Verdict]:
         torch = self.torch
-        releases = {one for library in package.libraries for one in library.cuda}
+        releases = package.cuda
         if torch is None or not torch.major or not releases or torch.major in releases:
             return
         is_linked = any(library.is_for_torch for library in package.libraries)

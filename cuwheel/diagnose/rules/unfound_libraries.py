@@ -119,34 +119,39 @@ class UnfoundLibrariesJudge:
         """Words and command."""
         if extras := self._extras(package, lost):
             asked = f"{package.name}[{','.join(extras)}]=={package.version}"
-            return f"install what it has for that as {_extras_in_words(extras)}", (
-                self.installer.install(asked)
-            )
+            return f"install it with {_extras_in_words(extras)}", self.installer.install(asked)
         suppliers = {soname: self._supplier(package, soname) for soname in lost}
+        if all(suppliers.values()) and all(self._leads_to(package, soname) for soname in lost):
+            wheels = sorted(set(suppliers.values()))
+            return "install the wheels that have them", self.installer.install(*wheels)
+        return self._fix_in_words(package, lost, suppliers), ""
+
+    def _fix_in_words(
+        self, package: InstalledPackage, lost: dict[str, Path], suppliers: dict[str, str]
+    ) -> str:
         first = min(lost, key=_position)
         supplier = suppliers[first]
-        if not supplier:
-            return f"install the package that has {first}, for the CUDA of the framework", ""
-        if there := self.loader.environment.distributions.get(supplier):
-            if self.is_faulty:
-                return "fix what else this report says of it first, then ask again", ""
+        there = self.loader.environment.distributions.get(supplier)
+        if there and self.is_faulty:
+            return "fix what else this report says of it first, then ask again"
+        if there:
             return (
                 f"{supplier} {there.version} is installed and nothing leads to it: import torch "
                 "first, or add its folder to LD_LIBRARY_PATH"
-            ), ""
-        majors = sorted({one for library in package.libraries for one in library.cuda})
+            )
+        majors = sorted(package.cuda)
         if self.torch and self.torch.major and majors and self.torch.major not in majors:
             return (
                 f"install the package for CUDA {self.torch.major}, which torch is for; it is "
                 f"built for CUDA {' and '.join(majors)}"
-            ), ""
+            )
+        if not supplier:
+            return f"install the package that has {first}, for the CUDA of the framework"
         named = sorted({one for one in suppliers.values() if one})
-        if all(self._leads_to(package, soname) for soname in lost):
-            return "install the wheels that have them", self.installer.install(*named)
         return (
             f"install {', '.join(named)}, then import torch first or add their folders to "
             "LD_LIBRARY_PATH: no rpath entry leads to them"
-        ), ""
+        )
 
     def _extras(self, package: InstalledPackage, lost: Iterable[str]) -> list[str]:
         """Extras of the package that bring what is lost; none where one of them is there."""
@@ -164,9 +169,8 @@ class UnfoundLibrariesJudge:
 
     def _supplier(self, package: InstalledPackage, soname: str) -> str:
         """The distribution that has a library, for the CUDA of the package where that is known."""
-        majors = {one for library in package.libraries for one in library.cuda}
         found = components_of(soname)
-        fitting = [one for one in found if str(one.cuda or "") in majors]
+        fitting = [one for one in found if str(one.cuda or "") in package.cuda]
         return next((one.distribution for one in (*fitting, *found)), "")
 
     def _leads_to(self, package: InstalledPackage, soname: str) -> bool:

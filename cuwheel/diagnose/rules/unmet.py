@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from cuwheel.diagnose.verdict import Anchor, Verdict
 
 
+# PyTorch's own, each published together with a torch, for the same CUDA.
+_SIBLINGS = frozenset({"torchaudio", "torchtext", "torchvision"})
 _LISTED = 3  # requirements that a command names; more come with their package
 
 
@@ -32,7 +34,8 @@ class UnmetJudge:
         environment: which.
         unmet: all that aren't met there.
         examined: the distributions whose requirements count, by name.
-        frameworks: which of them could be imported.
+        frameworks: what is known of them.
+        cuda: for which major releases of CUDA the libraries of packages are, by name.
         installer: writes the commands.
     """
 
@@ -40,6 +43,7 @@ class UnmetJudge:
     unmet: tuple[UnmetRequirement, ...]
     examined: frozenset[str]
     frameworks: tuple[FrameworkFacts, ...]
+    cuda: Mapping[str, frozenset[str]]
     installer: Installer
 
     @property
@@ -51,7 +55,7 @@ class UnmetJudge:
             from_conda = self.environment.is_conda and is_nvidias(one.project) and not one.installed
             if one.root in self.examined and not from_conda:
                 found.setdefault(one.root, []).append(one)
-        return {root: tuple(ones) for root, ones in found.items()}
+        return {root: tuple(ones) for root, ones in found.items() if not _is_covered(root, found)}
 
     @property
     def remedies(self) -> dict[str, str]:
@@ -70,7 +74,7 @@ class UnmetJudge:
             return ""
         distribution = self.environment.distributions[root]
         if kept := self._kept_framework(root, unmet):
-            return self.installer.install(kept, root)
+            return self.installer.install(kept, root) if self._is_published_for_it(root) else ""
         whole = same_release(distribution)
         if len(unmet) > _LISTED and whole and not any(one.is_optional for one in unmet):
             return self.installer.install(whole)
@@ -117,6 +121,12 @@ class UnmetJudge:
         other = next((one.project for one in unmet if one.installed and one.project in there), "")
         return f"{other}=={there[other].version.partition('+')[0]}" if other else ""
 
+    def _is_published_for_it(self, root: str) -> bool:
+        """Whether the index may have one for this torch: a build for another CUDA says no."""
+        majors = self.cuda.get(root, frozenset())
+        used = {one.major for one in self.frameworks if one.major}
+        return root in _SIBLINGS or not majors or bool(used & majors)
+
     def _fix(self, root: str, unmet: Iterable[UnmetRequirement]) -> str:
         if kept := self._kept_framework(root, unmet):
             return f"install a {root} for {kept.replace('==', ' ')}"
@@ -140,6 +150,15 @@ class UnmetJudge:
                         "environment of its own, or take releases of both that agree"
                     )
         return ""
+
+
+def _is_covered(root: str, found: Mapping[str, Iterable[UnmetRequirement]]) -> bool:
+    """Whether what an NVIDIA wheel lacks is lacking for something else too, which is choosier."""
+    if not is_nvidias(root):
+        return False
+    projects = {one.project for one in found[root]}
+    others = (ones for name, ones in found.items() if not is_nvidias(name))
+    return any(projects <= {one.project for one in ones} for ones in others)
 
 
 def _anchor(root: str, unmet: tuple[UnmetRequirement, ...]) -> Anchor:
