@@ -59,16 +59,22 @@ class FileFault:
 
 
 def recorded_files(distribution: Distribution) -> tuple[RecordedFile, ...]:
-    """What a distribution has installed; nothing where it keeps no readable RECORD."""
+    """What a distribution has installed; nothing where it keeps no readable RECORD.
+
+    conda edits libraries after their RECORD was written, and keeps hashes of its own elsewhere: of
+    what it has installed, RECORD tells the names alone.
+    """
     try:
         rows = record_rows((distribution.metadata / "RECORD").read_text("utf-8"))
+        installer = distribution.metadata / "INSTALLER"
+        is_from_conda = installer.exists() and installer.read_text("utf-8").strip() == "conda"
     except (OSError, UnicodeDecodeError, RecordFormatError):
         return ()
     return tuple(
         RecordedFile(
             path=Path(os.path.normpath(distribution.site / name)),
-            digest=digest,
-            size=int(size) if size.isdecimal() else None,
+            digest="" if is_from_conda else digest,
+            size=int(size) if size.isdecimal() and not is_from_conda else None,
         )
         for name, digest, size in rows
     )

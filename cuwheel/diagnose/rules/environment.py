@@ -68,7 +68,7 @@ _FAILURES = (
     _Failure(
         r"numpy\.(dtype size|core\.multiarray)|_ARRAY_API|compiled using NumPy 1",
         "numpy-abi-mismatch",
-        fix="install the NumPy that it was built for, most often: pip install 'numpy<2'",
+        fix="install the NumPy that it was built for, most often one below 2",
     ),
     _Failure(
         r"undefined symbol: _Z", "torch-abi-mismatch", fix="install its parts again, together"

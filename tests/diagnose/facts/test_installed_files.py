@@ -105,3 +105,11 @@ def test_says_nothing_of_what_keeps_no_record(installed: Distribution) -> None:
     (installed.metadata / "RECORD").unlink()
 
     assert (verify_files(installed), find_damaged_libraries(installed)) == ((), ())
+
+
+def test_holds_what_conda_has_edited_against_no_hash(installed: Distribution) -> None:
+    (installed.metadata / "INSTALLER").write_text("conda\n")
+    path = installed.libraries[0]
+    path.write_bytes(path.read_bytes() + b"another rpath")
+
+    assert (verify_files(installed), find_damaged_libraries(installed)) == ((), ())
