@@ -10,6 +10,7 @@ import rich.console
 
 from cuwheel.build.summary import Summary, print_summary
 from cuwheel.system.console import Console
+from cuwheel.system.output.github import SUMMARY_VARIABLE
 
 _SUMMARY = Summary(
     wheel="causal_conv1d-1.6.1+cu130torch2.11-cp312-cp312-manylinux_2_34_x86_64.whl",
@@ -59,3 +60,17 @@ def test_lists_libraries_and_stages_where_asked() -> None:
 
     assert "             libc10.so from torch (torch/lib)" in lines
     assert "stages       build           70.0 s" in lines
+
+
+def test_is_the_summary_of_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of GitHub Actions: short, whatever the console says, and nothing in it is markup."""
+    step = tmp_path / "summary.md"
+    monkeypatch.setenv(SUMMARY_VARIABLE, str(step))
+
+    printed(is_verbose=True)
+
+    rows = step.read_text().splitlines()
+    assert rows[:2] == ["| | |", "| --- | --- |"]
+    assert any(row.startswith(r"| wheel | my dist/causal\_conv1d-1.6.1+cu130") for row in rows)
+    assert "| time | 1:15: build 1:10, smoke 5.0 s |" in rows
+    assert not any("libc10" in row for row in rows)
