@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from cuwheel.audit.loader_paths import LoaderGraph
+from cuwheel.audit.tags import minor_of
 from cuwheel.binaries.elf_symbols import Exports
 from cuwheel.cuda.frameworks import extras_of, has_common_release
 from cuwheel.cuda.suppliers import components_of, is_cuda_library, is_from_driver
@@ -101,7 +102,8 @@ class SymbolNeeds:
         every release that one of these loads with is fitting.
         """
         table = torch_exports()
-        allowed = table.allowed_by(self.torch_requirement or SpecifierSet())
+        required = self.torch_requirement or SpecifierSet()
+        allowed = table.allowed_by(required, self._pythons)
         needed = self._releases_with_names(library)
         fitting = set[str]().union(
             *(
@@ -153,6 +155,13 @@ class SymbolNeeds:
     @cached_property
     def _modules(self) -> tuple[ScannedLibrary, ...]:
         return tuple(one for one, elf in self.case.host_libraries if elf.python_modules)
+
+    @cached_property
+    def _pythons(self) -> tuple[int, ...]:
+        """The Pythons that the tags name; none where one of the tags is for several."""
+        minors = [minor_of(tag) for tag in self.case.tags]
+        known = [minor for minor in minors if minor is not None]
+        return tuple(sorted(known)) if len(known) == len(minors) else ()
 
     @cached_property
     def _has_torch(self) -> bool:

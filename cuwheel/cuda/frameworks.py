@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from cuwheel.cuda.components import KNOWN_COMPONENTS
 
@@ -294,13 +294,23 @@ def has_common_release(rule: str, asked: SpecifierSet) -> bool:
         asked: of a requirement.
     """
     known = SpecifierSet(rule)
-    named = [one.version.removesuffix(".*") for one in (*known, *asked)]
+    written = (one.version.removesuffix(".*") for one in (*known, *asked))
+    named = [version for version in written if _is_version(version)]
     public = [Version(version).public for version in named]
     beside = [f"{version}.0.0.1" for version in public if Version(version).is_prerelease is False]
     return any(
         known.contains(release, prereleases=True) and asked.contains(release, prereleases=True)
         for release in (*named, *beside, "0", "9999")
     )
+
+
+def _is_version(text: str) -> bool:
+    """Whether it is one: behind `===` anything may stand."""
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
 
 
 def _reached_by(requirement: Requirement) -> Iterator[str]:

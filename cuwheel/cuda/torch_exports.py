@@ -14,19 +14,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import zstandard
+from packaging.specifiers import SpecifierSet
 
 from cuwheel.cuda.frameworks import has_common_release
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from packaging.specifiers import SpecifierSet
-
 TABLE = Path(__file__).with_name("torch_exports.zst")
 LIBRARIES = (
     *("libc10.so", "libc10_cuda.so", "libtorch_cpu.so", "libtorch_cuda.so"),
     "libtorch_python.so",
 )
+# The releases that have a wheel for a Python, by its minor release; for 3.11 all have.
+_PYTHONS = {
+    8: "<2.5",
+    9: "<2.9",
+    10: "<2.15",
+    12: ">=2.2",
+    13: ">=2.5",
+    14: ">=2.9",
+    15: ">=2.15",
+}
 _LEVEL = 19  # of zstd; it is packed once
 _SIZE_MAX = 1 << 28  # bytes of the table, unpacked
 # Mangled names in the namespaces of PyTorch (Itanium C++ ABI, "External Names"), and of the Python
@@ -60,10 +69,20 @@ class TorchExports:
             return ()
         return tuple(one for bit, one in enumerate(self.releases) if self.masks[at] >> bit & 1)
 
-    def allowed_by(self, specifier: SpecifierSet) -> tuple[str, ...]:
-        """Releases of whose minor release a requirement takes some."""
+    def allowed_by(self, specifier: SpecifierSet, pythons: Iterable[int] = ()) -> tuple[str, ...]:
+        """Releases of whose minor release a requirement takes some.
+
+        Args:
+            specifier: of the requirement.
+            pythons: minor releases of Python 3, of which one has to have a wheel of PyTorch; none:
+                whatever Python.
+        """
+        served = [SpecifierSet(_PYTHONS.get(minor, "")) for minor in pythons] or [SpecifierSet()]
         return tuple(
-            one for one in self.releases if has_common_release(f"=={minor_of(one)}.*", specifier)
+            one
+            for one in self.releases
+            if has_common_release(f"=={minor_of(one)}.*", specifier)
+            and any(releases.contains(one) for releases in served)
         )
 
 

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
-from cuwheel.cuda.frameworks import Dependency, dependencies_of, preloads
+from cuwheel.cuda.frameworks import Dependency, dependencies_of, has_common_release, preloads
 
 
 def majors_of(*requirements: str) -> set[int]:
@@ -130,3 +131,9 @@ def test_torch_loads_its_libraries(soname: str) -> None:
 )
 def test_others_load_nothing(framework: str, soname: str) -> None:
     assert not preloads(framework, soname)
+
+
+def test_takes_requirement_that_names_no_version() -> None:
+    assert not has_common_release(">=2", SpecifierSet("===foobar"))
+    assert has_common_release("==2.11.*", SpecifierSet("===2.11.0"))
+    assert dependencies_of(("torch===foobar",))[0].distribution == "torch"

@@ -56,6 +56,20 @@ def test_lets_bounded_torch_pass(tmp_path: Path, required: str) -> None:
     assert findings_of(tmp_path, calling(f"{_CHECK}ib"), (required,)) == []
 
 
+@pytest.mark.parametrize(("python", "count"), [("cp313", 1), ("cp314", 0)])
+def test_leaves_out_torch_without_wheel_for_the_python(
+    tmp_path: Path, python: str, count: int
+) -> None:
+    """Since 2.7 there is this one, wheels for Python 3.13 since 2.5, for 3.14 since 2.9."""
+    code = calling("aoti_torch_library_init_impl")
+    library = make_library(tmp_path / "made", "libtorch_cpu.so", code=code)
+    tag = f"{python}-{python}-manylinux_2_39_x86_64"
+
+    found = told(judged(tmp_path, {"pkg/_C.so": library}, tag=tag, requires=("torch",)))
+
+    assert len([line for line in found if "framework ABI" in line]) == count
+
+
 def test_only_notes_it_where_no_torch_is_required(tmp_path: Path) -> None:
     (line,) = findings_of(tmp_path, calling(f"{_CHECK}ib"), ())
 
