@@ -110,6 +110,12 @@ def tests_nightly(session: nox.Session) -> None:
             run(session, "dev", "-m", "pytest", *FAST, CUWHEEL_CACHE=cache)
 
 
+@nox.session(tags=["test"])
+def fuzz(session: nox.Session) -> None:
+    """Feed changed files to all readers: [-- --fuzz-minutes 30 --fuzz-seed 7]."""
+    run(session, "dev", "-m", "pytest", *FAST, "-m", "nightly", "tests/fuzz", *session.posargs)
+
+
 @nox.session(tags=["maintain"])
 def bench(session: nox.Session) -> None:
     """Measure, side by side in one run: -- builds, memory, audit, elf, explain."""

@@ -38,6 +38,13 @@ _BEFORE = pytest.StashKey[frozenset[int]]()  # what ran when a test began
 _LEFT = pytest.StashKey[list[str]]()  # what had to be ended behind the tests
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What `nox -s fuzz` takes."""
+    group = parser.getgroup("fuzz")
+    group.addoption("--fuzz-minutes", type=float, default=5.0, help="for all readers together")
+    group.addoption("--fuzz-seed", type=int, default=1, help="of the changes; another finds more")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Check `CUWHEEL_REQUIRE`; give the tests signals as a terminal's program has them.
 

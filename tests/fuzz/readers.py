@@ -1,0 +1,230 @@
+"""Every reader of others' bytes, as a function of bytes that raises nothing but a crash.
+
+A reader is given what a real file was changed to. The errors that it declares are its answers, and
+are suppressed here; whatever else it raises is a crash.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.audit.verdict import audit_wheel
+from cuwheel.binaries.cubin import read_cubin
+from cuwheel.binaries.device_code import (
+    DeviceCodeError,
+    code_of_element,
+    elements_of,
+    find_fatbins,
+)
+from cuwheel.binaries.elf import ElfFormatError, Section, read_elf, read_soname
+from cuwheel.binaries.elf_symbols import Symbols
+from cuwheel.binaries.fatbin import FatbinFormatError, code_of_ptx, hop_fatbins
+from cuwheel.binaries.ptx import read_ptx
+from cuwheel.build.launcher.events import read_events
+from cuwheel.conda.lock_file import read_conda_lock
+from cuwheel.errors import (
+    DownloadError,
+    FileAccessError,
+    LockError,
+    UnsafeArchiveError,
+    UsageError,
+)
+from cuwheel.explain.explanation import Explainer
+from cuwheel.locks.mirror_folder import read_targets
+from cuwheel.pypi.indexes import find_releases
+from cuwheel.pypi.lock_file import faults_of_lock
+from cuwheel.sources.archives import unpack_archive
+from cuwheel.sources.patches import try_patch
+from cuwheel.verify.compare.wheel import compare
+from cuwheel.verify.published import read_published
+from cuwheel.wheel.publication import published_sha256
+from cuwheel.workspace.failure_record import read_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WHEEL = "tiny_cuda-1.2.3-cp311-cp311-linux_x86_64.whl"
+INFO = "tiny_cuda-1.2.3.dist-info"
+TEXTS = {
+    "METADATA": b"Metadata-Version: 2.4\nName: tiny_cuda\nVersion: 1.2.3\n\nA text.\n",
+    "WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: cp311-cp311-linux_x86_64\n",
+    "RECORD": b"",
+}
+_EXPLAINER = Explainer()
+# For the process, which atheris ends at once.
+_FOLDER = Path(tempfile.mkdtemp(prefix="cuwheel-fuzz-"))
+
+
+def _write(name: str, data: bytes) -> Path:
+    path = _FOLDER / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def write_wheel_with(path: Path, files: dict[str, bytes]) -> Path:
+    """A wheel with these files in place of, or beside, the texts that every wheel has."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    texts = {f"{INFO}/{name}": text for name, text in TEXTS.items()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in (texts | files).items():
+            archive.writestr(name, content)
+    return path
+
+
+def _audit(path: Path) -> None:
+    with contextlib.suppress(UnsafeArchiveError):
+        audit_wheel(path, private_paths=("/private/work",))
+
+
+def _wheel(data: bytes) -> None:
+    _audit(_write(WHEEL, data))
+
+
+def _member(data: bytes) -> None:
+    _audit(write_wheel_with(_FOLDER / WHEEL, {"pkg/lib.so": data}))
+
+
+def _texts(name: str) -> Callable[[bytes], None]:
+    def read(data: bytes) -> None:
+        _audit(write_wheel_with(_FOLDER / WHEEL, {f"{INFO}/{name}": data, "pkg/a.py": b""}))
+
+    return read
+
+
+def _elf(data: bytes) -> None:
+    with contextlib.suppress(ElfFormatError):
+        read_elf(io.BytesIO(data))
+    with contextlib.suppress(ElfFormatError):
+        read_soname(io.BytesIO(data))
+    with contextlib.suppress(ElfFormatError):
+        symbols = Symbols(io.BytesIO(data))
+        _ = symbols.links, symbols.section_names
+        symbols.mentions(["cu"])
+        symbols.lacking(["cuInit", "main"])
+        list(symbols.undefined())
+
+
+def _cubin(data: bytes) -> None:
+    with contextlib.suppress(ElfFormatError):
+        read_cubin(data)
+
+
+def _fatbin(data: bytes) -> None:
+    stream = io.BytesIO(data)
+    for element in elements_of(stream, find_fatbins(stream)):
+        with contextlib.suppress(DeviceCodeError):
+            code_of_element(stream, element)
+    with contextlib.suppress(FatbinFormatError):
+        hop_fatbins(stream, Section(name=".nv_fatbin", offset=0, size=len(data)))
+
+
+def _ptx(data: bytes) -> None:
+    read_ptx(data)
+    code_of_ptx(data)
+
+
+def _lock(data: bytes) -> None:
+    faults_of_lock(_write("test.lock", data), "toy\n")
+
+
+def _conda_lock(data: bytes) -> None:
+    with contextlib.suppress(LockError):
+        read_conda_lock(_write("cuda122/conda-lock.yml", data))
+
+
+def _log(data: bytes) -> None:
+    _EXPLAINER.explain(io.BytesIO(data))
+
+
+def _failure(data: bytes) -> None:
+    _write("dist/.cuwheel/toy.failed.json", data)
+    read_failure(_FOLDER / "dist", "toy")
+
+
+def _statement(data: bytes) -> None:
+    path = _write(f"dist/{WHEEL}.provenance.json", data)
+    published_sha256(path.with_name(WHEEL))
+    with contextlib.suppress(UsageError):
+        read_published(path)
+
+
+def _mirror(data: bytes) -> None:
+    path = _write("mirror/mirror.json", data)
+    with contextlib.suppress(FileAccessError):
+        read_targets(path.parent)
+
+
+def _events(data: bytes) -> None:
+    read_events(_write("events.jsonl", data))
+
+
+def _index(data: bytes) -> None:
+    path = _write("simple/toy/index.html", data)
+    with contextlib.suppress(DownloadError):
+        find_releases("toy", indexes=[path.parent.parent.as_uri()])
+
+
+def _patch(data: bytes) -> None:
+    _write("tree/setup.py", b"one\ntwo\nthree\n")
+    try_patch(data, _FOLDER / "tree")
+
+
+def _archive(data: bytes) -> None:
+    with contextlib.suppress(UnsafeArchiveError):
+        unpack_archive(_write("source.tar", data), _FOLDER / "source")
+
+
+def _compare(data: bytes) -> None:
+    """The change against what it was made from, which lies before a separator in no file."""
+    one = write_wheel_with(_FOLDER / "a" / WHEEL, {"pkg/lib.so": data})
+    other = write_wheel_with(_FOLDER / "b" / WHEEL, {"pkg/lib.so": data[:64] + data[64:][::-1]})
+    with contextlib.suppress(UnsafeArchiveError):
+        compare(one, other)
+
+
+READERS: dict[str, Callable[[bytes], None]] = {
+    "wheel": _wheel,
+    "member": _member,
+    "metadata": _texts("METADATA"),
+    "tags": _texts("WHEEL"),
+    "record": _texts("RECORD"),
+    "elf": _elf,
+    "cubin": _cubin,
+    "fatbin": _fatbin,
+    "ptx": _ptx,
+    "lock": _lock,
+    "conda-lock": _conda_lock,
+    "log": _log,
+    "failure": _failure,
+    "statement": _statement,
+    "mirror": _mirror,
+    "events": _events,
+    "index": _index,
+    "patch": _patch,
+    "archive": _archive,
+    "compare": _compare,
+}
+
+
+def _raises(data: bytes) -> None:
+    json.loads(data)
+
+
+def _grows(_: bytes) -> None:
+    bytes(3 << 30).count(1)
+
+
+def _hangs(_: bytes) -> None:
+    while True:
+        pass
+
+
+# What the fuzzing has to find.
+PLANTED = {"raises": _raises, "grows": _grows, "hangs": _hangs}
