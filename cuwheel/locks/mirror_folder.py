@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from cuwheel import limits
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import FileAccessError
 from cuwheel.fetch.mirror import MIRROR_VARIABLE, WHEELS_PAGE
@@ -21,6 +22,7 @@ from cuwheel.paths import ROOT
 from cuwheel.sources.pinned import source_folders
 from cuwheel.sources.tree import copy_source
 from cuwheel.system.files import new_folder, remove_leftovers, write_atomically
+from cuwheel.system.regular_files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,12 +60,13 @@ def read_targets(folder: Path) -> dict[str, ServedTarget]:
     """
     path = folder / _TARGETS
     try:
-        found = json.loads(path.read_text())["targets"].items() if path.is_file() else ()
+        text = read_regular(path, limit=limits.JSON) if path.is_file() else b'{"targets": {}}'
+        found = json.loads(text)["targets"].items()
         return {
             name: ServedTarget(pythons=tuple(facts["pythons"]), command=facts["command"])
             for name, facts in found
         }
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise FileAccessError(
             f"{path} can't be understood",
             why="it isn't what `nox -s mirror` writes",

@@ -26,6 +26,7 @@ _STATES_CUDA = (
     *("nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11"),
 )
 _PYTHONS = re.compile(r"^# pythons +(.+)$", re.MULTILINE)
+_SHOWN = 80  # characters of a line that nobody wrote by hand
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _PIN = re.compile(r"([A-Za-z0-9][^#]*?)((\s+--hash=sha256:[0-9a-f]{64})*)(\s+#.*)?")
 _EXACT = re.compile(r"={2,3}[^*,]+")
@@ -180,7 +181,10 @@ def _parse_pin(line: str) -> Pin:
     found = _PIN.fullmatch(line)
     if found is None:
         raise InvalidRequirement(f"more than a package with its hashes: {line}")
-    requirement = Requirement(found[1])
+    try:
+        requirement = Requirement(found[1])
+    except RecursionError:
+        raise InvalidRequirement(f"brackets nest too deeply: {line[:_SHOWN]}…") from None
     if requirement.url:
         raise InvalidRequirement(f"an address in place of a version: {line}")
     if _EXACT.fullmatch(str(requirement.specifier)) is None:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cuwheel import limits
 from cuwheel.binaries.archs import is_arch
 from cuwheel.errors import UnsafeArchiveError, UsageError
 from cuwheel.system.files import sha256_of_file
+from cuwheel.system.regular_files import read_regular
 from cuwheel.wheel.archive import open_wheel
 from cuwheel.wheel.publication import build_tag_of
 
@@ -74,7 +76,7 @@ def read_published(path: Path) -> PublishedWheel:
     try:
         if path.suffix == ".whl":
             beside = path.with_name(f"{path.name}.provenance.json")
-            stated = json.loads(beside.read_text()) if beside.is_file() else {}
+            stated = _read_json(beside) if beside.is_file() else {}
             with open_wheel(path):  # before an hour of building
                 pass
             found = PublishedWheel(
@@ -89,7 +91,7 @@ def read_published(path: Path) -> PublishedWheel:
             why=problem.why,
             fix="get the file again from whoever published it",
         ) from problem
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise UsageError(
             f"--against {path} is neither a wheel nor the provenance of one",
             why=f"it has no {problem}" if isinstance(problem, KeyError) else str(problem),
@@ -114,8 +116,12 @@ def check_is_of(theirs: PublishedWheel, recipe: str, tag: str) -> None:
         )
 
 
+def _read_json(path: Path) -> Any:
+    return json.loads(read_regular(path, limit=limits.JSON))
+
+
 def _of_statement(path: Path) -> PublishedWheel:
-    stated = json.loads(path.read_text())
+    stated = _read_json(path)
     [subject] = stated["subject"]
     beside = path.with_name(Path(subject["name"]).name)
     return PublishedWheel(

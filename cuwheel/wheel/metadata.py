@@ -170,10 +170,10 @@ def installed_path(name: str) -> PurePosixPath | None:
 
 
 def parse_requirement(requirement: str) -> packaging.requirements.Requirement | None:
-    """A `Requires-Dist`; None where it can't be read."""
+    """A `Requires-Dist`; None where it can't be read, or nests as no requirement does."""
     try:
         return packaging.requirements.Requirement(requirement)
-    except packaging.requirements.InvalidRequirement:
+    except (packaging.requirements.InvalidRequirement, RecursionError):
         return None
 
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _KERNEL = "__global__ void twice(float *p) { p[threadIdx.x] *= 2; }\n"
-_HOST = "#include <math.h>\nint PyInit_ext(void) { return 0; }\ndouble f(double x) { return sin(x); }\n"
+_HOST = (
+    "#include <math.h>\nint PyInit_ext(void) { return 0; }\ndouble f(double x) { return sin(x); }\n"
+)
 _LOCK = """\
 # Written by `nox -s lock`; don't edit.
 # input    sha256:{digest}
@@ -48,8 +50,14 @@ diff --git a/setup.py b/setup.py
  three
 """
 _FAILURE = {
-    **{"date": "2026-01-01T00:00:00+00:00", "exit_code": 61, "what": "it failed", "why": "so"},
-    **{"fix": "do", "anchor": "build-failed", "cause": "killed", "log": "toy.failed.log"},
+    "date": "2026-01-01T00:00:00+00:00",
+    "exit_code": 61,
+    "what": "it failed",
+    "why": "so",
+    "fix": "do",
+    "anchor": "build-failed",
+    "cause": "killed",
+    "log": "toy.failed.log",
 }
 _STATEMENT = {
     "_type": "https://in-toto.io/Statement/v1",

@@ -11,9 +11,9 @@ import pytest
 from cuwheel import limits
 from cuwheel.paths import ROOT
 from cuwheel.system import process
-from tests.fuzz.readers import PLANTED, READERS
+from tests.fuzz.readers import READERS
 from tests.fuzz.samples import write_samples
-from tests.support.requirements import lack
+from tests.support.requirements import require
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,10 +36,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory, cuda_home: Path) -> Path:
 
 def fuzz(reader: str, samples: Path, tmp_path: Path, seconds: float, seed: int) -> Finished:
     """Feed a reader for some time; in the folder lies what crashed it."""
-    try:
-        import atheris  # noqa: F401, PLC0415 # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        lack("atheris", "there is no atheris for this machine", "that changed files crash nothing")
+    require("atheris", "that changed files crash no reader")
     options = (
         f"-max_total_time={seconds:.0f}",
         f"-seed={seed}",

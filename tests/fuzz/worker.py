@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-import atheris  # type: ignore[import-not-found, unused-ignore]
+import atheris  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
 with atheris.instrument_imports(include=["cuwheel"]):
     from tests.fuzz.readers import PLANTED, READERS

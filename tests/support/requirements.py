@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.util
 import os
+import platform
 import shutil
 import sys
 from pathlib import Path
@@ -124,6 +126,11 @@ def _missing_fuse() -> str:
     return ""
 
 
+def _missing_atheris() -> str:
+    is_there = importlib.util.find_spec("atheris") is not None
+    return "" if is_there else f"atheris has no wheel for {platform.machine()}"
+
+
 def _driver() -> str:
     try:
         ctypes.CDLL("libcuda.so.1")
@@ -156,6 +163,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "podman": _program("podman", "podman runc debootstrap"),
     "openssl": _program("openssl", "openssl"),
     "systemd": _program("systemd-analyze", "systemd"),
+    "atheris": _missing_atheris,
     "boot": _found_by_test,
     "ccache": _found_by_test,
     "disks": _second_disk,

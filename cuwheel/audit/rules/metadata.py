@@ -39,6 +39,9 @@ def _specification_findings(case: Case) -> Iterator[Finding]:
     """What the core metadata specification forbids; upstream's faults are no breach of ours."""
     try:
         Metadata.from_email(case.scan.metadata, validate=True)
+    except RecursionError:
+        fact = "the brackets of a requirement nest more deeply than any installer reads"
+        yield Finding(file="METADATA", rule="metadata", fact=fact)
     except ExceptionGroup as problems:
         for problem in problems.exceptions:
             fact = " ".join(str(problem).split())

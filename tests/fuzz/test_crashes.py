@@ -1,0 +1,43 @@
+"""What once crashed a reader, or would: each is read again."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fuzz.readers import INFO, READERS, TEXTS, WHEEL, write_wheel_with
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_DEEP = b"[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("reader", "content"),
+    [
+        ("failure", b"1"),
+        *((name, _DEEP) for name in ("failure", "statement", "mirror", "events")),
+        ("statement", b"[]"),
+        ("metadata", TEXTS["METADATA"][:-9] + b"Requires-Dist: a; " + b"(" * 100_000 + b"\n"),
+        ("ptx", b".entry"),
+        ("index", b"<a>" * 1000),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_answers_what_once_crashed_it(reader: str, content: bytes) -> None:
+    READERS[reader](content)
+
+
+def test_answers_members_that_lie_before_the_archive(tmp_path: Path) -> None:
+    path = write_wheel_with(tmp_path / WHEEL, {f"{INFO}/a": b"a"})
+    content = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        start = archive.start_dir
+    # The offset that the end of the archive gives: zipfile takes the difference off all others.
+    content[-6:-2] = struct.pack("<I", start + 1000)
+
+    READERS["wheel"](bytes(content))
