@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
+from cuwheel import limits
 from cuwheel.audit.manylinux import policies, policy_of
 from cuwheel.cuda.components import KNOWN_COMPONENTS
 from cuwheel.cuda.frameworks import Dependency, dependencies_of, extras_of, preloads
@@ -81,8 +82,9 @@ class Case:
 
     @cached_property
     def requires(self) -> tuple[str, ...]:
-        """Its `Requires-Dist` lines."""
-        return header(self.scan.metadata, "requires-dist")
+        """Its `Requires-Dist` lines, but what nests so deeply that no installer reads it."""
+        stated = header(self.scan.metadata, "requires-dist")
+        return tuple(text for text in stated if text.count("(") <= limits.BRACKETS)
 
     @cached_property
     def required(self) -> frozenset[str]:
