@@ -81,6 +81,9 @@ def unwrapped(given: Iterable[Block]) -> Iterator[Block]:
     it stands is found as before.
     """
     for block in given:
+        if b"\n  " not in block.text and not block.text.startswith(b"  "):
+            yield block  # no line of any paragraph
+            continue
         start, number = 0, block.number
         for found in _FILLED.finditer(b"\n" + block.text[: block.fresh]):
             whole = _joined(found[1].split(b"\n"))
@@ -156,7 +159,10 @@ def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _plain(text: bytes) -> bytes:
-    text = text.replace(b"\r\n", b"\n").replace(b"\t", b" ")
+    if b"\r" in text:  # to look is ten times faster than to replace nothing
+        text = text.replace(b"\r\n", b"\n")
+    if b"\t" in text:
+        text = text.replace(b"\t", b" ")
     return _ESCAPES.sub(b"", text) if b"\x1b" in text else text
 
 

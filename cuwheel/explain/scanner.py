@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
+from collections import defaultdict, deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING
 
@@ -13,11 +14,14 @@ from cuwheel.explain.log_text import LINES_OF_MESSAGE, blocks, undecorated, unwr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from concurrent.futures import Future
 
     from cuwheel.explain.catalogue import FailureCause, Pattern, Signs
     from cuwheel.explain.log_text import Block
 
 
+Hits = list[tuple[int, int, int]]  # of each: the text's index, its start and its end
+_AHEAD = 1  # blocks that are searched while one is looked at
 _KEPT = 3  # matches of a pattern; more say nothing new
 _CHARACTERS = 2000  # of a line, that are read
 _BEFORE = 2  # lines shown around an error that nobody knows
@@ -87,11 +91,19 @@ class Scanner:
             OSError: it can't be read.
         """
         run = _Run(self._owned, self._indexes)
-        for block in unwrapped(blocks(stream)):
-            lowered = block.text.lower()
-            hits = self._search.find_matches_as_indexes(lowered, overlapping=True)
-            run.look(block, lowered, hits)
+        with ThreadPoolExecutor(1) as searcher:  # the search holds no lock of the interpreter's
+            searching: deque[tuple[Block, bytes, Future[Hits]]] = deque()
+            for block in unwrapped(blocks(stream)):
+                lowered = block.text.lower()
+                searching.append((block, lowered, searcher.submit(self._hits, lowered)))
+                if len(searching) > _AHEAD:
+                    run.look(*_searched(searching.popleft()))
+            while searching:
+                run.look(*_searched(searching.popleft()))
         return run.found
+
+    def _hits(self, lowered: bytes) -> Hits:
+        return self._search.find_matches_as_indexes(lowered, overlapping=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +147,7 @@ class _Run:
         self._times = [0] * len(owned)
         self._before: list[str] = []  # the last lines of the block before
 
-    def look(self, block: Block, lowered: bytes, hits: list[tuple[int, int, int]]) -> None:
+    def look(self, block: Block, lowered: bytes, hits: Hits) -> None:
         """Look closer at each line in which a text was found."""
         lines = _Lines(block, lowered, self._before)
         texts: set[int] = set()  # that the line was searched for
@@ -214,6 +226,11 @@ class _Run:
         self._times = [0] * len(self._owned)
         for live, of_text in zip(self._live, self._of_text, strict=True):
             live.extend(index for index in of_text if index in ended)
+
+
+def _searched(one: tuple[Block, bytes, Future[Hits]]) -> tuple[Block, bytes, Hits]:
+    block, lowered, hits = one
+    return block, lowered, hits.result()
 
 
 def _holds_each(sets: tuple[tuple[bytes, ...], ...], line: bytes) -> bool:
