@@ -448,7 +448,7 @@ def _read_record(job: Job) -> dict[str, Any]:
     record = read_json(_record(job)) or {}
     try:
         from_json(Summary, record["summary"])
-        reasons, texts = record["reasons"], {**record["key"]}.values()
+        reasons, texts = record.get("reasons", ()), {**record["key"]}.values()
         is_whole = all(isinstance(text, str) for text in (*texts, *reasons, record.get("date", "")))
     except (KeyError, TypeError, ValueError):
         return {}
