@@ -24,7 +24,7 @@ from tests.support.engine import PACKAGES, TIME_LIMIT, Engine, make_engine
 from tests.support.leftovers import belongs_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     # Hash of the wheel, what is left behind a build, how many changes it makes.
@@ -185,13 +185,13 @@ def test_build_survives_a_kill_at_a_few_changes(build: Build, reference: Referen
 @pytest.mark.nightly
 @pytest.mark.timeout(12 * 3600)
 def test_build_survives_a_kill_at_each_change(
-    build: Build,
-    reference: Reference,
-    record_property: Callable[[str, object], None],
+    build: Build, reference: Reference, pytestconfig: pytest.Config
 ) -> None:
     first, step = map(int, os.environ.get(_SLICE, "1/1").split("/"))
 
     killed = kill_at(range(first, reference[2] + 1, step), build, reference)
 
-    record_property("killed", str(killed))
+    reporter = pytestconfig.pluginmanager.getplugin("terminalreporter")
+    if reporter:  # not in a worker of xdist
+        reporter.write_line(str(killed))
     assert not killed.faults, killed
