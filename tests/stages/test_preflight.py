@@ -13,9 +13,11 @@ from cuwheel.errors import PreflightError
 from cuwheel.model.recipe import Framework
 from cuwheel.stages.preflight import preflight
 from cuwheel.system import compilers
+from cuwheel.system.process import run
 from cuwheel.system.quantities import GIB
 from cuwheel.workspace.records import Environment, SourceTree, Toolchain
 from tests.support.factories import heard, locked_target, make_job, make_workspace, write_compiler
+from tests.support.requirements import require
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,6 +96,31 @@ def test_names_build_requirements_that_lock_lacks(workspace: Workspace, tmp_path
     assert "no-such-backend>=2" in said
 
 
+def test_imports_a_sources_own_backend_in_a_sandbox(workspace: Workspace, tmp_path: Path) -> None:
+    require("sandbox", "that a source's own backend is imported where it sees nothing else")
+    run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], env={})
+    [site] = (tmp_path / "env" / "lib").glob("python3*/site-packages")
+    (site / "build-1.0.dist-info").mkdir()
+    (site / "build-1.0.dist-info" / "METADATA").write_text("Name: build\nVersion: 1.0\n")
+    (site / "build.py").touch()
+    tree, seen = tmp_path / "tree", tmp_path / "secret"
+    tree.mkdir()
+    seen.touch()
+    (tree / "own.py").write_text(f"import os\nassert not os.path.exists({str(seen)!r}), 'seen'\n")
+    (tree / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "own"\nbackend-path = ["."]\n'
+    )
+    python = dataclasses.replace(_environment(site), python=tmp_path / "env" / "bin" / "python")
+    workspace.save("environment", python)
+    workspace.save(
+        "patch", SourceTree(path=tree, origin="here", sha256="0" * 64, epoch=1, pinned=False)
+    )
+
+    preflight(make_job(locked_target(), workspace))
+
+    assert "seen" in _refusal(locked_target(), workspace, sandbox="none")
+
+
 def test_takes_more_jobs_than_memory_holds(workspace: Workspace) -> None:
     """The gate starts as many as there is room for."""
     job = make_job(locked_target(memory_per_job=GIB), workspace, jobs=10_000)
@@ -147,9 +174,9 @@ def test_says_nothing_of_settings_that_are_used(
     assert "not used" not in heard(workspace)
 
 
-def _refusal(target: Target, workspace: Workspace) -> str:
+def _refusal(target: Target, workspace: Workspace, **settings: Any) -> str:
     with pytest.raises(PreflightError) as caught:
-        preflight(make_job(target, workspace))
+        preflight(make_job(target, workspace, **settings))
     return str(caught.value)
 
 
