@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel import limits
 from cuwheel.binaries.elf_image import ElfFormatError
 from cuwheel.binaries.elf_symbols import Symbols
 from cuwheel.diagnose.facts.torch_symbols import find_missing
@@ -104,3 +105,16 @@ def test_lists_what_it_defines(tmp_path: Path) -> None:
 
     assert {"near", "NUMBER", "f199"} <= found
     assert found.isdisjoint({"far", "inner", "perhaps"})
+
+
+@pytest.mark.parametrize(("name", "limit"), [("ELF_SYMBOLS", 100), ("ELF_NAMES", 2)])
+@pytest.mark.parametrize("style", _STYLES)
+def test_reads_no_more_than_the_limits(
+    tmp_path: Path, style: str, name: str, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, name, limit)
+
+    with make_library(tmp_path, style).open("rb") as stream:
+        symbols = Symbols(stream)
+        with pytest.raises(ElfFormatError):
+            (symbols.unversioned(), symbols.exports())
