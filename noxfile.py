@@ -37,7 +37,7 @@ nox.options.default_venv_backend = "none"  # cuwheel.bootstrap makes hash-locked
 nox.options.sessions = ("tests", "lint")
 
 ENTRIES = load_catalogue(project_roots())
-BENCHMARKS = ("audit", "builds", "elf", "explain", "memory")
+BENCHMARKS = ("audit", "builds", "elf", "explain", "index", "memory")
 FAST = ("-n", "2")
 # A file's tests share what they build; the first files take longest.
 LONG = (*FAST, "--dist", "loadfile", "--no-loadscope-reorder")

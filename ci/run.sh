@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # What a Debian container has for root: tests/support/requirements.py.
-export CUWHEEL_REQUIRE=${CUWHEEL_REQUIRE-sandbox,bwrap,namespaces,cgroup,redis,slurm,cmake,gold,openssl,podman,systemd}
+export CUWHEEL_REQUIRE=${CUWHEEL_REQUIRE-sandbox,bwrap,namespaces,cgroup,redis,slurm,cmake,gold,openssl,podman,systemd,nginx,chromium}
 
 # Releases of Python that the fast tests run on besides the first that is found.
 read -ra more_pythons <<<"${CUWHEEL_MORE_PYTHONS-3.10}"
@@ -49,7 +49,7 @@ install_what_is_missing() {
     for program in g++:g++ strip:binutils git:git cmake:cmake openssl:openssl \
         redis-server:redis-server bwrap:bubblewrap munged:munge slurmctld:slurmctld slurmd:slurmd \
         sbatch:slurm-client bindfs:bindfs podman:podman runc:runc debootstrap:debootstrap \
-        systemd-analyze:systemd; do
+        systemd-analyze:systemd nginx:nginx-light chromium:chromium; do
         command -v "${program%%:*}" >/dev/null || missing+=("${program#*:}")
     done
     [ ${#missing[@]} -gt 0 ] || return 0

@@ -27,7 +27,7 @@ except AuditError as error:
 """
 _INDEX = """
 from cuwheel.errors import WheelIndexError
-from cuwheel.wheel.index import write_index
+from cuwheel.index.folder_index import write_index
 try:
     write_index(Path(sys.argv[1]))
 except WheelIndexError as error:

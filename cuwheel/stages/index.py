@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import parse_wheel_filename
 
 from cuwheel.errors import PublishedWheelError, StageOrderError, WheelIndexError
+from cuwheel.index.folder_index import write_index
 from cuwheel.system.files import (
     naming_full_disk,
     new_file,
@@ -15,7 +16,6 @@ from cuwheel.system.files import (
     sha256_of_file,
     write_atomically,
 )
-from cuwheel.wheel.index import write_index
 from cuwheel.wheel.publication import published_sha256, publishing, statement_of
 from cuwheel.workspace.records import Audit, IndexedWheel, RepairedWheel
 

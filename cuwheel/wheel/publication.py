@@ -14,7 +14,6 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from cuwheel.system.files import (
     PARTS,
     file_lock,
-    remove_leftovers,
     remove_parts,
     sha256_of_file,
 )
@@ -26,12 +25,12 @@ if TYPE_CHECKING:
 
 
 SIMPLE = "simple"  # folder of the index
-_STATEMENT = ".provenance.json"  # behind the wheel's name
+STATEMENT = ".provenance.json"  # behind the wheel's name
 
 
 def statement_of(wheel: Path) -> Path:
     """Where the statement of a published wheel lies."""
-    return wheel.with_name(f"{wheel.name}{_STATEMENT}")
+    return wheel.with_name(f"{wheel.name}{STATEMENT}")
 
 
 def publishing(dist: Path) -> AbstractContextManager[None]:
@@ -63,9 +62,9 @@ def newest_build(dist: Path, name: str) -> int | None:
     """
     project, version, _, tags = parse_wheel_filename(name)
     found = []
-    for path in (*dist.glob("*.whl"), *dist.glob(f"*.whl{_STATEMENT}")):
+    for path in (*dist.glob("*.whl"), *dist.glob(f"*.whl{STATEMENT}")):
         with contextlib.suppress(InvalidWheelFilename):
-            other, release, build, others = parse_wheel_filename(path.name.removesuffix(_STATEMENT))
+            other, release, build, others = parse_wheel_filename(path.name.removesuffix(STATEMENT))
             if (other, release, others) == (project, version, tags):
                 found.append(build[0] if build else 0)
     return max(found, default=None)
@@ -112,10 +111,8 @@ def _holds(path: Path, text: str) -> bool:
 def remove_unpublished(dist: Path) -> None:
     """Remove what killed builds left in a folder of wheels; a build that publishes now goes on."""
     folders = (dist, dist / SIMPLE, *(dist / SIMPLE).glob("*/"))
-    half_written = [path for path in dist.glob(f".{SIMPLE}.*") if path.is_dir()]
-    if not half_written and not any(part for one in folders for part in one.glob(PARTS)):
+    if not any(part for one in folders for part in one.glob(PARTS)):
         return
     with publishing(dist), index_lock(dist):
         for folder in folders:
             remove_parts(folder)
-        remove_leftovers(dist / SIMPLE)

@@ -25,6 +25,7 @@ from cuwheel.errors import (
     UsageError,
 )
 from cuwheel.fetch.mirror import MIRROR_VARIABLE
+from cuwheel.index.folder_index import write_index
 from cuwheel.locks.mirror import mirror
 from cuwheel.locks.mirror_folder import read_targets
 from cuwheel.model.recipe import Smoke
@@ -34,7 +35,6 @@ from cuwheel.sources.archives import unpack_archive
 from cuwheel.sources.pinned import fetch_pinned, open_pinned
 from cuwheel.stages.source import source as stage_source
 from cuwheel.system.files import sha256_of_file
-from cuwheel.wheel.index import write_index
 from tests.support.channel import toy_packages, write_channel, write_lock
 from tests.support.factories import (
     commit_all,

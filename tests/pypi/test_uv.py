@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import InstallError, LockError
+from cuwheel.index.folder_index import write_index
 from cuwheel.paths import ROOT
 from cuwheel.pypi.uv import forget, install, install_into, make_environment, resolve
 from cuwheel.system import process
 from cuwheel.system.files import sha256_of_file
-from cuwheel.wheel.index import write_index
 from tests.support.factories import make_workspace, noise, write_wheel
 from tests.support.mirrored import mirror_wheels
 from tests.support.requirements import require

@@ -161,6 +161,8 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "cmake": _program("cmake", "cmake"),
     "gold": _program("ld.gold", "binutils"),
     "podman": _program("podman", "podman runc debootstrap"),
+    "nginx": _program("nginx", "nginx-light"),
+    "chromium": _program("chromium", "chromium"),
     "openssl": _program("openssl", "openssl"),
     "systemd": _program("systemd-analyze", "systemd"),
     "atheris": _missing_atheris,

@@ -11,13 +11,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def add_wheel(
+def add_wheel(  # noqa: PLR0913 - each is one line of a wheel
     dist: Path,
     version: str = "1.0",
     *,
     requires_python: str = "",
     says: str = "",
     content: str = "",
+    requires: str = "",
 ) -> Path:
     """A pure wheel `toy`; `says` is the version in its METADATA where that is another."""
     folder = dist.parent / f"toy-{version}-{len(content)}"
@@ -25,6 +26,7 @@ def add_wheel(
     dist_info.mkdir(parents=True)
     dist.mkdir(exist_ok=True)
     python = f"Requires-Python: {requires_python}\n" * bool(requires_python)
+    python += f"Requires-Dist: {requires}\n" * bool(requires)
     (folder / "toy.py").write_text(f"VERSION = {version!r}\n{content}")
     (dist_info / "WHEEL").write_text(
         "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.index.folder_index import write_index
 from cuwheel.system.files import sha256_of_file
-from cuwheel.wheel.index import write_index
 from cuwheel.wheel.publication import (
     build_tag_of,
     missing_beside,
@@ -60,7 +60,6 @@ def test_statement_says_what_was_published(tmp_path: Path) -> None:
 
 def test_removes_what_killed_builds_left(tmp_path: Path) -> None:
     (tmp_path / ".tiny.whl.abc.cuwheel-part").touch()
-    (tmp_path / ".simple.abc").mkdir()
     (tmp_path / "simple" / "tiny").mkdir(parents=True)
     (tmp_path / "simple" / "tiny" / ".index.html.abc.cuwheel-part").touch()
 

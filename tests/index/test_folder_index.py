@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import WheelIndexError
+from cuwheel.index.folder_index import write_index
 from cuwheel.paths import ROOT
 from cuwheel.system import process
 from cuwheel.system.files import sha256_of_file
-from cuwheel.wheel.index import write_index
 from tests.support.requirements import require
 from tests.support.toy_wheel import add_wheel
 
@@ -241,7 +241,7 @@ def test_leaves_only_pages_in_simple(tmp_path: Path) -> None:
 
     simple = write_index(tmp_path / "dist")
 
-    assert {path.name for path in simple.iterdir()} == {"index.html", "toy"}
+    assert {path.name for path in simple.iterdir()} == {"index.html", "index.json", "toy"}
 
 
 _READER = """
@@ -299,7 +299,7 @@ def test_removes_what_a_killed_writer_left(tmp_path: Path) -> None:
 
     write_index(tmp_path / "dist")
 
-    assert {path.name for path in simple.rglob("*")} == {"index.html", "toy"}
+    assert {path.name for path in simple.rglob("*")} == {"index.html", "index.json", "toy"}
 
 
 def test_lets_two_writers_wait_for_each_other(tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_lets_two_writers_wait_for_each_other(tmp_path: Path) -> None:
 _INDEX = """
 import pathlib, sys
 from cuwheel import errors
-from cuwheel.wheel.index import write_index
+from cuwheel.index.folder_index import write_index
 try:
     write_index(pathlib.Path(sys.argv[1]))
 except errors.DiskFullError as error:

@@ -1,0 +1,107 @@
+"""How long a site of many wheels takes to write: dumb-pypi's pages, cuwheel's site, and again.
+
+Each in a process of its own: `nox -s bench -- index [--wheels N] [--json FILE]`. The wheels are as
+small as wheels can be: what is measured is the index, not the reading of their contents.
+"""  # noqa: INP001 - run by path, not a package
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from cuwheel.system import process
+from cuwheel.system.quantities import show_size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PROJECTS = 100
+_PEAK = """
+import re
+with open("/proc/self/status") as status:
+    print("peak", re.search(r"VmHWM:\\s*(\\d+) kB", status.read())[1])
+"""
+_SITE = f"""
+import sys
+from pathlib import Path
+from cuwheel.index.site import SiteRequest, write_site
+top = Path(sys.argv[1])
+write_site(SiteRequest(folders=(top / "dist",), site=top / "site", base_url="", address="",
+    cache=top / "cache"))
+{_PEAK}"""
+_FOLDER = f"""
+import sys
+from pathlib import Path
+from cuwheel.index.folder_index import write_index
+write_index(Path(sys.argv[1]) / "dist")
+{_PEAK}"""
+# What a second run has to do at least: look at every file.
+_STAT = f"""
+import sys
+from pathlib import Path
+for path in (Path(sys.argv[1]) / "dist").iterdir():
+    path.stat()
+{_PEAK}"""
+_STEPS: Mapping[str, str] = {
+    "a page for installers, dist/simple/": _FOLDER,
+    "dist/simple/ again": _FOLDER,
+    "a whole site": _SITE,
+    "a whole site again": _SITE,
+    "stat of all files": _STAT,
+}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="nox -s bench -- index")
+    parser.add_argument("--wheels", type=int, default=10_000)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="cuwheel-bench-") as scratch:
+        top = Path(scratch)
+        make_wheels(top / "dist", given.wheels)
+        figures = {name: measure(script, top) for name, script in _STEPS.items()}
+    table = Table("", "seconds", "peak memory", title=f"{given.wheels:,} wheels")
+    for name, (seconds, peak) in figures.items():
+        table.add_row(name, f"{seconds:.2f}", show_size(peak))
+    Console().print(table)
+    if given.json:
+        given.json.write_text(json.dumps({"wheels": given.wheels, "steps": figures}, indent=1))
+
+
+def make_wheels(dist: Path, count: int) -> None:
+    """Write so many valid wheels, of a hundred projects."""
+    dist.mkdir(parents=True)
+    for number in range(count):
+        project, version = f"toy{number % _PROJECTS}", f"{number // _PROJECTS}.0+cu130"
+        folder = f"{project}-{version}.dist-info"
+        with zipfile.ZipFile(dist / f"{project}-{version}-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(f"{project}.py", f"VERSION = {version!r}\n")
+            wheel.writestr(
+                f"{folder}/METADATA",
+                f"Metadata-Version: 2.1\nName: {project}\nVersion: {version}\n",
+            )
+            wheel.writestr(f"{folder}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+            wheel.writestr(f"{folder}/RECORD", "")
+
+
+def measure(script: str, top: Path) -> tuple[float, int]:
+    """Seconds of a script's process, and its peak memory in bytes."""
+    started = os.times().elapsed
+    done = process.run([sys.executable, "-c", script, str(top)], env=os.environ)
+    seconds = os.times().elapsed - started
+    peak = next(line for line in done.output.splitlines() if line.startswith("peak "))
+    return seconds, int(peak.split()[1]) << 10
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,258 @@
+"""What an index says of each wheel of a folder."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import os
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from cuwheel.errors import UnsafeArchiveError, WheelIndexError
+from cuwheel.system.files import new_file, sha256_of_file, write_atomically
+from cuwheel.wheel.archive import open_wheel
+from cuwheel.wheel.metadata import header, parse_requirement
+from cuwheel.wheel.publication import STATEMENT, statement_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from packaging.tags import Tag
+    from packaging.version import Version
+
+METADATA = ".metadata"  # PEP 658: behind the wheel's name
+ATTESTATIONS = ".provenance"  # PEP 740: likewise; whoever attests puts it there
+_KNOWN = ".cuwheel/wheels.json"  # in a folder of wheels: what was read of them
+_FORMAT = 1  # of that file
+_FRAMEWORKS = ("torch", "jax", "jaxlib", "tensorflow")
+_Read = tuple[list[list[int]], "Entry"]  # states of the files, and what was read of them
+_Known = dict[str, _Read]  # by file name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A wheel as an index lists it.
+
+    Attributes:
+        name: of the file.
+        sha256: of the file.
+        size: of the file, bytes.
+        uploaded: when it was published, `2026-11-23T10:00:00Z`: as its statement says, else as the
+            file's time does.
+        metadata_sha256: of its METADATA, which lies beside it.
+        requires_python: as METADATA has it; empty: any.
+        toolkit: the CUDA release that its statement names, `13.0`; empty where there is none.
+        framework: what its METADATA requires of one, `torch==2.11.*`; else as its statement names
+            it; empty: none.
+        has_statement: whether its provenance lies beside it.
+        has_attestations: whether attestations of PEP 740 lie beside it.
+        yanked: why nobody should take it any more (PEP 592); None: it stands.
+    """
+
+    name: str
+    sha256: str
+    size: int
+    uploaded: str
+    metadata_sha256: str
+    requires_python: str
+    toolkit: str = ""
+    framework: str = ""
+    has_statement: bool = False
+    has_attestations: bool = False
+    yanked: str | None = None
+
+    @property
+    def project(self) -> str:
+        """The normalised name of its project."""
+        return self._parsed[0]
+
+    @property
+    def version(self) -> Version:
+        """Its version."""
+        return self._parsed[1]
+
+    @property
+    def tags(self) -> frozenset[Tag]:
+        """What its name says that it is for."""
+        return self._parsed[3]
+
+    @cached_property
+    def quoted(self) -> str:
+        """Its name in an address."""
+        return quote(self.name)
+
+    @cached_property
+    def _parsed(self) -> tuple[str, Version, object, frozenset[Tag]]:
+        return parse_wheel_filename(self.name)
+
+
+def read_entries(
+    folder: Path, yanks: Mapping[str, str], kept: Path | None = None
+) -> tuple[Entry, ...]:
+    """All wheels of a folder, sorted by name; METADATA is put beside each.
+
+    A wheel that hasn't changed since it was read isn't read again.
+
+    Args:
+        folder: with the wheels.
+        yanks: reasons by file name.
+        kept: file with what was read before; None: in the folder itself.
+
+    Raises:
+        WheelIndexError: files in it are not valid wheels; all of them are named.
+    """
+    memory = kept or folder / _KNOWN
+    known = _read_known(memory)
+    found: _Known = {}
+    faults = []
+    for path in sorted(folder.glob("*.whl")):
+        read = _read_or_fault(path, known.get(path.name))
+        if isinstance(read, str):
+            faults.append(f"{path.name}: {read}")
+        else:
+            found[path.name] = read
+    if faults:
+        raise WheelIndexError(
+            f"{len(faults)} files in {folder} are not valid wheels",
+            why="; ".join(faults),
+            fix="remove them and build those wheels again; the index is as it was",
+        )
+    _remove_metadata_of_others(folder, found)
+    if found != known:
+        _write_known(memory, found)
+    return tuple(
+        replace(one, yanked=yanks[name]) if name in yanks else one
+        for name, (_, one) in found.items()
+    )
+
+
+def _read_or_fault(path: Path, known: _Read | None) -> _Read | str:
+    """What was read of a wheel before, where nothing has changed since; else what is now."""
+    if known and known[0] == _states(path):
+        return known
+    try:
+        entry = _read_entry(path)
+    except UnsafeArchiveError as problem:
+        return problem.why
+    except (InvalidWheelFilename, LookupError, ValueError) as problem:
+        return str(problem)
+    return _states(path), entry
+
+
+def _read_entry(path: Path) -> Entry:
+    """Read a wheel, and put its METADATA beside it.
+
+    Raises:
+        UnsafeArchiveError: it isn't a wheel, or is damaged.
+        InvalidWheelFilename: its name isn't a wheel's.
+        LookupError: it has no METADATA.
+        ValueError: its name and its METADATA contradict each other.
+    """
+    project, version, _, _ = parse_wheel_filename(path.name)
+    with open_wheel(path) as wheel:
+        # Its bytes as they are: installers check the hash of what they are served.
+        metadata = wheel.read("METADATA")
+    if metadata is None:
+        raise LookupError("it has no METADATA")
+    text = metadata.decode("utf-8", "replace")
+    if header(text, "version") != (str(version),):
+        said = ", ".join(header(text, "version")) or "nothing"
+        raise ValueError(f"{project} {version} by its name, version {said} by its METADATA")
+    with new_file(path.with_name(path.name + METADATA)) as stream:
+        stream.write(metadata)
+    statement = _read_statement(path)
+    asked = statement.get("buildDefinition", {}).get("externalParameters", {})
+    finished = str(statement.get("runDetails", {}).get("metadata", {}).get("finishedOn", ""))
+    return Entry(
+        name=path.name,
+        sha256=sha256_of_file(path),
+        size=path.stat().st_size,
+        uploaded=_utc(finished) or _utc_of(path),
+        metadata_sha256=hashlib.sha256(metadata).hexdigest(),
+        requires_python="".join(header(text, "requires-python")[:1]),
+        toolkit=str(asked.get("toolkit", "")),
+        framework=_framework(text) or str(asked.get("framework", "")),
+        has_statement=bool(statement),
+        has_attestations=path.with_name(path.name + ATTESTATIONS).is_file(),
+    )
+
+
+def _framework(metadata: str) -> str:
+    """The framework that a wheel requires, in the words of METADATA; empty where it needs none."""
+    parsed = filter(None, map(parse_requirement, header(metadata, "requires-dist")))
+    found = (f"{one.name}{one.specifier}" for one in parsed if one.name in _FRAMEWORKS)
+    return next(found, "")
+
+
+def _read_statement(wheel: Path) -> dict[str, Any]:
+    """The predicate of a wheel's statement; empty where there is none that is about a build."""
+    try:
+        predicate = json.loads(statement_of(wheel).read_bytes())["predicate"]
+        predicate["buildDefinition"]["externalParameters"].get("toolkit")
+        predicate["runDetails"]["metadata"].get("finishedOn")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+    return dict(predicate)
+
+
+def _utc(text: str) -> str:
+    """A time of ISO 8601 in PEP 700's form; empty where it is none."""
+    try:
+        time = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return ""
+    return time.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _utc_of(path: Path) -> str:
+    time = datetime.datetime.fromtimestamp(path.stat().st_mtime, tz=datetime.timezone.utc)
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _states(wheel: Path) -> list[list[int]]:
+    """What tells a wheel and the files beside it from those that were there before: stat(2).
+
+    The time of the last change of the inode is one that nobody can set.
+    """
+    return [_state(f"{wheel}{suffix}") for suffix in ("", STATEMENT, METADATA, ATTESTATIONS)]
+
+
+def _state(path: str) -> list[int]:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - there are tens of thousands
+    except FileNotFoundError:
+        return []
+    return [found.st_size, found.st_ctime_ns, found.st_ino]
+
+
+def _read_known(path: Path) -> _Known:
+    """What was read before, by name; nothing where that can't be read."""
+    try:
+        kept = json.loads(path.read_bytes())
+        wheels = kept["wheels"] if kept["format"] == _FORMAT else {}
+        return {name: (states, Entry(**entry)) for name, (states, entry) in wheels.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _write_known(path: Path, found: _Known) -> None:
+    wheels = {name: (states, _written(entry)) for name, (states, entry) in found.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps({"format": _FORMAT, "wheels": wheels}))
+
+
+def _written(entry: Entry) -> dict[str, object]:
+    return {field.name: getattr(entry, field.name) for field in fields(entry)}
+
+
+def _remove_metadata_of_others(folder: Path, kept: Mapping[str, object]) -> None:
+    """Of wheels that are gone."""
+    for path in folder.glob(f"*.whl{METADATA}"):
+        if path.name.removesuffix(METADATA) not in kept:
+            path.unlink()

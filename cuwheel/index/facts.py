@@ -1,0 +1,109 @@
+"""What a wheel is for, read from the wheel itself: CUDA, archs, drivers, C library."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from cuwheel.audit.verdict import audit_wheel
+from cuwheel.errors import UnsafeArchiveError
+from cuwheel.system.files import new_file
+from cuwheel.wheel.archive import open_wheel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.index.entries import Entry
+
+_FOLDER = "wheel-facts"  # of the cache
+_GLIBC = re.compile(r"manylinux_(\d+)_(\d+)_")
+# Names of the time before PEP 600, which says what they stand for.
+_OLD_GLIBC = {"manylinux1_": (2, 5), "manylinux2010_": (2, 12), "manylinux2014_": (2, 17)}
+_LOCAL_CUDA = re.compile(r"\bcu(\d{2,3})(?!\d)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelFacts:
+    """What is in a wheel.
+
+    Attributes:
+        cuda: the CUDA majors that its libraries work with.
+        archs: compute capabilities of its machine code, without dot.
+        ptx: likewise of its PTX.
+        drivers: the oldest Linux driver for each of `cuda`, as far as it is known.
+    """
+
+    cuda: tuple[int, ...] = ()
+    archs: tuple[str, ...] = ()
+    ptx: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
+
+
+def read_facts(wheel: Path, sha256: str, cache: Path) -> WheelFacts:
+    """Read a wheel from end to end, or take what was read of the same bytes before.
+
+    A wheel that can't be read, which the index has refused already, has none.
+
+    Args:
+        wheel: the file.
+        sha256: of it.
+        cache: the cache's folder.
+    """
+    kept = cache / _FOLDER / f"{sha256}.json"
+    try:
+        found = {name: tuple(values) for name, values in json.loads(kept.read_bytes()).items()}
+        return WheelFacts(**found)
+    except (OSError, ValueError, TypeError, AttributeError):
+        pass
+    try:
+        with open_wheel(wheel) as opened:
+            if not any(".so" in name for name in opened.names):
+                return WheelFacts()
+        result = audit_wheel(wheel, target=None)
+    except UnsafeArchiveError:
+        return WheelFacts()
+    facts = WheelFacts(
+        cuda=result.majors,
+        archs=result.archs,
+        ptx=result.ptx_archs,
+        drivers=tuple(driver for _, driver in result.min_driver),
+    )
+    with new_file(kept) as stream:
+        stream.write(json.dumps(asdict(facts)).encode())
+    return facts
+
+
+def cuda_tag(entry: Entry) -> str:
+    """The CUDA release that a wheel is for, `cu130`: its version says it, or its statement.
+
+    Empty where neither does, as for a wheel that serves several.
+    """
+    local = entry.version.local or ""
+    if found := _LOCAL_CUDA.search(local):
+        return f"cu{found[1]}"
+    return f"cu{entry.toolkit.replace('.', '')}" if entry.toolkit else ""
+
+
+def oldest_glibc(entry: Entry) -> str:
+    """The oldest C library that a wheel's platform tags promise, `2.28`; empty where none does."""
+    found = []
+    for tag in entry.tags:
+        if numbers := _GLIBC.match(tag.platform):
+            found.append((int(numbers[1]), int(numbers[2])))
+        found += [release for name, release in _OLD_GLIBC.items() if tag.platform.startswith(name)]
+    return ".".join(map(str, min(found))) if found else ""
+
+
+def pythons(entry: Entry) -> str:
+    """The Pythons that its tags name, as people write them: `3.12`, `3.10 or newer`, `3`."""
+    tags = entry.tags
+    said = set()
+    for tag in tags:
+        digits = re.sub(r"\D", "", tag.interpreter)
+        release = f"{digits[0]}.{digits[1:]}" if len(digits) > 1 else digits
+        newer = " or newer" if tag.abi in {"abi3", "abi3t", "none"} and len(digits) > 1 else ""
+        threads = " without GIL" if re.fullmatch(r"cp\d+t", tag.abi) else ""
+        said.add(f"{release}{threads}{newer}")
+    return ", ".join(sorted(said))

@@ -1,0 +1,232 @@
+"""What a server is given, and what real installers make of it."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cuwheel.errors import PublishedWheelError, UsageError
+from cuwheel.index.site import Site, SiteRequest, write_site
+from cuwheel.index.yanks import yank
+from cuwheel.system import process
+from cuwheel.system.files import sha256_of_file
+from cuwheel.wheel.publication import statement_of
+from tests.index.test_entries import STATEMENT
+from tests.support.toy_wheel import add_wheel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+JSON_TYPE = "application/vnd.pypi.simple.v1+json"
+
+
+@pytest.fixture
+def publish(tmp_path: Path) -> Callable[..., Site]:
+    """Publish `dist` into `site`."""
+
+    def act(**options: Any) -> Site:
+        given = {"folders": (tmp_path / "dist",), "base_url": "", "address": "", **options}
+        return write_site(SiteRequest(site=tmp_path / "site", cache=tmp_path / "cache", **given))
+
+    return act
+
+
+class Negotiating(http.server.SimpleHTTPRequestHandler):
+    """Serves the JSON form to whoever asks for it, as docs/how-to/publish.md tells nginx to."""
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        if self.path.endswith("/") and JSON_TYPE in self.headers.get("Accept", ""):
+            self.path += "index.json"
+            self.extensions_map = {**self.extensions_map, ".json": JSON_TYPE}
+        super().do_GET()
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    handler = functools.partial(Negotiating, directory=str(tmp_path / "site"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def uv_install(index: str, target: Path, *words: str) -> process.Finished:
+    uv = Path(sys.executable).with_name("uv")
+    command: list[str | Path] = [
+        uv,
+        "pip",
+        "install",
+        "--python",
+        sys.executable,
+        "--no-cache",
+        "--no-config",
+    ]
+    return process.run(
+        [*command, "--target", target, "--index-url", index, *words],
+        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"},
+        check=False,
+    )
+
+
+def test_holds_nothing_but_what_is_for_others(tmp_path: Path, publish: Callable[..., Site]) -> None:
+    wheel = add_wheel(tmp_path / "dist", "1.0+cu130")
+    statement_of(wheel).write_text(json.dumps(STATEMENT))
+    (tmp_path / "dist" / "build.log").write_text("private")
+
+    publish()
+
+    files = [path for path in (tmp_path / "site").rglob("*") if path.is_file()]
+    assert sorted(str(path.relative_to(tmp_path / "site")) for path in files) == sorted(
+        [
+            "index.html",
+            "packages/toy/index.html",
+            *(f"{top}simple/{page}" for top in ("", "cu130/") for page in _PAGES),
+            *(f"files/{wheel.name}{suffix}" for suffix in ("", ".metadata", ".provenance.json")),
+        ]
+    )
+    assert not [path for path in files if str(tmp_path).encode() in path.read_bytes()]
+
+
+_PAGES = ("index.html", "index.json", "toy/index.html", "toy/index.json")
+
+
+def test_uv_installs_from_the_index_of_one_cuda_release(
+    tmp_path: Path, publish: Callable[..., Site], address: str
+) -> None:
+    add_wheel(tmp_path / "dist", "1.0+cu130")
+    add_wheel(tmp_path / "dist", "2.0+cu122")
+    done = publish()
+
+    installed = uv_install(f"{address}/cu130/simple/", tmp_path / "out", "toy")
+
+    assert (done.wheels, done.added, done.cuda) == (2, 2, ("cu122", "cu130"))
+    assert "1.0+cu130" in (tmp_path / "out" / "toy.py").read_text(), installed.output
+
+
+def test_uv_leaves_out_what_is_newer_than_a_date(
+    tmp_path: Path, publish: Callable[..., Site], address: str
+) -> None:
+    old, new = (add_wheel(tmp_path / "dist", version) for version in ("1.0", "2.0"))
+    for wheel, year in ((old, 2025), (new, 2026)):
+        text = json.dumps(STATEMENT).replace("2026", str(year))
+        statement_of(wheel).write_text(text)
+    publish()
+
+    words = ("--exclude-newer", "2026-01-01T00:00:00Z", "toy")
+    installed = uv_install(f"{address}/simple/", tmp_path / "out", *words)
+
+    assert "'1.0'" in (tmp_path / "out" / "toy.py").read_text(), installed.output
+
+
+def test_uv_passes_over_what_was_withdrawn(
+    tmp_path: Path, publish: Callable[..., Site], address: str
+) -> None:
+    add_wheel(tmp_path / "dist", "1.0")
+    add_wheel(tmp_path / "dist", "2.0")
+    yank(tmp_path / "dist", "toy==2.0", "wrong results")
+    publish()
+
+    uv_install(f"{address}/simple/", tmp_path / "any", "toy")
+    pinned = uv_install(f"{address}/simple/", tmp_path / "pinned", "toy==2.0")
+
+    assert "'1.0'" in (tmp_path / "any" / "toy.py").read_text()
+    assert "'2.0'" in (tmp_path / "pinned" / "toy.py").read_text()
+    assert "wrong results" in pinned.output
+
+
+def test_line_to_copy_installs_the_very_file(
+    tmp_path: Path, publish: Callable[..., Site], address: str
+) -> None:
+    wheel = add_wheel(tmp_path / "dist", "1.0+cu130")
+
+    publish(address=address)
+
+    line = f"toy @ {address}/files/toy-1.0%2Bcu130-py3-none-any.whl#sha256={sha256_of_file(wheel)}"
+    assert f"pip install &#x27;{line}&#x27;" in page_of(tmp_path)
+    installed = uv_install("http://127.0.0.1:9/", tmp_path / "out", line)
+    assert "1.0+cu130" in (tmp_path / "out" / "toy.py").read_text(), installed.output
+
+
+def page_of(folder: Path) -> str:
+    return (folder / "site" / "packages" / "toy" / "index.html").read_text()
+
+
+def test_published_wheels_stay(tmp_path: Path, publish: Callable[..., Site]) -> None:
+    old = add_wheel(tmp_path / "dist", "1.0")
+    yank(tmp_path / "dist", "toy==1.0", "old")
+    publish()
+    old.unlink()
+    yank_file = tmp_path / "dist" / "yanked.json"
+    yank_file.unlink()
+    add_wheel(tmp_path / "dist", "2.0")
+
+    done = publish()
+
+    assert (done.wheels, done.added) == (2, 1)
+    assert "Withdrawn: old" in page_of(tmp_path)
+
+
+def test_refuses_other_bytes_under_a_published_name(
+    tmp_path: Path, publish: Callable[..., Site]
+) -> None:
+    published = add_wheel(tmp_path / "dist")
+    before = sha256_of_file(published)
+    publish()
+    add_wheel(tmp_path / "dist", content="other = True")
+
+    with pytest.raises(PublishedWheelError) as caught:
+        publish()
+
+    assert before in caught.value.why
+    assert sha256_of_file(tmp_path / "site" / "files" / published.name) == before
+
+
+def test_refuses_two_wheels_of_one_name(tmp_path: Path, publish: Callable[..., Site]) -> None:
+    add_wheel(tmp_path / "dist")
+    add_wheel(tmp_path / "other", content="other = True")
+
+    with pytest.raises(UsageError, match="different wheels with the name"):
+        publish(folders=(tmp_path / "dist", tmp_path / "other"))
+
+
+def test_links_to_wheels_elsewhere(tmp_path: Path, publish: Callable[..., Site]) -> None:
+    add_wheel(tmp_path / "dist")
+
+    publish(base_url="https://example.invalid/releases/download/v1/")
+
+    assert not (tmp_path / "site" / "files").exists()
+    link = "https://example.invalid/releases/download/v1/toy-1.0-py3-none-any.whl"
+    for page in ("simple/toy/index.html", "simple/toy/index.json", "packages/toy/index.html"):
+        assert link in (tmp_path / "site" / page).read_text()
+
+
+def test_gives_the_same_site_twice(tmp_path: Path, publish: Callable[..., Site]) -> None:
+    add_wheel(tmp_path / "dist", "1.0+cu130")
+    publish()
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "site").rglob("*")}
+
+    publish()
+
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "site").rglob("*")} == before
+
+
+def test_shows_names_as_text(tmp_path: Path, publish: Callable[..., Site]) -> None:
+    add_wheel(tmp_path / "dist")
+    yank(tmp_path / "dist", "toy==1.0", "<script>alert(1)</script>")
+
+    publish()
+
+    assert "<script>alert" not in page_of(tmp_path)
+    assert "&lt;script&gt;alert" in page_of(tmp_path)
