@@ -1,4 +1,4 @@
-"""How long a site of many wheels takes to write: dumb-pypi's pages, cuwheel's site, and again.
+"""How long a site of many wheels takes to write: a folder's index, a whole site, and both again.
 
 Each in a process of its own: `nox -s bench -- index [--wheels N] [--json FILE]`. The wheels are as
 small as wheels can be: what is measured is the index, not the reading of their contents.

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
+from cuwheel import limits
 from cuwheel.errors import UnsafeArchiveError, WheelIndexError
 from cuwheel.system.files import new_file, sha256_of_file, write_atomically
 from cuwheel.wheel.archive import open_wheel
@@ -193,7 +194,8 @@ def _framework(metadata: str) -> str:
 def _read_statement(wheel: Path) -> dict[str, Any]:
     """The predicate of a wheel's statement; empty where there is none that is about a build."""
     try:
-        predicate = json.loads(statement_of(wheel).read_bytes())["predicate"]
+        with statement_of(wheel).open("rb") as stream:
+            predicate = json.loads(stream.read(limits.JSON))["predicate"]
         predicate["buildDefinition"]["externalParameters"].get("toolkit")
         predicate["runDetails"]["metadata"].get("finishedOn")
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
