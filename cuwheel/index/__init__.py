@@ -1,5 +1,7 @@
 """The package index: what a folder of wheels offers, for installers and for people.
 
-`write_index` keeps `simple/` beside the wheels of a folder; `write_site` writes all that a server
-needs. Called by the stage and the session `index`.
+`simple/` beside the wheels is for this machine; a site is all that a server needs.
+
+Called by: the stage `index` and the session of that name. Face: `folder_index.write_index`,
+`site.write_site`, `yanks.yank`.
 """
