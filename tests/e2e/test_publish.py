@@ -90,7 +90,7 @@ def _answers(port: int) -> bool:
 def install(program: list[str | Path], index: str, target: Path, *words: str) -> process.Finished:
     return process.run(
         [*program, "--target", target, "--index-url", index, *words],
-        env={"PATH": os.defpath, "HOME": "/nonexistent", "PIP_CONFIG_FILE": os.devnull},
+        env={"PATH": os.defpath, "HOME": str(target.parent), "PIP_CONFIG_FILE": os.devnull},
         check=False,
     )
 

@@ -75,7 +75,7 @@ def uv_install(index: str, target: Path, *words: str) -> process.Finished:
     ]
     return process.run(
         [*command, "--target", target, "--index-url", index, *words],
-        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"},
+        env={"PATH": "/usr/bin:/bin", "HOME": str(target.parent)},
         check=False,
     )
 
