@@ -37,7 +37,8 @@ class Texts(HTMLParser):
 
 
 def listed(**facts: object) -> ListedWheel:
-    entry = make_entry(**{"framework": "torch==2.11.*", "has_statement": True, **facts})
+    name = str(facts.pop("name", WHEEL))
+    entry = make_entry(name, **{"framework": "torch==2.11.*", "has_statement": True, **facts})
     return ListedWheel(entry=entry, cuda="cu130", facts=FACTS)
 
 
