@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -185,13 +186,12 @@ def test_build_survives_a_kill_at_a_few_changes(build: Build, reference: Referen
 @pytest.mark.nightly
 @pytest.mark.timeout(12 * 3600)
 def test_build_survives_a_kill_at_each_change(
-    build: Build, reference: Reference, pytestconfig: pytest.Config
+    build: Build, reference: Reference, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, step = map(int, os.environ.get(_SLICE, "1/1").split("/"))
 
     killed = kill_at(range(first, reference[2] + 1, step), build, reference)
 
-    reporter = pytestconfig.pluginmanager.getplugin("terminalreporter")
-    if reporter:  # not in a worker of xdist
-        reporter.write_line(str(killed))
+    with capsys.disabled():
+        sys.stdout.write(f"\n{killed}\n")
     assert not killed.faults, killed
