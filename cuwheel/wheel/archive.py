@@ -160,6 +160,8 @@ def _check_sizes(path: Path, dist_info: str, archive: zipfile.ZipFile) -> None:
     ]
     if any(entry.header_offset < 0 for entry in archive.infolist()):
         raise zipfile.BadZipFile("its table of members leads out of the file")
+    if not all(entry.filename for entry in archive.infolist()):
+        raise zipfile.BadZipFile("a member has no name")
     total = sum(entry.file_size for entry in archive.infolist())
     if total > limits.WHEEL:
         most_of_all = show_size(limits.WHEEL)

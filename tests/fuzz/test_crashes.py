@@ -23,6 +23,7 @@ _DEEP = b"[" * 100_000
         *((name, _DEEP) for name in ("failure", "statement", "mirror", "events")),
         ("statement", b"[]"),
         ("metadata", TEXTS["METADATA"][:-9] + b"Requires-Dist: a; " + b"(" * 100_000 + b"\n"),
+        ("tags", b"Tag: a: 1.0-x-any\n"),
         ("ptx", b".entry"),
         ("index", b"<a>" * 1000),
     ],
@@ -41,3 +42,9 @@ def test_answers_members_that_lie_before_the_archive(tmp_path: Path) -> None:
     content[-6:-2] = struct.pack("<I", start + 1000)
 
     READERS["wheel"](bytes(content))
+
+
+def test_answers_member_without_name(tmp_path: Path) -> None:
+    path = write_wheel_with(tmp_path / WHEEL, {"x": b""})
+
+    READERS["wheel"](path.read_bytes().replace(b"x", b"\0"))

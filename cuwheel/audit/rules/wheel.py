@@ -129,11 +129,19 @@ def _written_tags(texts: Iterable[str]) -> tuple[set[Tag], list[str]]:
     found: set[Tag] = set()
     faults = []
     for text in texts:
-        if text.count("-") == _TAG_DASHES and all(text.split("-")):
-            found |= parse_tag(text)
-        else:
-            faults.append(text)
+        tags = _tags_in(text)
+        found |= tags
+        faults += [] if tags else [text]
     return found, faults
+
+
+def _tags_in(text: str) -> frozenset[Tag]:
+    """The tags that a compressed one stands for; none where it is no tag."""
+    is_whole = text.count("-") == _TAG_DASHES and all(text.split("-"))
+    try:
+        return parse_tag(text) if is_whole else frozenset()
+    except ValueError:
+        return frozenset()
 
 
 def _is_as_open(written: Iterable[Tag], named: Iterable[Tag]) -> bool:
