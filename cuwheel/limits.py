@@ -46,11 +46,7 @@ INDEX_TAGS = 400_000  # tags or objects on it, three for each file; 20,000 files
 INDEX_TAG = 64 << 10  # bytes of one tag
 
 # Files of others that are read at once.
-LOCK = 16 * MIB  # bytes of a lock file; those of conda environments have 500 kB
 JSON = 16 * MIB  # bytes of provenance, `mirror.json`, notes of probes
-PATCH = 16 * MIB  # bytes of a patch
-SOURCE_FILE = 8 * MIB  # bytes of a file of a source tree that is read: setup.py, CMakeLists.txt
-LOG_TAIL = 1 * MIB  # bytes of a log whose last lines are shown
 
 # What a package's own code may have written: its build, its hooks, its imports.
 EVENTS = 256 * MIB  # bytes of a build's event log; a compile and its tools are 1.5 kB

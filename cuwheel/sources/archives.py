@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from cuwheel import limits
 from cuwheel.errors import UnsafeArchiveError
 from cuwheel.system.files import new_folder
 from cuwheel.system.quantities import show_size
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-# Far above any real sdist, low enough to save the disk from a decompression bomb.
-_MAX_UNPACKED = 16 << 30  # bytes
-_MAX_MEMBERS = 500_000
 _MAX_DEPTH = 100  # folders in one another; sdists have 20 at most, Python's recursion ends at 1000
 _SHOWN_NAME = 120  # characters of a member's name that the message shows
 _SHOWN = 10  # refused members that the message names
@@ -84,7 +82,9 @@ class _Member:
     target: str = ""
 
 
-def unpack_archive(archive: Path, final: Path, *, max_unpacked: int = _MAX_UNPACKED) -> Unpacked:
+def unpack_archive(
+    archive: Path, final: Path, *, max_unpacked: int = limits.SOURCE_UNPACKED
+) -> Unpacked:
     """Unpack a `.tar.gz`, `.tar.bz2`, `.tar.xz` or `.zip`, recognised by content.
 
     All members are checked before the first is written.
@@ -200,7 +200,7 @@ def _checked(archive: Path, members: Iterable[_Member], limit: int) -> list[_Mem
     for member in members:
         known.append(member)
         size += member.size
-        if size > limit or len(known) > _MAX_MEMBERS:
+        if size > limit or len(known) > limits.SOURCE_MEMBERS:
             raise UnsafeArchiveError(
                 f"{archive.name} is too large to unpack",
                 why=f"at {member.name} it has {show_size(size)} in {len(known)} members",
