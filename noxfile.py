@@ -38,7 +38,7 @@ nox.options.sessions = ("tests", "lint")
 
 ENTRIES = load_catalogue(project_roots())
 BENCHMARKS = ("audit", "builds", "elf", "explain", "index", "memory")
-FAST = ("-n", "2")
+FAST = ("-n", "3")  # on 2 cores, as tests wait for two fifths of their time
 # A file's tests share what they build; the first files take longest.
 LONG = (*FAST, "--dist", "loadfile", "--no-loadscope-reorder")
 # Starts a program of the environment, which finds others there first: actionlint shellcheck.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cuwheel.workspace.workspace import Workspace
 
 
-_LAYOUT = 2  # raise it when a toolchain made by an older cuwheel must not be reused
+_LAYOUT = 3  # raise it when a toolchain made by an older cuwheel must not be reused
 
 
 def pypi_toolchain(
