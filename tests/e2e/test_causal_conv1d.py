@@ -45,9 +45,11 @@ def wheel(clone: Path) -> Path:
 
 
 @pytest.fixture
-def index(clone: Path) -> Iterator[str]:
-    """The clone's `dist/` over loopback HTTP."""
-    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(clone / "dist"))
+def index(clone: Path, wheel: Path, shared_cache: Path) -> Iterator[str]:
+    """What the clone publishes, over loopback HTTP, as README says."""
+    done = _nox(clone, shared_cache, "-s", "index", "--", "--to", "public")
+    assert f"{wheel.parent.parent}/public: 1 wheel" in done.stdout, done.stdout
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(clone / "public"))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/simple/"
