@@ -117,7 +117,11 @@ def test_audit_says_less_or_more(wheel: Path, capsys: pytest.CaptureFixture[str]
     assert not [line for line in quiet if line.startswith(("held to", "note:", "size"))]
 
 
-def test_explain_says_a_line_for_each_cause(capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_says_a_line_for_each_cause(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")  # so that a long path keeps to its line
+
     out, _ = said(capsys, "explain", str(LOG), "-q")
 
     first, *causes = out.splitlines()

@@ -149,7 +149,7 @@ def test_runs_no_script_of_a_package(workspace: Workspace, channel: Path, tmp_pa
     assert not list(tmp_path.rglob("ran"))
 
 
-def test_second_installation_links_files_of_the_first(
+def test_two_installations_share_no_file(
     workspace: Workspace, toy: tuple[CondaPackage, ...], channel: Path
 ) -> None:
     first = put(workspace, toy, channel.as_uri(), "first")
@@ -157,7 +157,8 @@ def test_second_installation_links_files_of_the_first(
     second = put(workspace, toy, channel.as_uri(), "second")
 
     data = Path("share") / "toy" / "data"
-    assert (second / data).samefile(first / data)
+    assert (second / data).read_bytes() == (first / data).read_bytes()
+    assert (second / data).stat().st_nlink == (first / data).stat().st_nlink == 1
 
 
 def test_files_that_hold_the_folder_are_not_shared(
@@ -294,9 +295,9 @@ def test_names_file_that_is_no_package(workspace: Workspace, tmp_path: Path) -> 
 def test_unpacks_again_what_was_damaged(
     workspace: Workspace, toy: tuple[CondaPackage, ...], channel: Path
 ) -> None:
-    first = put(workspace, toy, channel.as_uri(), "first")
-    damaged = first / "share" / "toy" / "data"
-    damaged.write_text("the file in the cache is the same one\n")
+    put(workspace, toy, channel.as_uri(), "first")
+    [kept] = workspace.cache.glob("conda/*/share/toy/data")
+    kept.write_text("damaged\n")
 
     second = put(workspace, toy, channel.as_uri(), "second")
 

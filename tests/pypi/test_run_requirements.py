@@ -18,10 +18,11 @@ dependencies = ["numpy>=1.20"]
 [project.optional-dependencies]
 Cuda_13 = ["jax", "typing-extensions; python_version < '3.11'"]
 """
-_LOCK = """
-numpy==2.1.0 --hash=sha256:00
-jax==0.8.0 --hash=sha256:00
-tomli==2.0.0 ; python_full_version < '3.11' --hash=sha256:00
+_HASH = f"--hash=sha256:{'0' * 64}"
+_LOCK = f"""
+numpy==2.1.0 {_HASH}
+jax==0.8.0 {_HASH}
+tomli==2.0.0 ; python_full_version < '3.11' {_HASH}
 """
 
 

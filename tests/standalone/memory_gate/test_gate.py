@@ -232,18 +232,16 @@ def test_stays_within_budget(limited: Callable[[int], Gated], largest: Callable[
     for number, mib in enumerate(sizes):
         gated.teach(f"s{number}", mib)
 
-    holds: list[int | Path] = [
-        gated.go,
-        *[300] * (len(sizes) - 1),
-    ]  # the first stays until another is beside it
-    started = [
-        gated.start_hog(f"s{number}", mib, hold=hold)
-        for number, (mib, hold) in enumerate(zip(sizes, holds, strict=True))
+    first = gated.start_hog("s0", sizes[0], hold=gated.go)  # until another is beside it
+    wait_for(lambda: psutil.Process(first.pid).children())
+    others = [
+        gated.start_hog(f"s{number}", mib, hold=300)
+        for number, mib in enumerate(sizes[1:], start=1)
     ]
     wait_for(lambda: largest() > sizes[0] + 5)
     gated.go.touch()
 
-    assert [one.wait(60) for one in started] == [0] * len(sizes)
+    assert [one.wait(60) for one in (first, *others)] == [0] * len(sizes)
     assert largest() <= 160
 
 
