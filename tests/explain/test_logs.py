@@ -13,6 +13,7 @@ from cuwheel.explain.log_text import blocks
 from tests.logs.cases import CASES
 from tests.logs.examples import PAGE, page
 from tests.logs.reproduce import RAW
+from tests.support.explained import explain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,3 +62,20 @@ def test_finds_no_failure(path: Path, explainer: Explainer) -> None:
         told = explainer.explain(stream)
 
     assert not told.failed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "checking whether gcc fails on unknown flags... yes",
+        "DeprecationWarning: this call fails when numpy>=3 is used",
+        "faulthandler enabled: prints a traceback on SIGSEGV",
+        "[INFO] handler for SIGBUS installed",
+        "nm: reporting undefined symbol table",
+        "failed: 0",
+    ],
+)
+def test_line_of_a_log_that_went_well_is_no_failure(line: str, explainer: Explainer) -> None:
+    told = explain(explainer, line, "epoch 1, loss 0.5")
+
+    assert (told.failed, told.causes) == (False, ())
