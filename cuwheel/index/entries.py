@@ -6,6 +6,7 @@ import datetime
 import hashlib
 import json
 import os
+import re
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,15 +14,15 @@ from urllib.parse import quote
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from cuwheel import limits
 from cuwheel.errors import UnsafeArchiveError, WheelIndexError
 from cuwheel.system.files import new_file, sha256_of_file, write_atomically
+from cuwheel.system.regular_files import read_json
 from cuwheel.wheel.archive import open_wheel
 from cuwheel.wheel.metadata import header, parse_requirement
 from cuwheel.wheel.publication import STATEMENT, statement_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from packaging.tags import Tag
@@ -31,6 +32,7 @@ METADATA = ".metadata"  # PEP 658: behind the wheel's name
 ATTESTATIONS = ".provenance"  # PEP 740: likewise; whoever attests puts it there
 _KNOWN = ".cuwheel/wheels.json"  # in a folder of wheels: what was read of them
 _FORMAT = 1  # of that file
+_RELEASE = re.compile(r"\d{1,2}\.\d{1,2}")  # of CUDA
 _FRAMEWORKS = ("torch", "jax", "jaxlib", "tensorflow")
 _Read = tuple[list[list[int]], "Entry"]  # states of the files, and what was read of them
 _Known = dict[str, _Read]  # by file name
@@ -94,9 +96,9 @@ class Entry:
 
 
 def read_entries(
-    folder: Path, yanks: Mapping[str, str], kept: Path | None = None
+    folder: Path, yanks: Mapping[str, str], kept: Path | None = None, *, writes: bool = True
 ) -> tuple[Entry, ...]:
-    """All wheels of a folder, sorted by name; METADATA is put beside each.
+    """All wheels of a folder, sorted by name.
 
     A wheel that hasn't changed since it was read isn't read again.
 
@@ -104,6 +106,7 @@ def read_entries(
         folder: with the wheels.
         yanks: reasons by file name.
         kept: file with what was read before; None: in the folder itself.
+        writes: put METADATA beside each wheel, and remove that of wheels that are gone.
 
     Raises:
         WheelIndexError: files in it are not valid wheels; all of them are named.
@@ -113,7 +116,7 @@ def read_entries(
     found: _Known = {}
     faults = []
     for path in sorted(folder.glob("*.whl")):
-        read = _read_or_fault(path, known.get(path.name))
+        read = _read_or_fault(path, known.get(path.name), writes=writes)
         if isinstance(read, str):
             faults.append(f"{path.name}: {read}")
         else:
@@ -124,7 +127,8 @@ def read_entries(
             why="; ".join(faults),
             fix="remove them and build those wheels again; the index is as it was",
         )
-    _remove_metadata_of_others(folder, found)
+    if writes:
+        _remove_metadata_of_others(folder, found)
     if found != known:
         _write_known(memory, found)
     return tuple(
@@ -133,12 +137,15 @@ def read_entries(
     )
 
 
-def _read_or_fault(path: Path, known: _Read | None) -> _Read | str:
+def _read_or_fault(path: Path, known: _Read | None, *, writes: bool) -> _Read | str:
     """What was read of a wheel before, where nothing has changed since; else what is now."""
     if known and known[0] == _states(path):
         return known
     try:
-        entry = _read_entry(path)
+        entry, metadata = _read_entry(path)
+        if writes:
+            with new_file(path.with_name(path.name + METADATA)) as stream:
+                stream.write(metadata)
     except UnsafeArchiveError as problem:
         return problem.why
     except (InvalidWheelFilename, LookupError, ValueError) as problem:
@@ -146,8 +153,8 @@ def _read_or_fault(path: Path, known: _Read | None) -> _Read | str:
     return _states(path), entry
 
 
-def _read_entry(path: Path) -> Entry:
-    """Read a wheel, and put its METADATA beside it.
+def _read_entry(path: Path) -> tuple[Entry, bytes]:
+    """What the index says of a wheel, and its METADATA.
 
     Raises:
         UnsafeArchiveError: it isn't a wheel, or is damaged.
@@ -165,23 +172,23 @@ def _read_entry(path: Path) -> Entry:
     if header(text, "version") != (str(version),):
         said = ", ".join(header(text, "version")) or "nothing"
         raise ValueError(f"{project} {version} by its name, version {said} by its METADATA")
-    with new_file(path.with_name(path.name + METADATA)) as stream:
-        stream.write(metadata)
     statement = _read_statement(path)
     asked = statement.get("buildDefinition", {}).get("externalParameters", {})
     finished = str(statement.get("runDetails", {}).get("metadata", {}).get("finishedOn", ""))
-    return Entry(
+    toolkit = str(asked.get("toolkit", ""))
+    entry = Entry(
         name=path.name,
         sha256=sha256_of_file(path),
         size=path.stat().st_size,
         uploaded=_utc(finished) or _utc_of(path),
         metadata_sha256=hashlib.sha256(metadata).hexdigest(),
         requires_python="".join(header(text, "requires-python")[:1]),
-        toolkit=str(asked.get("toolkit", "")),
+        toolkit=toolkit if _RELEASE.fullmatch(toolkit) else "",  # a folder gets its name
         framework=_framework(text) or str(asked.get("framework", "")),
         has_statement=bool(statement),
         has_attestations=path.with_name(path.name + ATTESTATIONS).is_file(),
     )
+    return entry, metadata
 
 
 def _framework(metadata: str) -> str:
@@ -194,11 +201,10 @@ def _framework(metadata: str) -> str:
 def _read_statement(wheel: Path) -> dict[str, Any]:
     """The predicate of a wheel's statement; empty where there is none that is about a build."""
     try:
-        with statement_of(wheel).open("rb") as stream:
-            predicate = json.loads(stream.read(limits.JSON))["predicate"]
+        predicate = (read_json(statement_of(wheel)) or {})["predicate"]
         predicate["buildDefinition"]["externalParameters"].get("toolkit")
         predicate["runDetails"]["metadata"].get("finishedOn")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError):
         return {}
     return dict(predicate)
 
@@ -207,9 +213,9 @@ def _utc(text: str) -> str:
     """A time of ISO 8601 in PEP 700's form; empty where it is none."""
     try:
         time = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
+        return time.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError):
         return ""
-    return time.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _utc_of(path: Path) -> str:
@@ -235,11 +241,11 @@ def _state(path: str) -> list[int]:
 
 def _read_known(path: Path) -> _Known:
     """What was read before, by name; nothing where that can't be read."""
+    kept = read_json(path) or {}
     try:
-        kept = json.loads(path.read_bytes())
         wheels = kept["wheels"] if kept["format"] == _FORMAT else {}
         return {name: (states, Entry(**entry)) for name, (states, entry) in wheels.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
@@ -247,6 +253,16 @@ def _write_known(path: Path, found: _Known) -> None:
     wheels = {name: (states, _written(entry)) for name, (states, entry) in found.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps({"format": _FORMAT, "wheels": wheels}))
+
+
+def remembered_entries(kept: Path) -> dict[str, Entry]:
+    """What `remember_entries` kept, by file name; nothing where that can't be read."""
+    return {name: entry for name, (_, entry) in _read_known(kept).items()}
+
+
+def remember_entries(kept: Path, entries: Iterable[Entry]) -> None:
+    """Keep what was published, where the wheels themselves are elsewhere."""
+    _write_known(kept, {entry.name: ([], entry) for entry in entries})
 
 
 def _written(entry: Entry) -> dict[str, object]:

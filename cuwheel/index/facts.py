@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from cuwheel.index.entries import Entry
 
-_FOLDER = "wheel-facts"  # of the cache
+_FOLDER = "wheel-facts-1"  # of the cache; the number rises when the audit reads more
 _GLIBC = re.compile(r"manylinux_(\d+)_(\d+)_")
 # Names of the time before PEP 600, which says what they stand for.
 _OLD_GLIBC = {"manylinux1_": (2, 5), "manylinux2010_": (2, 12), "manylinux2014_": (2, 17)}
@@ -44,7 +44,7 @@ class WheelFacts:
 def read_facts(wheel: Path, sha256: str, cache: Path) -> WheelFacts:
     """Read a wheel from end to end, or take what was read of the same bytes before.
 
-    A wheel that can't be read, which the index has refused already, has none.
+    A wheel that can't be read, or is elsewhere, has none.
 
     Args:
         wheel: the file.
@@ -62,7 +62,7 @@ def read_facts(wheel: Path, sha256: str, cache: Path) -> WheelFacts:
             if not any(".so" in name for name in opened.names):
                 return WheelFacts()
         result = audit_wheel(wheel, target=None)
-    except UnsafeArchiveError:
+    except (UnsafeArchiveError, FileNotFoundError):
         return WheelFacts()
     facts = WheelFacts(
         cuda=result.majors,

@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import PublishedWheelError, UsageError
-from cuwheel.index.entries import ATTESTATIONS, read_entries
+from cuwheel.index.entries import (
+    ATTESTATIONS,
+    read_entries,
+    remember_entries,
+    remembered_entries,
+)
 from cuwheel.index.facts import cuda_tag, read_facts
 from cuwheel.index.fingerprint import fingerprint
 from cuwheel.index.pages import ListedWheel, people_pages
@@ -25,6 +30,7 @@ from cuwheel.system.files import (
     remove_parts,
     write_atomically,
 )
+from cuwheel.system.regular_files import read_json
 from cuwheel.wheel.publication import SIMPLE, statement_of
 
 if TYPE_CHECKING:
@@ -85,47 +91,91 @@ def write_site(asked: SiteRequest) -> Site:
         DiskFullError: no space is left.
     """
     asked.site.mkdir(parents=True, exist_ok=True)
-    kept = asked.cache / "index" / hashlib.sha256(str(asked.site).encode()).hexdigest()[:16]
-    with file_lock(kept.with_suffix(".lock")), naming_full_disk(asked.site):
-        last = kept.with_suffix(".last")
-        if found := _unchanged(asked, last):
+    kept = _Kept(folder=asked.cache / "index" / _digest_of(asked.site))
+    with file_lock(asked.site / ".lock"), naming_full_disk(asked.site):
+        # Before anything is read: what comes meanwhile is found by the next run.
+        state = fingerprint(asked.folders, asked.base_url, asked.address)
+        if found := _unchanged(asked, kept, state):
             return found
-        site = _write(asked, kept.with_suffix(".json"))
-        said = {"state": _state_of(asked), "wheels": site.wheels, "cuda": site.cuda}
-        write_atomically(last, json.dumps(said))
+        site = _write(asked, kept)
+        written = {"state": state, "site": fingerprint([asked.site])}
+        said = {**written, "wheels": site.wheels, "cuda": site.cuda}
+        write_atomically(kept.last, json.dumps(said))
         return site
 
 
-def _state_of(asked: SiteRequest) -> str:
-    return fingerprint((*asked.folders, asked.site), asked.base_url, asked.address)
+@dataclass(frozen=True, kw_only=True)
+class _Kept:
+    """What is kept of a site in the cache."""
+
+    folder: Path
+
+    @property
+    def last(self) -> Path:
+        """What it was written from."""
+        return self.folder / "last.json"
+
+    @property
+    def files(self) -> Path:
+        """What was read of its wheels."""
+        return self.folder / "files.json"
+
+    @property
+    def elsewhere(self) -> Path:
+        """What was published of wheels that are at a base address."""
+        return self.folder / "elsewhere.json"
+
+    def source(self, folder: Path) -> Path:
+        """What was read of the wheels of a folder, into which nothing is written."""
+        return self.folder / f"{_digest_of(folder)}.json"
 
 
-def _unchanged(asked: SiteRequest, last: Path) -> Site | None:
+def _digest_of(folder: Path) -> str:
+    return hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+
+
+def _unchanged(asked: SiteRequest, kept: _Kept, state: str) -> Site | None:
     """The site as it is, if it was written from the same files and nothing was touched since."""
+    said = read_json(kept.last) or {}
     try:
-        said = json.loads(last.read_bytes())
-        if said["state"] == _state_of(asked):
+        if said["state"] == state and said["site"] == fingerprint([asked.site]):
             return Site(wheels=said["wheels"], added=0, cuda=tuple(said["cuda"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         pass
     return None
 
 
-def _write(asked: SiteRequest, known: Path) -> Site:
+def _write(asked: SiteRequest, kept: _Kept) -> Site:
     """Write it anew; what stays as it is isn't touched."""
-    sources = {folder: read_entries(folder, read_yanks(folder)) for folder in asked.folders}
+    sources = {
+        folder: read_entries(folder, read_yanks(folder), kept.source(folder), writes=False)
+        for folder in asked.folders
+    }
     found = _merged(sources)
     if asked.base_url:
-        wheels = {folder / one.name: one for folder, one in found.values()}
-        return _write_pages(asked, wheels, added=0)
+        return _write_elsewhere(asked, found, kept)
     files = asked.site / _FILES
     files.mkdir(exist_ok=True)
     remove_parts(files)
-    published = {one.name: one for one in read_entries(files, {}, known)}
-    added = _publish(files, found, published)
+    published = {one.name: one for one in read_entries(files, {}, kept.files)}
+    _check_unchanged(found, published)
+    _publish(files, found, published)
     yanks = _yanks(files, found)
-    entries = read_entries(files, yanks, known)
+    entries = read_entries(files, yanks, kept.files)
+    added = len(found.keys() - published.keys())
     return _write_pages(asked, {files / one.name: one for one in entries}, added=added)
+
+
+def _write_elsewhere(
+    asked: SiteRequest, found: Mapping[str, tuple[Path, Entry]], kept: _Kept
+) -> Site:
+    """Pages for wheels at a base address; one that was published there before stays published."""
+    published = remembered_entries(kept.elsewhere)
+    _check_unchanged(found, published)
+    wheels = {asked.folders[0] / name: one for name, one in published.items() if name not in found}
+    wheels |= {folder / name: one for name, (folder, one) in found.items()}
+    remember_entries(kept.elsewhere, wheels.values())
+    return _write_pages(asked, wheels, added=len(found.keys() - published.keys()))
 
 
 def _merged(sources: Mapping[Path, Sequence[Entry]]) -> dict[str, tuple[Path, Entry]]:
@@ -148,10 +198,10 @@ def _merged(sources: Mapping[Path, Sequence[Entry]]) -> dict[str, tuple[Path, En
     return found
 
 
-def _publish(
-    files: Path, found: Mapping[str, tuple[Path, Entry]], published: Mapping[str, Entry]
-) -> int:
-    """Put new wheels, and what belongs to them, into the site; how many these are.
+def _check_unchanged(
+    found: Mapping[str, tuple[Path, Entry]], published: Mapping[str, Entry]
+) -> None:
+    """See that what is published has the same bytes still.
 
     Raises:
         PublishedWheelError: other bytes have the name.
@@ -168,13 +218,18 @@ def _publish(
             fix="build again with the folder of the published wheels as --dist: the new wheel gets "
             "a build tag that is free",
         )
+
+
+def _publish(
+    files: Path, found: Mapping[str, tuple[Path, Entry]], published: Mapping[str, Entry]
+) -> None:
+    """Put new wheels, and what belongs to them, into the site."""
     for name, (folder, _) in found.items():
         for source in (statement_of(folder / name), folder / f"{name}{ATTESTATIONS}"):
             if source.is_file():
                 _copy(source, files / source.name)
         if name not in published:
             _copy(folder / name, files / name)
-    return len(found.keys() - published.keys())
 
 
 def _copy(source: Path, final: Path) -> None:

@@ -90,5 +90,5 @@ def _malformed(path: Path, why: str) -> UsageError:
     return UsageError(
         f"{path} can't be read",
         why=why,
-        fix="mend it, or remove it and yank again: nox -s index -- --yank NAME --reason TEXT",
+        fix="correct it, or remove it and yank again: nox -s index -- --yank NAME --reason TEXT",
     )

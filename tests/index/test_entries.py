@@ -48,7 +48,7 @@ def test_takes_date_and_toolkit_from_the_statement(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", '{"predicate": 1}', '{"predicate": {"runDetails": {}}}']
+    "text", ["", "[]", "[" * 100_000, '{"predicate": 1}', '{"predicate": {"runDetails": {}}}']
 )
 def test_takes_a_malformed_statement_for_none(text: str, tmp_path: Path) -> None:
     wheel = add_wheel(tmp_path / "dist")

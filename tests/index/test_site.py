@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.errors import PublishedWheelError, UsageError
+from cuwheel.index import site
 from cuwheel.index.site import Site, SiteRequest, write_site
 from cuwheel.index.yanks import yank
 from cuwheel.system import process
@@ -90,6 +91,7 @@ def test_holds_nothing_but_what_is_for_others(tmp_path: Path, publish: Callable[
     files = [path for path in (tmp_path / "site").rglob("*") if path.is_file()]
     assert sorted(str(path.relative_to(tmp_path / "site")) for path in files) == sorted(
         [
+            ".lock",
             "index.html",
             "packages/toy/index.html",
             *(f"{top}simple/{page}" for top in ("", "cu130/") for page in _PAGES),
@@ -210,6 +212,66 @@ def test_links_to_wheels_elsewhere(tmp_path: Path, publish: Callable[..., Site])
     link = "https://example.invalid/releases/download/v1/toy-1.0-py3-none-any.whl"
     for page in ("simple/toy/index.html", "simple/toy/index.json", "packages/toy/index.html"):
         assert link in (tmp_path / "site" / page).read_text()
+
+
+def test_wheel_that_comes_while_it_is_written_is_there_next_time(
+    tmp_path: Path, publish: Callable[..., Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_wheel(tmp_path / "dist", "1.0")
+    write = site._write_pages
+
+    def write_and_build(*given: Any, **named: Any) -> Site:
+        add_wheel(tmp_path / "dist", "2.0")
+        return write(*given, **named)
+
+    monkeypatch.setattr(site, "_write_pages", write_and_build)
+    publish()
+    monkeypatch.undo()
+
+    assert publish().wheels == 2
+
+
+def test_writes_nothing_into_the_folder_of_wheels(
+    tmp_path: Path, publish: Callable[..., Site]
+) -> None:
+    wheel = add_wheel(tmp_path / "dist")
+
+    publish()
+
+    assert list((tmp_path / "dist").iterdir()) == [wheel]
+
+
+@pytest.mark.parametrize("change", ["gone", "other"])
+def test_wheel_at_a_base_address_stays_published(
+    change: str, tmp_path: Path, publish: Callable[..., Site]
+) -> None:
+    old = add_wheel(tmp_path / "dist", "1.0")
+    publish(base_url="https://example.invalid/v1")
+    if change == "other":
+        add_wheel(tmp_path / "dist", "1.0", content="other = True")
+        with pytest.raises(PublishedWheelError):
+            publish(base_url="https://example.invalid/v1")
+        return
+    old.unlink()
+    add_wheel(tmp_path / "dist", "2.0")
+
+    done = publish(base_url="https://example.invalid/v1")
+
+    assert (done.wheels, done.added) == (2, 1)
+    assert "v1/toy-1.0-py3" in (tmp_path / "site" / "simple" / "toy" / "index.html").read_text()
+
+
+def test_statement_puts_nothing_into_pages(tmp_path: Path, publish: Callable[..., Site]) -> None:
+    wheel = add_wheel(tmp_path / "dist")
+    text = json.dumps(STATEMENT).replace("13.0", "13<script>alert(1)</script>")
+    statement_of(wheel).write_text(text)
+
+    done = publish()
+
+    assert done.cuda == ()
+    assert not [
+        page for page in (tmp_path / "site").rglob("*.html") if "<script>alert" in page.read_text()
+    ]
 
 
 def test_gives_the_same_site_twice(tmp_path: Path, publish: Callable[..., Site]) -> None:
