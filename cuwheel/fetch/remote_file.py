@@ -17,7 +17,8 @@ from cuwheel.fetch.web import open_session, refused, unreachable
 if TYPE_CHECKING:
     from typing import IO
 
-_WINDOW = 8 << 20  # bytes asked for at once, at least
+_WINDOW = 8 << 20  # bytes asked for at once; more isn't read
+_CHUNK = 1 << 16  # bytes
 _SPAN = re.compile(r"bytes (?P<start>\d+)-\d+/(?P<size>\d+)")
 _FIX = "try again later, or name another index with UV_DEFAULT_INDEX"
 
@@ -85,7 +86,7 @@ class _RemoteFile(io.RawIOBase):
                     raise refused(self._url, answer, fix=_FIX)
                 said = _SPAN.fullmatch(answer.headers.get("Content-Range", ""))
                 if said and int(said["start"]) == start:
-                    return answer.content, int(said["size"])
+                    return self._receive(answer), int(said["size"])
         except (requests.RequestException, urllib3.exceptions.HTTPError) as problem:
             raise unreachable(self._url, problem, fix=_FIX) from problem
         raise DownloadError(
@@ -93,3 +94,23 @@ class _RemoteFile(io.RawIOBase):
             why="the server sent another part than it was asked for",
             fix="name an index whose server knows `Range` with UV_DEFAULT_INDEX",
         )
+
+    def _receive(self, answer: requests.Response) -> bytes:
+        """A window as it comes, without unpacking it.
+
+        Raises:
+            requests.ReadTimeout: it comes too slowly.
+        """
+        part = bytearray()
+        counted = 0  # bytes that have counted as progress
+        while left := _WINDOW - len(part):
+            piece = answer.raw.read1(min(_CHUNK, left), decode_content=False)
+            if not piece:
+                break
+            part += piece
+            if self._attempts.left <= 0:
+                raise requests.ReadTimeout(self._attempts.slow_words)
+            if len(part) >= counted + self._attempts.retry_policy.least:
+                counted = len(part)
+                self._attempts.note_progress()
+        return bytes(part)

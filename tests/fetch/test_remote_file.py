@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import zipfile
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from cuwheel.errors import DownloadError
 from cuwheel.fetch import remote_file
 from cuwheel.fetch.remote_file import open_remote
 from tests.support.factories import write_wheel
-from tests.support.server import Site, serving
+from tests.support.server import Site, serving, slow_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,3 +64,39 @@ def test_refuses_server_without_parts() -> None:
 def test_tells_that_file_is_not_there() -> None:
     with serving(Site()) as site, pytest.raises(DownloadError):
         open_remote(site.url("/x"))
+
+
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+def test_takes_no_more_than_it_asked_for(encoding: str) -> None:
+    """Neither a server that sends on nor one that packs what it sends fills the memory."""
+    zeros = bytes(4 * _WINDOW)
+    content = gzip.compress(zeros) if encoding == "gzip" else zeros
+    start = f"bytes 0-{_WINDOW - 1}/{len(zeros)}"
+    site = Site(files={"/x": content}, knows_range=False)
+    site.headers = {"Content-Range": start, "Content-Encoding": encoding}
+
+    with serving(site), open_remote(site.url("/x")) as stream:
+        assert stream.read(100) == content[:100]
+        stream.seek(_WINDOW)
+        with pytest.raises(DownloadError, match="in parts"):
+            stream.read(1)
+
+
+def test_gives_up_on_slow_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUWHEEL_SLOW_NETWORK", "0.08")
+    start = "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-299999/300000"
+
+    with slow_server(0.05, start) as address, pytest.raises(DownloadError) as caught:
+        open_remote(f"{address}/x")
+
+    assert "bytes came in 2 seconds" in caught.value.why
+    assert "CUWHEEL_SLOW_NETWORK=4" in caught.value.fix
+
+
+def test_tells_of_part_that_breaks_off() -> None:
+    site = Site(files={"/x": bytes(_WINDOW)}, breaks=[100])
+
+    with serving(site), pytest.raises(DownloadError) as caught:
+        open_remote(site.url("/x"))
+
+    assert "100 bytes read" in caught.value.why
