@@ -213,9 +213,9 @@ class Download:
         while piece := answer.raw.read1(_CHUNK, decode_content=False):
             yield piece
             size += len(piece)
-            # A server that starts anew and breaks off at the same byte makes no progress.
             if self._attempts.left <= 0:
                 raise requests.ReadTimeout(self._attempts.slow_words)
+            # A server that starts anew and breaks off at the same byte makes no progress.
             if size >= self._counted + self._attempts.retry_policy.least:
                 self._counted = size
                 self._attempts.note_progress()

@@ -140,9 +140,9 @@ def _count_suppliers(loaded: Iterable[tuple[str, str, str, str]]) -> str:
         for _, _, supplier, _ in loaded
         if supplier
     )
-    told = [f"{count} from {supplier}" for supplier, count in suppliers.most_common()]
-    told += [f"{location} from nobody" for _, location, supplier, _ in loaded if not supplier]
-    return ", ".join(told)
+    counts = [f"{count} from {supplier}" for supplier, count in suppliers.most_common()]
+    counts += [f"{location} from nobody" for _, location, supplier, _ in loaded if not supplier]
+    return ", ".join(counts)
 
 
 def own_libraries(site: Path, owned: Mapping[str, str], project: str) -> tuple[str, ...]:

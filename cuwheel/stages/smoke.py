@@ -244,8 +244,8 @@ def _report(passed: SmokeResult, wheel: RepairedWheel, job: Job) -> None:
     if job.sandbox == "none":
         note("there is no sandbox, so the wheel's code could reach the network and other files")
     if passed.own:
-        told = ", ".join(f"{file} ({fate})" for file, fate in passed.own)
-        note(f"imported {', '.join(passed.imported)}; the wheel's own libraries: {told}")
+        libraries = ", ".join(f"{file} ({fate})" for file, fate in passed.own)
+        note(f"imported {', '.join(passed.imported)}; the wheel's own libraries: {libraries}")
     if passed.served:
         note(f"the same wheel works with {', '.join(passed.served)} too")
     if passed.loaded:

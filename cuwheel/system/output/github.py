@@ -2,8 +2,8 @@
 
 The log of a step is read by a runner that obeys lines such as `::error file=a.cu,line=3::text`
 ("Workflow commands for GitHub Actions", https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands).
-So what other programs print has to be kept from being obeyed: `literally` for a block that stays as
-it is, `without_commands` for a text among ours.
+So what other programs print has to be kept from being obeyed: `stop_commands` before a block that
+stays as it is, `without_commands` for a text among ours.
 """
 
 from __future__ import annotations
