@@ -32,6 +32,8 @@ METADATA = ".metadata"  # PEP 658: behind the wheel's name
 ATTESTATIONS = ".provenance"  # PEP 740: likewise; whoever attests puts it there
 _KNOWN = ".cuwheel/wheels.json"  # in a folder of wheels: what was read of them
 _FORMAT = 1  # of that file
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?([+-]\d\d:\d\d)")
+_UTC = "%Y-%m-%dT%H:%M:%SZ"  # as PEP 700 has it
 _RELEASE = re.compile(r"\d{1,2}\.\d{1,2}")  # of CUDA
 _FRAMEWORKS = ("torch", "jax", "jaxlib", "tensorflow")
 _Read = tuple[list[list[int]], "Entry"]  # states of the files, and what was read of them
@@ -211,16 +213,17 @@ def _read_statement(wheel: Path) -> dict[str, Any]:
 
 def _utc(text: str) -> str:
     """A time of ISO 8601 in PEP 700's form; empty where it is none."""
+    found = _TIME.fullmatch(text.replace("Z", "+00:00"))  # Python 3.10 knows no fractions
     try:
-        time = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
-        return time.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        time = datetime.datetime.fromisoformat(f"{found[1]}{found[2]}") if found else None
+        return time.astimezone(datetime.timezone.utc).strftime(_UTC) if time else ""
     except (ValueError, OverflowError):
         return ""
 
 
 def _utc_of(path: Path) -> str:
     time = datetime.datetime.fromtimestamp(path.stat().st_mtime, tz=datetime.timezone.utc)
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time.strftime(_UTC)
 
 
 def _states(wheel: Path) -> list[list[int]]:

@@ -191,7 +191,7 @@ def test_holds_no_right(kind: str) -> None:
     [
         (_REMOUNT, "EPERM"),
         (("unshare", _NEW_USER_NAMESPACE), "EPERM"),
-        (("socket", str(socket.AF_VSOCK), "1", "0"), "EAFNOSUPPORT"),
+        (("socket", str(int(socket.AF_VSOCK)), "1", "0"), "EAFNOSUPPORT"),
         (("ptrace", _ATTACH, str(os.getpid()), "0", "0"), "ESRCH"),
         (("getppid",), "done"),
     ],
