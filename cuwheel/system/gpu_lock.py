@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import os
 import re
-import tempfile
+import stat
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,22 +19,25 @@ if TYPE_CHECKING:
 
 FOLDER_VARIABLE = "CUWHEEL_RUNTIME"
 HELD_VARIABLE = "CUWHEEL_GPUS_HELD"  # locks that a run holds for what it starts: names, by blanks
-# World-writable on Debian and Ubuntu (tmpfiles.d/legacy.conf), and not in a service's private /tmp.
-_SHARED = "/run/lock"
+# World-writable on Debian and Ubuntu (tmpfiles.d/legacy.conf), and not in a service's private /tmp;
+# root's on Fedora and RHEL, where all users share `/tmp` alone.
+_SHARED = Path("/run/lock")
+_SHARED_ELSE = Path("/tmp")  # noqa: S108 - `_opened` follows no link, and TMPDIR is each user's own
+_WRITABLE_BY_ALL = stat.S_ISVTX | stat.S_IRWXO
 _INTERVAL = 1.0  # seconds between two tries
 
 
 def lock_folder(environ: Mapping[str, str]) -> Path:
-    """Where the locks are: `CUWHEEL_RUNTIME`, the system's folder of locks, the user's, or `/tmp`.
+    """Where the locks are: `CUWHEEL_RUNTIME`, `/run/lock`, or `/tmp`.
+
+    What each user may write decides nothing: root would take another folder than the others.
 
     Args:
         environ: of the caller.
     """
     if chosen := environ.get(FOLDER_VARIABLE):
         return Path(chosen)
-    candidates = (_SHARED, environ.get("XDG_RUNTIME_DIR", ""))
-    writable = (one for one in candidates if one and os.access(one, os.W_OK | os.X_OK))
-    return Path(next(writable, tempfile.gettempdir()))
+    return _SHARED if _is_for_all(_SHARED) else _SHARED_ELSE
 
 
 def lock_name(gpu: str) -> str:
@@ -75,6 +78,15 @@ def hold_gpus(
                 os.ftruncate(file, 0)
                 os.pwrite(file, holder.encode(), 0)
         yield
+
+
+def _is_for_all(folder: Path) -> bool:
+    """Whether every user can make a file there that no other one can take away."""
+    try:
+        mode = folder.stat().st_mode
+    except OSError:
+        return False
+    return mode & _WRITABLE_BY_ALL == _WRITABLE_BY_ALL
 
 
 def _opened(path: Path) -> int:

@@ -99,4 +99,21 @@ def test_follows_no_link_of_another_user(lock: Path) -> None:
 
 def test_folder_of_locks_can_be_chosen(tmp_path: Path) -> None:
     assert lock_folder({"CUWHEEL_RUNTIME": str(tmp_path)}) == tmp_path
-    assert lock_folder({}).is_dir()
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"), [(0o1777, "lock"), (0o755, "/tmp"), (0o777, "/tmp"), (None, "/tmp")]
+)
+def test_folder_is_the_same_for_all_users(
+    mode: int | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where `/run/lock` is root's, as on RHEL, root takes no other folder than its users."""
+    shared = tmp_path / "lock"
+    monkeypatch.setattr("cuwheel.system.gpu_lock._SHARED", shared)
+    if mode is not None:
+        shared.mkdir()
+        shared.chmod(mode)
+
+    found = lock_folder({"XDG_RUNTIME_DIR": str(tmp_path), "TMPDIR": str(tmp_path)})
+
+    assert found == tmp_path / expected
