@@ -114,11 +114,13 @@ def _make(folder: Path, lock: Path, *, offline: bool) -> None:
         options, variables = _source(offline=offline)
         pip += options
         exactly = ("--no-input", "--require-hashes", "--no-deps", "--only-binary", ":all:")
-        for command in ([*venv, str(folder)], [*pip, *exactly, "-r", str(lock)]):
+        watch = None
+        status, lines = _run([*venv, str(folder)], variables, guard, watch)
+        if not status:
             watch = ProgramWatch(slow_factor())
-            status, lines = _run(command, variables, guard, watch)
-            if status:
-                raise _failure(lines, status, folder, watch, offline=offline)
+            status, lines = _run([*pip, *exactly, "-r", str(lock)], variables, guard, watch)
+        if status:
+            raise _failure(lines, status, folder, watch, offline=offline)
         (folder / "complete").touch()
 
 
@@ -161,9 +163,12 @@ def _wait_for(guard: TextIO) -> None:
 
 
 def _run(
-    command: list[str], variables: Mapping[str, str], guard: TextIO, watch: ProgramWatch
+    command: list[str], variables: Mapping[str, str], guard: TextIO, watch: ProgramWatch | None
 ) -> tuple[int, list[str]]:
-    """Run a step; it inherits the lock, so it keeps that when this process is killed."""
+    """Run a step; it inherits the lock, so it keeps that when this process is killed.
+
+    Only one that downloads has a watch: the other one's time is the disk's.
+    """
     with subprocess.Popen(  # noqa: S603 - our own command
         command,
         env={**os.environ, **variables},
@@ -178,7 +183,7 @@ def _run(
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     said, _ = child.communicate(timeout=_TICK)
                     return child.returncode, said.splitlines()
-                if watch.is_stalled(child.pid):
+                if watch and watch.is_stalled(child.pid):
                     child.kill()
         except BaseException:
             child.kill()
@@ -186,9 +191,14 @@ def _run(
 
 
 def _failure(
-    lines: list[str], status: int, folder: Path, watch: ProgramWatch, *, offline: bool
+    lines: list[str],
+    status: int,
+    folder: Path,
+    watch: ProgramWatch | None,
+    *,
+    offline: bool,
 ) -> CuwheelError:
-    if watch.fault:
+    if watch and watch.fault:
         return InstallError(
             "cuwheel's own environment can't be made",
             why=f"pip was ended: {watch.fault}",

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from cuwheel import limits
 from cuwheel.errors import UsageError
+from cuwheel.standalone.memory_gate.free_memory import tree
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 SLOW_VARIABLE = "CUWHEEL_SLOW_NETWORK"
 SLOW_FIX = (
@@ -25,6 +26,7 @@ SLOW_FIX = (
 )
 _TICKS = os.sysconf("SC_CLK_TCK")  # a second, as /proc counts the processor's time
 _WORK = 0.02  # of one processor's time; what waits for a server takes less
+_WRITTEN = "wchar:"  # in /proc/<pid>/io, proc_pid_io(5)
 _USER_TIME = 11  # field of /proc/<pid>/stat behind the name, proc_pid_stat(5)
 
 
@@ -51,6 +53,9 @@ def slow_factor(environ: Mapping[str, str] = os.environ) -> float:
 class ProgramWatch:
     """Whether a program that downloads gets on: it writes, computes, or waits for a lock.
 
+    What it has started counts with it. Where the system doesn't say what it has written, nobody
+    knows, and the limit of all its time alone ends it.
+
     Args:
         factor: as `slow_factor` gives it.
     """
@@ -67,14 +72,16 @@ class ProgramWatch:
     def is_stalled(self, pid: int) -> bool:
         """Whether it has to be ended; `fault` says why then. To be asked every second or so."""
         now = time.monotonic()
-        written, worked = _done_by(pid)
+        processes = tree(pid)
+        written, worked = _written_by(processes), _worked_by(processes)
         before, worked_before = self._done
         if (
-            written - before >= self._least
+            written is None
+            or written - before >= self._least
             or worked - worked_before >= _WORK * self.window
-            or _waits_for_lock(pid)
+            or _wait_for_lock(processes)
         ):
-            self._since, self._done = now, (written, worked)
+            self._since, self._done = now, (written or 0, worked)
         if now - self._since > self.window:
             self.fault = f"less than {self._least} bytes came in {self.window:.0f} seconds"
         elif now > self._end:
@@ -82,27 +89,34 @@ class ProgramWatch:
         return bool(self.fault)
 
 
-def _done_by(pid: int) -> tuple[int, float]:
-    """Bytes that a process has written to files and pipes, and seconds that it has computed."""
-    written, worked = 0, 0.0
-    for line in _read(f"/proc/{pid}/io").splitlines():
-        name, _, value = line.partition(":")
-        written = int(value) if name == "wchar" else written
-    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    if fields:
-        worked = sum(map(int, fields[_USER_TIME : _USER_TIME + 4])) / _TICKS
-    return written, worked
+def _written_by(processes: Iterable[int]) -> int | None:
+    """Bytes that processes have written to files and pipes; None where one's can't be read."""
+    written = 0
+    for pid in processes:
+        fields = _read(f"/proc/{pid}/io").split()
+        if _WRITTEN not in fields:
+            return None
+        written += int(fields[fields.index(_WRITTEN) + 1])
+    return written
 
 
-def _waits_for_lock(pid: int) -> bool:
-    """Whether it waits for another process, which is named in the same table: proc_locks(5)."""
-    return any(
-        "->" in line and str(pid) in line.split() for line in _read("/proc/locks").splitlines()
-    )
+def _worked_by(processes: Iterable[int]) -> float:
+    """Seconds that processes have computed, with those that they have waited for."""
+    ticks = 0
+    for pid in processes:
+        fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+        ticks += sum(map(int, fields[_USER_TIME : _USER_TIME + 4]))
+    return ticks / _TICKS
+
+
+def _wait_for_lock(processes: Iterable[int]) -> bool:
+    """Whether one waits for another process, which is named in the same table: proc_locks(5)."""
+    waiting = [line.split() for line in _read("/proc/locks").splitlines() if "->" in line]
+    return any(str(pid) in words for pid in processes for words in waiting)
 
 
 def _read(path: str) -> str:
     try:
         return Path(path).read_text(encoding="ascii", errors="replace")
-    except OSError:  # it has ended
+    except OSError:  # it has ended, or isn't ours to look at
         return ""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _IDLE = "input()"
 _WRITES = "while True: open('out', 'ab').write(bytes(1 << 16))"
 _WORKS = "while True: pass"
+_STARTS = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {_WRITES!r}])"
 _WAITS = "import fcntl; fcntl.flock(open('lock'), fcntl.LOCK_EX)"
 FACTOR = 0.1
 
@@ -54,6 +55,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
+def kill_all(pid: int) -> None:
+    """End a program and what it has started."""
+    program = psutil.Process(pid)
+    for one in (*program.children(recursive=True), program):
+        one.kill()
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[[str], int]]:
     """Starts a program in a folder with a file `lock`, and gives its id."""
@@ -64,7 +72,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], int]]:
             words = [sys.executable, "-c", code]
             child = subprocess.Popen(words, cwd=tmp_path, stdin=subprocess.PIPE)
             stack.enter_context(child)
-            stack.callback(child.kill)
+            stack.callback(kill_all, child.pid)
             return child.pid
 
         yield start
@@ -94,15 +102,16 @@ def test_ends_program_that_does_nothing(start: Callable[[str], int], clock: Cloc
     assert watch.fault == "less than 368640 bytes came in 9 seconds"
 
 
+@pytest.mark.parametrize("code", [_WRITES, _STARTS], ids=["itself", "what it has started"])
 def test_leaves_program_that_writes(
-    start: Callable[[str], int], clock: Clock, tmp_path: Path
+    code: str, start: Callable[[str], int], clock: Clock, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
 
     def fact() -> bool:
         return out.exists() and out.stat().st_size > MIB
 
-    assert not is_stalled_later(ProgramWatch(FACTOR), start(_WRITES), clock, fact)
+    assert not is_stalled_later(ProgramWatch(FACTOR), start(code), clock, fact)
 
 
 def test_leaves_program_that_works(start: Callable[[str], int], clock: Clock) -> None:
@@ -127,6 +136,23 @@ def test_leaves_program_that_waits_for_another(
         clock.now += 5 * watch.window
 
         assert not watch.is_stalled(pid)
+
+
+def test_all_its_time_alone_ends_program_that_nobody_may_look_at(
+    start: Callable[[str], int], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> str:
+        return "" if path.endswith("/io") else Path(path).read_text()
+
+    monkeypatch.setattr("cuwheel.fetch.slow._read", refuse)
+    watch, pid = ProgramWatch(FACTOR), start(_IDLE)
+    clock.now = 5 * watch.window
+    assert not watch.is_stalled(pid)
+
+    clock.now = FACTOR * limits.NETWORK_TOTAL + 1
+
+    assert watch.is_stalled(pid)
+    assert watch.fault == "it took more than 1440 seconds"
 
 
 def test_ends_program_after_all_its_time(start: Callable[[str], int], clock: Clock) -> None:
