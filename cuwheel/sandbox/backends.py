@@ -176,7 +176,7 @@ def _bubblewrap(mounts: list[Mount], folder: Path) -> tuple[str, ...]:
     opened = ("/usr/bin/env", "-C", "/", "/bin/sh", "-c", 'exec "$@" 9<"$0"', str(_FILTER))
     # By its path: what the build has for PATH is of the sandbox.
     words = [which("bwrap", _SYSTEM_PATH) or "bwrap", "--die-with-parent", "--hostname", "cuwheel"]
-    words += [f"--unshare-{workspace}" for workspace in ("net", "pid", "ipc", "uts")]
+    words += [f"--unshare-{namespace}" for namespace in ("net", "pid", "ipc", "uts")]
     words += ["--cap-drop", "ALL", "--seccomp", "9", "--dev", "/dev"]
     for mount in mounts:
         words += _bubblewrap_option(mount)

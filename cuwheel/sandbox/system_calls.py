@@ -19,7 +19,7 @@ from pathlib import Path
 
 from cuwheel.errors import UsageError
 
-REFUSED = (
+REFUSED_CALLS = (
     # Keys of the user, which every process of it has: keyrings(7)
     *("add_key", "keyctl", "request_key"),
     # Mounts, roots and namespaces: nothing is to change after the sandbox is made
@@ -88,7 +88,7 @@ def make_filter() -> bytes:
         _check(library.seccomp_arch_add(made, ctypes.c_uint32(arch)))
     _check(library.seccomp_attr_set(made, _ON_OTHER_ARCHS, _ERRNO | errno.ENOSYS))
     _check(library.seccomp_attr_set(made, _OPTIMISE, _BY_TREE))
-    for name in REFUSED:
+    for name in REFUSED_CALLS:
         _refuse(library, made, name, errno.EPERM)
     for name in ABSENT:
         _refuse(library, made, name, errno.ENOSYS)
