@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # What a Debian container has for root: tests/support/requirements.py.
-export CUWHEEL_REQUIRE=${CUWHEEL_REQUIRE-sandbox,bwrap,namespaces,cgroup,redis,slurm,cmake,gold,openssl,podman,systemd,nginx,chromium}
+export CUWHEEL_REQUIRE=${CUWHEEL_REQUIRE-sandbox,bwrap,namespaces,seccomp,cgroup,redis,slurm,cmake,gold,openssl,podman,systemd,nginx,chromium}
 
 # Releases of Python that the fast tests run on besides the first that is found.
 read -ra more_pythons <<<"${CUWHEEL_MORE_PYTHONS-3.10}"
