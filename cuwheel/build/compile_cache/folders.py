@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from cuwheel.system.files import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,12 +89,13 @@ def make_socket_folder(work: Path, *, is_sandboxed: bool) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="cuwheel-", dir=parent) as made:
             yield Path(made)
         return
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_tree(folder)
     folder.mkdir(mode=0o700, parents=True)
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # of a build that is done; the next one removes it
+            remove_tree(folder)
 
 
 def _holds_sockets(folder: Path) -> bool:

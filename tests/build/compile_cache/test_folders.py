@@ -46,3 +46,15 @@ def test_removes_what_readers_would_wait_at(tmp_path: Path) -> None:
         "lock",
         "object",
     ]
+
+
+def test_replaces_what_stands_where_sockets_belong(tmp_path: Path) -> None:
+    kept = tmp_path / "elsewhere" / "file"
+    kept.parent.mkdir()
+    kept.touch()
+    (tmp_path / "sockets").symlink_to(kept.parent)
+
+    with make_socket_folder(tmp_path, is_sandboxed=True) as folder:
+        assert list(folder.iterdir()) == []
+
+    assert kept.exists()
