@@ -12,13 +12,14 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from cuwheel.system.files import PART
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 _FICLONE = 0x40049409  # ioctl_ficlone(2): a copy that shares its blocks until one is written to
 _THREADS = 4  # copying lets go of the interpreter lock
-_ASIDE = ".cuwheel-part"
 
 
 def make_private(folder: Path) -> None:
@@ -47,7 +48,7 @@ def _shared_files(folder: Path) -> Iterator[str]:
 
 
 def _replace_by_copy(path: str) -> None:
-    aside = f"{path}{_ASIDE}"
+    aside = f"{path}{PART}"
     with open(path, "rb", buffering=0) as source, open(aside, "xb", buffering=0) as target:  # noqa: PTH123 - of twenty thousand
         status = os.fstat(source.fileno())
         _copy(source.fileno(), target.fileno(), status.st_size)

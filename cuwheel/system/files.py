@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 _CHUNK = 1 << 20  # bytes
-_PART = ".cuwheel-part"  # suffix of a file that isn't complete
-PARTS = f".*{_PART}"  # pattern of such files' names
+PART = ".cuwheel-part"  # suffix of a file that isn't complete
+PARTS = f".*{PART}"  # pattern of such files' names
 _EXCHANGE = 2  # renameat2(2): both names stay, each with the other's content
 _HERE = -100  # AT_FDCWD: names are looked up as ever
 _HASH_THREADS = 4  # hashlib lets go of the interpreter lock, so threads help
@@ -142,7 +142,7 @@ def _locked_part(final: Path) -> BinaryIO:
     """A new hidden file that is locked for as long as it is open, which marks it as in use."""
     while True:
         part = tempfile.NamedTemporaryFile(  # noqa: SIM115 - the caller closes it
-            dir=final.parent, prefix=f".{final.name}.", suffix=_PART, delete=False
+            dir=final.parent, prefix=f".{final.name}.", suffix=PART, delete=False
         )
         with contextlib.suppress(OSError):  # some network disks lock nothing
             fcntl.flock(part, fcntl.LOCK_EX)
@@ -159,7 +159,7 @@ def remove_parts(folder: Path, name: str = "") -> None:
         folder: needn't be there.
         name: of the one file that this is about; empty: of all.
     """
-    for part in folder.glob(f".{glob.escape(name) or '*'}.*{_PART}"):
+    for part in folder.glob(f".{glob.escape(name) or '*'}.*{PART}"):
         # Opened for writing, which a network disk asks of who wants to lock.
         with contextlib.suppress(OSError), part.open("r+b") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
