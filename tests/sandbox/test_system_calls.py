@@ -62,7 +62,9 @@ def test_refuses_each_call(program: bytes, library: ctypes.CDLL, arch: int) -> N
         number = library.seccomp_syscall_resolve_name_arch(ctypes.c_uint32(arch), name.encode())
         return judge(program, arch, number)
 
-    assert {name: say(name) for name in REFUSED_CALLS} == dict.fromkeys(REFUSED_CALLS, _ERROR | errno.EPERM)
+    assert {name: say(name) for name in REFUSED_CALLS} == dict.fromkeys(
+        REFUSED_CALLS, _ERROR | errno.EPERM
+    )
     assert {name: say(name) for name in ABSENT} == dict.fromkeys(ABSENT, _ERROR | errno.ENOSYS)
     usual = ("read", "openat", "execve", "mmap", "ptrace", "clone", "socket", "ioctl", "unshare")
     assert {name: say(name) for name in usual} == dict.fromkeys(usual, _ALLOWED)
