@@ -53,9 +53,10 @@ def why_unusable(folder: Path) -> str:
 
 
 def remove_traps(folder: Path) -> None:
-    """Remove what a reader of the compile cache would wait at: FIFOs, sockets, devices.
+    """Remove what a reader of the compile cache would wait at: FIFOs, sockets, devices, links.
 
     A build may put them there, and the cache's programs open what they find under a name.
+    ccache's locks stay: links whose text, a host and a process, holds no slash.
 
     Args:
         folder: of the caches; needn't be there.
@@ -69,7 +70,10 @@ def _remove_traps(folder: str) -> None:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 _remove_traps(entry.path)
-            elif not entry.is_symlink() and not entry.is_file(follow_symlinks=False):
+            elif entry.is_symlink():
+                if "/" in os.readlink(entry.path):  # noqa: PTH115 - of a hundred thousand
+                    os.unlink(entry.path)  # noqa: PTH108
+            elif not entry.is_file(follow_symlinks=False):
                 os.unlink(entry.path)  # noqa: PTH108 - of a hundred thousand
 
 

@@ -32,11 +32,13 @@ def test_keeps_the_paths_of_sockets_short(
 
 
 def test_removes_what_readers_would_wait_at(tmp_path: Path) -> None:
-    """A build may have put it there; links are ccache's locks, and files its objects."""
+    """A build may have put it there; links to nowhere are ccache's locks, files its objects."""
     deep = tmp_path / "ccache" / "a" / "b"
     deep.mkdir(parents=True)
     (deep / "object").touch()
     (deep / "lock").symlink_to("host-1234")
+    (deep / "link").symlink_to("/dev/zero")
+    (deep / "relative").symlink_to("../../../fifo")
     os.mkfifo(deep / "fifo")
     os.mkfifo(tmp_path / "ccache" / "fifo")
 
