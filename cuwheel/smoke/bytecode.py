@@ -74,7 +74,8 @@ def lend_bytecode(kept: Path, site: Path) -> None:
     for path in _compiled(kept):
         target = site / path.relative_to(kept)
         # A folder of a package that isn't installed could be imported, though it has no module.
-        if _source_of(target).is_file():
+        # One that its wheel brought may be a link to the installer's own.
+        if _source_of(target).is_file() and not os.path.lexists(target):
             target.parent.mkdir(exist_ok=True)
             shutil.copyfile(path, target)
 

@@ -77,6 +77,21 @@ def test_lends_nothing_of_what_is_not_installed(site: Path, tmp_path: Path) -> N
     assert list(new.iterdir()) == []
 
 
+def test_leaves_what_a_wheel_brought(site: Path, tmp_path: Path) -> None:
+    """The installer links its files into its cache: who writes into one changes it there."""
+    keep(site, tmp_path / "kept")
+    [kept] = (tmp_path / "kept").rglob("*.pyc")
+    installers = tmp_path / "installers.pyc"
+    installers.write_bytes(b"a wheel's own")
+    brought = site / "library" / "__pycache__" / kept.name
+    brought.unlink()
+    brought.hardlink_to(installers)
+
+    lend_bytecode(tmp_path / "kept", site)
+
+    assert installers.read_bytes() == b"a wheel's own"
+
+
 def test_nothing_kept_lends_nothing(tmp_path: Path) -> None:
     lend_bytecode(tmp_path / "kept", tmp_path)
 
