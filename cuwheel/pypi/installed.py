@@ -14,8 +14,8 @@ from cuwheel.errors import DamagedPackagesError
 from cuwheel.fetch.private_files import make_private
 from cuwheel.pypi.lock_file import read_pins
 from cuwheel.pypi.uv import forget
-from cuwheel.system.files import empty, list_tree, sha256_of_file
-from cuwheel.wheel.record import record_digest, record_rows
+from cuwheel.system.files import empty, hash_of_file, list_tree
+from cuwheel.wheel.record import STRONGER, record_digest, record_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +83,7 @@ def check_records(folder: Path, owner: str) -> None:
         expected.update({name: digest for name, digest, _ in rows})
     names = sorted(name for name, digest in expected.items() if digest)
     with ThreadPoolExecutor() as pool:
-        actual = pool.map(lambda name: _record_hash(folder / name), names)
+        actual = pool.map(lambda name: _record_hash(folder / name, expected[name]), names)
         wrong += [name for name, is_ in zip(names, actual, strict=True) if is_ != expected[name]]
     # A file that was put into the installer's cache would be imported like any other.
     wrong += sorted({str(name) for name in list_tree(folder)} - expected.keys())
@@ -95,7 +95,10 @@ def check_records(folder: Path, owner: str) -> None:
         )
 
 
-def _record_hash(path: Path) -> str:
+def _record_hash(path: Path, expected: str) -> str:
+    """A file's hash by the algorithm that its row names; SHA-256 where that one is too weak."""
     if not path.is_file():
         return "missing"
-    return record_digest("sha256", bytes.fromhex(sha256_of_file(path)))
+    named = expected.partition("=")[0]
+    algorithm = named if named in STRONGER else "sha256"
+    return record_digest(algorithm, bytes.fromhex(hash_of_file(path, algorithm)))

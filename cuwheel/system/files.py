@@ -45,7 +45,7 @@ def hash_of_file(path: Path, algorithm: str) -> str:
 
     Args:
         path: the file.
-        algorithm: `sha256` or `md5`.
+        algorithm: its name, as `hashlib.new` takes it.
 
     Raises:
         OSError: it can't be read.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
 # What RECORD may have beside SHA-256, which is the weakest that it may have.
-_STRONGER = frozenset({"sha384", "sha512", "sha3_256", "sha3_384", "sha3_512", "blake2b"})
+STRONGER = frozenset({"sha384", "sha512", "sha3_256", "sha3_384", "sha3_512", "blake2b"})
 SIGNATURES = ("RECORD.jws", "RECORD.p7s")  # never listed in RECORD, void once that is rewritten
 
 
@@ -137,7 +137,7 @@ def _row_faults(
     else:
         content = contents[name]
         algorithm = digest.partition("=")[0]
-        is_other = algorithm in _STRONGER
+        is_other = algorithm in STRONGER
         real = digest_of(name, algorithm) if is_other else content.digest
         if digest.rstrip("=") != real:
             yield f"RECORD says its hash is {digest or 'nothing'}, it is {real}"

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 _RECORD = "nvcc-13.dist-info/RECORD"
 
 
+def record_hash(algorithm: str, content: bytes) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.new(algorithm, content).digest()).decode()
+    return f"{algorithm}={digest.rstrip('=')}"
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """What an installer makes of a wheel with two files."""
@@ -24,8 +29,7 @@ def folder(tmp_path: Path) -> Path:
     for name in ("bin/nvcc", "bin/a, b"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(name.encode())
-        digest = base64.urlsafe_b64encode(hashlib.sha256(name.encode()).digest()).decode()
-        rows.append(f'"{name}",sha256={digest.rstrip("=")},{len(name)}')
+        rows.append(f'"{name}",{record_hash("sha256", name.encode())},{len(name)}')
     (tmp_path / _RECORD).parent.mkdir()
     (tmp_path / _RECORD).write_text("\n".join(rows))
     return tmp_path
@@ -44,6 +48,29 @@ def test_names_files_that_are_not_as_their_wheels_say(folder: Path, name: str) -
 
     assert caught.value.what.startswith("1 files of pypi.lock")
     assert caught.value.why.endswith(f"damaged: {name}")
+
+
+@pytest.mark.parametrize("algorithm", ["sha384", "sha512", "blake2b"])
+def test_takes_the_hash_that_a_row_names(folder: Path, algorithm: str) -> None:
+    """The specification allows what is stronger than SHA-256."""
+    record = folder / _RECORD
+    (folder / "strong").write_bytes(b"strong")
+    record.write_text(f"{record.read_text()}\nstrong,{record_hash(algorithm, b'strong')},6")
+
+    check_records(folder, "pypi.lock")
+
+    (folder / "strong").write_bytes(b"damaged")
+    with pytest.raises(DamagedPackagesError, match="strong"):
+        check_records(folder, "pypi.lock")
+
+
+def test_refuses_hash_that_is_too_weak(folder: Path) -> None:
+    record = folder / _RECORD
+    (folder / "weak").write_bytes(b"weak")
+    record.write_text(f"{record.read_text()}\nweak,{record_hash('md5', b'weak')},4")
+
+    with pytest.raises(DamagedPackagesError, match="weak"):
+        check_records(folder, "pypi.lock")
 
 
 def test_names_file_that_is_missing(folder: Path) -> None:
