@@ -71,8 +71,13 @@ def prune(chosen: Sequence[Entry]) -> Pruned:
     return Pruned(removed=tuple(removed), in_use=left)
 
 
-def is_free(entry: Entry) -> bool:
-    """Whether nobody uses an entry or makes it just now."""
+def foresee(chosen: Sequence[Entry]) -> Pruned:
+    """What `prune` would do now."""
+    free = tuple(one for one in chosen if _is_free(one))
+    return Pruned(removed=free, in_use=tuple(one for one in chosen if one not in free))
+
+
+def _is_free(entry: Entry) -> bool:
     with _alone_with(entry) as is_alone:
         return is_alone
 

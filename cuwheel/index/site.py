@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -22,7 +23,7 @@ from cuwheel.index.fingerprint import fingerprint
 from cuwheel.index.pages import ListedWheel, people_pages
 from cuwheel.index.simple_api import simple_pages
 from cuwheel.index.tree import replace_pages
-from cuwheel.index.yanks import read_yanks, write_yanks
+from cuwheel.index.yanks import read_yanks, write_yanks, yank
 from cuwheel.system.files import (
     file_lock,
     naming_full_disk,
@@ -34,7 +35,7 @@ from cuwheel.system.regular_files import read_json
 from cuwheel.wheel.publication import SIMPLE, statement_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from cuwheel.index.entries import Entry
@@ -61,6 +62,11 @@ class SiteRequest:
     base_url: str
     address: str
     cache: Path
+
+    @property
+    def files(self) -> Path:
+        """The folder of the wheels that are put into the site."""
+        return self.site / _FILES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +98,7 @@ def write_site(asked: SiteRequest) -> Site:
     """
     asked.site.mkdir(parents=True, exist_ok=True)
     kept = _Kept(folder=asked.cache / "index" / _digest_of(asked.site))
-    with file_lock(asked.site / ".lock"), naming_full_disk(asked.site):
+    with _site_lock(asked):
         # Before anything is read: what comes meanwhile is found by the next run.
         state = fingerprint(asked.folders, asked.base_url, asked.address)
         if found := _unchanged(asked, kept, state):
@@ -102,6 +108,34 @@ def write_site(asked: SiteRequest) -> Site:
         said = {**written, "wheels": site.wheels, "cuda": site.cuda}
         write_atomically(kept.last, json.dumps(said))
         return site
+
+
+def yank_in_site(
+    asked: SiteRequest, reasons: Mapping[str, str | None]
+) -> dict[str, tuple[str, ...]]:
+    """Withdraw wheels that are in the folders or, where it holds the wheels, in the site alone.
+
+    Args:
+        asked: what is published where; `write_site` of it shows what was withdrawn.
+        reasons: by name, as `yank` takes them.
+
+    Returns:
+        The names of the files, by what was asked for.
+
+    Raises:
+        UsageError: there is no such wheel, or a list of yanks is damaged.
+        DiskFullError: no space is left.
+    """
+    if not asked.site.is_dir():
+        return yank(reasons, asked.folders)
+    with _site_lock(asked):
+        return yank(reasons, asked.folders, None if asked.base_url else asked.files)
+
+
+@contextlib.contextmanager
+def _site_lock(asked: SiteRequest) -> Iterator[None]:
+    with file_lock(asked.site / ".lock"), naming_full_disk(asked.site):
+        yield
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +188,7 @@ def _write(asked: SiteRequest, kept: _Kept) -> Site:
     found = _merged(sources)
     if asked.base_url:
         return _write_elsewhere(asked, found, kept)
-    files = asked.site / _FILES
+    files = asked.files
     files.mkdir(exist_ok=True)
     remove_parts(files)
     published = {one.name: one for one in read_entries(files, {}, kept.files)}

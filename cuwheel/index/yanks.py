@@ -12,7 +12,7 @@ from cuwheel.errors import UsageError, suggest
 from cuwheel.system.files import write_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
 YANKS = "yanked.json"  # in a folder of wheels: reasons by file name
@@ -36,35 +36,54 @@ def read_yanks(folder: Path) -> dict[str, str]:
     return found
 
 
-def yank(folder: Path, name: str, reason: str | None) -> tuple[str, ...]:
+def yank(
+    asked: Mapping[str, str | None], folders: Sequence[Path], published: Path | None = None
+) -> dict[str, tuple[str, ...]]:
     """Withdraw wheels, or take that back; the index follows when it is written next.
 
+    All is found and read before anything is written.
+
     Args:
-        folder: with the wheels.
-        name: of a wheel's file, or `project==version` for all of a version.
-        reason: why; None: they are good again.
+        asked: why, by name of a wheel's file or by `project==version` for all of a version; None:
+            they are good again.
+        folders: with wheels; each that has a wheel gets the reason.
+        published: the folder of a site's wheels; it gets the reason of what is in no other.
 
     Returns:
-        The names of the files.
+        The names of the files, by what was asked for.
 
     Raises:
-        UsageError: there is no such wheel.
+        UsageError: there is no such wheel, or a list of yanks is damaged.
     """
-    yanks = read_yanks(folder)
-    there = sorted(path.name for path in folder.glob("*.whl"))
-    chosen = tuple(one for one in there if one == name or _is_of(one, name))
-    if not chosen:
-        raise UsageError(
-            f"{folder} holds no wheel {name}",
-            why=suggest(name, there) or "it is neither the name of a file nor project==version",
-            fix="name the file, or all of a version: -- --yank bitsandbytes==0.49.1+cu122",
-        )
-    for one in chosen:
-        yanks.pop(one, None)
-        if reason is not None:
-            yanks[one] = reason
-    write_yanks(folder, yanks)
+    there = {one: {path.name for path in one.glob("*.whl")} for one in folders}
+    if published is not None:
+        elsewhere = {name for names in there.values() for name in names}
+        there[published] = {path.name for path in published.glob("*.whl")} - elsewhere
+    chosen = {name: _files_called(name, there) for name in asked}
+    yanks = {folder: read_yanks(folder) for folder in there}
+    for name, reason in asked.items():
+        for folder, files in there.items():
+            for one in chosen[name]:
+                if reason is None:
+                    yanks[folder].pop(one, None)
+                elif one in files:
+                    yanks[folder][one] = reason
+    for folder, reasons in yanks.items():
+        write_yanks(folder, reasons)
     return chosen
+
+
+def _files_called(name: str, there: Mapping[Path, Collection[str]]) -> tuple[str, ...]:
+    files = sorted({one for names in there.values() for one in names})
+    found = tuple(one for one in files if one == name or _is_of(one, name))
+    if not found:
+        raise UsageError(
+            f"{', '.join(map(str, there))} holds no wheel {name}",
+            why=suggest(name, files) or "it is neither the name of a file nor project==version",
+            fix="name the file, or all of a version: -- --yank bitsandbytes==0.49.1+cu122; for a "
+            "wheel that only a site has, name the site too: --to DIR",
+        )
+    return found
 
 
 def write_yanks(folder: Path, yanks: Mapping[str, str]) -> None:

@@ -24,6 +24,8 @@ from cuwheel.system.files import sha256_of_file, write_atomically
 from cuwheel.system.quantities import plural, show_size
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from cuwheel.conda.records import CondaLock, CondaPackage
     from cuwheel.locks.jobs import PypiLockSpec
     from cuwheel.workspace.workspace import Workspace
@@ -102,10 +104,13 @@ def _lock_conda(job: CondaLockSpec, workspace: Workspace, cooldown: int, note: s
 
 def verify_locks(
     jobs: tuple[CondaLockSpec, ...], workspace: Workspace, *, offline: bool = False
-) -> None:
+) -> tuple[CondaLock, ...]:
     """Download every file of conda locks, compare hashes and sizes, and note that in the locks.
 
     A hash or size that the channel's index didn't state is filled in.
+
+    Returns:
+        The locks as they are now.
 
     Raises:
         LockError: a lock is missing or was edited by hand.
@@ -113,6 +118,7 @@ def verify_locks(
         HashMismatchError: a file isn't the one that the lock names; its lock stays as it is.
     """
     today = datetime.datetime.now(tz=datetime.timezone.utc).date()
+    done = []
     for job in jobs:
         with workspace.console.stage(f"verify {job.name}"):
             known = read_conda_lock(job.lock)
@@ -134,6 +140,8 @@ def verify_locks(
             )
             write_conda_lock(job.lock, verified, command=job.command, python=python)
             workspace.console.note(f"{job.lock.parent.name}: {_describe(verified)}, all as locked")
+            done.append(verified)
+    return tuple(done)
 
 
 def _compare(package: CondaPackage, file: Path) -> CondaPackage:
@@ -154,17 +162,27 @@ def _describe(solved: CondaLock) -> str:
     )
 
 
-def check_locks(jobs: tuple[PypiLockSpec | CondaLockSpec, ...]) -> None:
-    """See that every lock is there, unedited, hashed, and made from its input as it is now.
+def find_faults(jobs: Iterable[PypiLockSpec | CondaLockSpec]) -> dict[str, list[str]]:
+    """What is wrong with each lock, by the command that writes it.
+
+    Nothing is where it is there, unedited, hashed, and made from its input as it is now.
+    """
+    return {job.command: _faults(job) for job in jobs}
+
+
+def raise_if_faulty(faults: Mapping[str, Sequence[str]]) -> None:
+    """End a session that has found faults.
+
+    Args:
+        faults: as `find_faults` gives them.
 
     Raises:
         LockError: with every fault of every lock.
     """
-    faults = {job.command: _faults(job) for job in jobs}
     bad = {command: found for command, found in faults.items() if found}
     if bad:
         raise LockError(
-            f"{len(bad)} of {len(jobs)} locks can't be used",
+            f"{len(bad)} of {len(faults)} locks can't be used",
             why="\n".join(
                 f"{command.split('-- ')[1]}: {', '.join(found)}" for command, found in bad.items()
             ),

@@ -24,9 +24,14 @@ if TYPE_CHECKING:
     from tests.support.engine import Engine
 
 # Of those that maintain something, these look at it.
-_LOOKING = {"cache", "outdated"}
+_LOOKING = {"cache", "index", "lock-check", "lock-verify", "outdated"}
 REPORTING = [one.name for one in VERBS if one.tag != "maintain" or one.name in _LOOKING]
-_NAMED = {"build": ["x-130"], "audit": ["x.whl"], "explain": ["x.log"]}
+_NAMED = {
+    "build": ["x-130"],
+    "audit": ["x.whl"],
+    "explain": ["x.log"],
+    "lock-verify": ["all"],
+}
 LOG = ROOT / "tests" / "logs" / "raw" / "nvcc-not-found--make.log"
 
 

@@ -137,7 +137,7 @@ def test_uv_passes_over_what_was_withdrawn(
 ) -> None:
     add_wheel(tmp_path / "dist", "1.0")
     add_wheel(tmp_path / "dist", "2.0")
-    yank(tmp_path / "dist", "toy==2.0", "wrong results")
+    yank({"toy==2.0": "wrong results"}, [tmp_path / "dist"])
     publish()
 
     uv_install(f"{address}/simple/", tmp_path / "any", "toy")
@@ -167,7 +167,7 @@ def page_of(folder: Path) -> str:
 
 def test_published_wheels_stay(tmp_path: Path, publish: Callable[..., Site]) -> None:
     old = add_wheel(tmp_path / "dist", "1.0")
-    yank(tmp_path / "dist", "toy==1.0", "old")
+    yank({"toy==1.0": "old"}, [tmp_path / "dist"])
     publish()
     old.unlink()
     yank_file = tmp_path / "dist" / "yanked.json"
@@ -290,7 +290,7 @@ def test_gives_the_same_site_twice(tmp_path: Path, publish: Callable[..., Site])
 
 def test_shows_names_as_text(tmp_path: Path, publish: Callable[..., Site]) -> None:
     add_wheel(tmp_path / "dist")
-    yank(tmp_path / "dist", "toy==1.0", "<script>alert(1)</script>")
+    yank({"toy==1.0": "<script>alert(1)</script>"}, [tmp_path / "dist"])
 
     publish()
 

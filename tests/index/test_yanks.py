@@ -23,10 +23,10 @@ def dist(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", [FILE, "toy==1.0", "Toy==1.0.0"])
 def test_withdraws_and_takes_it_back(name: str, dist: Path) -> None:
-    assert yank(dist, name, "broken") == (FILE,)
+    assert yank({name: "broken"}, [dist]) == {name: (FILE,)}
     assert read_yanks(dist) == {FILE: "broken"}
 
-    yank(dist, name, None)
+    yank({name: None}, [dist])
 
     assert read_yanks(dist) == {}
     assert not (dist / "yanked.json").exists()
@@ -35,9 +35,45 @@ def test_withdraws_and_takes_it_back(name: str, dist: Path) -> None:
 @pytest.mark.parametrize("name", ["toy", "toy==3.0", "other==1.0", "toy==x", "toy-1.0-py3-none"])
 def test_refuses_what_is_not_there(name: str, dist: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        yank(dist, name, "broken")
+        yank({name: "broken"}, [dist])
 
     assert f"holds no wheel {name}" in caught.value.what
+
+
+def test_finds_it_in_any_folder(dist: Path, tmp_path: Path) -> None:
+    other = add_wheel(tmp_path / "other", "3.0").parent
+
+    for folders in ([dist, other], [other, dist]):
+        assert yank({"toy==1.0": "broken"}, folders) == {"toy==1.0": (FILE,)}
+        assert (read_yanks(dist), read_yanks(other)) == ({FILE: "broken"}, {})
+        yank({"toy==1.0": None}, folders)
+
+
+def test_writes_nothing_where_one_is_missing(dist: Path) -> None:
+    with pytest.raises(UsageError, match=r"toy==9\.0"):
+        yank({"toy==1.0": "broken", "toy==9.0": None}, [dist])
+
+    assert read_yanks(dist) == {}
+
+
+def test_writes_nothing_where_a_list_is_damaged(dist: Path, tmp_path: Path) -> None:
+    other = add_wheel(tmp_path / "other", "3.0").parent
+    (other / "yanked.json").write_text("[]")
+
+    with pytest.raises(UsageError, match="can't be read"):
+        yank({"toy==1.0": "broken"}, [dist, other])
+
+    assert read_yanks(dist) == {}
+
+
+def test_withdraws_where_the_wheel_is(dist: Path, tmp_path: Path) -> None:
+    """A site's list follows that of the folders, for what these hold."""
+    files = add_wheel(tmp_path / "files", "1.0", content="#").parent
+    gone = add_wheel(tmp_path / "files", "0.9").name
+
+    yank({"toy==1.0": "broken", "toy==0.9": "old"}, [dist], files)
+
+    assert (read_yanks(dist), read_yanks(files)) == ({FILE: "broken"}, {gone: "old"})
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"a": 1}'])

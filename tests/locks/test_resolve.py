@@ -11,7 +11,7 @@ import pytest
 
 from cuwheel.errors import InstallError, LockError
 from cuwheel.locks.jobs import PypiLockSpec
-from cuwheel.locks.resolve import check_locks, resolve_locks
+from cuwheel.locks.resolve import find_faults, raise_if_faulty, resolve_locks
 from cuwheel.pypi.lock_file import pythons_of_lock, read_pins
 from tests.support.factories import make_workspace
 
@@ -45,14 +45,14 @@ def test_pins_everything_with_hashes(job: PypiLockSpec, workspace: Workspace) ->
 def test_lock_it_wrote_passes_the_check(job: PypiLockSpec, workspace: Workspace) -> None:
     resolve_locks((job,), workspace)
 
-    check_locks((job,))
+    raise_if_faulty(find_faults((job,)))
 
 
 def test_notes_pythons_of_framework(job: PypiLockSpec, workspace: Workspace) -> None:
     resolve_locks((dataclasses.replace(job, pythons=("3.12", "3.13")),), workspace)
 
     assert pythons_of_lock(job.lock) == ("3.12", "3.13")
-    check_locks((job,))
+    raise_if_faulty(find_faults((job,)))
 
 
 def test_names_no_path_and_no_address(job: PypiLockSpec, workspace: Workspace) -> None:
@@ -91,7 +91,7 @@ def test_check_says_what_is_wrong(
     change(job)
 
     with pytest.raises(LockError) as caught:
-        check_locks((job,))
+        raise_if_faulty(find_faults((job,)))
 
     assert fault in caught.value.why
     assert caught.value.fix == "nox -s lock -- build:tiny"

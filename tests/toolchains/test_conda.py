@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import re
 from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.cli.dispatch import run_command
 from cuwheel.conda.lock_file import read_conda_lock
 from cuwheel.conda.mirrors import MIRRORS_VARIABLE, Mirrors
 from cuwheel.conda.records import NOT_FETCHED
@@ -16,6 +18,7 @@ from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import DownloadError, HashMismatchError, InterpreterNotFoundError, LockError
 from cuwheel.locks.jobs import CondaLockSpec
 from cuwheel.locks.resolve import resolve_locks, verify_locks
+from cuwheel.system.console import Console
 from cuwheel.system.pythons import find_python, own_python
 from cuwheel.toolchains.conda import conda_python, key_of_lock
 from cuwheel.toolchains.conda_layout import complete_prefix
@@ -199,16 +202,27 @@ def test_lock_session_writes_conda_lock(workspace: Workspace, tmp_path: Path) ->
     assert "cuda130/conda-lock.yml: 2 packages" in heard(workspace)
 
 
-def test_verifying_notes_that_files_were_seen(workspace: Workspace, job: CondaLockSpec) -> None:
+def test_verifying_notes_that_files_were_seen(
+    workspace: Workspace,
+    job: CondaLockSpec,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUWHEEL_CACHE", str(workspace.cache))
     before, key = read_conda_lock(job.lock), key_of_lock(job.lock)
 
-    verify_locks((job,), workspace)
+    run_command("lock-verify", ["130", "--json"], Console())
 
     after = read_conda_lock(job.lock)
     assert before.files == NOT_FETCHED
     assert re.fullmatch(r"fetched \d{4}-\d\d-\d\d: every hash and size compared", after.files)
     assert after.packages == before.packages
     assert key_of_lock(job.lock) == key  # the same toolchain
+    [told] = json.loads(capsys.readouterr().out)["locks"]
+    assert told["lock"] == str(job.lock)
+    assert {one["url"]: one["sha256"] for one in told["files"]} == {
+        one.url: one.sha256 for one in before.packages
+    }
 
 
 def test_verifying_fills_in_what_index_lacked(workspace: Workspace, job: CondaLockSpec) -> None:

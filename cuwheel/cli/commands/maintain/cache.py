@@ -13,7 +13,7 @@ import rich.markup
 import rich.table
 
 from cuwheel.cache.contents import read_cache
-from cuwheel.cache.pruning import DAY, choose, is_free, prune
+from cuwheel.cache.pruning import DAY, choose, foresee, prune
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.report_options import add_report_options
 from cuwheel.errors import UsageError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cuwheel.cache.contents import CacheContents, Entry
+    from cuwheel.cache.pruning import Pruned
     from cuwheel.system.console import Console
 
 
@@ -80,14 +81,19 @@ def run_cache(given: argparse.Namespace, console: Console) -> None:
     seconds = None if given.unused_for is None else given.unused_for * DAY
     chosen = choose(before, time.time(), unused_for=seconds, size=given.size)
     if given.dry_run:
-        _say_removed([one for one in chosen if is_free(one)], console, "would be removed")
-        return
-    _prune(before, chosen, given.size, console)
+        done, after = foresee(chosen), before
+        _say_removed(done.removed, console, "would be removed")
+    else:
+        done, after = _prune(before, chosen, given.size, console)
+    if given.json:
+        state = "would be removed" if given.dry_run else "removed"
+        print(json.dumps(_pruned_as_data(done, before, after, state), indent=2))  # noqa: T201 - data
 
 
 def _prune(
     before: CacheContents, chosen: Sequence[Entry], size: int | None, console: Console
-) -> None:
+) -> tuple[Pruned, CacheContents]:
+    """Remove entries; what became of them, and what the cache holds now."""
     done = prune(chosen)
     _say_removed(done.removed, console, "removed")
     if done.in_use:
@@ -107,6 +113,7 @@ def _prune(
             f"that is more than {show_size(size)}: what is left is in use or was used today, or "
             "is the compile cache, whose limit is CUWHEEL_COMPILE_CACHE_SIZE"
         )
+    return done, after
 
 
 def _say_removed(entries: Sequence[Entry], console: Console, verb: str) -> None:
@@ -114,6 +121,25 @@ def _say_removed(entries: Sequence[Entry], console: Console, verb: str) -> None:
         console.note(f"{verb}: {one.kind.folder}/{one.path.name}  {show_size(one.size)}")
     if not entries:
         console.note(f"nothing {verb}: all of it is in use, or was used since then")
+
+
+def _pruned_as_data(
+    done: Pruned, before: CacheContents, after: CacheContents, state: str
+) -> dict[str, object]:
+    """What is or would be gone, for machines; the keys stay what they are."""
+    return {
+        "folder": str(after.folder),
+        "state": state,
+        "entries": list(map(_entry_as_data, done.removed)),
+        "in_use": list(map(_entry_as_data, done.in_use)),
+        "size_before": before.size,
+        "size": after.size,
+    }
+
+
+def _entry_as_data(one: Entry) -> dict[str, str | int]:
+    name = one.path.name
+    return {"kind": one.kind.folder, "name": name, "size": one.size, "used": _day(one.used)}
 
 
 def _as_data(contents: CacheContents) -> dict[str, object]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.report_options import add_report_options
 from cuwheel.errors import UsageError
 from cuwheel.index.folder_index import write_index
-from cuwheel.index.site import SiteRequest, write_site
+from cuwheel.index.site import SiteRequest, write_site, yank_in_site
 from cuwheel.index.yanks import yank
 from cuwheel.paths import ROOT, default_cache, given_path
 from cuwheel.system.quantities import plural
+from cuwheel.wheel.publication import SIMPLE
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from cuwheel.system.console import Console
@@ -47,6 +51,12 @@ def index_parser() -> Parser:
     add("--yank", metavar="FILE|NAME==VERSION", help="withdraw wheels: only who pinned gets them")
     add("--reason", default="", metavar="TEXT", help="with --yank: why, for who has it pinned")
     add("--unyank", metavar="FILE|NAME==VERSION", help="take that back")
+    add_report_options(
+        parser,
+        quiet="print warnings and errors alone",
+        verbose="name each wheel of the index",
+        as_json="print what was written, as data, to standard output",
+    )
     return parser
 
 
@@ -54,28 +64,59 @@ def run_index(given: argparse.Namespace, console: Console) -> None:
     """Write the package index."""
     folders = tuple(map(given_path, given.dist)) if given.dist else (ROOT / "dist",)
     _check(given, folders)
-    for name, reason in ((given.yank, given.reason), (given.unyank, None)):
-        if name:
-            files = [one for folder in folders for one in yank(folder, name, reason)]
-            verb = "good again" if reason is None else "withdrawn"
-            console.note(f"{plural(len(files), 'wheel')} {verb}: {', '.join(files)}")
     if not given.to:
-        console.note(f"wrote {write_index(folders[0])}")
+        yanked = _yank(given, lambda asked: yank(asked, folders), console)
+        simple = write_index(folders[0])
+        _tell(f"wrote {simple}", {"index": str(simple), **yanked}, simple, given, console)
         return
-    site = given_path(given.to)
-    asked = SiteRequest(
+    site = SiteRequest(
         folders=folders,
-        site=site,
+        site=given_path(given.to),
         base_url=given.base_url,
         address=given.address,
         cache=default_cache(),
     )
+    yanked = _yank(given, lambda asked: yank_in_site(site, asked), console)
     with console.live("index"):
-        done = write_site(asked)
-    console.note(
-        f"{site}: {plural(done.wheels, 'wheel')}, {done.added} of them new; simple/ and "
+        done = write_site(site)
+    text = (
+        f"{site.site}: {plural(done.wheels, 'wheel')}, {done.added} of them new; simple/ and "
         f"{', '.join(f'{tag}/simple/' for tag in done.cuda) or 'no index for one CUDA release'}"
     )
+    data = {"site": str(site.site), "added": done.added, "cuda": done.cuda, **yanked}
+    _tell(text, data, site.site / SIMPLE, given, console)
+
+
+def _yank(
+    given: argparse.Namespace,
+    act: Callable[[Mapping[str, str | None]], Mapping[str, tuple[str, ...]]],
+    console: Console,
+) -> dict[str, tuple[str, ...]]:
+    """Withdraw wheels and take that back, as asked for; which ones."""
+    both = ((given.yank, given.reason, "withdrawn"), (given.unyank, None, "good again"))
+    asked = {name: reason for name, reason, _ in both if name}
+    done = act(asked) if asked else {}
+    for name, _, verb in both:
+        if name:
+            console.note(f"{plural(len(done[name]), 'wheel')} {verb}: {', '.join(done[name])}")
+    return {verb.replace(" ", "_"): done[name] if name else () for name, _, verb in both}
+
+
+def _tell(
+    text: str,
+    data: Mapping[str, object],
+    simple: Path,
+    given: argparse.Namespace,
+    console: Console,
+) -> None:
+    """Say what was written, of which wheels."""
+    pages = [json.loads(path.read_text()) for path in simple.glob("*/index.json")]
+    wheels = sorted(one["filename"] for page in pages for one in page["files"])
+    console.note(text)
+    for name in wheels if console.is_verbose else ():
+        console.note(f"  {name}")
+    if given.json:
+        print(json.dumps({**data, "wheels": wheels}))  # noqa: T201 - data
 
 
 def _check(given: argparse.Namespace, folders: tuple[Path, ...]) -> None:
@@ -101,6 +142,12 @@ def _check(given: argparse.Namespace, folders: tuple[Path, ...]) -> None:
             "--base-url and --address are for what is served",
             why="without --to the index links the wheels beside it",
             fix="name the folder to write: -- --to DIR",
+        )
+    if given.yank and given.yank == given.unyank:
+        raise UsageError(
+            f"--yank and --unyank both name {given.yank}",
+            why="a wheel is withdrawn or it isn't",
+            fix="leave one of them out",
         )
     if given.yank and not given.reason:
         raise UsageError(

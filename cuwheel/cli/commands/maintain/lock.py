@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import TYPE_CHECKING
 
 from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.report_options import add_report_options
 from cuwheel.cli.target_choice import framework_of
 from cuwheel.locks.framework_fit import fit_specs
 from cuwheel.locks.jobs import COOLDOWN, conda_jobs, lock_jobs
-from cuwheel.locks.resolve import check_locks, resolve_locks, verify_locks
+from cuwheel.locks.resolve import find_faults, raise_if_faulty, resolve_locks, verify_locks
 from cuwheel.locks.source_at_hand import warn_of_source
 from cuwheel.model.catalogue import load_catalogue
 from cuwheel.paths import project_roots
 from cuwheel.workspace.workspace import bare_workspace
 
 if TYPE_CHECKING:
+    from cuwheel.conda.records import CondaPackage
     from cuwheel.system.console import Console
 
 
@@ -59,13 +62,28 @@ def run_lock(given: argparse.Namespace, console: Console) -> None:
 
 def lock_check_parser() -> Parser:
     """What the session `lock-check` understands."""
-    return new_parser("lock-check", "Fail when a lock doesn't match its input.")
+    parser = new_parser("lock-check", "Fail when a lock doesn't match its input.")
+    add_report_options(
+        parser,
+        quiet="print what is wrong alone",
+        verbose="name each lock",
+        as_json="print each lock's faults, as data, to standard output",
+    )
+    return parser
 
 
-def run_lock_check(_: argparse.Namespace, console: Console) -> None:
+def run_lock_check(given: argparse.Namespace, console: Console) -> None:
     """Compare locks with their inputs."""
     jobs = lock_jobs(["all"], load_catalogue(project_roots()))
-    check_locks(jobs)
+    faults = find_faults(jobs)
+    if given.json:
+        found = [
+            {"name": job.name, "lock": str(job.lock), "faults": faults[job.command]} for job in jobs
+        ]
+        print(json.dumps({"locks": found}))  # noqa: T201 - data
+    for job in jobs if console.is_verbose else ():
+        console.note(f"  {job.name}: {', '.join(faults[job.command]) or 'matches its input'}")
+    raise_if_faulty(faults)
     console.note(f"{len(jobs)} locks match their inputs")
 
 
@@ -77,14 +95,33 @@ def lock_verify_parser() -> Parser:
     add = parser.add_argument
     add("names", nargs="+", metavar="122|python:312|all", help="which ones")
     add("--offline", action="store_true", help="download nothing; compare what is in the cache")
+    add_report_options(
+        parser,
+        quiet="print warnings and errors alone",
+        verbose="name each file and its SHA-256",
+        as_json="print each lock's files, as data, to standard output",
+    )
     return parser
 
 
 def run_lock_verify(given: argparse.Namespace, console: Console) -> None:
     """Compare what conda locks name with what is there."""
     jobs = conda_jobs(given.names, project_roots())
-    verify_locks(jobs, bare_workspace(console), offline=given.offline)
+    verified = verify_locks(jobs, bare_workspace(console), offline=given.offline)
+    if given.json:
+        found = [
+            {"name": job.name, "lock": str(job.lock), "files": list(map(_as_data, lock.packages))}
+            for job, lock in zip(jobs, verified, strict=True)
+        ]
+        print(json.dumps({"locks": found}))  # noqa: T201 - data
+    for lock in verified if console.is_verbose else ():
+        for package in lock.packages:
+            console.note(f"  {package.sha256}  {package.file_name}")
     console.tell_durations()
+
+
+def _as_data(package: CondaPackage) -> dict[str, str | int]:
+    return {"url": package.url, "size": package.size, "sha256": package.sha256}
 
 
 def _days(text: str) -> int:

@@ -76,6 +76,22 @@ def test_only_says_what_it_would_do(cache: Path, tmp_path: Path) -> None:
     assert (cache / "toolchains" / "cuda130-pypi-1").exists()
 
 
+@pytest.mark.parametrize(("option", "state"), [("--dry-run", "would be removed"), ("", "removed")])
+def test_says_as_data_what_is_removed(
+    option: str, state: str, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--prune", "--unused-for", "30", "--json", *filter(None, [option])]
+
+    run_command("cache", words, Console())
+
+    data = json.loads(capsys.readouterr().out)
+    gone = {"kind": "environments", "name": "tiny-1", "size": 1 << 20, "used": "1970-01-12"}
+    assert gone in data["entries"]
+    assert (data["state"], data["in_use"], data["size_before"]) == (state, [], 3 << 20)
+    assert data["size"] == (3 << 20 if option else 1 << 20)
+    assert (cache / "environments" / "tiny-1").exists() == bool(option)
+
+
 @pytest.mark.parametrize("arguments", [["--prune"], ["--size", "20G"], ["--unused-for", "3"]])
 @pytest.mark.usefixtures("cache")
 def test_removes_nothing_that_was_not_asked_for(arguments: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING
 
@@ -34,14 +35,16 @@ def test_every_lock_matches_its_input(capsys: pytest.CaptureFixture[str]) -> Non
     assert "locks match their inputs" in capsys.readouterr().err
 
 
-def test_says_which_lock_was_edited(project: Path) -> None:
+def test_says_which_lock_was_edited(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lock = next((project / "envs" / "build").glob("*.lock"))
     lock.write_text(lock.read_text().replace("--hash=sha256:", "--hash=sha256:0", 1))
 
     with pytest.raises(LockError) as caught:
-        run_command("lock-check", [], Console())
+        run_command("lock-check", ["--json"], Console())
 
     assert caught.value.fix.startswith("nox -s lock -- build:")
+    faults = {one["lock"]: one["faults"] for one in json.loads(capsys.readouterr().out)["locks"]}
+    assert [name for name, found in faults.items() if found] == [str(lock)]
 
 
 @pytest.mark.parametrize(
