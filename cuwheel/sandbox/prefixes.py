@@ -6,6 +6,7 @@ settings: of such a prefix only the parts that programs live in are shown.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,12 +42,15 @@ def interpreter_mounts(python: Path) -> Iterator[Mount]:
     prefix = python.resolve().parent.parent
     if not is_of_system(prefix):
         yield from prefix_mounts(prefix, prefix)
-    named = python.parent.parent
-    if named.resolve() == prefix:
-        if named != prefix and not is_of_system(named):
-            yield from prefix_mounts(prefix, named)
-        return
     link = python
-    while link.is_symlink() and not is_of_system(link) and not link.is_relative_to(prefix):
-        yield Mount(source=link.readlink(), target=link, kind="link")
+    while link.parent.parent.resolve() != prefix and link.is_symlink():
+        target = Path(os.path.normpath(link))
+        if not is_of_system(target):
+            yield Mount(source=link.readlink(), target=target, kind="link")
         link = link.parent / link.readlink()
+    # The last may name the prefix by a link too, as uv's and pyenv's short names of releases do. No
+    # link is made of that one: other mounts may lie below it.
+    named = Path(os.path.normpath(link.parent.parent))
+    is_alias = named != prefix and named.resolve() == prefix
+    if is_alias and not is_of_system(named):
+        yield from prefix_mounts(prefix, named)

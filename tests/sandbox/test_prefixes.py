@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from pathlib import Path
 
 import pytest
 
 from cuwheel.sandbox.backends import Mount
 from cuwheel.sandbox.prefixes import interpreter_mounts, prefix_mounts
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -67,6 +65,28 @@ def test_keeps_the_name_of_a_linked_prefix(home: Path) -> None:
     shown = list(interpreter_mounts(named / "bin" / "python3"))
 
     assert shown == [Mount(source=real, target=real), Mount(source=real, target=named)]
+
+
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_follows_links_to_a_linked_prefix(home: Path, *, is_relative: bool) -> None:
+    """As uv has it: `~/.local/bin/python3` leads to a release by its short name."""
+    real = make_python(home / "pythons" / "3.12.4").parent.parent
+    alias = real.with_name("3.12")
+    alias.symlink_to(real.name)
+    (real / "bin" / "python").symlink_to("python3")
+    link = home / ".local" / "bin" / "python"
+    link.parent.mkdir(parents=True)
+    named = alias / "bin" / "python"
+    said = Path(os.path.relpath(named, link.parent)) if is_relative else named
+    link.symlink_to(said)
+
+    shown = list(interpreter_mounts(link))
+
+    assert shown == [
+        Mount(source=real, target=real),
+        Mount(source=said, target=link, kind="link"),
+        Mount(source=real, target=alias),
+    ]
 
 
 def test_shows_a_prefix_under_another_name(home: Path, tmp_path: Path) -> None:
