@@ -6,6 +6,7 @@ bubblewrap (bwrap(1)) where it is installed, since some systems grant namespaces
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -139,25 +140,31 @@ def _system_mounts() -> list[Mount]:
     return [*found, *_roots_secrets()] if os.geteuid() == 0 else found
 
 
-@functools.cache
-def _roots_secrets() -> tuple[Mount, ...]:
-    """Covers for what only root may read of the system's settings: passwords and keys."""
-    closed = _closed_to_others("/etc")
-    return tuple(Mount(source=path, target=path, kind="cover") for path in closed)
+def _roots_secrets() -> Iterator[Mount]:
+    """Covers for what only root may read of the system's settings: passwords and keys.
+
+    Looked for each time: locks and copies of them (`/etc/shadow.lock`) come and go.
+    """
+    for path in closed_to_others("/etc"):
+        yield Mount(source=path, target=path, kind="cover")
 
 
-def _closed_to_others(folder: str) -> Iterator[Path]:
-    """Files that others can't read and folders that they can't enter; of a thousand, in 30 ms."""
-    with os.scandir(folder) as entries:
+def closed_to_others(folder: str) -> Iterator[Path]:
+    """Files that others can't read and folders that they can't enter; of a thousand, in 30 ms.
+
+    What goes away meanwhile is left out.
+    """
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
-            if entry.is_symlink():
-                continue
-            is_folder = entry.is_dir()
-            asked = stat.S_IROTH | (stat.S_IXOTH if is_folder else 0)
-            if entry.stat().st_mode & asked != asked:
-                yield Path(entry.path)
-            elif is_folder:
-                yield from _closed_to_others(entry.path)
+            with contextlib.suppress(FileNotFoundError):
+                mode = entry.stat(follow_symlinks=False).st_mode
+                asked = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
+                if stat.S_ISLNK(mode):
+                    continue
+                if mode & asked != asked:
+                    yield Path(entry.path)
+                elif stat.S_ISDIR(mode):
+                    yield from closed_to_others(entry.path)
 
 
 def _own_calls(mounts: list[Mount], folder: Path) -> tuple[str, ...]:

@@ -18,7 +18,13 @@ import pytest
 
 from cuwheel.errors import SandboxError
 from cuwheel.paths import ROOT
-from cuwheel.sandbox.backends import KINDS, Mount, choose_sandbox, sandboxed
+from cuwheel.sandbox.backends import (
+    KINDS,
+    Mount,
+    choose_sandbox,
+    closed_to_others,
+    sandboxed,
+)
 from cuwheel.system.process import Finished, run
 from tests.support.pythons import python_in_usr
 from tests.support.requirements import require
@@ -218,6 +224,25 @@ def test_shows_root_nothing_that_others_may_not_read(kind: str) -> None:
     assert not Path("/etc/shadow").stat().st_mode & 4
 
     assert shell(kind, "cat /etc/shadow 2>/dev/null || :") == ""
+
+
+def test_takes_what_is_closed_to_others_as_it_is_now(tmp_path: Path) -> None:
+    """Programs that change passwords make a lock beside them and remove it."""
+    for name in ("a", "b", "folder"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "closed").touch(mode=0o600)
+    (tmp_path / "folder").chmod(0o700)
+    (tmp_path / "link").symlink_to("lost")
+
+    found = closed_to_others(str(tmp_path))
+    first = next(found)
+    left = {path for path in tmp_path.glob("[abf]*") if not first.is_relative_to(path)}
+    for path in left:
+        shutil.rmtree(path)
+
+    assert list(found) == []
+    assert list(closed_to_others(str(tmp_path))) == [first]
+    assert list(closed_to_others(str(tmp_path / "lost"))) == []
 
 
 def test_sees_only_its_own_processes(kind: str) -> None:

@@ -157,7 +157,7 @@ def _place(kind: str, source: str, target: str) -> None:
         _bind(f"{_OLD}{source}", target, read_only=kind == "read")
     elif os.path.isdir(target):  # noqa: PTH112
         _mount("none", target, "tmpfs", _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
-    else:
+    elif os.path.lexists(target):  # else it has gone away meanwhile, and nothing is to hide
         _bind(f"{_OLD}/dev/null", target, read_only=True)
 
 
