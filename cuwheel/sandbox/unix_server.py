@@ -29,6 +29,9 @@ def serve_unix(
         path: of the socket, for its owner alone; what stands there is replaced.
         handler: talks to a client.
         server: the class of the server.
+
+    Raises:
+        OSError: there can't be a socket: not every disk knows them.
     """
     remove_tree(path)
     with _bound(path, handler, server) as listening:
@@ -53,8 +56,12 @@ def _bound(
         server = kind(f"/proc/self/fd/{folder}/{path.name}", handler, bind_and_activate=False)
         server.daemon_threads = True  # a client may never end its connection
         server.request_queue_size = 64
-        server.server_bind()
-        server.server_activate()
+        try:
+            server.server_bind()
+            server.server_activate()
+        except OSError:
+            server.server_close()
+            raise
     finally:
         os.close(folder)
     return server

@@ -198,6 +198,7 @@ def _run_all(
                 workspace.cache / "memory",
                 target.recipe.name,
                 inputs.machine.jobs,
+                workspace.console.warn,
             ),
             workspace.console.live("building") as line,
             naming_full_disk(workspace.work),

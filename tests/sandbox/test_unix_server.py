@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import socketserver
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 from cuwheel.sandbox.unix_server import serve_unix
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Echo(socketserver.StreamRequestHandler):
@@ -48,3 +48,11 @@ def test_replaces_what_stands_there(tmp_path: Path) -> None:
         assert ask(path) == b"words\n"
 
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_leaves_nothing_open_where_a_disk_knows_no_sockets() -> None:
+    """A socket that nobody closes warns, and warnings are errors here."""
+    with pytest.raises(OSError, match=r"\[Errno "), serve_unix(Path("/proc/x.sock"), Echo):
+        pass
+
+    gc.collect()

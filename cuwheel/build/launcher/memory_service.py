@@ -39,7 +39,9 @@ _FILES_OF_CLIENT = 2  # open files for each: its connection, its entry
 
 
 @contextlib.contextmanager
-def serve_memory(path: Path, folder: Path, target: str, jobs: int) -> Iterator[None]:
+def serve_memory(
+    path: Path, folder: Path, target: str, jobs: int, warn: Callable[[str], None]
+) -> Iterator[None]:
     """Serve the gates of one build until the block ends.
 
     Args:
@@ -47,20 +49,24 @@ def serve_memory(path: Path, folder: Path, target: str, jobs: int) -> Iterator[N
         folder: what all builds of this machine share about memory.
         target: the name under which the build's peaks are kept.
         jobs: how many of its programs may run at once.
+        warn: told why programs don't wait for memory, where that can't be.
     """
     _allow_open_files(_MOST_CLIENTS * _FILES_OF_CLIENT)
-    try:
-        build = _Build(str(folder), target, jobs)
-    except OSError:  # a folder that can't be used is no reason not to build
+    with contextlib.ExitStack() as served:
+        try:
+            build = _Build(str(folder), target, jobs)
+            served.enter_context(serve_unix(path, _handler_of(build), _LimitedServer))
+        except OSError as problem:  # a folder that can't be used is no reason not to build
+            warn(f"programs of this build don't wait for memory: {problem}")
         yield
-        return
 
+
+def _handler_of(build: _Build) -> type[socketserver.StreamRequestHandler]:
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             _talk(self, build)
 
-    with serve_unix(path, Handler, _LimitedServer):
-        yield
+    return Handler
 
 
 class _LimitedServer(socketserver.ThreadingUnixStreamServer):

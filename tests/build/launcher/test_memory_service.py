@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +19,6 @@ from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 _HUGE = 1 << 49  # bytes: more than any machine has
 # A gated process that holds a part of the memory, and a program of its that outlives it.
@@ -43,7 +43,7 @@ print(*sorted(set(sys.modules) - before))
 @pytest.fixture
 def path(tmp_path: Path) -> Iterator[Path]:
     """The socket of a service whose build may run two programs at once."""
-    with serve_memory(tmp_path / MEMORY_SOCKET, tmp_path / "memory", "tiny", 2):
+    with serve_memory(tmp_path / MEMORY_SOCKET, tmp_path / "memory", "tiny", 2, pytest.fail):
         yield tmp_path / MEMORY_SOCKET
 
 
@@ -162,7 +162,7 @@ def test_who_says_too_much_harms_no_other_build(path: Path, tmp_path: Path) -> N
     greedy = ServiceClient(str(path))
     greedy.learn("cicc", "key", _HUGE)
 
-    with serve_memory(tmp_path / "other.sock", tmp_path / "memory", "other", 2):
+    with serve_memory(tmp_path / "other.sock", tmp_path / "memory", "other", 2, pytest.fail):
         other = ServiceClient(str(tmp_path / "other.sock"))
         assert other.expect("cicc", "key", MIB)[1] == 0
         other.wait(MIB)
@@ -171,9 +171,11 @@ def test_who_says_too_much_harms_no_other_build(path: Path, tmp_path: Path) -> N
 
 def test_serves_nothing_where_folder_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "memory").touch()
+    warnings: list[str] = []
 
-    with serve_memory(tmp_path / MEMORY_SOCKET, tmp_path / "memory", "tiny", 2):
+    with serve_memory(tmp_path / MEMORY_SOCKET, tmp_path / "memory", "tiny", 2, warnings.append):
         assert not is_there(str(tmp_path / MEMORY_SOCKET))
+    assert len(warnings) == 1
 
 
 def test_client_imports_little() -> None:
@@ -216,3 +218,14 @@ def test_gate_runs_on_where_the_service_is_gone(path: Path, served: Callable[...
     path.unlink()
 
     assert served("exit 3") == 3
+
+
+def test_builds_where_a_disk_knows_no_sockets(tmp_path: Path) -> None:
+    """As /proc does not, whoever asks."""
+    warnings: list[str] = []
+
+    with serve_memory(Path("/proc") / MEMORY_SOCKET, tmp_path, "tiny", 2, warnings.append):
+        pass
+
+    [said] = warnings
+    assert said.startswith("programs of this build don't wait for memory: [Errno ")
