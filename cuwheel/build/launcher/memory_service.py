@@ -16,7 +16,7 @@ import select
 import socketserver
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cuwheel.sandbox.unix_server import serve_unix
 from cuwheel.standalone.memory_gate.ledger import Ledger
@@ -32,10 +32,12 @@ MEMORY_SOCKET = "memory.sock"  # its name in a build's folder of sockets
 _TOOL = re.compile(r"[A-Za-z0-9_+-]{1,32}")  # a part of a file's name
 _LEVEL = re.compile(r"[\w:-]{0,64}")  # of an entry's line
 _LONGEST = 1 << 16  # bytes of a question; keys hold a path and options
+_KEPT_OF_KEY = 1 << 10  # bytes; with `_MOST_LEARNED` they bound what a build may write
 _LARGEST = 1 << 50  # bytes that a program may be said to take
 _MOST_LEARNED = 1 << 16  # peaks that one build may teach
 _MOST_CLIENTS = 4000
 _FILES_OF_CLIENT = 2  # open files for each: its connection, its entry
+_OTHER_FILES = 256  # that the engine may open meanwhile
 
 
 @contextlib.contextmanager
@@ -51,11 +53,12 @@ def serve_memory(
         jobs: how many of its programs may run at once.
         warn: told why programs don't wait for memory, where that can't be.
     """
-    _allow_open_files(_MOST_CLIENTS * _FILES_OF_CLIENT)
+    files = _allow_open_files(_OTHER_FILES + _MOST_CLIENTS * _FILES_OF_CLIENT)
+    most = max(1, (files - _OTHER_FILES) // _FILES_OF_CLIENT)
     with contextlib.ExitStack() as served:
         try:
             build = _Build(str(folder), target, jobs)
-            served.enter_context(serve_unix(path, _handler_of(build), _LimitedServer))
+            served.enter_context(serve_unix(path, _handler_of(build), _server_of(most)))
         except OSError as problem:  # a folder that can't be used is no reason not to build
             warn(f"programs of this build don't wait for memory: {problem}")
         yield
@@ -69,19 +72,35 @@ def _handler_of(build: _Build) -> type[socketserver.StreamRequestHandler]:
     return Handler
 
 
+def _server_of(most: int) -> type[_LimitedServer]:
+    """The class of a server that takes so many clients at once."""
+
+    class Server(_LimitedServer):
+        clients = threading.Semaphore(most)
+
+    return Server
+
+
 class _LimitedServer(socketserver.ThreadingUnixStreamServer):
     """It takes no more clients at once than this process can have threads and files for."""
 
-    _clients = threading.Semaphore(_MOST_CLIENTS)
+    clients: threading.Semaphore
 
     def verify_request(self, *_: object) -> bool:
-        return self._clients.acquire(blocking=False)
+        return self.clients.acquire(blocking=False)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # no thread can be started, which would give the place back
+            self.clients.release()
+            self.shutdown_request(request)
 
     def process_request_thread(self, *given: object) -> None:
         try:
             super().process_request_thread(*given)  # type: ignore[arg-type]
         finally:
-            self._clients.release()
+            self.clients.release()
 
 
 class _Build:
@@ -143,16 +162,16 @@ class _Client:
         return "\0".join(["ok", *map(str, said)]).encode() + b"\n"
 
     def _expect(self, tool: str, key: str, guessed: str) -> tuple[int, int]:
-        return self._build.peaks.expect(_tool(tool), key, _size(guessed))
+        return self._build.peaks.expect(_tool(tool), _key(key), _size(guessed))
 
     def _learn(self, tool: str, key: str, peak: str) -> tuple[()]:
         with self._counted():
-            self._build.peaks.learn(_tool(tool), key, _size(peak))
+            self._build.peaks.learn(_tool(tool), _key(key), _size(peak))
         return ()
 
     def _suspect(self, tool: str, key: str, peak: str) -> tuple[()]:
         with self._counted():
-            self._build.peaks.suspect(_tool(tool), key, _size(peak))
+            self._build.peaks.suspect(_tool(tool), _key(key), _size(peak))
         return ()
 
     def _wait(self, expected: str, known: str, alone: str) -> tuple[float]:
@@ -195,6 +214,10 @@ def _tool(name: str) -> str:
     return name
 
 
+def _key(text: str) -> str:
+    return text.encode(errors="replace")[:_KEPT_OF_KEY].decode(errors="ignore")
+
+
 def _size(text: str) -> int:
     number = int(text)
     if not 0 <= number <= _LARGEST:
@@ -202,8 +225,10 @@ def _size(text: str) -> int:
     return number
 
 
-def _allow_open_files(count: int) -> None:
+def _allow_open_files(count: int) -> int:
+    """Let this process open so many files, or as many as it may; how many that is."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted

@@ -6,12 +6,15 @@ import os
 import signal
 import socket
 import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.build.launcher.memory_service import MEMORY_SOCKET, serve_memory
+from cuwheel.paths import ROOT
 from cuwheel.standalone.memory_gate.peaks import Peaks
 from cuwheel.standalone.memory_gate.service_client import ServiceClient, is_there
 from tests.support.gated import MIB, PYTHON, gate_folder
@@ -30,6 +33,27 @@ one = service_client.ServiceClient(sys.argv[2])
 one.wait(1 << 20)
 print(flush=True)
 os.spawnlp(os.P_WAIT, "sh", "sh", "-c", f"echo; exec cat {sys.argv[3]}")
+"""
+# So many clients are served at once where a process may open few files.
+_FEW_FILES = """
+import resource, socket, sys
+from pathlib import Path
+resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))
+from cuwheel.build.launcher.memory_service import serve_memory
+folder = Path(sys.argv[1])
+with serve_memory(folder / "s", folder / "memory", "tiny", 2, print):
+    answers, clients = [], []
+    while not answers or answers[-1]:
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(20)
+        client.connect(str(folder / "s"))
+        clients.append(client)
+        try:
+            client.sendall(b"\\n")
+            answers.append(client.recv(100))
+        except (BrokenPipeError, ConnectionResetError):
+            answers.append(b"")
+    print(len(answers) - 1)
 """
 _MODULES = """
 import os, sys
@@ -56,10 +80,10 @@ def say(path: Path, line: bytes) -> bytes:
     with socket.socket(socket.AF_UNIX) as talk:
         talk.settimeout(10)
         talk.connect(str(path))
-        talk.sendall(line)
         try:
+            talk.sendall(line)
             return talk.recv(100)
-        except ConnectionResetError:
+        except (BrokenPipeError, ConnectionResetError):
             return b""
 
 
@@ -85,6 +109,43 @@ def test_keeps_what_it_is_taught_under_the_builds_name(path: Path) -> None:
     assert client.expect("cicc", "a.cu 90", 1) == peaks.expect("cicc", "a.cu 90", 1)
     assert peaks.expect("cicc", "a.cu 90", 1)[1] == 700 * MIB
     assert [one.name for one in (path.parent / "memory" / "peaks").iterdir()] == ["tiny"]
+
+
+def test_keeps_little_of_a_long_key(path: Path) -> None:
+    client = ServiceClient(str(path))
+
+    client.learn("cicc", "ä" * 20_000, 700 * MIB)
+
+    assert client.expect("cicc", "ä" * 20_000, 1)[1] == 700 * MIB
+    [kept] = path.parent.glob("memory/peaks/tiny/cicc-[0-9a-f]*")
+    assert kept.stat().st_size < 1100
+
+
+def test_serves_as_many_as_it_may_open_files_for(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FEW_FILES, tmp_path],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert (done.stdout, done.stderr) == ("22\n", "")
+
+
+def test_client_without_a_thread_takes_no_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("cuwheel.build.launcher.memory_service._MOST_CLIENTS", 1)
+    with serve_memory(tmp_path / MEMORY_SOCKET, tmp_path / "memory", "tiny", 2, print):
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refuse)
+            assert say(tmp_path / MEMORY_SOCKET, b"\n") == b""
+
+        assert say(tmp_path / MEMORY_SOCKET, b"\n") == b"no\n"
 
 
 def test_lets_so_many_of_a_build_run_at_once(path: Path) -> None:
