@@ -41,9 +41,10 @@ def check_cache(folder: Path, name: str) -> None:
         raise UntrustedCacheError(
             f"the cache {folder} can't be trusted",
             why=f"{reason}, and what is in it is run",
-            fix=f"name a folder of your own with {name}; or, where that is the right one, give it "
-            "to this user, and take others' right to write it away: docs/how-to/slurm.md says how "
-            "a group shares one",
+            fix=f"name a folder of your own with {name}, in none that everybody can write but a "
+            "sticky one, as /tmp; or, where that is the right one, give it to this user, and take "
+            "others' right to write it away: docs/how-to/slurm.md says how a group shares one, "
+            "and what helps in a pod",
         )
 
 

@@ -50,6 +50,18 @@ def cache() -> Iterator[Path]:
         yield Path(folder) / "cache"
 
 
+@pytest.fixture
+def volume() -> Iterator[Path]:
+    """Root's, and open to everybody without the sticky bit, as an `emptyDir` of Kubernetes."""
+    require("root", "whose volume is refused")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        made = Path(folder) / "volume"
+        made.mkdir()
+        made.chmod(0o777)
+        yield made
+
+
 def said(cache: Path, user: int, group: int) -> str:
     """What a user hears who is in one group."""
     words: list[str | Path] = [sys.executable, "-c", _CHECK, cache, str(user), str(group)]
@@ -130,3 +142,23 @@ def test_refuses_one_of_a_group_that_is_not_ours(cache: Path) -> None:
     cache.chmod(0o2775)
 
     assert "shares it with no group of yours" in said(cache, _ME, _ME)
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "heard"),
+    [
+        (0, 0o777, "everybody can write"),
+        (0, 0o2777, "everybody can write"),  # with fsGroup
+        (0, 0o1777, "trusted"),
+        (_ME, 0o755, "trusted"),
+    ],
+)
+def test_says_of_a_pods_volume_what_helps(owner: int, mode: int, heard: str, volume: Path) -> None:
+    """A folder of the user's own in it doesn't; what root does to the volume does."""
+    os.chown(volume, owner, _GROUP)
+    volume.chmod(mode)
+    own = volume / "cuwheel"
+    own.mkdir(mode=0o700)
+    os.chown(own, _ME, _GROUP)
+
+    assert heard in said(own, _ME, _GROUP)
