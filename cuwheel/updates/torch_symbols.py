@@ -1,8 +1,8 @@
 """The table of what PyTorch's releases export, read from the wheels of the package index.
 
-A wheel of 500 to 900 MB isn't downloaded whole: its directory and the five libraries are, 430 to
-820 MB of it, most of that libtorch_cuda, whose names stand behind its code. So the table is made
-once for each release and kept (docs/adr/0029).
+A wheel isn't downloaded whole: its directory and the five libraries are, most of that
+libtorch_cuda, whose names stand behind its code. So the table is made once for each release and
+kept; docs/adr/0029 has the sizes.
 """
 
 from __future__ import annotations

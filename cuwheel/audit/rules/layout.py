@@ -7,6 +7,8 @@ from collections import defaultdict
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from packaging.utils import canonicalize_name
+
 from cuwheel.audit.findings import Finding
 from cuwheel.system.quantities import plural, show_size
 from cuwheel.wheel.metadata import installed_path
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 
 
 # What CMake and make install into a prefix, and what packages have beside their code. As a folder
-# of site-packages each belongs to every wheel that has it, and to none.
+# of site-packages each belongs to every wheel that has it, and to none; but `build/` is that of the
+# project `build`.
 _SHARED = frozenset(
     {"bin", "build", "cmake", "data", "dist", "doc", "docs", "env", "etc", "example", "examples"}
     | {"include", "lib", "lib32", "lib64", "libexec", "man", "sbin", "scripts", "share", "src"}
@@ -62,7 +65,7 @@ def _top_level_findings(case: Case) -> Iterator[Finding]:
         first, slash, _ = str(path or "").partition("/")
         if not first or first == case.scan.dist_info:
             continue
-        if slash and first in _SHARED:
+        if slash and first in _SHARED and canonicalize_name(first) != case.project:
             folders[f"{first}/"].append(name)
         elif not slash and (first in _NOBODYS or PurePosixPath(first).suffix not in _OWN_FILES):
             folders[first].append(name)

@@ -60,7 +60,7 @@ def _installer_findings(case: Case) -> Iterator[Finding]:
     try:
         allowed = SpecifierSet(required)
     except InvalidSpecifier:
-        return  # as `_metadata_findings` says
+        return  # as `_specification_findings` says
     minors = {minor_of(tag) for tag in case.tags} - {None}
     is_for_these = all(minor_of(tag) is not None for tag in case.tags)
     if minors and is_for_these and not any(_allows(allowed, minor) for minor in minors):

@@ -60,6 +60,18 @@ def test_lets_what_is_the_packages_own_pass(tmp_path: Path, name: str) -> None:
     assert not [line for line in found if "top level" in line]
 
 
+@pytest.mark.parametrize(("project", "places"), [("build", ["data/"]), ("data", ["build/"])])
+def test_lets_project_have_the_folder_of_its_name(
+    tmp_path: Path, project: str, places: list[str]
+) -> None:
+    files = {"build/__init__.py": b"", "data/__init__.py": b""}
+    library = make_library(tmp_path / "made")
+
+    found = told(judged(tmp_path, {**files, MEMBER: library}, name=project))
+
+    assert [line.split(": ")[1] for line in found if "top level" in line] == places
+
+
 def test_finds_byte_code_of_the_build(tmp_path: Path) -> None:
     source = tmp_path / "a.py"
     source.write_text("answer = 42\n")
