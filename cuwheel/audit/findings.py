@@ -216,7 +216,10 @@ RULES = (
         "Bound `torch` in `Requires-Dist` to the releases that the finding names, and publish a "
         "wheel for each. Or compile with `-DTORCH_STABLE_ONLY` and `-DTORCH_TARGET_VERSION`, which "
         "make the compiler refuse all but the stable interface. A recipe whose framework `serves` "
-        "several releases has to: without it the wheel is for one release.",
+        "several releases has to: without it the wheel is for one release. Where the finding says "
+        "`with the index's string ABI`, the wheel was compiled with the other value of "
+        "`_GLIBCXX_USE_CXX11_ABI` (1 in the index's wheels since 2.7): it is for a PyTorch from "
+        "elsewhere, or the flag is wrong.",
     ),
     Rule(
         name="undefined symbol",
@@ -225,7 +228,9 @@ RULES = (
         "in `undefined symbol`. No library of the wheel defines it, nor do those that it needs, "
         "glibc, libstdc++, Python or PyTorch. A source file was left out of the link, the helper "
         "library is of another release than the headers, or a library is missing on the linker's "
-        "line: `-Wl,--no-undefined` makes the linker say so (`c++filt` shows the whole name).",
+        "line: `-Wl,--no-undefined` makes the linker say so (`c++filt` shows the whole name). It "
+        "is a note where Python code of the wheel loads libraries itself and the wheel requires a "
+        "project whose libraries aren't known: one of these may define it.",
     ),
     Rule(
         name="stable ABI",

@@ -7,10 +7,9 @@ everybody who could define it is known.
 
 from __future__ import annotations
 
-import ctypes
 import re
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -18,28 +17,31 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from cuwheel.audit.loader_paths import LoaderGraph
+from cuwheel.audit.runtimes import is_runtime, runtime_defines
 from cuwheel.audit.tags import minor_of
 from cuwheel.binaries.elf_symbols import Exports
+from cuwheel.binaries.symbol_names import has_old_string
 from cuwheel.cuda.frameworks import extras_of, has_common_release
 from cuwheel.cuda.suppliers import components_of, is_cuda_library, is_from_driver
-from cuwheel.cuda.torch_exports import TorchExports, is_judged, is_kept, torch_exports
+from cuwheel.cuda.torch_exports import (
+    NEW_STRING,
+    TorchExports,
+    is_judged,
+    is_kept,
+    torch_exports,
+)
 from cuwheel.wheel.metadata import project_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cuwheel.audit.case import Case
     from cuwheel.audit.scan import ScannedLibrary
 
-# Of glibc and the compilers: their names are looked up in those of this machine.
-_RUNTIME = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|util|pthread|gcc_s|stdc\+\+))\.so\.\d+")
-_RUNTIMES = ("libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1")
-# Of libstdc++, and what compilers and their OpenMP make calls to.
-_COMPILER = re.compile(
-    r"_ZN?[VrK]*[RO]?S[tabsiod]|_ZT[VIS](N?S|N10__cxxabiv1)|_Z(nw|na|dl|da)|__cxa_|_ITM_|__gxx_|_Unwind_"
-    r"|GOMP_|omp_|__kmpc_|__tsan_|__asan_|__ubsan_|__gcov_|__sanitizer_"
-)
 _PYTHON = re.compile(r"_?Py[A-Z_]")
 _NUMBER = re.compile(r"\d+")
 _CUDA = re.compile(r"(__)?(cu|nv|npp|ncc)|_ZN?K?\d+nv")
+_STRING_ABI = re.compile(r"(?i)cxx11[-_.]?abi[-_.]?(true|false|)")
 _TENSORRT = re.compile(r"libnv(infer|onnxparser)")  # whose functions have no prefix
 
 
@@ -54,6 +56,8 @@ class TorchFit:
         wrong: releases that the wheel allows and that lack some.
         newest: the newest release that was allowed.
         is_newer_allowed: whether releases are allowed that the table doesn't have.
+        is_other_string_abi: whether it was compiled with the other one of libstdc++'s two strings
+            than the allowed releases of the index: builds of these from elsewhere may have it.
     """
 
     lacking: str
@@ -62,6 +66,7 @@ class TorchFit:
     wrong: tuple[str, ...]
     newest: str
     is_newer_allowed: bool
+    is_other_string_abi: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +130,7 @@ class SymbolNeeds:
             wrong=wrong,
             newest=allowed[-1],
             is_newer_allowed=has_common_release(str(beyond), self.torch_requirement or beyond),
+            is_other_string_abi=wrong == allowed and self._is_other_string_abi(needed, wrong),
         )
 
     def uses_torch(self, library: ScannedLibrary) -> bool:
@@ -153,6 +159,15 @@ class SymbolNeeds:
         return any(library in self.graph.brought_by(one) for one in self._modules)
 
     @cached_property
+    def unknown_suppliers(self) -> tuple[str, ...]:
+        """Required projects whose libraries Python code of the wheel may load before its own.
+
+        With `RTLD_GLOBAL` these define symbols for everybody, and no table has theirs.
+        """
+        known = {one.distribution for one in self.case.declared}
+        return tuple(sorted(self.case.required - known)) if self.case.scan.loaders else ()
+
+    @cached_property
     def _modules(self) -> tuple[ScannedLibrary, ...]:
         return tuple(one for one, elf in self.case.host_libraries if elf.python_modules)
 
@@ -175,7 +190,7 @@ class SymbolNeeds:
             for name in library.undefined
             if (is_judged(name) or table.releases_with(name))
             and not self._is_own(name)
-            and not _is_of_runtime(name)
+            and not runtime_defines(name)
         )
 
     @cached_property
@@ -189,6 +204,23 @@ class SymbolNeeds:
         table = torch_exports()
         return {name: set(table.releases_with(name)) for name in self._torch_names(library)}
 
+    def _is_other_string_abi(self, needed: dict[str, set[str]], releases: Iterable[str]) -> bool:
+        """Whether none of these releases of the index has strings as the wheel has them.
+
+        Builders write it into versions, `+cu123torch2.4cxx11abiTRUE`; otherwise all names that are
+        lacking say so.
+        """
+        table = torch_exports()
+        if stated := _STRING_ABI.search(self.case.scan.file_name):
+            is_new = stated[1].lower() != "false"
+            return all(table.has_new_strings(one) != is_new for one in releases)
+        return all(
+            _has_other_string(name, one)
+            for one in releases
+            for name, there in needed.items()
+            if one not in there
+        )
+
     def _is_own(self, name: str) -> bool:
         """Whether a library of the wheel defines it: another may have loaded that one before."""
         return name in self._own_exports
@@ -200,7 +232,7 @@ class SymbolNeeds:
         return needed - self.case.own.keys()
 
     def _kind(self, soname: str) -> str:
-        if _RUNTIME.fullmatch(soname):
+        if is_runtime(soname):
             return "runtime"
         if _TENSORRT.match(soname):
             return "system"
@@ -215,7 +247,7 @@ class SymbolNeeds:
 
     def _is_of(self, name: str, kinds: set[str]) -> bool:
         """Whether one of those who are loaded may define a name."""
-        if _PYTHON.match(name) or _is_of_runtime(name):
+        if _PYTHON.match(name) or runtime_defines(name):
             return True
         has_torch = "torch" in kinds or self._has_torch
         if has_torch and (not is_kept(name) or is_judged(name) or _is_in_torch(name)):
@@ -224,22 +256,13 @@ class SymbolNeeds:
         return may_be_cuda and bool(_CUDA.match(name))
 
 
+def _has_other_string(name: str, release: str) -> bool:
+    """Whether a name says the string that this release of PyTorch doesn't have."""
+    table = torch_exports()
+    if not table.has_new_strings(release):
+        return NEW_STRING in name
+    return has_old_string(name) or table.returns_new_string(name)
+
+
 def _is_in_torch(name: str) -> bool:
     return bool(torch_exports().releases_with(name))
-
-
-@cache
-def _is_of_runtime(name: str) -> bool:
-    """Whether a compiler's libraries have a name, or glibc, libstdc++ or libgcc of this machine."""
-    return bool(_COMPILER.match(name)) or any(hasattr(library, name) for library in _runtimes())
-
-
-@cache
-def _runtimes() -> tuple[ctypes.CDLL, ...]:
-    found = []
-    for soname in _RUNTIMES:
-        try:
-            found.append(ctypes.CDLL(soname))
-        except OSError:  # noqa: PERF203 - a machine without libstdc++
-            continue
-    return tuple(found)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property, reduce
+from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ _PYTHONS = {
     15: ">=2.15",
 }
 _LEVEL = 19  # of zstd; it is packed once
+NEW_STRING = "cxx11"  # in `__cxx11` and `B5cxx11` of mangled names
 _SIZE_MAX = 1 << 28  # bytes of the table, unpacked
 # Mangled names in the namespaces of PyTorch (Itanium C++ ABI, "External Names"), and of the Python
 # objects of its tensors.
@@ -68,6 +70,28 @@ class TorchExports:
         if at == len(self.names) or self.names[at] != name:
             return ()
         return tuple(one for bit, one in enumerate(self.releases) if self.masks[at] >> bit & 1)
+
+    def has_new_strings(self, release: str) -> bool:
+        """Whether a release was compiled with `_GLIBCXX_USE_CXX11_ABI=1`."""
+        return bool(self._new_strings[1] >> self.releases.index(release) & 1)
+
+    def returns_new_string(self, name: str) -> bool:
+        """Whether some release has a name with the mark of functions that return the new string.
+
+        The name without that mark is what a program asks for that has the old string.
+        """
+        return name in self._new_strings[0]
+
+    @cached_property
+    def _new_strings(self) -> tuple[frozenset[str], int]:
+        """Functions that return the new string, without that mark; the releases that have it."""
+        found = [
+            (name, mask)
+            for name, mask in zip(self.names, self.masks, strict=True)
+            if NEW_STRING in name and is_judged(name)
+        ]
+        tagged = (name.replace("B5cxx11", "") for name, _ in found if "B5cxx11" in name)
+        return frozenset(tagged), reduce(or_, (mask for _, mask in found), 0)
 
     def allowed_by(self, specifier: SpecifierSet, pythons: Iterable[int] = ()) -> tuple[str, ...]:
         """Releases of whose minor release a requirement takes some.

@@ -30,7 +30,7 @@ def unsupplied(
 
 
 @pytest.mark.parametrize(
-    "soname", ["libm.so.6", "libtorch_cpu.so", "libcudart.so.13", "libcuda.so.1"]
+    "soname", ["libm.so.6", "libpthread.so.0", "libtorch_cpu.so", "libcudart.so.13", "libcuda.so.1"]
 )
 def test_names_what_nobody_has(tmp_path: Path, soname: str) -> None:
     assert unsupplied(tmp_path, soname) == ("lost_one",)

@@ -55,6 +55,24 @@ def test_tells_names_apart(name: str, *, judged: bool, kept: bool) -> None:
     assert (is_judged(name), is_kept(name)) == (judged, kept)
 
 
+def test_knows_which_string_a_release_has() -> None:
+    """Wheels of the index have the new one since 2.7."""
+    table = torch_exports()
+
+    found = [minor_of(one) for one in table.releases if table.has_new_strings(one)]
+
+    assert found[0] == "2.7"
+    assert len(found) == len(table.releases) - 7
+
+
+@pytest.mark.parametrize(
+    ("name", "returns_it"),
+    [("_ZNK3c106Device3strEv", True), ("_ZN2at7Context6hasMKLEv", False)],
+)
+def test_knows_functions_that_return_the_new_string(name: str, *, returns_it: bool) -> None:
+    assert torch_exports().returns_new_string(name) is returns_it
+
+
 def test_keeps_what_it_was_given() -> None:
     exported = {f"2.{minor}.0": {f"n{minor}", "all"} for minor in range(9)}
 

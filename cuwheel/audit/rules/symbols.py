@@ -48,6 +48,9 @@ def _undefined_findings(library: ScannedLibrary, needs: SymbolNeeds) -> Iterator
         return
     fact = f"nothing that it loads defines {_some(names)}"
     severity: Severity = "error" if needs.is_imported(library) else "warning"
+    if suppliers := needs.unknown_suppliers:
+        fact += f", unless Python code loads it before, from {' or '.join(suppliers[:_SHOWN])}"
+        severity = "note"
     yield Finding(file=library.name, rule="undefined symbol", fact=fact, severity=severity)
 
 
@@ -55,7 +58,7 @@ def _torch_findings(case: Case, needs: SymbolNeeds) -> Iterator[Finding]:
     """What some of the releases that the wheel allows lack.
 
     Where an installer takes the newest release and nothing of the wheel works with that one, it
-    is broken as it comes.
+    is broken as it comes; but one for the other string ABI is for builds from elsewhere.
     """
     fits = {library.name: needs.torch_fit(library) for library, _ in case.host_libraries}
     using = [root.name for root in needs.graph.roots if needs.uses_torch(root)]
@@ -64,6 +67,7 @@ def _torch_findings(case: Case, needs: SymbolNeeds) -> Iterator[Finding]:
         if fit := fits[library.name]:
             # With no fitting release it may well be for one that the table doesn't have.
             is_known = bool(fit.fitting) or not fit.is_newer_allowed
+            is_known &= not fit.is_other_string_abi
             is_broken = is_whole and is_known and fit.newest in fit.wrong
             severity: Severity = "error" if is_broken or case.contract else "warning"
             if needs.torch_requirement is None:
@@ -75,12 +79,13 @@ def _torch_findings(case: Case, needs: SymbolNeeds) -> Iterator[Finding]:
 def _torch_fact(fit: TorchFit, needs: SymbolNeeds) -> str:
     more = f" and {plural(fit.count - 1, 'symbol')} more" if fit.count > 1 else ""
     fits = f"it loads with {_spans(fit.fitting)}" if fit.fitting else "no release has all of it"
+    strings = " with the index's string ABI" if fit.is_other_string_abi else ""
     allowed = f"torch{needs.torch_requirement or ''} is required"
     if needs.torch_requirement is None:
         allowed = "no release is required"
     return (
-        f"it needs {_some([fit.lacking])}{more}, which torch {_spans(fit.wrong)} doesn't have; "
-        f"{allowed}, {fits}"
+        f"it needs {_some([fit.lacking])}{more}, which torch {_spans(fit.wrong)} doesn't have"
+        f"{strings}; {allowed}, {fits}"
     )
 
 

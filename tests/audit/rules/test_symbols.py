@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 _MODULE = "void *PyInit_ext(void) { return 0; }\n"
 _CHECK = "_ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_"
+_FAIL = "_ZN3c106detail14torchCheckFailEPKcS2_jRK{}"
+_NEW = "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+_PRELOAD = b"import ctypes\nctypes.CDLL('libmpi.so.40', ctypes.RTLD_GLOBAL)\n"
 _EXTENSION = "pkg/ext.cpython-312-x86_64-linux-gnu.so"
 
 
@@ -92,6 +95,47 @@ def test_finds_string_of_the_other_abi(tmp_path: Path) -> None:
     assert line.startswith("error: pkg/_C.so: framework ABI: it needs c10::Error")
 
 
+@pytest.mark.parametrize(
+    ("version", "names", "required"),
+    [
+        ("1.0+cu123torch2.4cxx11abiTRUE", (_FAIL.format(_NEW), "_ZN2at4mineEv"), "torch==2.4.*"),
+        ("1.0+cxx11abiFALSE", (_FAIL.format("Ss"), "_ZN2at4mineEv"), "torch==2.8.*"),
+        ("1.0", (_FAIL.format(_NEW), "_ZNK3c106Device3strB5cxx11Ev"), "torch==2.4.*"),
+        ("1.0", (_FAIL.format("Ss"), "_ZNK3c106Device3strEv"), "torch==2.8.*"),
+    ],
+)
+def test_warns_of_torch_with_the_other_string(
+    tmp_path: Path, version: str, names: tuple[str, ...], required: str
+) -> None:
+    library = make_library(tmp_path / "made", "libtorch_cpu.so", code=calling(*names))
+
+    found = told(judged(tmp_path, {"pkg/_C.so": library}, version=version, requires=(required,)))
+
+    (line,) = [line for line in found if ": framework ABI: " in line]
+    assert line.startswith("warning: ")
+    assert f" doesn't have with the index's string ABI; {required} is required" in line
+
+
+@pytest.mark.parametrize(
+    ("version", "names"),
+    [
+        ("1.0+cxx11abiFALSE", ("_ZN2at4mineEv",)),
+        ("1.0", (_FAIL.format(_NEW), "_ZN2at4mineEv")),
+    ],
+)
+def test_finds_what_no_string_explains(
+    tmp_path: Path, version: str, names: tuple[str, ...]
+) -> None:
+    library = make_library(tmp_path / "made", "libtorch_cpu.so", code=calling(*names))
+    files: dict[str, Path | bytes] = {"pkg/_C.so": library}
+
+    found = told(judged(tmp_path, files, version=version, requires=("torch==2.4.*",)))
+
+    (line,) = [line for line in found if ": framework ABI: " in line]
+    assert line.startswith("error: ")
+    assert "string ABI" not in line
+
+
 def test_warns_where_it_may_be_for_a_torch_to_come(tmp_path: Path) -> None:
     (line,) = findings_of(tmp_path, calling("_ZN2at7Context6hasNotEv"), ("torch>=2.12",))
 
@@ -143,6 +187,30 @@ def test_finds_symbol_that_nobody_has(tmp_path: Path, name: str, severity: str) 
 
     fact = "nothing that it loads defines helper::add (_ZN6helper3addEi), helper_v2"
     assert line == f"{severity}: {name}: undefined symbol: {fact}"
+
+
+@pytest.mark.parametrize(
+    ("init", "requires", "told_of"),
+    [
+        (_PRELOAD, ("mpi4py", "numpy"), "note"),
+        (_PRELOAD, ("torch",), "error"),
+        (_PRELOAD, ("mpi4py; extra == 'mpi'",), "error"),
+        (b"import mpi4py\n", ("mpi4py",), "error"),
+    ],
+)
+def test_only_notes_symbol_that_python_may_have_loaded(
+    tmp_path: Path, init: bytes, requires: tuple[str, ...], told_of: str
+) -> None:
+    library = make_library(tmp_path / "made", code=calling("MPI_Init") + _MODULE)
+    files: dict[str, Path | bytes] = {_EXTENSION: library, "pkg/__init__.py": init}
+    tag = "cp312-cp312-manylinux_2_39_x86_64"
+
+    found = told(judged(tmp_path, files, tag=tag, requires=requires))
+
+    fact = "nothing that it loads defines MPI_Init"
+    if told_of == "note":
+        fact += ", unless Python code loads it before, from mpi4py or numpy"
+    assert f"{told_of}: {_EXTENSION}: undefined symbol: {fact}" in found
 
 
 def test_finds_symbol_that_own_library_lacks(tmp_path: Path) -> None:
