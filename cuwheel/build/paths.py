@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.sandbox.backends import Mount, is_of_system
 from cuwheel.sandbox.path_map import TOP, BuildPath, PathMap
-from cuwheel.sandbox.prefixes import prefix_mounts
+from cuwheel.sandbox.prefixes import interpreter_mounts, prefix_mounts
 
 if TYPE_CHECKING:
     from cuwheel.build.compile_cache.folders import CachePaths
@@ -123,8 +123,16 @@ def _extra(workspace: Workspace, inputs: BuildInputs) -> list[Mount]:
     elif inputs.machine.host_compiler is not None:
         own.add(inputs.machine.host_compiler.resolve().parent.parent)
     # No home: a `~/bin/g++` doesn't bring the keys along.
-    shown = [path for path in sorted(own) if not is_of_system(path)]
-    return [*mounts, *(mount for path in shown for mount in prefix_mounts(path, path))]
+    prefixes = [path for path in sorted(own) if not is_of_system(path)]
+    shown = [mount for path in prefixes for mount in prefix_mounts(path, path)]
+    # What leads to the Python; a link in a folder that is shown comes along with it.
+    folders = [mount.target for mount in shown]
+    links = [
+        mount
+        for mount in interpreter_mounts(env.base_python)
+        if not any(mount.target.is_relative_to(folder) for folder in folders)
+    ]
+    return [*mounts, *shown, *links]
 
 
 def _write_settings(workspace: Workspace, env: Environment) -> Path:

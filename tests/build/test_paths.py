@@ -121,6 +121,25 @@ def test_shows_a_python_outside_of_the_system_where_it_is(
     assert Path(prefix) in {place.target for place in path_map.extra}
 
 
+def test_shows_a_python_behind_a_link_to_its_prefix(
+    workspace: Workspace, inputs: BuildInputs, tmp_path: Path
+) -> None:
+    """As uv has it: `~/.local/bin/python3` leads to a release by its short name."""
+    real = tmp_path / "pythons" / "3.12.4"
+    (real / "bin").mkdir(parents=True)
+    (real / "bin" / "python3").touch()
+    alias = real.with_name("3.12")
+    alias.symlink_to(real)
+    named = tmp_path / "named"
+    (named / "bin").mkdir(parents=True)
+    (named / "bin" / "python3").symlink_to(alias / "bin" / "python3")
+    python = dataclasses.replace(inputs.python, base_python=named / "bin" / "python3")
+
+    path_map = places_of(workspace, dataclasses.replace(inputs, python=python), "unshare")
+
+    assert {real, alias, named} <= {place.target for place in path_map.extra}
+
+
 def test_tmp_is_the_builds_own(inside: PathMap, inputs: BuildInputs) -> None:
     """Some programs know no TMPDIR."""
     shell(inside, inputs, "touch /tmp/from-inside")
