@@ -37,7 +37,7 @@ from cuwheel.diagnose.rules.nvidia_wheels import NvidiaWheelsJudge
 from cuwheel.diagnose.rules.packages import PackageJudge
 from cuwheel.diagnose.rules.requirements import find_unmet_requirements
 from cuwheel.diagnose.rules.unmet import UnmetJudge
-from cuwheel.diagnose.verdict import broken, not_asked
+from cuwheel.diagnose.verdict import broken, not_asked, worst_level
 from cuwheel.wheel.metadata import project_of
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class EnvironmentDiagnosis:
         answers = {name: question.answer(None) for name, question in self._imports.items()}
         self.frameworks = tuple(one for one, _ in answers.values() if one)
         self.verdicts += [not_asked(name, fault) for name, (_, fault) in answers.items() if fault]
-        installer = installer_of(environment, self._chosen)
+        installer = installer_of(environment, self._chosen, self._environ)
         named = self._chosen_packages(environment, installer)
         examined = self._examined(environment, named)
         files = InstallationJudge(
@@ -193,6 +193,8 @@ class EnvironmentDiagnosis:
         self.verdicts += [*files.judge(), *unmet.judge()]
         self.verdicts += self._judge_frameworks(files, unmet, driver, builds)
         self.verdicts += [verdict for one in self.packages for verdict in judge.judge(one)]
+        if installer.obstacle and worst_level(self.verdicts) in ("warning", "broken"):
+            self.verdicts.append(installer.obstacle)
 
     def _judge_frameworks(
         self,

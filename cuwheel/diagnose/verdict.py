@@ -56,6 +56,7 @@ Own = Literal[
     "diagnose-damaged-installation",
     "diagnose-import-failed",
     "diagnose-mixed-cuda",
+    "diagnose-no-installer",
     "diagnose-no-library",
     "diagnose-not-asked",
     "diagnose-not-installed",
@@ -99,6 +100,13 @@ OWN_ENTRIES: dict[Own, VerdictKind] = {
         " needs a CUDA runtime of its own; memory and streams of one mean nothing to the "
         "other, and libraries that come in one release only are missing for one of them. "
         "Install both for the same release: that of the framework.",
+    ),
+    "diagnose-no-installer": VerdictKind(
+        title="Nothing can be installed here",
+        text="The report names no commands: a system keeps pip and uv out of its own Python (the "
+        "file `EXTERNALLY-MANAGED`, PEP 668), or the environment has no pip and uv isn't on PATH. "
+        "In the first case make an environment of your own, `python3 -m venv FOLDER`, and install "
+        "there what is needed; in the second give it pip, `python -m ensurepip`, or install uv.",
     ),
     "diagnose-no-library": VerdictKind(
         title="No library for this CUDA",

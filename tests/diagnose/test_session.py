@@ -13,7 +13,7 @@ from cuwheel.model.recipe import LibraryPerCuda
 from cuwheel.paths import ROOT
 from cuwheel.system import process
 from cuwheel.system.console import Console
-from tests.support.diagnosed import CALL_OF_TORCH, Env, look_into, verdict_on
+from tests.support.diagnosed import CALL_OF_TORCH, CALLERS_PATH, Env, look_into, verdict_on
 from tests.support.factories import make_recipe
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def test_knows_from_recipe_how_package_chooses(
 
 def test_shows_cause_fix_and_anchor(env: Env) -> None:
     words = [sys.executable, "-m", "cuwheel", "diagnose", "--python", str(env.python), "nonesuch"]
-    environ = {"PATH": "/usr/bin:/bin", "HOME": str(env.folder)}
+    environ = {"PATH": CALLERS_PATH, "HOME": str(env.folder)}
 
     done = process.run(words, env=environ, cwd=ROOT, check=False)
 

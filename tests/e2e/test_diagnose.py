@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
+# With uv, which the commands of a report are for where an environment has no pip.
+_PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 _UV = [sys.executable, "-m", "uv"]
 _TORCH = ("torch==2.11.0", "numpy", "bitsandbytes==0.49.1")
 
@@ -51,8 +53,7 @@ class Maker:
 
     def shell(self, command: str) -> None:
         """Run a command as a person would."""
-        path = f"{Path(sys.executable).parent}{os.pathsep}{self.environ['PATH']}"
-        environ = {**self.environ, "PATH": path}
+        environ = {**self.environ, "PATH": _PATH}
         subprocess.run(["sh", "-ec", command], env=environ, check=True)
 
 
@@ -66,7 +67,7 @@ def diagnose(python: Path, *words: str, **variables: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "cuwheel", "diagnose", "--json", "--python", str(python)]
     done = subprocess.run(
         [*command, *words],
-        env={**os.environ, **variables},
+        env={**os.environ, "PATH": _PATH, **variables},
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,25 +1,32 @@
 """Each fix that is printed as a command: run by a shell, it ends in a second, clean report.
 
 The environments are made and broken by uv, from an index of tiny wheels; with those of the package
-index: tests/e2e/test_diagnose.py.
+index: tests/e2e/test_diagnose.py. The commands are of uv, then, in environments with pip, of pip.
 """
 
 from __future__ import annotations
 
+import ast
+import shutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import cuwheel.diagnose
+from cuwheel.system import process
 from tests.support.diagnosed import Env, anchors, look_closely, look_into, make_env
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     Defect = Callable[[Env], set[str]]
 
 pytestmark = pytest.mark.e2e
 
+DIAGNOSE = Path(cuwheel.diagnose.__file__).parent
+_WITHOUT_COMMAND = 4  # arguments of a verdict: entry, what, cause, fix
 _FOLDER = "nvidia/cuda_runtime/lib"
 _DAMAGED = "diagnose-damaged-installation"
 # What a package does that opens CUDA by its path: at its import, or where it is asked to.
@@ -82,9 +89,11 @@ def share_files(env: Env) -> set[str]:
     own: dict[str, bytes | Path] = {
         "ort/gpu.so": env.extension("", "libcuda.so.1"),
         "ort/__init__.py": b"gpu = 1",
+        "ort/core.so": env.compile("core.so", "int gpu;"),
     }
     env.offer("onnxruntime_gpu", own)
-    env.offer("onnxruntime", {"ort/__init__.py": b"", "ort/cpu.py": b""})
+    core = env.compile("core.so", "int cpu;")
+    env.offer("onnxruntime", {"ort/__init__.py": b"", "ort/core.so": core})
     env.uv("torch onnxruntime-gpu")
     env.uv("onnxruntime nvidia-nccl-cu12")
     return {"diagnose-shared-files"}
@@ -122,6 +131,23 @@ def interrupt_removal(env: Env) -> set[str]:
     for name in ("torch", "torch-2.11.0.dist-info"):
         (env.site / name).rename(env.site / f"~{name[1:]}")
     return {_DAMAGED}
+
+
+def lack_runtime(env: Env) -> set[str]:
+    """What the import of torch itself opens."""
+    put_cudart(env)
+    opens = f"import ctypes\nctypes.CDLL(__file__[:-17] + '{_FOLDER}/libcudart.so.12')"
+    put_torch(env, "nvidia-cuda-runtime-cu12", more=opens)
+    env.uv("torch --no-deps")
+    return {"libcudart-not-found"}
+
+
+def lack_what_asks_for_gpus(env: Env) -> set[str]:
+    env.offer("driver_api", {"driver_api.py": b""})
+    asks = "def ask():\n    import driver_api\n    return True\ncuda.is_available = ask"
+    put_torch(env, "driver-api", more=asks)
+    env.uv("torch --no-deps")
+    return {"diagnose-versions", "diagnose-import-failed"}
 
 
 def mix_releases(env: Env) -> set[str]:
@@ -194,22 +220,74 @@ def env(tmp_path: Path) -> Env:
     return make_env(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def pip(module_path: Path) -> Path:
+    """Where pip alone is installed."""
+    process.run([sys.executable, "-m", "venv", str(module_path)], env={"PATH": "/usr/bin:/bin"})
+    return next(module_path.glob("lib/python*/site-packages"))
+
+
+def give_pip(env: Env, pip: Path) -> None:
+    for folder in pip.glob("pip*"):
+        shutil.copytree(folder, env.site / folder.name)
+
+
 DEFECTS: tuple[Defect, ...] = (
     *(lack_requirements, have_other_versions, lack_all, share_files, cut_library, zero_library),
     *(cut_module, interrupt_removal, mix_releases, lack_extra, lack_wheel_of_rpath),
-    *(have_torch_without_cuda, have_other_python),
+    *(have_torch_without_cuda, have_other_python, lack_runtime, lack_what_asks_for_gpus),
 )
+_FIRST = "fix what else this report says of it first, then ask again"
+# Each place that passes a command: the words beside it, and the defect that makes it print one.
+TRIED: dict[str, tuple[str, Defect]] = {
+    "installation._leftovers_in": (
+        "remove them, and install torch 2.11.0 again",
+        interrupt_removal,
+    ),
+    "installation._shared": (
+        "remove the other, which takes the files along, and install onnxruntime-gpu again",
+        share_files,
+    ),
+    "installation._faults": ("install it again", cut_library),
+    "installation._faults 2": ("install it again, unless it was changed on purpose", cut_module),
+    "environment._import_fault": (_FIRST, lack_runtime),
+    "environment._import_fault 2": (_FIRST, cut_module),
+    "environment._cuda_fault": ("install the same release with CUDA", have_torch_without_cuda),
+    "environment._visibility_fault": (_FIRST, lack_what_asks_for_gpus),
+    "nvidia_wheels._majors": ("remove those that nothing requires", mix_releases),
+    "packages._unimportable": ("install it again with this Python", have_other_python),
+    "unfound_libraries._broken": (
+        "install the same torch with CUDA, or a torchvision for the CPU",
+        have_torch_without_cuda,
+    ),
+    "unfound_libraries._broken 2": ("install it with extra cuda", lack_extra),
+    "unmet._judge": ("install what it requires", have_other_versions),
+    "unmet._judge 2": ("install what it requires", lack_requirements),
+}
+# The same where no defect makes it.
+TRIED_OTHERWISE = {
+    "installation._shadows": "test_names_file_that_hides_torch: a variable is its shell's alone",
+    "chosen_library._without_cuda": "that of environment._cuda_fault, with a recipe",
+    "environment_diagnosis._chosen_packages": "test_installs_package_that_is_named",
+}
 
 
+@pytest.mark.parametrize("installer", ["uv pip", "python -m pip"])
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda one: one.__name__)
-def test_command_ends_in_clean_report(env: Env, defect: Defect) -> None:
+def test_command_ends_in_clean_report(env: Env, pip: Path, defect: Defect, installer: str) -> None:
+    if installer != "uv pip":
+        give_pip(env, pip)
     expected = defect(env)
 
     first = look_into(env)
 
     faults = [one for one in first.verdicts if one.level in ("warning", "broken")]
     assert expected <= anchors(first), faults
-    for command in dict.fromkeys(one.command for one in faults if one.command):
+    commands = dict.fromkeys(one.command for one in faults if one.command)
+    assert all(installer in command for command in commands), commands
+    printed = {one.fix for one in faults if one.command}
+    assert {said for said, tried in TRIED.values() if tried is defect} <= printed, printed
+    for command in commands:
         env.shell(command)
     second = look_into(env)
     assert second.level in ("ok", "note"), [str(one) for one in second.verdicts]
@@ -245,3 +323,55 @@ def test_names_file_that_hides_torch(env: Env) -> None:
     assert found.what == f"{folder / 'torch.py'} hides torch 2.11.0"
     assert found.command == "unset PYTHONPATH"
     assert "diagnose-shadowed-module" not in anchors(look_into(env))
+
+
+@pytest.mark.parametrize("has_pip", [False, True])
+def test_exchange_of_torch_leaves_what_fits(env: Env, pip: Path, *, has_pip: bool) -> None:
+    if has_pip:
+        give_pip(env, pip)
+    for version in ("1.0", "2.0"):
+        env.offer("numpy", version=version)
+    cpu = env.torch_files(cuda=None, available=False)
+    env.offer("torch", cpu, version="2.11.0+cpu", requires=("numpy",))
+    env.uv("torch numpy==1.0")
+    next((env.folder / "index").glob("torch-*")).unlink()
+    put_torch(env, "numpy")
+
+    [found] = [one for one in look_into(env).verdicts if one.anchor == "built-without-cuda"]
+    env.shell(found.command)
+
+    assert (env.site / "torch-2.11.0.dist-info").is_dir()
+    assert [path.name for path in env.site.glob("numpy-*")] == ["numpy-1.0.dist-info"]
+
+
+def test_installs_package_that_is_named(env: Env) -> None:
+    env.offer("ext", {"ext/libext.so": env.extension("", "libcuda.so.1")})
+
+    [found] = [one for one in look_into(env, "ext").verdicts if one.level == "broken"]
+
+    env.shell(found.command)
+    assert look_into(env, "ext").level in ("ok", "note")
+
+
+def test_table_has_each_place_that_passes_a_command() -> None:
+    rooms = (DIAGNOSE / "environment_diagnosis.py", *sorted((DIAGNOSE / "rules").glob("*.py")))
+    places = [place for path in rooms for place in places_with_command(path)]
+
+    assert sorted(places) == sorted([*TRIED, *TRIED_OTHERWISE])
+    assert {defect for _, defect in TRIED.values()} <= set(DEFECTS)
+
+
+def places_with_command(path: Path) -> Iterator[str]:
+    """The functions in which a verdict gets a command, and which of several it is."""
+    for function in ast.walk(ast.parse(path.read_text())):
+        if isinstance(function, ast.FunctionDef):
+            calls = [one for one in ast.walk(function) if isinstance(one, ast.Call)]
+            found = sorted(one.lineno for one in calls if passes_command(one))
+            for number, _ in enumerate(found, 1):
+                yield f"{path.stem}.{function.name}{f' {number}' if number > 1 else ''}"
+
+
+def passes_command(call: ast.Call) -> bool:
+    is_verdict = ast.unparse(call.func) in {"broken", "judged", "notes", "warns"}
+    named = {keyword.arg for keyword in call.keywords}
+    return is_verdict and (len(call.args) > _WITHOUT_COMMAND or "command" in named)

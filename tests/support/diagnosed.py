@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from cuwheel.diagnose.verdict import Verdict
     from cuwheel.model.recipe import Recipe
 
+# With uv, which is in the environment that the tests run in, not behind its links.
+CALLERS_PATH = f"{os.path.dirname(sys.executable)}:/usr/bin:/bin"  # noqa: PTH120
 CALL_OF_TORCH = "namespace c10 { void %s; } void use() { c10::%s; }"  # what an extension does
 _VERSION = "2.11.0+cu130"  # of torch
 TAG = f"cp{sys.version_info[0]}{sys.version_info[1]}"
@@ -132,12 +134,13 @@ class Env:
 
     def shell(self, command: str) -> None:
         """Run a command as a person would, with the wheels of `offer` for an index."""
-        tools = os.path.dirname(sys.executable)  # noqa: PTH120 - of the environment, not behind it
         environ = {
-            "PATH": f"{tools}:/usr/bin:/bin",
+            "PATH": CALLERS_PATH,
             "HOME": str(self.folder),
             "UV_CACHE_DIR": str(self.folder / "uv"),
             "UV_CONFIG_FILE": str(self.folder / "uv.toml"),
+            "PIP_NO_INDEX": "1",
+            "PIP_FIND_LINKS": str(self.folder / "index"),
         }
         settings = f'no-index = true\nfind-links = ["{self.folder / "index"}"]\n'
         (self.folder / "uv.toml").write_text(settings)
@@ -213,14 +216,14 @@ def look_into(
 ) -> Report:
     """Diagnose an environment, with what these recipes know."""
     asked = DiagnoseOptions(packages=packages, python=str(env.python), start=env.folder)
-    environ = {"PATH": "/usr/bin:/bin", "HOME": str(env.folder), **variables}
+    environ = {"PATH": CALLERS_PATH, "HOME": str(env.folder), **variables}
     return diagnose(asked, environ, recipes)
 
 
 def look_closely(env: Env) -> Report:
     """Diagnose an environment with all its files."""
     asked = DiagnoseOptions(python=str(env.python), verifies_files=True, start=env.folder)
-    return diagnose(asked, {"PATH": "/usr/bin:/bin", "HOME": str(env.folder)}, ())
+    return diagnose(asked, {"PATH": CALLERS_PATH, "HOME": str(env.folder)}, ())
 
 
 def verdict_on(report: Report, anchor: str) -> Verdict:

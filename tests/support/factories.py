@@ -9,6 +9,7 @@ import hashlib
 import io
 import os
 import random
+import re
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -192,6 +193,8 @@ def write_wheel(  # noqa: PLR0913 - the facts of a wheel, each with a default
     """Write a wheel as a build backend would, in the first minute of a year."""
     stem = f"{name}-{version}"
     lines = "".join(f"Requires-Dist: {text}\n" for text in requires)
+    extras = dict.fromkeys(re.findall(r'extra == "([^"]+)"', lines))
+    lines += "".join(f"Provides-Extra: {extra}\n" for extra in extras)  # else pip takes none
     contents = {
         **{key: _content(value) for key, value in files.items()},
         f"{stem}.dist-info/METADATA": (

@@ -12,14 +12,16 @@ from packaging.utils import canonicalize_name
 from cuwheel.diagnose.facts.probe import ask_probe
 from cuwheel.errors import CommandFailedError, InterpreterNotFoundError
 from cuwheel.system.process import run
+from cuwheel.wheel.record import RecordFormatError, record_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 
 FACTS_TIME_LIMIT = 15.0  # seconds; a slow disk with hundreds of packages
 _OLDEST = (3, 8)  # that the script runs in
 _VERSION = "import sys; sys.stdout.write('%d.%d.%d' % sys.version_info[:3])"  # Python 2 too
+_RENAMED = re.compile(r"~[-~.=%0-9]*")  # what pip puts before a name
 _RELEASE = re.compile(r"(\d+)\.(\d+)\.\d+")
 
 
@@ -61,6 +63,8 @@ class PythonEnvironment:
         shadowed: distributions of which another copy comes first.
         leftovers: folders of pip's, `~orch`, that an installation or removal which was interrupted
             has left.
+        removed: distributions whose metadata are among them.
+        managed: the file by which a system keeps installers out of its own Python; empty elsewhere.
     """
 
     python: Path
@@ -74,6 +78,8 @@ class PythonEnvironment:
     damaged: tuple[tuple[str, str], ...] = ()
     shadowed: tuple[Distribution, ...] = ()
     leftovers: tuple[Path, ...] = ()
+    removed: tuple[Distribution, ...] = ()
+    managed: str = ""
 
     @property
     def release(self) -> str:
@@ -103,7 +109,9 @@ def ask_environment(python: Path, environ: Mapping[str, str]) -> PythonEnvironme
     found: dict[str, Distribution] = {}
     shadowed = []
     sites = tuple(Path(entry) for entry in answer["path"])
-    rows = [one for one in answer.get("distributions", ()) if not _is_leftover(one["place"])]
+    told = answer.get("distributions", ())
+    left = [one for one in told if _is_leftover(one["place"])]
+    rows = [one for one in told if not _is_leftover(one["place"])]
     for row in rows:
         if row["name"]:
             one = _distribution(row)
@@ -122,13 +130,45 @@ def ask_environment(python: Path, environ: Mapping[str, str]) -> PythonEnvironme
         distributions=found,
         damaged=tuple((row["place"], row["fault"]) for row in rows if row["fault"]),
         shadowed=tuple(shadowed),
-        leftovers=tuple(one for site in sites for one in sorted(site.glob("~*")) if one.is_dir()),
+        leftovers=tuple({path: None for row in left for path in _leftovers(Path(row["place"]))}),
+        removed=tuple(_distribution(row) for row in left if row["name"]),
+        managed=answer.get("managed", ""),
     )
 
 
 def _is_leftover(place: str) -> bool:
     """Pip renames what it removes so, and gives it the name back where the removal fails."""
     return place.rpartition("/")[2].startswith("~")
+
+
+def _leftovers(metadata: Path) -> Iterator[Path]:
+    """The renamed metadata of a distribution, then the renamed folders that their RECORD names.
+
+    Any other folder whose name begins with `~` may be a person's own.
+    """
+    if metadata.suffix != ".dist-info":
+        return
+    yield metadata
+    try:
+        names = [name for name, _, _ in record_rows((metadata / "RECORD").read_text("utf-8"))]
+    except (OSError, UnicodeDecodeError, RecordFormatError):
+        return
+    folders = {name.partition("/")[0] for name in names if "/" in name}
+    for path in sorted(metadata.parent.glob("~*")):
+        if path.is_dir() and any(_is_renamed(path.name, folder) for folder in folders):
+            yield path
+
+
+def _is_renamed(name: str, folder: str) -> bool:
+    """Whether pip may have renamed a folder so, as its `AdjacentTempDirectory` does.
+
+    `~` and some of a few characters take the place of the first letters, or stand before all.
+    """
+    for cut in range(len(folder)):
+        head = name.removesuffix(folder[cut:])
+        if head != name and len(head) == (cut or len(head)) and _RENAMED.fullmatch(head):
+            return True
+    return False
 
 
 def _refuse_old_python(python: Path, environ: Mapping[str, str]) -> None:

@@ -200,7 +200,7 @@ def cuda_builds(environment: PythonEnvironment, installer: Installer) -> dict[st
     if environment.is_conda:
         return {}
     return {
-        name: installer.install(f"{one.name}=={one.version.partition('+')[0]}", again=True)
+        name: installer.exchange(one.name, f"{one.name}=={one.version.partition('+')[0]}")
         for name, one in frameworks_of(environment).items()
     }
 

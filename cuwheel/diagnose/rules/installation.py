@@ -13,7 +13,6 @@ from cuwheel.diagnose.rules.installer import same_release
 from cuwheel.diagnose.rules.requirements import requirers
 from cuwheel.diagnose.verdict import broken, warns
 from cuwheel.system.quantities import plural
-from cuwheel.wheel.metadata import header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -100,22 +99,28 @@ class InstallationJudge:
                 )
 
     def _leftovers(self) -> Iterator[Verdict]:
-        found = self.environment.leftovers
-        if not found:
-            return
-        gone = [one for one in map(_named_in, found) if one and not self._has(one)]
-        again = f" && {self.installer.install(*gone)}" if gone else ""
-        missing = f", and {', '.join(gone)} is no longer there" if gone else ""
-        yield warns(
-            "diagnose-damaged-installation",
-            f"an interrupted pip has left {plural(len(found), 'folder')} in {found[0].parent}",
-            f"{', '.join(one.name for one in found)}: what pip was removing{missing}",
-            f"remove them{', and install it again' if gone else ''}",
-            f"rm -r {shlex.join(map(str, found))}{again}",
-        )
+        for site in dict.fromkeys(one.parent for one in self.environment.leftovers):
+            yield self._leftovers_in(site)
 
-    def _has(self, requirement: str) -> bool:
-        return requirement.partition("==")[0] in self.environment.distributions
+    def _leftovers_in(self, site: Path) -> Verdict:
+        found = [one for one in self.environment.leftovers if one.parent == site]
+        there = self.environment.distributions
+        removed = {one.name: one for one in self.environment.removed if one.site == site}
+        gone = [one for name, one in removed.items() if name not in there]
+        shown = ", ".join(f"{one.name} {one.version}" for one in gone)
+        again = [same_release(one) for one in gone]
+        origin = "" if all(again) else ", from where it came"
+        commands = [f"rm -r {shlex.join(map(str, found))}"]
+        commands += [self.installer.install(*again)] if gone else []
+        is_able = all(again) and not self.installer.obstacle
+        return warns(
+            "diagnose-damaged-installation",
+            f"an interrupted pip has left {plural(len(found), 'folder')} in {site}",
+            f"{', '.join(one.name for one in found)}: what pip was removing"
+            + (f", and {shown} is no longer there" if gone else ""),
+            "remove them" + (f", and install {shown} again{origin}" if gone else ""),
+            " && ".join(commands) if is_able else "",
+        )
 
     def _shadows(self) -> Iterator[Verdict]:
         for one in self.facts.shadows:
@@ -147,12 +152,15 @@ class InstallationJudge:
             key=lambda one: (needs_gpu(one), bool(required[one.name]), one.name == shared.in_place),
         )
         others = [one for one in shared.owners if one is not kept]
-        what = f"{' and '.join(f'{one.name} {one.version}' for one in shared.owners)} share files"
-        there = f"is {shared.in_place}'s" if shared.in_place else "is neither's"
+        *first, last = (f"{one.name} {one.version}" for one in shared.owners)
+        what = f"{', '.join(first)} and {last} share files"
+        neither, other = ("none of theirs", "others") if len(first) > 1 else ("neither's", "other")
+        there = f"is {shared.in_place}'s" if shared.in_place else f"is {neither}"
         more = f" and {len(shared.paths) - 1} more" if len(shared.paths) > 1 else ""
         cause = f"each has a {shared.paths[0].name}{more}; the one in place {there}"
-        if all(required.values()):
-            asked = "; ".join(f"{', '.join(required[name])} requires {name}" for name in names)
+        needed = [name for name in names if required[name]]
+        if len(needed) > 1:
+            asked = "; ".join(f"{', '.join(required[name])} requires {name}" for name in needed)
             fix = f"{asked}: give each an environment of its own"
             return warns("diagnose-shared-files", what, cause, fix)
         again = self.installer.reinstall(kept)
@@ -163,7 +171,7 @@ class InstallationJudge:
             "diagnose-shared-files",
             what,
             cause,
-            f"remove the other, which takes the files along, and install {kept.name} again",
+            f"remove the {other}, which takes the files along, and install {kept.name} again",
             f"{removed} && {again}" if again else "",
         )
 
@@ -183,13 +191,3 @@ class InstallationJudge:
         else:
             fix = f"{fix}, unless it was changed on purpose"
             yield warns(anchor, f"{name} has changed since it was installed", cause, fix, again)
-
-
-def _named_in(folder: Path) -> str:
-    """`torch==2.11.0` of the metadata in a leftover; empty where it holds none."""
-    try:
-        text = (folder / "METADATA").read_text("utf-8", errors="replace")
-    except OSError:
-        return ""
-    pairs = zip(header(text, "name"), header(text, "version"), strict=False)
-    return next((f"{name}=={version}" for name, version in pairs), "")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cuwheel.diagnose.verdict import notes
+from cuwheel.system.process import which
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from cuwheel.diagnose.facts.environment import Distribution, PythonEnvironment
     from cuwheel.diagnose.facts.python_choice import ChosenPython
+    from cuwheel.diagnose.verdict import Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,44 +26,83 @@ class Installer:
     Attributes:
         python: its interpreter; empty where the environment is active, and `python` is enough.
         has_pip: it has pip; environments that uv makes have none.
+        obstacle: why nothing can be installed, as a verdict, and every command is empty then; None
+            where it can.
     """
 
     python: str
     has_pip: bool
+    obstacle: Verdict | None = None
 
-    def install(self, *requirements: str, again: bool = False, alone: bool = False) -> str:
+    def install(self, *requirements: str, again: bool = False) -> str:
         """Install requirements with one command.
 
         Args:
             requirements: as `Requires-Dist` has them, without marker.
-            again: what is there already too.
-            alone: without what they require.
+            again: what is there already too, and nothing that it requires.
         """
-        options = ("--force-reinstall",) * again + ("--no-deps",) * alone
+        options = ("--force-reinstall", "--no-deps") * again
         return self._command("install", (*options, *requirements))
 
     def reinstall(self, distribution: Distribution) -> str:
         """Install the very same wheel again; empty where nothing says where it came from."""
         same = same_release(distribution)
-        return self.install(same, again=True, alone=True) if same else ""
+        return self.install(same, again=True) if same else ""
+
+    def exchange(self, project: str, requirement: str) -> str:
+        """Install another build of a project; what it requires stays where it fits."""
+        removed, installed = self.remove((project,)), self.install(requirement)
+        return f"{removed} && {installed}" if installed else ""
 
     def remove(self, projects: Iterable[str]) -> str:
         """Remove projects."""
         return self._command("uninstall", ("-y",) * self.has_pip + tuple(projects))
 
     def _command(self, verb: str, words: tuple[str, ...]) -> str:
+        if self.obstacle:
+            return ""
         if self.has_pip:
             return shlex.join((self.python or "python", "-m", "pip", verb, *words))
         place = ("--python", self.python) if self.python else ()
         return shlex.join(("uv", "pip", verb, *place, *words))
 
 
-def installer_of(environment: PythonEnvironment, chosen: ChosenPython) -> Installer:
-    """The installer of an environment."""
+def installer_of(
+    environment: PythonEnvironment, chosen: ChosenPython, environ: Mapping[str, str]
+) -> Installer:
+    """The installer of an environment.
+
+    Args:
+        environment: which.
+        chosen: how it was found.
+        environ: of the caller, for `PATH`.
+    """
+    has_pip = "pip" in environment.distributions
+    has_uv = which("uv", environ.get("PATH", os.defpath)) is not None
     return Installer(
         python="" if chosen.is_active else str(environment.python),
-        has_pip="pip" in environment.distributions,
+        has_pip=has_pip,
+        obstacle=_obstacle(environment, has_installer=has_pip or has_uv),
     )
+
+
+def _obstacle(environment: PythonEnvironment, *, has_installer: bool) -> Verdict | None:
+    if environment.managed:
+        return notes(
+            "diagnose-no-installer",
+            f"{environment.python} is the system's own Python",
+            f"{environment.managed}: pip and uv refuse to install into it",
+            "make an environment (python3 -m venv FOLDER), install there what is needed, then ask "
+            "again",
+        )
+    if not has_installer:
+        return notes(
+            "diagnose-no-installer",
+            f"nothing is here to install into {environment.prefix} with",
+            "it has no pip, and uv isn't on PATH",
+            "give it pip (python -m ensurepip), or install uv, then ask again",
+        )
+    return None
 
 
 def same_release(distribution: Distribution) -> str:

@@ -87,7 +87,7 @@ class PackageJudge:
                 f"{name} is built for another Python than {python}",
                 _some(wrong),
                 "install it again with this Python",
-                self.installer.install(f"{package.name}=={package.version}", again=True, alone=True)
+                self.installer.install(f"{package.name}=={package.version}", again=True)
                 if "+" not in package.version
                 else "",
             )

@@ -28,7 +28,7 @@ class UnmetRequirement:
         root: the distribution that must be installed again for it: the owner, or the one that asks
             for the owner's extra.
         project: what it requires, normalised.
-        asked: the requirement, without its marker.
+        requirement: what of it.
         installed: the version that is there; empty where there is none.
         is_optional: only an extra requires it, which nobody asks for; it is there nevertheless, in
             a version that the owner doesn't work with.
@@ -37,9 +37,27 @@ class UnmetRequirement:
     owner: str
     root: str
     project: str
-    asked: str
+    requirement: Requirement
     installed: str
     is_optional: bool = False
+
+    @property
+    def asked(self) -> str:
+        """The requirement, without its marker."""
+        one = self.requirement
+        extras = f"[{','.join(sorted(one.extras))}]" if one.extras else ""
+        return f"{one.name}{extras}{f' @ {one.url}' if one.url else one.specifier}"
+
+    @property
+    def has_local_version(self) -> bool:
+        """Whether it asks for a build (`==2.11.0+cu128`) that no index has which is known here."""
+        return any("+" in one.version for one in self.requirement.specifier)
+
+    @property
+    def pin(self) -> str:
+        """The one release that meets it; empty where several may."""
+        pins = (one.version for one in self.requirement.specifier if one.operator == "==")
+        return next((one for one in pins if not one.endswith(".*")), "")
 
 
 def find_unmet_requirements(environment: PythonEnvironment) -> tuple[UnmetRequirement, ...]:
@@ -138,12 +156,11 @@ def _fits(requirement: Requirement, version: str) -> bool:
 def _unmet(
     owner: Distribution, requirement: Requirement, there: Distribution | None, root: str
 ) -> UnmetRequirement:
-    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     return UnmetRequirement(
         owner=f"{owner.name} {owner.version}",
         root=root,
         project=canonicalize_name(requirement.name),
-        asked=f"{requirement.name}{extras}{requirement.specifier}",
+        requirement=requirement,
         installed=there.version if there else "",
     )
 

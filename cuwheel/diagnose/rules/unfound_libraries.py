@@ -56,20 +56,20 @@ class UnfoundLibrariesJudge:
         """Judge the libraries of a package together: one cause, one fix."""
         lost = {one.path: self._lost(one) for one in package.libraries}
         works_without = any(one.code and not lost[one.path] for one in package.libraries)
-        extra = {
+        extra = [
             one.path
             for one in package.libraries
             if works_without and lost[one.path] and not one.is_module and not one.code
-        }
+        ]
         needed = _first_by_soname(lost, [path for path in lost if path not in extra])
         spare = _first_by_soname(lost, extra)
         if needed:
             yield self._broken(name, package, needed)
         elif spare:
-            path = next(iter(spare.values()))
+            first = min(spare, key=_position)
             yield notes(
-                self._anchor(min(spare, key=_position)),
-                f"{path.name} of {name} can't be loaded here",
+                self._anchor(first),
+                f"{spare[first].name} of {name} can't be loaded here",
                 f"it needs {_listed(spare)}; the package's other libraries find all that they need",
                 "nothing, unless that part of the package is used",
             )

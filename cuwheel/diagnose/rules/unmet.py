@@ -75,6 +75,8 @@ class UnmetJudge:
         distribution = self.environment.distributions[root]
         if kept := self._kept_framework(root, unmet):
             return self.installer.install(kept, root) if self._is_published_for_it(root) else ""
+        if any(one.has_local_version for one in unmet):
+            return ""
         whole = same_release(distribution)
         if len(unmet) > _LISTED and whole and not any(one.is_optional for one in unmet):
             return self.installer.install(whole)
@@ -140,11 +142,12 @@ class UnmetJudge:
         owners = requirers(self.environment)
         frameworks = {one.name for one in self._frameworks.values()}
         for one in unmet:
-            pin = one.asked.partition("==")[2]
-            if not pin or pin.endswith("*") or one.project in frameworks:
+            if not one.pin or one.project in frameworks:
                 continue
-            for name, requirement in owners.get(one.project, {}).items():
-                if not requirement.specifier.contains(pin, prereleases=True):
+            others = {**owners.get(one.project, {})}
+            others.pop(one.owner.partition(" ")[0], None)
+            for name, requirement in others.items():
+                if not requirement.specifier.contains(one.pin, prereleases=True):
                     return (
                         f"{name} requires {requirement.name}{requirement.specifier}: give each an "
                         "environment of its own, or take releases of both that agree"

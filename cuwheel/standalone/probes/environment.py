@@ -67,6 +67,7 @@ def tell_facts(answer: EnvironmentAnswer) -> None:
         platlib=sysconfig.get_paths()["platlib"],
         soabi=sysconfig.get_config_var("SOABI") or "",
         suffixes=importlib.machinery.EXTENSION_SUFFIXES,
+        managed=_managed(),
         is_conda=os.path.isdir(os.path.join(sys.prefix, "conda-meta")),  # noqa: PTH112, PTH118
         markers={
             "implementation_name": sys.implementation.name,
@@ -80,6 +81,14 @@ def tell_facts(answer: EnvironmentAnswer) -> None:
         },
     )
     answer.tell(distributions=list(_distributions()))
+
+
+def _managed() -> str:
+    """The file by which a system keeps installers out of its own Python (PEP 668), or nothing."""
+    if sys.prefix != sys.base_prefix:
+        return ""
+    path = os.path.join(sysconfig.get_paths()["stdlib"], "EXTERNALLY-MANAGED")  # noqa: PTH118
+    return path if os.path.isfile(path) else ""  # noqa: PTH113
 
 
 def _distributions() -> Iterator[dict[str, object]]:

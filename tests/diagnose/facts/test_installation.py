@@ -67,3 +67,19 @@ def test_takes_leftover_for_no_distribution(env: Env) -> None:
 
     assert (dict(environment.distributions), environment.damaged) == ({}, ())
     assert [path.name for path in environment.leftovers] == ["~xt-1.2.3.dist-info"]
+
+
+def test_takes_only_folders_of_pips_for_leftovers(env: Env) -> None:
+    env.install("ext", {"ext/__init__.py": b"", "other/__init__.py": b""})
+    work = env.folder / "work"
+    for folder in (env.site, work):
+        for name in ("~", "~backup", "~xt", "~-t", "~ext"):
+            (folder / name).mkdir(parents=True)
+    (env.site / "ext-1.2.3.dist-info").rename(env.site / "~xt-1.2.3.dist-info")
+
+    environment = asked(env, PYTHONPATH=str(work))
+
+    assert {path.parent for path in environment.leftovers} == {env.site}
+    names = sorted(path.name for path in environment.leftovers)
+    assert names == ["~-t", "~ext", "~xt", "~xt-1.2.3.dist-info"]
+    assert [(one.name, one.version) for one in environment.removed] == [("ext", "1.2.3")]

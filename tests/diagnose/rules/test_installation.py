@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from tests.support.diagnosed import Env, anchors, look_into, verdict_on
 
 
@@ -76,3 +80,69 @@ def test_takes_hiding_file_for_no_torch(env: Env) -> None:
     assert found.command == "export PYTHONPATH=/other"
     assert report.frameworks[0].version == "2.11.0+cu130"
     assert "diagnose-import-failed" not in anchors(report)
+
+
+def test_names_the_folder_of_each_leftover(env: Env) -> None:
+    more = env.folder / "more"
+    for folder, name in ((env.site, "first"), (more, "second")):
+        env.install(name)
+        folder.mkdir(exist_ok=True)
+        (env.site / f"{name}-1.2.3.dist-info").rename(folder / f"~{name[1:]}-1.2.3.dist-info")
+
+    report = look_into(env, PYTHONPATH=str(more))
+
+    found = [one for one in report.verdicts if one.anchor == "diagnose-damaged-installation"]
+    assert {one.what.rpartition(" in ")[2] for one in found} == {str(env.site), str(more)}
+    for one in found:
+        assert one.command.startswith(f"rm -r '{one.what.rpartition(' in ')[2]}/~")
+
+
+def test_takes_no_newer_release_back_for_a_leftover(env: Env) -> None:
+    env.install("MarkupSafe", version="2.0.0")
+    (env.site / "MarkupSafe-2.0.0.dist-info").rename(env.site / "~arkupSafe-2.0.0.dist-info")
+    env.install("markupsafe", version="3.0.0")
+
+    found = verdict_on(look_into(env), "diagnose-damaged-installation")
+
+    assert found.fix == "remove them"
+    assert found.command == f"rm -r '{env.site / '~arkupSafe-2.0.0.dist-info'}'"
+
+
+@pytest.mark.parametrize("origin", ["", "file:///w/t.whl"])
+def test_installs_leftover_of_local_version_only_from_where_it_came(env: Env, origin: str) -> None:
+    env.install("ext", version="2.11.0+cu128")
+    left = env.site / "~xt-2.11.0+cu128.dist-info"
+    (env.site / "ext-2.11.0+cu128.dist-info").rename(left)
+    if origin:
+        (left / "direct_url.json").write_text(json.dumps({"url": origin, "archive_info": {}}))
+
+    found = verdict_on(look_into(env), "diagnose-damaged-installation")
+
+    assert found.command.endswith(f" 'ext @ {origin}'" if origin else "")
+    assert bool(found.command) == bool(origin)
+    assert found.fix.endswith("again" if origin else "again, from where it came")
+
+
+def test_says_which_of_three_with_the_same_files_goes(env: Env) -> None:
+    for name in ("first", "second", "third"):
+        env.install(name, {"both/a.so": env.compile("a.so", f"int {name};")})
+    env.install_torch(requires=("second",))
+    (env.site / "both" / "a.so").write_bytes(b"none of theirs")
+
+    found = verdict_on(look_into(env), "diagnose-shared-files")
+
+    assert found.what == "first 1.2.3, second 1.2.3 and third 1.2.3 share files"
+    assert found.cause.endswith("; the one in place is none of theirs")
+    assert found.fix.startswith("remove the others, ")
+    assert " first third && " in found.command
+
+
+def test_removes_none_of_three_where_two_are_required(env: Env) -> None:
+    for name in ("first", "second", "third"):
+        env.install(name, {"both/a.so": env.compile("a.so", f"int {name};")})
+    env.install_torch(requires=("first", "second"))
+
+    found = verdict_on(look_into(env), "diagnose-shared-files")
+
+    assert found.command == ""
+    assert found.fix.startswith("torch requires first; torch requires second: give each ")

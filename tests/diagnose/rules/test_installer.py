@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import os
+import sys
+from pathlib import Path
 
 import pytest
 
 from cuwheel.diagnose.facts.environment import Distribution
 from cuwheel.diagnose.rules.installer import Installer, same_release
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from cuwheel.diagnose.session import DiagnoseOptions, diagnose
+from tests.support.diagnosed import CALLERS_PATH, Env, anchors, look_into, verdict_on
 
 
 @pytest.mark.parametrize(
@@ -62,3 +63,37 @@ def test_names_same_release(
     )
 
     assert same_release(torch) == requirement
+
+
+def test_prints_no_command_without_pip_and_uv(env: Env) -> None:
+    env.install_torch(requires=("triton",))
+
+    report = look_into(env, PATH="/nowhere")
+
+    assert {one.command for one in report.verdicts} == {""}
+    assert verdict_on(report, "diagnose-versions").fix == "install what it requires"
+    found = verdict_on(report, "diagnose-no-installer")
+    assert (found.level, found.cause) == ("note", "it has no pip, and uv isn't on PATH")
+
+
+def test_prints_no_command_for_the_python_of_the_system(env: Env) -> None:
+    """A whole Python of its own, as PYTHONHOME has it, with the file of PEP 668."""
+    env.install_torch(requires=("triton",))
+    home = env.site.parents[2]
+    for path in Path(os.__file__).parent.iterdir():
+        if path.name not in ("site-packages", "EXTERNALLY-MANAGED"):
+            (env.site.parent / path.name).symlink_to(path)
+    marker = env.site.parent / "EXTERNALLY-MANAGED"
+    marker.write_text("[externally-managed]\n")
+    python = os.path.realpath(sys.executable)
+    asked = DiagnoseOptions(python=python, start=env.folder)
+    environ = {"PATH": CALLERS_PATH, "HOME": str(env.folder), "PYTHONHOME": str(home)}
+
+    report = diagnose(asked, environ, ())
+
+    assert {one.command for one in report.verdicts} == {""}
+    assert verdict_on(report, "diagnose-versions").fix == "install what it requires"
+    found = verdict_on(report, "diagnose-no-installer")
+    assert found.cause == f"{marker}: pip and uv refuse to install into it"
+    assert found.fix.startswith("make an environment ")
+    assert "diagnose-no-installer" not in anchors(look_into(env))

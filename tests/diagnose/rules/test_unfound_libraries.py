@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import pytest
+
+from cuwheel.binaries.archs import DeviceCode
+from cuwheel.diagnose.facts.gpu_packages import InstalledLibrary, InstalledPackage
+from cuwheel.diagnose.facts.loader import Loader
+from cuwheel.diagnose.rules.installer import Installer
+from cuwheel.diagnose.rules.unfound_libraries import UnfoundLibrariesJudge
+from tests.diagnose.rules.test_requirements import make_environment
 from tests.support.diagnosed import Env, anchors, look_into, verdict_on
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _OPENS = """
 import ctypes, pathlib
@@ -80,4 +85,32 @@ def test_blames_torch_for_the_cpu_for_what_its_cuda_has(env: Env) -> None:
     assert "torch-abi-mismatch" not in anchors(report)
     [found] = [one for one in report.verdicts if one.level == "broken"]
     assert found.cause == "it is built for a torch with CUDA, and torch 2.11.0+cpu is for the CPU"
-    assert found.command.endswith(" --force-reinstall torch==2.11.0")
+    removed, installed = found.command.split(" && ")
+    assert removed.endswith(" torch")
+    assert installed.endswith(f"{env.python} torch==2.11.0")
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_names_what_the_spare_library_lacks_first(turn: int) -> None:
+    """Of several libraries, in whatever order they were found, the one that needs the runtime."""
+    needs = ("libcublas.so.12", "libcudart.so.12", "libcufft.so.11")
+    spare = [
+        InstalledLibrary(path=Path(f"for_{soname}"), needs=((soname, None),)) for soname in needs
+    ]
+    whole = InstalledLibrary(path=Path("libgood.so"), code=DeviceCode(sass=("90",)))
+    libraries = (*spare[turn:], *spare[:turn], whole)
+    package = InstalledPackage(name="ext", version="1", libraries=libraries, requires=())
+    loader = Loader(environment=make_environment(), environ={}, frameworks=(), known={})
+    judge = UnfoundLibrariesJudge(
+        torch=None,
+        loader=loader,
+        installer=Installer(python="", has_pip=True),
+        cuda_build="",
+        hint="",
+        is_faulty=False,
+    )
+
+    [found] = judge.judge("ext 1", package)
+
+    assert found.anchor == "libcudart-not-found"
+    assert found.what == "for_libcudart.so.12 of ext 1 can't be loaded here"

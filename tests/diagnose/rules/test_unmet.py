@@ -75,3 +75,50 @@ def test_prints_no_command_where_two_packages_exclude_each_other(env: Env) -> No
 
     assert found.command == ""
     assert found.fix.startswith("other requires triton==3.3.0: give each an environment of its own")
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_installable"),
+    [
+        ("triton>=3.4,==3.5.*", True),
+        ("triton===3.6.0", True),
+        ("triton==3.6.0", False),
+        ("triton==3.6.0,>=3.4", False),
+    ],
+)
+def test_holds_single_releases_against_what_others_require(
+    env: Env, asked: str, *, is_installable: bool
+) -> None:
+    env.install_torch(requires=(asked,))
+    env.install("triton", version="3.3.0")
+    env.install("other", requires=("triton<3.6",))
+
+    found = verdict_on(look_into(env), "diagnose-versions")
+
+    assert bool(found.command) == is_installable
+    assert found.fix.startswith("other requires triton<3.6: ") != is_installable
+
+
+def test_does_not_hold_a_package_against_itself(env: Env) -> None:
+    env.install_torch(requires=("triton==3.6.0", "triton<3.6"))
+
+    found = verdict_on(look_into(env), "diagnose-versions")
+
+    assert "an environment of its own" not in found.fix
+
+
+@pytest.mark.parametrize(
+    ("asked", "ending"),
+    [
+        ("triton==3.6.0+cu128", ""),
+        ("triton@ https://host.test/triton.whl", " 'triton @ https://host.test/triton.whl'"),
+    ],
+)
+def test_asks_the_index_only_for_what_it_may_have(env: Env, asked: str, ending: str) -> None:
+    env.install_torch(requires=(asked,))
+
+    found = verdict_on(look_into(env), "diagnose-versions")
+
+    assert found.what.startswith("torch 2.11.0 requires triton")
+    assert found.command.endswith(ending)
+    assert bool(found.command) == bool(ending)
