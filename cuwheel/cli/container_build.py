@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
-from dataclasses import dataclass
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.containers.engine import ENGINES, Engine
@@ -14,13 +17,14 @@ from cuwheel.containers.refusals import no_engine
 from cuwheel.errors import UsageError
 from cuwheel.paths import ROOT, given_path
 from cuwheel.pipeline import STAGES
+from cuwheel.system.output.github import SUMMARY_VARIABLE, add_to_summary
 from cuwheel.system.process import which
 from cuwheel.system.pythons import own_python
+from cuwheel.system.regular_files import read_regular
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cuwheel.cli.parser import Parser
     from cuwheel.containers.engine import Inside
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
 PART_OPTION = "--part"
 UNFINISHED = 75
 """What cuwheel exits with inside where a part is done and there is more to do (EX_TEMPFAIL)."""
+
+_LARGEST_SUMMARY = 1 << 20  # bytes, as GitHub takes them of a step
 
 # A package's own code runs in `build` alone; what it needs has been fetched by then.
 _BUILDING = "build"
@@ -84,6 +90,7 @@ class Container:
         read: Iterable[Path] = (),
         write: Iterable[Path],
         network: bool,
+        variables: Mapping[str, str] | None = None,
     ) -> int:
         """Run a command of cuwheel in it, as `Engine.run_cuwheel` does.
 
@@ -92,11 +99,13 @@ class Container:
             read: what it has beside checkout and projects.
             write: likewise, to write.
             network: whether it has one.
+            variables: that it gets beside those of this process.
 
         Returns:
             Its exit code.
         """
         shared = share(os.environ, read=read, write=write, network=network)
+        shared = replace(shared, passed={**shared.passed, **(variables or {})})
         return self.engine.run_cuwheel(
             (*arguments, *(() if network else ("--offline",))),
             *(self.image, self.inside, shared),
@@ -163,17 +172,30 @@ def build_in_container(given: argparse.Namespace, console: Console) -> int:
     work, dist = (_folder(given, name) or ROOT / name for name in ("work", "dist"))
     source = _folder(given, "source")
     status = 0
+    work.mkdir(parents=True, exist_ok=True)
     for part in parts_of(given):
         console.note(f"in {container.image.reference}: {part.says}")
-        status = container.run(
-            ("build", *words_of(given), *part.options),
-            read=(source,) if source else (),
-            write=(work, dist),
-            network=part.network and not given.offline,
-        )
+        with tempfile.TemporaryDirectory(dir=work, prefix="summary-") as folder:
+            summary = Path(folder) / "summary.md"
+            status = container.run(
+                ("build", *words_of(given), *part.options),
+                read=(source,) if source else (),
+                write=(work, dist),
+                network=part.network and not given.offline,
+                variables={SUMMARY_VARIABLE: str(summary)},
+            )
+            if not status:
+                _hand_on(summary)
         if status != part.goes_on:
             break
     return status
+
+
+def _hand_on(summary: Path) -> None:
+    """Add what the cuwheel inside says of its wheels to the summary of this step, if it's one."""
+    with contextlib.suppress(OSError, ValueError):
+        text = read_regular(summary, limit=_LARGEST_SUMMARY).decode()
+        add_to_summary([text], os.environ)
 
 
 def parts_of(given: argparse.Namespace) -> Iterator[Part]:

@@ -49,7 +49,9 @@ def leftovers_of(folder: Path) -> tuple[Leftover, ...]:
 
 
 def tell_leftovers(folder: Path, console: Console) -> None:
-    """Say what lies in a verification's folder, and how it is removed."""
+    """Say what lies in a verification's folder, and how it is removed; nothing where it isn't."""
+    if not folder.is_dir():
+        return
     left = leftovers_of(folder)
     console.note(f"left, {show_size(sum(one.size for one in left))}: {folder}")
     for one in left:

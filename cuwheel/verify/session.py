@@ -99,13 +99,35 @@ def compare_wheels(a: Path, b: Path, folder: Path, out: rich.console.Console) ->
         yield f"{data['unexplained']} differences of unknown cause"
 
 
+@dataclass(frozen=True, kw_only=True)
+class VerifiedAgainst:
+    """What a comparison with a published wheel found.
+
+    Attributes:
+        theirs: what was published.
+        build: ours.
+        causes: the known causes of what differs, in words; empty where only the hash is known.
+        materials: those that differ, in words.
+    """
+
+    theirs: PublishedWheel
+    build: Rebuilt
+    causes: tuple[str, ...] = ()
+    materials: tuple[str, ...] = ()
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the bytes are the same."""
+        return self.build.sha256 == self.theirs.sha256
+
+
 def verify_against(
     command: Sequence[str],
     theirs: PublishedWheel,
     how: Variation,
     console: Console,
     out: rich.console.Console,
-) -> Rebuilt:
+) -> VerifiedAgainst:
     """Build what somebody else has published, and compare.
 
     Args:
@@ -116,24 +138,35 @@ def verify_against(
         out: for the report.
 
     Raises:
-        NotReproducibleError: the bytes differ.
         RebuildFailedError: the build failed.
     """
     with console.stage(how.name):
         made = rebuild(command, how, console)
     if made.sha256 == theirs.sha256:
         out.print(f"the same bytes: sha256 {made.sha256}", soft_wrap=True, highlight=False)
-        return made
+        return VerifiedAgainst(theirs=theirs, build=made)
     causes: list[str] = []
     if theirs.wheel:
         causes = list(compare_wheels(theirs.wheel, made.wheel, how.dist.parent, out))
     beside = made.wheel.with_name(f"{made.wheel.name}.provenance.json")
-    differing = list(_other_materials(theirs, read_published(beside)))
+    differing = tuple(_other_materials(theirs, read_published(beside)))
     for line in differing:
         out.print(f"another material: {line}", soft_wrap=True, highlight=False, markup=False)
+    causes = list(dict.fromkeys(causes))
+    return VerifiedAgainst(theirs=theirs, build=made, causes=tuple(causes), materials=differing)
+
+
+def raise_if_other(found: VerifiedAgainst) -> None:
+    """End a session whose build gave another wheel than the published one.
+
+    Raises:
+        NotReproducibleError: it did.
+    """
+    if found.is_equal:
+        return
     raise NotReproducibleError(
-        f"{made.wheel.name} is not what {theirs.named.name} says",
-        why="\n".join(dict.fromkeys([*causes, *differing])) or "nothing is stated that differs",
+        f"{found.build.wheel.name} is not what {found.theirs.named.name} says",
+        why="\n".join((*found.causes, *found.materials)) or "nothing is stated that differs",
         fix="build with the same materials: the same locks, and a toolchain that brings its own "
         "host compiler (-- --toolchain conda)",
     )
@@ -159,21 +192,39 @@ def verified_as_data(found: Verified, name: str, folder: Path) -> dict[str, Any]
     return {
         "target": name,
         "state": "other bytes" if found.unequal else "the same bytes",
-        "builds": [
-            {
-                "name": one.variation.name,
-                "varied": one.variation.says,
-                "wheel": str(one.wheel),
-                "sha256": one.sha256,
-                "seconds": one.seconds,
-                "cache": one.cache,
-            }
-            for one in found.builds
-        ],
+        "builds": list(map(_build_as_data, found.builds)),
         "unequal": list(found.unequal),
         "causes": list(found.causes),
-        "left": {str(one.path): one.size for one in leftovers_of(folder)},
+        "left": _left_as_data(folder),
     }
+
+
+def against_as_data(found: VerifiedAgainst, name: str, folder: Path) -> dict[str, Any]:
+    """What a comparison with a published wheel found, likewise."""
+    return {
+        "target": name,
+        "state": "the same bytes" if found.is_equal else "other bytes",
+        "against": {"file": str(found.theirs.named), "sha256": found.theirs.sha256},
+        "builds": [_build_as_data(found.build)],
+        "causes": list(found.causes),
+        "materials": list(found.materials),
+        "left": _left_as_data(folder),
+    }
+
+
+def _build_as_data(one: Rebuilt) -> dict[str, Any]:
+    return {
+        "name": one.variation.name,
+        "varied": one.variation.says,
+        "wheel": str(one.wheel),
+        "sha256": one.sha256,
+        "seconds": one.seconds,
+        "cache": one.cache,
+    }
+
+
+def _left_as_data(folder: Path) -> dict[str, int]:
+    return {str(one.path): one.size for one in leftovers_of(folder)}
 
 
 def _table(builds: Sequence[Rebuilt], *, is_verbose: bool) -> rich.table.Table:

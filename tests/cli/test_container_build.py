@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from cuwheel.cli.parser import read_count
 from cuwheel.containers.image import IMAGE_VARIABLE
 from cuwheel.errors import ContainerError, UsageError
 from cuwheel.system.console import Console
+from cuwheel.system.output.github import SUMMARY_VARIABLE
 from cuwheel.system.pythons import own_python
 
 if TYPE_CHECKING:
@@ -103,6 +105,39 @@ def test_python_is_that_of_nox() -> None:
 
 def _python() -> tuple[str, str]:
     return "--python", own_python().release
+
+
+STAND_IN = """\
+#!/bin/sh
+[ "$1" = image ] && exit 0
+case "$*" in
+    *" sh -c "*) printf '/usr/bin/python3\\ncompiler \\n'; exit 0 ;;
+    *"--part build"*) echo "| of the package |" >>"$GITHUB_STEP_SUMMARY"; exit 75 ;;
+    *"--part preflight"*) exit 75 ;;
+esac
+echo "| wheel | $STATUS |" >>"$GITHUB_STEP_SUMMARY"
+exit $STATUS
+"""
+
+
+@pytest.mark.parametrize(("status", "expected"), [(0, "| wheel | 0 |"), (61, "")])
+def test_step_gets_summary_of_finished_build(
+    status: int, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the part has written in which the package's own code runs is left out."""
+    (tmp_path / "podman").write_text(STAND_IN)
+    (tmp_path / "podman").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("STATUS", str(status))
+    monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv(SUMMARY_VARIABLE, str(tmp_path / "summary"))
+    folders = ["--work", str(tmp_path / "work"), "--dist", str(tmp_path / "dist")]
+
+    done = run_command("build", ["tiny-130", "--container", IMAGE, *folders], Console())
+
+    summary = tmp_path / "summary"
+    assert (done, summary.read_text().strip() if summary.exists() else "") == (status, expected)
+    assert not list((tmp_path / "work").iterdir())
 
 
 def test_refuses_container_in_container(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,42 @@ def test_build_gives_nothing_but_data(
     assert found["state"] == ("up to date" if options else "built")
 
 
+def test_part_of_a_build_tells_of_wheel_that_is_there(
+    copied: Callable[[str], Engine],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a container runs it: no other part comes after this one."""
+    engine = copied("tiny-capi")
+    words = [f"--work={engine.work}", f"--dist={engine.dist}", "--part=preflight"]
+    source = f"--source={ROOT / 'tests' / 'packages' / 'tiny_capi'}"
+    for name, value in engine.environment().items():
+        monkeypatch.setenv(name, value)
+
+    out, err = said(capsys, "build", "tiny-capi-130", source, *words)
+
+    [wheel] = engine.wheels()
+    assert out == ""
+    assert f"pip install {wheel}" in " ".join(err.split())
+
+
+def test_profile_gives_nothing_but_data(
+    built: Callable[[str], Engine],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = built("tiny-capi")
+    for logs in engine.work.glob("*/logs"):
+        shutil.copytree(logs, tmp_path / "work" / logs.relative_to(engine.work))
+    for name, value in engine.environment().items():
+        monkeypatch.setenv(name, value)
+
+    out, _ = said(capsys, "profile", "tiny-capi-130", f"--work={tmp_path / 'work'}", "--json")
+
+    assert json.loads(out)["target"].startswith("tiny-capi-130")
+
+
 def test_dry_run_says_why(
     engine: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

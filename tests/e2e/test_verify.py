@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -31,17 +31,26 @@ class Verifier:
     source: Path
 
     def run(self, command: str, *options: str) -> Outcome:
+        done = self._start(command, *options, errors=subprocess.STDOUT)
+        return Outcome(status=done.returncode, output=done.stdout)
+
+    def data(self, command: str, *options: str) -> dict[str, Any]:
+        """What it prints with `--json`, which has to be one line and nothing else."""
+        done = self._start(command, *options, "--json", errors=subprocess.PIPE)
+        assert done.stdout.count("\n") == 1, done.stdout + done.stderr
+        return {"status": done.returncode, **json.loads(done.stdout)}
+
+    def _start(self, command: str, *options: str, errors: int) -> subprocess.CompletedProcess[str]:
         words = ("--source", str(self.source), "--work", str(self.engine.work), *options)
-        done = subprocess.run(
+        return subprocess.run(
             [sys.executable, "-m", "cuwheel", command, "tiny-capi-130", *words],
             env=self.engine.environment(),
             cwd=ROOT,
             check=False,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=errors,
             text=True,
         )
-        return Outcome(status=done.returncode, output=done.stdout)
 
 
 @pytest.fixture
@@ -58,14 +67,14 @@ def change(file: Path, text: str, becomes: str) -> None:
 
 
 def test_finds_the_same_bytes(verifier: Verifier) -> None:
-    done = verifier.run("verify")
+    done = verifier.data("verify")
 
-    assert done.status == 0, done.output
-    assert "2 of 2 compiles were there" in done.output
+    assert (done["status"], done["state"]) == (0, "the same bytes")
+    assert "2 of 2 compiles were there" in done["builds"][-1]["cache"]
     [wheel] = verifier.engine.work.glob("verify/*/usual/dist/*.whl")
-    equal = verifier.run("verify", "--against", str(wheel))
-    assert equal.status == 0, equal.output
-    assert "the same bytes: sha256" in equal.output
+    equal = verifier.data("verify", "--against", str(wheel))
+    assert (equal["status"], equal["state"]) == (0, "the same bytes")
+    assert equal["builds"][0]["sha256"] == equal["against"]["sha256"]
 
 
 def test_names_a_time_stamp_in_a_kernel(verifier: Verifier) -> None:
@@ -120,3 +129,4 @@ def test_shows_where_the_time_went(verifier: Verifier) -> None:
     assert [path for path in made if str(path) not in done.output] == []
     assert all("add.cu" in path.read_text() for path in made)
     assert "add.cu" in done.output
+    assert verifier.data("smoke")["status"] == 0

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
 from cuwheel.errors import NotReproducibleError
-from cuwheel.verify.session import Verified, raise_if_unequal
+from cuwheel.verify.published import PublishedWheel
+from cuwheel.verify.rebuilds import Rebuilt, Variation
+from cuwheel.verify.session import (
+    Verified,
+    VerifiedAgainst,
+    against_as_data,
+    raise_if_other,
+    raise_if_unequal,
+)
 
 NOTHING = Verified(builds=(), unequal=(), causes=())
 
@@ -20,4 +29,24 @@ def test_ends_in_an_error_where_bytes_differ() -> None:
         raise_if_unequal(found, "x")
 
     assert "other gave another wheel" in caught.value.what
+    assert caught.value.why == "a cause"
+
+
+@pytest.mark.parametrize(("sha256", "state"), [("a", "the same bytes"), ("b", "other bytes")])
+def test_comparison_with_a_published_wheel_ends_as_its_data_say(
+    sha256: str, state: str, tmp_path: Path
+) -> None:
+    how = Variation(name="again", says="as it was", work=tmp_path, dist=tmp_path)
+    build = Rebuilt(variation=how, wheel=Path("x.whl"), sha256=sha256, seconds=1.0, cache="")
+    theirs = PublishedWheel(named=Path("y.whl"), sha256="a", wheel=None, statement={})
+    found = VerifiedAgainst(theirs=theirs, build=build, causes=("a cause",))
+
+    said = against_as_data(found, "x-130", tmp_path)
+
+    assert (said["state"], said["against"]["file"]) == (state, "y.whl")
+    if sha256 == "a":
+        raise_if_other(found)
+        return
+    with pytest.raises(NotReproducibleError, match=r"x\.whl is not what y\.whl says") as caught:
+        raise_if_other(found)
     assert caught.value.why == "a cause"

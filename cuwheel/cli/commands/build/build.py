@@ -25,6 +25,7 @@ from cuwheel.workspace.failure_record import read_failure
 from cuwheel.workspace.serialization import to_json
 
 if TYPE_CHECKING:
+    from cuwheel.build.summary import Summary
     from cuwheel.system.console import Console
     from cuwheel.workspace.job import Job
 
@@ -93,26 +94,34 @@ def run_build(given: argparse.Namespace, console: Console) -> int:
         return build_in_container(given, console)
     check_container_options(given)
     status = 0
+    parts: list[tuple[Job, Summary]] = []
     for entry, tag in requested_targets(given, console):
         for job in requested_jobs(entry, tag, given, console):
-            status = _build(job, given, console) or status
+            if given.dry_run or given.stage or given.until:
+                _do_less(job, given, console)
+            elif (made := _make(job, given)) is None:
+                status = UNFINISHED  # the part after this one tells of all wheels
+            elif given.part:
+                parts.append((job, made))
+            else:
+                _tell_made(job, made, given, console)
+    for job, made in () if status else parts:
+        _tell_made(job, made, given, console)
     return status
 
 
-def _build(job: Job, given: argparse.Namespace, console: Console) -> int:
+def _do_less(job: Job, given: argparse.Namespace, console: Console) -> None:
+    """What options ask for that stop a build early."""
     if given.dry_run:
         _foretell(job, given, console)
     elif given.stage:
         print(to_json(pipeline.make_stage(given.stage, job)), end="")  # noqa: T201 - data
         console.tell_durations()
-    elif given.until:
+    else:
         pipeline.make_until(given.until, job)
         if given.json:
             _print_line({"target": job.target.id, "state": "stopped", "stage": given.until})
         console.tell_durations()
-    else:
-        return _make(job, given, console)
-    return 0
 
 
 def _foretell(job: Job, given: argparse.Namespace, console: Console) -> None:
@@ -134,26 +143,27 @@ def _print_line(said: dict[str, Any]) -> None:
     print(json.dumps(said), flush=True)  # noqa: T201 - data
 
 
-def _make(job: Job, given: argparse.Namespace, console: Console) -> int:
-    """Build, or a part of it; say what a person or, with `--json`, a scheduler wants to know."""
+def _make(job: Job, given: argparse.Namespace) -> Summary | None:
+    """Build, or a part of it; None: there is more to do."""
     name, dist = job.target.id, job.workspace.dist
     try:
         if given.part:
-            made = pipeline.make_part(given.part, job)
-        else:
-            made = pipeline.make(job, keep_work=given.keep_work)
+            return pipeline.make_part(given.part, job)
+        return pipeline.make(job, keep_work=given.keep_work)
     except CuwheelError:
         if given.json:
             failure = read_failure(dist, name)
             said = dataclasses.asdict(failure) if failure else {}
             _print_line({"target": name, "state": "failed", **said})
         raise
-    if made is None:
-        return UNFINISHED
+
+
+def _tell_made(job: Job, made: Summary, given: argparse.Namespace, console: Console) -> None:
+    """Say of a wheel what a person or, with `--json`, a scheduler wants to know."""
+    dist = job.workspace.dist
     if given.json:
-        _print_line({"target": name, "state": "built", **dataclasses.asdict(made)})
+        _print_line({"target": job.target.id, "state": "built", **dataclasses.asdict(made)})
     elif given.quiet:
         print(dist / made.wheel, flush=True)  # noqa: T201 - data
-    if not given.part and not given.json:
+    if not given.json:
         print_summary(made, dist, console)
-    return 0

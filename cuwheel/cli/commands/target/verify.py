@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cuwheel.cli.parser import Parser, new_parser, refuse_none
 from cuwheel.cli.report_options import add_report_options
@@ -20,6 +20,8 @@ from cuwheel.verify.published import check_is_of, read_published
 from cuwheel.verify.rebuilds import Variation
 from cuwheel.verify.record import VerifiedTarget, record
 from cuwheel.verify.session import (
+    against_as_data,
+    raise_if_other,
     raise_if_unequal,
     verified_as_data,
     verify,
@@ -124,16 +126,22 @@ def _verify(job: Job, given: argparse.Namespace, console: Console) -> VerifiedTa
     workspace = job.workspace
     folder = workspace.work.parent / "verify" / job.target.id
     with _alone_in(folder, console):
-        verified = verify(
-            _words(given, job), folder, workspace.cache, console, _out(given, console)
-        )
-        if given.json:
-            print(json.dumps(verified_as_data(verified, job.target.id, folder)))  # noqa: T201 - data
-        tell_leftovers(folder, console)
+        try:
+            verified = verify(
+                _words(given, job), folder, workspace.cache, console, _out(given, console)
+            )
+            if given.json:
+                _print_line(verified_as_data(verified, job.target.id, folder))
+        finally:
+            tell_leftovers(folder, console)
     found = VerifiedTarget.of(job.target, verified)
     if given.record:
         record(found, ROOT)
     return found
+
+
+def _print_line(found: dict[str, Any]) -> None:
+    print(json.dumps(found), flush=True)  # noqa: T201 - data
 
 
 def _out(given: argparse.Namespace, console: Console) -> rich.console.Console:
@@ -172,9 +180,12 @@ def _verify_against(
     with _alone_in(folder.parent, console):
         remove_tree(folder)  # an earlier one would count as this wheel's build
         try:
-            verify_against(_words(given, job), theirs, how, console, _out(given, console))
+            found = verify_against(_words(given, job), theirs, how, console, _out(given, console))
+            if given.json:
+                _print_line(against_as_data(found, job.target.id, folder.parent))
         finally:
             tell_leftovers(folder.parent, console)
+    raise_if_other(found)
 
 
 def _alone_in(folder: Path, console: Console) -> AbstractContextManager[None]:

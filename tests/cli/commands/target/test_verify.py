@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.cli.dispatch import run_command
-from cuwheel.errors import InterpreterNotFoundError, UsageError
+from cuwheel.errors import InterpreterNotFoundError, RebuildFailedError, UsageError
 from cuwheel.paths import ROOT
 from cuwheel.system.console import Console
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.engine import Engine
 
 PYTHON = "--python=/nonexistent/python"
@@ -56,3 +58,17 @@ def test_compares_one_target_with_what_is_published() -> None:
 
     with pytest.raises(UsageError, match="--against compares one target"):
         run_command("verify", words, Console())
+
+
+def test_failed_verification_says_what_it_left(
+    engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "source.tar.gz"
+    source.write_bytes(b"no archive")
+    words = [f"--source={source}", f"--work={engine.work}"]
+
+    with pytest.raises(RebuildFailedError):
+        run_command("verify", ["tiny-capi-130", *words], Console())
+
+    [left] = engine.work.glob("verify/tiny-capi-*/usual")
+    assert f"rm -rf {left.parent}" in capsys.readouterr().err
