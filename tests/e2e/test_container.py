@@ -104,6 +104,7 @@ def test_knows_that_nothing_has_changed(built: Engine) -> None:
 
     assert status == 0
     assert output.count("is up to date: nothing to do") == 1
+    assert "pip install" in output
     assert "without network" not in output
 
 
