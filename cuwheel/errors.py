@@ -589,7 +589,7 @@ class UntrustedCacheError(CuwheelError):
     isn't sticky as `/tmp` is), one of another user who doesn't share it with a group of yours, and,
     as root, one of any other user. `CUWHEEL_CACHE` names another; `CUWHEEL_COMPILE_CACHE`, which is
     looked at in the same way, another compile cache. Under `sudo`, `HOME` may still be the
-    user's: `CUWHEEL_CACHE=/root/.cache/cuwheel`.
+    user's: `CUWHEEL_CACHE=~root/.cache/cuwheel`.
     """
 
     exit_code = 122
