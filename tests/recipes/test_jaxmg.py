@@ -94,6 +94,7 @@ CUPTI = {{
 RECIPE = dataclasses.replace(
     REAL,
     toolkits=("13.0",),
+    never_built=(),
     archs=("90",),
     ptx="none",
     smoke=dataclasses.replace(REAL.smoke, requires=("nvidia-cuda-runtime",)),
@@ -273,7 +274,6 @@ def test_stops_at_resource_with_other_hash(engine: Engine, project: Path, tmp_pa
         "first = dataclasses.replace(first, source=wrong)\n"
         # On any Python that the tests run on.
         "changes = {'resources': (first, *others), 'requires_python': '>=3.10'}\n"
-        "changes['never_built'] = ()\n"
         "RECIPE = dataclasses.replace(RECIPE, **changes)\n",
     )
 
