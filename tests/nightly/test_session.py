@@ -184,7 +184,7 @@ def test_run_of_the_new_commit_goes_on(engine: Engine, tmp_path: Path) -> None:
     done = _run(engine, "tiny-skbuild-130", "--update", cwd=clone, PYTHONPATH=str(clone))
 
     assert done.status == 0, done.output
-    assert re.search(r"^ *new\b|: new \d|, new \d", done.output, re.MULTILINE), done.output
+    assert re.search(r"^new *$", done.output, re.MULTILINE), done.output
     report = _report(engine)
     assert report["commit"] == new
     assert report["steps"][0]["detail"] == f"{old[:12]} to {new[:12]}"
