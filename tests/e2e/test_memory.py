@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -14,8 +15,11 @@ import pytest
 
 from bench.cgroup import limited
 from cuwheel.errors import UsageError
+from cuwheel.paths import ROOT
+from cuwheel.standalone.memory_gate.free_memory import MACHINE, boot
 from cuwheel.standalone.memory_gate.scheduler import Claim
 from cuwheel.system.process import run, which
+from tests.support.engine import PACKAGES, make_engine
 from tests.support.gated import MIB, PYTHON, Gated, gate_folder
 from tests.support.requirements import lack
 from tests.support.waiting import wait_for
@@ -33,6 +37,24 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import gate
 sys.exit(gate.main(sys.argv[2], sys.argv[3:]))
+"""
+# A build that asks to run alone, and says from time to time that it still does.
+_GREEDY = """
+import os, socket, time
+with socket.socket(socket.AF_UNIX) as service:
+    service.connect(os.environ["CUWHEEL_MEMORY"])
+    service.sendall(b"wait\\x001\\x000\\x00machine\\n")
+    while service.recv(100):
+        time.sleep(0.2)
+        service.sendall(b"tell\\x001\\n")
+"""
+# The engine, where builds are patient for so many seconds.
+_PATIENT = """
+import sys
+from cuwheel.build.launcher import memory_queue
+from cuwheel.__main__ import main
+memory_queue.PATIENCE, memory_queue._TOLD_AFTER = float(sys.argv[1]), 0.5
+sys.exit(main(sys.argv[2:]))
 """
 # 676 MB of cicc with nvcc 13.0, for one arch.
 _SORT = """
@@ -284,3 +306,44 @@ def test_real_compiles_finish(cgroup: Cgroup, gated: Gated, compiles: list[list[
         for tool in ("cicc", "ptxas", "cudafe++")
         for number in range(4)
     )
+
+
+def test_build_that_wants_all_memory_holds_up_another_for_a_time(
+    tmp_path: Path, project: Path, shared_cache: Path
+) -> None:
+    """Two real builds: the first asks to run alone, and compiles nothing."""
+    cache = tmp_path / "cache"  # of their own: nobody else is to wait
+    cache.mkdir()
+    for name in ("downloads", "environments", "toolchains", "uv"):
+        (shared_cache / name).mkdir(exist_ok=True)
+        (cache / name).symlink_to(shared_cache / name)
+    greedy, other = (make_engine(tmp_path / name, project, cache) for name in ("greedy", "other"))
+    source = tmp_path / "tiny_capi-1.0.0"
+    shutil.copytree(PACKAGES / "tiny_capi", source)
+    setup = source / "setup.py"
+    setup.write_text(f"{_GREEDY}\n{setup.read_text()}")
+    ledger = cache / "memory" / f"gated-{boot()}"
+    command = ["-c", _PATIENT, "3", "build", "tiny-capi-130", "--no-cache"]
+    folders = ["--work", str(other.work), "--dist", str(other.dist)]
+    with greedy.start("tiny-capi", "--source", str(source)):
+        wait_for(lambda: any(is_alone(path) for path in ledger.glob("[0-9]*")))
+
+        built = subprocess.run(
+            [other.python, *command, *folders, "--source", PACKAGES / "tiny_capi"],
+            env=other.environment(PYTHONPATH=str(ROOT)),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    said = built.stdout + built.stderr
+    assert built.returncode == 0, said
+    assert "memory that others were promised: tiny-capi@" in said
+    assert len(other.wheels()) == 1
+
+
+def is_alone(path: Path) -> bool:
+    with contextlib.suppress(OSError, ValueError):
+        claim = Claim.read(path.name, path.read_bytes())
+        return claim.alone == MACHINE and claim.started > 0
+    return False

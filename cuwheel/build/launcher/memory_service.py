@@ -12,20 +12,21 @@ import contextlib
 import os
 import re
 import resource
-import select
 import socketserver
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from cuwheel.build.launcher.memory_queue import MemoryQueue
 from cuwheel.sandbox.unix_server import serve_unix
-from cuwheel.standalone.memory_gate.ledger import Ledger
 from cuwheel.standalone.memory_gate.peaks import Peaks
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from cuwheel.build.launcher.memory_queue import Place
 
 MEMORY_SOCKET = "memory.sock"  # its name in a build's folder of sockets
 
@@ -51,13 +52,18 @@ def serve_memory(
         folder: what all builds of this machine share about memory.
         target: the name under which the build's peaks are kept.
         jobs: how many of its programs may run at once.
-        warn: told why programs don't wait for memory, where that can't be.
+        warn: told why programs don't wait for memory, where that can't be, and who it is that has
+            them wait for long.
     """
     files = _allow_open_files(_OTHER_FILES + _MOST_CLIENTS * _FILES_OF_CLIENT)
     most = max(1, (files - _OTHER_FILES) // _FILES_OF_CLIENT)
     with contextlib.ExitStack() as served:
         try:
-            build = _Build(str(folder), target, jobs)
+            word = f"{target}@{os.getpid()}.{time.monotonic_ns()}"
+            queue = served.enter_context(
+                contextlib.closing(MemoryQueue(str(folder), word, jobs, warn))
+            )
+            build = _Build(queue, Peaks(str(folder), target))
             served.enter_context(serve_unix(path, _handler_of(build), _server_of(most)))
         except OSError as problem:  # a folder that can't be used is no reason not to build
             warn(f"programs of this build don't wait for memory: {problem}")
@@ -106,44 +112,28 @@ class _LimitedServer(socketserver.ThreadingUnixStreamServer):
 class _Build:
     """The build that is served."""
 
-    def __init__(self, folder: str, target: str, jobs: int) -> None:
-        self.folder = folder
-        self.word = f"{os.getpid()}.{time.monotonic_ns()}"
-        self.jobs = jobs
-        self.peaks = Peaks(folder, target)
+    def __init__(self, queue: MemoryQueue, peaks: Peaks) -> None:
+        self.queue = queue
+        self.peaks = peaks
         self.learned = 0
         self.lock = threading.Lock()
-
-
-class _ClientsLedger(Ledger):
-    """The ledger for one client: who has gone away waits no longer."""
-
-    def __init__(self, build: _Build, connection: socket.socket) -> None:
-        super().__init__(build.folder, build.word, build.jobs)
-        self._poll = select.poll()
-        self._poll.register(connection, select.POLLIN | select.POLLHUP)
-
-    def _pause(self) -> float:
-        if self._poll.poll(0):
-            raise ConnectionResetError
-        return super()._pause()
 
 
 class _Client:
     """What one gated process may ask for."""
 
     def __init__(self, build: _Build, connection: socket.socket) -> None:
-        self.ledger = _ClientsLedger(build, connection)
         self._build = build
+        self._connection = connection
+        self._place: Place | None = None
         self._calls: dict[str, Callable[..., tuple[object, ...]]] = {
             "expect": self._expect,
             "learn": self._learn,
             "suspect": self._suspect,
             "wait": self._wait,
             "tell": self._tell,
-            "must_yield": lambda: (self.ledger.must_yield(),),
-            "is_alone": lambda level: (self.ledger.is_alone(level),),
-            "leave": self._leave,
+            "is_alone": lambda level: (build.queue.is_alone(self._place, level),),
+            "leave": self.leave,
         }
 
     def answer(self, line: bytes) -> bytes:
@@ -177,15 +167,19 @@ class _Client:
     def _wait(self, expected: str, known: str, alone: str) -> tuple[float]:
         if not _LEVEL.fullmatch(alone):
             raise ValueError(alone)
-        self.ledger.wait(_size(expected), _size(known), alone=alone)
-        return (self.ledger.queued_until,)
+        self.leave()
+        expects = _size(expected), _size(known)
+        self._place = self._build.queue.enter(self._connection.fileno(), *expects, alone)
+        return (self._place.queued_until,)
 
-    def _tell(self, used: str) -> tuple[()]:
-        self.ledger.tell(_size(used))
-        return ()
+    def _tell(self, used: str) -> tuple[bool]:
+        return (self._place is not None and self._build.queue.tell(self._place, _size(used)),)
 
-    def _leave(self) -> tuple[()]:
-        self.ledger.leave()
+    def leave(self) -> tuple[()]:
+        """Give back what was promised."""
+        place, self._place = self._place, None
+        if place:
+            self._build.queue.leave(place)
         return ()
 
     @contextlib.contextmanager
@@ -205,7 +199,7 @@ def _talk(handler: socketserver.StreamRequestHandler, build: _Build) -> None:
             while (line := handler.rfile.readline(_LONGEST)).endswith(b"\n"):
                 handler.wfile.write(client.answer(line))
         finally:
-            client.ledger.leave()
+            client.leave()
 
 
 def _tool(name: str) -> str:

@@ -31,12 +31,81 @@ _SWAP_GROWTH = 32 * free_memory.MIB
 _SWAP_WINDOW = 5.0
 
 
-class Ledger:
-    """The shared folder, as one process uses it.
+class SharedFolder:
+    """The folder, as anyone uses it who enters what programs are promised.
 
     Args:
         folder: of all builds; made where it isn't there. Machines that share a disk don't get in
             each other's way, nor does what was left when one of them was switched off.
+
+    Raises:
+        OSError: here and in all methods: the folder can't be used.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = f"{folder}/gated-{free_memory.boot()}"
+        os.makedirs(self._folder, exist_ok=True)  # noqa: PTH103 - pathlib takes long to import
+
+    def deciding(self) -> _Mutex:
+        """What to hold while it is decided who starts."""
+        return _Mutex(f"{self._folder}/lock")
+
+    def enter(self, name: str) -> int:
+        """Make an entry that lives as long as the file that is given back is open."""
+        path = f"{self._folder}/{name}"
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return file
+
+    def remove(self, name: str, file: int) -> None:
+        """Take an entry out."""
+        os.close(file)
+        _remove(f"{self._folder}/{name}")
+
+    def others(self, own: set[str]) -> list[scheduler.Claim]:
+        """All living entries but those of these names."""
+        listed = os.listdir(self._folder)  # noqa: PTH208 - as above
+        names = [name for name in listed if name[0].isdigit() and name not in own]
+        return [entry for entry in map(self._living, names) if entry]
+
+    def read_memory(self, now: float) -> free_memory.Memory:
+        """What memory there is; it is short, too, while the swap in use grows."""
+        seen = free_memory.read_memory()
+        seen.pressed = self.is_swapping(seen.swapped, now) or seen.pressed
+        return seen
+
+    def is_swapping(self, swapped: int, now: float) -> bool:
+        """Whether more swap is in use than some seconds ago."""
+        path = f"{self._folder}/swapped"
+        noted, before = _noted(path, swapped)
+        if now - noted > _SWAP_WINDOW:
+            with open(path, "w", encoding="ascii") as stream:  # noqa: PTH123
+                stream.write(f"{now} {swapped}")
+        return now - noted < 2 * _SWAP_WINDOW and swapped - before > _SWAP_GROWTH
+
+    def _living(self, name: str) -> scheduler.Claim | None:
+        """Another's entry; None, and removed, where its owner has ended."""
+        path = f"{self._folder}/{name}"
+        try:
+            file = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        try:
+            if _is_locked(file, fcntl.LOCK_SH):
+                return scheduler.Claim.read(name, os.read(file, scheduler.WIDTH))
+            _remove(path)
+        except ValueError:  # it has written nothing yet
+            pass
+        finally:
+            os.close(file)
+        return None
+
+
+class Ledger:
+    """The shared folder, as one process uses it.
+
+    Args:
+        folder: of all builds.
         build: a word that all processes of one build have in common.
         jobs: how many of its build may run at once; 0 for any number.
 
@@ -52,8 +121,7 @@ class Ledger:
         self.queued_until = 0.0
         self._build = build
         self._jobs = jobs
-        self._folder = f"{folder}/gated-{free_memory.boot()}"
-        os.makedirs(self._folder, exist_ok=True)  # noqa: PTH103 - pathlib takes long to import
+        self._shared = SharedFolder(folder)
         self._entry: scheduler.Claim | None = None
         self._file = -1
 
@@ -68,9 +136,10 @@ class Ledger:
         """
         try:
             while not self._may_start(expected, known, alone=alone):
-                time.sleep(self._pause())
-                if self._entry and self._entry.lacks == scheduler.JOBS:
-                    self.queued_until = time.time()
+                if self._entry:
+                    time.sleep(pause(self._entry))
+                    if self._entry.lacks == scheduler.JOBS:
+                        self.queued_until = time.time()
         except OSError:
             self.leave()
             raise
@@ -78,10 +147,7 @@ class Ledger:
     def tell(self, used: int) -> None:
         """Say how many bytes are in use now, and that this process is alive."""
         if self._entry:
-            self._entry.used = used
-            self._entry.beat = time.monotonic()
-            if used > self._entry.expected:  # nobody knows how far it will go
-                self._entry.expected = used * 5 // 4
+            self._entry.uses(used)
             os.pwrite(self._file, self._entry.written(), 0)
 
     def must_yield(self) -> bool:
@@ -102,34 +168,24 @@ class Ledger:
         """Give back what was promised."""
         if self._entry:
             name, self._entry = self._entry.name, None
-            os.close(self._file)
-            _remove(f"{self._folder}/{name}")
+            self._shared.remove(name, self._file)
 
     def _may_start(self, expected: int, known: int, *, alone: str) -> bool:
-        with _Mutex(f"{self._folder}/lock"):
-            seen = free_memory.read_memory()
+        with self._shared.deciding():
+            now = time.monotonic()
+            seen = self._shared.read_memory(now)
             entry = self._entry or self._enter(expected, seen, alone=alone)
-            entry.beat = time.monotonic()
+            entry.beat = now
             entry.known = known
-            seen.pressed = self._is_swapping(seen.swapped, entry.beat) or seen.pressed
-            entry.lacks = scheduler.lack(entry, self._others(entry.name), seen, entry.beat)
+            entry.lacks = scheduler.lack(entry, self._others(entry.name), seen, now)
             if entry.lacks == scheduler.START:
-                entry.started = entry.beat
+                entry.started = now
             os.pwrite(self._file, entry.written(), 0)
         return entry.started > 0
 
-    def _pause(self) -> float:
-        """Seconds until it asks again."""
-        if not self._entry:
-            return _ASK_AGAIN[0]
-        waited = self._entry.beat - self._entry.asked
-        pause = min(_ASK_AGAIN[1], _ASK_AGAIN[0] + _ASK_AGAIN_SHARE * waited)
-        return min(_ASK_AGAIN_MOST, pause + _ASK_AGAIN_EACH * self._entry.position)
-
     def _enter(self, expected: int, seen: free_memory.Memory, *, alone: str) -> scheduler.Claim:
         name = f"{time.monotonic_ns():020d}-{os.getpid()}"
-        self._file = os.open(f"{self._folder}/{name}", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._file = self._shared.enter(name)
         os.set_inheritable(self._file, True)
         levels = tuple(level.name for level in seen.levels)
         self._entry = scheduler.Claim(
@@ -138,33 +194,14 @@ class Ledger:
         return self._entry
 
     def _others(self, own: str) -> list[scheduler.Claim]:
-        names = [name for name in os.listdir(self._folder) if name[0].isdigit() and name != own]  # noqa: PTH208
-        return [entry for entry in map(self._living, names) if entry]
+        return self._shared.others({own})
 
-    def _living(self, name: str) -> scheduler.Claim | None:
-        """Another's entry; None, and removed, where its owner has ended."""
-        path = f"{self._folder}/{name}"
-        try:
-            file = os.open(path, os.O_RDONLY)
-        except FileNotFoundError:
-            return None
-        try:
-            if _is_locked(file, fcntl.LOCK_SH):
-                return scheduler.Claim.read(name, os.read(file, scheduler.WIDTH))
-            _remove(path)
-        except ValueError:  # it has written nothing yet
-            pass
-        finally:
-            os.close(file)
-        return None
 
-    def _is_swapping(self, swapped: int, now: float) -> bool:
-        path = f"{self._folder}/swapped"
-        noted, before = _noted(path, swapped)
-        if now - noted > _SWAP_WINDOW:
-            with open(path, "w", encoding="ascii") as stream:  # noqa: PTH123
-                stream.write(f"{now} {swapped}")
-        return now - noted < 2 * _SWAP_WINDOW and swapped - before > _SWAP_GROWTH
+def pause(entry: scheduler.Claim) -> float:
+    """Seconds until who waits asks again."""
+    waited = entry.beat - entry.asked
+    shortest = min(_ASK_AGAIN[1], _ASK_AGAIN[0] + _ASK_AGAIN_SHARE * waited)
+    return min(_ASK_AGAIN_MOST, shortest + _ASK_AGAIN_EACH * entry.position)
 
 
 class _Mutex:

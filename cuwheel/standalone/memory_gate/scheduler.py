@@ -95,6 +95,13 @@ class Claim:
         """What the queue is sorted by: who runs alone, then who asked first."""
         return not self.alone, self.name
 
+    def uses(self, used: int) -> None:
+        """Note how many bytes it has now, and that it is alive."""
+        self.used = used
+        self.beat = time.monotonic()
+        if used > self.expected:  # nobody knows how far it will go
+            self.expected = used * 5 // 4
+
     def written(self) -> bytes:
         """Its text."""
         numbers = (self.expected, self.used, self.started, self.beat)
@@ -126,12 +133,7 @@ def lack(me: Claim, others: list[Claim], seen: free_memory.Memory, now: float) -
         seen: what memory there is.
         now: seconds, by the machine's monotonic clock.
     """
-    awake = [one for one in others if now - one.beat < _ASLEEP]
-    running = [one for one in awake if one.started]
-    ahead = sorted(
-        (one for one in awake if not one.started and one.order < me.order),
-        key=lambda one: one.order,
-    )
+    running, ahead = _before(me, others, now)
     me.position = len(ahead)
     found = _lack(me, running, ahead, seen.levels)
     if found == START and seen.pressed:
@@ -147,6 +149,19 @@ def lack(me: Claim, others: list[Claim], seen: free_memory.Memory, now: float) -
     is_too_large = any(me.known > level.total for level in seen.levels)
     has_least = all(me.known <= level.free for level in seen.levels)
     return START if (is_too_large or has_least) and not seen.pressed else found
+
+
+def has_room(me: Claim, others: list[Claim], seen: free_memory.Memory, now: float) -> bool:
+    """Whether a process could start if nobody but these had been promised anything."""
+    running, ahead = _before(me, others, now)
+    return _lack(me, running, ahead, seen.levels) == START and not seen.pressed
+
+
+def _before(me: Claim, others: list[Claim], now: float) -> tuple[list[Claim], list[Claim]]:
+    """Who runs, and who waits and comes first, of all that were heard of lately."""
+    awake = [one for one in others if now - one.beat < _ASLEEP]
+    ahead = [one for one in awake if not one.started and one.order < me.order]
+    return [one for one in awake if one.started], sorted(ahead, key=lambda one: one.order)
 
 
 def _is_waited_for(one: Claim, lacking: str, levels: list[free_memory.MemoryLimit]) -> bool:

@@ -40,6 +40,7 @@ class ServiceClient:
     def __init__(self, path: str) -> None:
         self.queued_until = 0.0
         self._is_asking = False
+        self._must_yield = False
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         connection.connect(path)
         self._file = connection.detach()
@@ -65,11 +66,11 @@ class ServiceClient:
 
     def tell(self, used: int) -> None:
         """As `Ledger` has it."""
-        self._ask("tell", used)
+        self._must_yield = self._ask("tell", used) == ["True"]
 
     def must_yield(self) -> bool:
-        """As `Ledger` has it."""
-        return self._ask("must_yield") == ["True"]
+        """As `Ledger` has it; the service has said so when it was told last."""
+        return self._must_yield
 
     def is_alone(self, level: str) -> bool:
         """As `Ledger` has it."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.standalone.memory_gate import free_memory, ledger
-from cuwheel.standalone.memory_gate.ledger import Ledger
+from cuwheel.standalone.memory_gate.ledger import Ledger, SharedFolder
 from tests.support.gated import MIB, PYTHON, gate_folder
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def test_is_not_stopped_by_who_was_stopped(
 def test_sees_that_swap_grows(
     tmp_path: Path, seen: list[tuple[float, int]], *, expected: bool
 ) -> None:
-    found = [Ledger(str(tmp_path))._is_swapping(swapped, now) for now, swapped in seen]
+    found = [SharedFolder(str(tmp_path)).is_swapping(swapped, now) for now, swapped in seen]
 
     assert found[-1] is expected
 
