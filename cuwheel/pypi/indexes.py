@@ -6,27 +6,18 @@ import configparser
 import os
 import sys
 from dataclasses import dataclass, field
-from functools import partial
-from http import HTTPStatus
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
 
 import pypi_simple
-import requests
 import tomli
 from packaging.utils import canonicalize_version
 from packaging.version import InvalidVersion, Version
 
-from cuwheel import limits
 from cuwheel.errors import DownloadError, HashMismatchError, UnknownProjectError
 from cuwheel.fetch.retry import RETRY_POLICY, Attempts
-from cuwheel.fetch.slow import SLOW_FIX
-from cuwheel.fetch.urls import is_local, local_path, redact_url
-from cuwheel.fetch.web import open_session, unreachable
-from cuwheel.system.parallel import run_within
-from cuwheel.system.quantities import show_size
+from cuwheel.fetch.urls import is_local, redact_url
+from cuwheel.pypi.pages import lacks, read_project_page, with_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -38,8 +29,6 @@ if TYPE_CHECKING:
 # Most specific first, as uv and pip rank them (uv's "Environment variables", pip's
 # "Configuration").
 _MAIN_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
-_CHUNK = 1 << 16  # bytes
-_NO_INDEX = "is not a simple index (PEP 503 or 691)"
 _MORE_VARIABLES = ("UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL")
 
 # What a configuration file raises that can't be read, or has something else where we look.
@@ -125,7 +114,7 @@ def find_sdist(
     attempts = Attempts(retry_policy)
     for index in indexes:
         attempts.reset_count()
-        page = _try_page(index, project, attempts)
+        page = read_project_page(index, project, attempts)
         answers[index] = (
             _Answer(reason=page) if isinstance(page, str) else _choose(index, page, version, sha256)
         )
@@ -229,11 +218,11 @@ def _first_page(
     said = {}
     for index in indexes:
         attempts.reset_count()
-        page = _try_page(index, project, attempts)
+        page = read_project_page(index, project, attempts)
         if isinstance(page, pypi_simple.ProjectPage):
             return index, page
         said[index] = page
-    is_unknown = bool(said) and not wanted and set(said.values()) == {_lacks(project)}
+    is_unknown = bool(said) and not wanted and set(said.values()) == {lacks(project)}
     kind = UnknownProjectError if is_unknown else DownloadError
     raise kind(
         f"no index has {wanted}{project}",
@@ -243,118 +232,30 @@ def _first_page(
     )
 
 
-def _lacks(project: str) -> str:
-    return f"has no {project}"
-
-
 def _file_of(found: pypi_simple.DistributionPackage, index: str) -> IndexFile:
     return IndexFile(
         name=found.filename,
-        url=_with_credentials(found.url, index),
+        url=with_credentials(found.url, index),
         sha256=found.digests.get("sha256", ""),
         size=found.size,
     )
-
-
-def _try_page(  # noqa: PLR0911 - one for each way in which an index can fail
-    index: str, project: str, attempts: Attempts
-) -> pypi_simple.ProjectPage | str:
-    """An index's page of a project, or why there is none."""
-    try:
-        return _read_page(index, project, attempts)
-    except pypi_simple.NoSuchProjectError:
-        return _lacks(project)
-    except requests.HTTPError as problem:
-        return f"answered {problem.response.status_code}"
-    except requests.JSONDecodeError:
-        return _NO_INDEX
-    except requests.RequestException as problem:
-        return unreachable(index, problem, fix="").why
-    except TimeoutError:
-        limit = attempts.retry_policy.limit
-        return f"sent no whole page within {limit:.0f} seconds ({SLOW_FIX})"
-    except _PageError as problem:
-        return f"{problem}; none has that"
-    except (pypi_simple.UnsupportedRepoVersionError, ValueError, RecursionError):
-        return _NO_INDEX
 
 
 def _choose(index: str, page: pypi_simple.ProjectPage, version: str, sha256: str) -> _Answer:
     sdists = [found for found in page.packages if _is_sdist_of(found, version)]
     for found in sdists:
         if found.digests.get("sha256", sha256) == sha256:
-            return _Answer(url=_with_credentials(found.url, index))
+            return _Answer(url=with_credentials(found.url, index))
     others = tuple(found.digests["sha256"] for found in sdists)
     if others:
         return _Answer(reason=f"has SHA-256 {', '.join(others)}", others=others)
     return _Answer(reason=f"has {page.project}, but no sdist of {version}")
 
 
-def _read_page(index: str, project: str, attempts: Attempts) -> pypi_simple.ProjectPage:
-    with pypi_simple.PyPISimple(index, session=open_session(attempts)) as client:
-        if not is_local(index):
-            # A session's own time-outs don't end what comes slowly.
-            ask = partial(_ask_server, client, project)
-            return run_within(attempts.left, ask, attempts.stop)
-        url = f"{client.get_project_url(project)}index.html"
-        if not local_path(url).is_file():
-            raise pypi_simple.NoSuchProjectError(project, url)
-        with local_path(url).open("rb") as stream:
-            page = _checked(stream.read(limits.INDEX_PAGE + 1), is_html=True)
-        return pypi_simple.ProjectPage.from_html(project, page, url)
-
-
-def _ask_server(client: pypi_simple.PyPISimple, project: str) -> pypi_simple.ProjectPage:
-    """What `client.get_project_page` does, with a page that has a limit."""
-    url = client.get_project_url(project)
-    with client.s.get(url, headers={"Accept": client.accept}, stream=True) as answer:
-        if answer.status_code == HTTPStatus.NOT_FOUND:
-            raise pypi_simple.NoSuchProjectError(project, url)
-        answer.raise_for_status()
-        page = bytearray()
-        for piece in answer.iter_content(_CHUNK):
-            page += piece
-            if len(page) > limits.INDEX_PAGE:
-                break
-        whole = requests.Response()
-        whole.url, whole.headers = answer.url, answer.headers
-        is_html = "json" not in answer.headers.get("Content-Type", "")
-        whole.raw = BytesIO(_checked(page, is_html=is_html))
-    return pypi_simple.ProjectPage.from_response(whole, project)
-
-
-def _checked(page: bytes | bytearray, *, is_html: bool) -> bytes:
-    """A page that costs no more memory than a page of an index does.
-
-    Raises:
-        _PageError: it would.
-    """
-    if len(page) > limits.INDEX_PAGE:
-        raise _PageError(f"sent a page of more than {show_size(limits.INDEX_PAGE)}")
-    if page.count(b">" if is_html else b"{") > limits.INDEX_TAGS:
-        raise _PageError(f"sent a page with more than {limits.INDEX_TAGS:,} tags or objects")
-    if is_html and max(map(len, page.split(b">"))) > limits.INDEX_TAG:
-        raise _PageError(f"sent a page with a tag of more than {show_size(limits.INDEX_TAG)}")
-    return bytes(page)
-
-
-class _PageError(ValueError):
-    """A page of an index is refused; the message goes on behind the index's name."""
-
-
 def _is_sdist_of(found: pypi_simple.DistributionPackage, version: str) -> bool:
     if found.package_type != "sdist" or found.version is None:
         return False
     return canonicalize_version(found.version) == canonicalize_version(version)
-
-
-def _with_credentials(url: str, index: str) -> str:
-    """A file on the index's own host needs the user and password that the index needed."""
-    file, page = urlsplit(url), urlsplit(index)
-    secret, _, host = page.netloc.rpartition("@")
-    if secret and (file.scheme, file.netloc) == (page.scheme, host):
-        return urlunsplit(file._replace(netloc=page.netloc))
-    return url
 
 
 def configured_indexes(
