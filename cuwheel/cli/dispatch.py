@@ -36,6 +36,7 @@ COMMANDS = {
     "nightly": "build.nightly",
     "outdated": "maintain.updates",
     "perf": "target.perf",
+    "pick": "report.pick",
     "profile": "target.profile",
     "smoke": "target.smoke",
     "toolchain": "maintain.toolchain",

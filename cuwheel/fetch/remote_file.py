@@ -23,8 +23,12 @@ _SPAN = re.compile(r"bytes (?P<start>\d+)-\d+/(?P<size>\d+)")
 _FIX = "try again later, or name another index with UV_DEFAULT_INDEX"
 
 
-def open_remote(url: str) -> IO[bytes]:
+def open_remote(url: str, *, window: int = 0) -> IO[bytes]:
     """A file as a stream that can seek; its address is http, https or file.
+
+    Args:
+        url: of the file.
+        window: bytes asked for at once; 0: as many as suit large files.
 
     Raises:
         DownloadError: a server doesn't answer, or gives no parts; while reading too.
@@ -32,15 +36,17 @@ def open_remote(url: str) -> IO[bytes]:
     """
     if is_local(url):
         return local_path(url).open("rb")
-    return io.BufferedReader(_RemoteFile(url), 1 << 16)
+    size = window or _WINDOW
+    return io.BufferedReader(_RemoteFile(url, size), min(size, _CHUNK))
 
 
 class _RemoteFile(io.RawIOBase):
     """The file; the part that came last is kept."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, window: int) -> None:
         super().__init__()
         self._url = url
+        self._window = window
         self._at = 0  # where the next read begins
         self._attempts = Attempts()
         self._session = open_session(self._attempts)
@@ -77,7 +83,7 @@ class _RemoteFile(io.RawIOBase):
         """The bytes of a window, and how many the whole file has."""
         headers = {
             "Accept-Encoding": "identity",
-            "Range": f"bytes={start}-{start + _WINDOW - 1}",
+            "Range": f"bytes={start}-{start + self._window - 1}",
         }
         self._attempts.note_progress()
         try:
@@ -103,7 +109,7 @@ class _RemoteFile(io.RawIOBase):
         """
         part = bytearray()
         counted = 0  # bytes that have counted as progress
-        while left := _WINDOW - len(part):
+        while left := self._window - len(part):
             piece = answer.raw.read1(min(_CHUNK, left), decode_content=False)
             if not piece:
                 break

@@ -79,6 +79,7 @@ VERBS = (
     _verb("profile", "Show where a build's time and memory go: -- TARGET.", "target", "target"),
     _verb("audit", "Read wheels, anybody's, and say what is wrong: -- WHEEL|DIR.", "report"),
     _verb("diagnose", "Say whether GPU packages work here, and if not, why.", "report"),
+    _verb("pick", "Say which wheel fits this machine, or why none does: -- NAME.", "report"),
     _verb("explain", "Read a log of any tool and say what went wrong: -- LOG.", "report"),
     _verb("new", "Draft a recipe from a package's source on the index: -- NAME.", "maintain"),
     _verb("outdated", "Say what is newer than what recipes pin: [-- NAME].", "maintain"),

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pypi_simple
 import requests
+from requests.structures import CaseInsensitiveDict
 
 from cuwheel import limits
 from cuwheel.fetch.slow import SLOW_FIX
@@ -113,7 +114,8 @@ def _read_page(url: str, accept: str, attempts: Attempts) -> requests.Response:
         # A session's own time-outs don't end what comes slowly.
         return run_within(attempts.left, partial(_ask_server, url, accept, attempts), attempts.stop)
     with local_path(url).open("rb") as stream:
-        return _page(url, stream.read(limits.INDEX_PAGE + 1), {"Content-Type": "text/html"})
+        content = stream.read(limits.INDEX_PAGE + 1)
+    return _page(url, content, accept, CaseInsensitiveDict({"Content-Type": "text/html"}))
 
 
 def _ask_server(url: str, accept: str, attempts: Attempts) -> requests.Response:
@@ -127,19 +129,17 @@ def _ask_server(url: str, accept: str, attempts: Attempts) -> requests.Response:
             content += piece
             if len(content) > limits.INDEX_PAGE:
                 break
-        return _page(answer.url, content, answer.headers)
+        return _page(answer.url, content, accept, answer.headers)
 
 
 def _page(
-    url: str,
-    content: bytes | bytearray,
-    headers: dict[str, str] | requests.structures.CaseInsensitiveDict[str],
+    url: str, content: bytes | bytearray, accept: str, headers: CaseInsensitiveDict[str]
 ) -> requests.Response:
     """A page that costs no more memory than a page of an index does."""
     whole = requests.Response()
     whole.status_code = HTTPStatus.OK
-    whole.url, whole.headers = url, requests.structures.CaseInsensitiveDict(headers)
-    is_html = "json" not in whole.headers.get("Content-Type", "")
+    whole.url, whole.headers = url, headers
+    is_html = "html" in accept and "json" not in headers.get("Content-Type", "")
     whole.raw = BytesIO(_checked(content, is_html=is_html))
     return whole
 

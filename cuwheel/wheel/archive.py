@@ -119,15 +119,20 @@ class Wheel:
 
 
 @contextlib.contextmanager
-def open_wheel(path: Path) -> Iterator[Wheel]:
+def open_wheel(path: Path, stream: IO[bytes] | None = None) -> Iterator[Wheel]:
     """Open a wheel for reading.
+
+    Args:
+        path: the file; where it is elsewhere, only its name counts.
+        stream: the file's content, seekable, if it isn't at `path`.
 
     Raises:
         UnsafeArchiveError: it isn't a zip archive, holds no single `.dist-info` folder, is larger
             inside than any wheel, or turns out damaged while the block reads it.
     """
     try:
-        with _ArchiveFile(path) as file, zipfile.ZipFile(file) as archive:
+        raw = _ArchiveStream(stream) if stream else _ArchiveFile(path)
+        with raw as file, zipfile.ZipFile(file) as archive:
             dist_info = find_dist_info(path, archive.namelist())
             _check_sizes(path, dist_info, archive)
             yield Wheel(path=path, dist_info=dist_info, archive=archive)
@@ -141,12 +146,32 @@ class _ArchiveFile(io.FileIO):
     """A zip archive; zipfile reads its table of members at once, however long that says it is."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        if size is not None and size > limits.ARCHIVE_TABLE:
-            limit = show_size(limits.ARCHIVE_TABLE)
-            raise zipfile.BadZipFile(
-                f"{show_size(size)} are to be read at once; its table of members may have {limit}"
-            )
+        _check_table(size)
         return super().read(size) or b""
+
+
+class _ArchiveStream(io.BufferedReader):
+    """The same of an archive that is elsewhere."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__(stream)  # type: ignore[arg-type]
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        _check_table(size)
+        return super().read(size)
+
+
+def _check_table(size: int | None) -> None:
+    """See that nothing is read at once that is longer than a table of members.
+
+    Raises:
+        zipfile.BadZipFile: it is.
+    """
+    if size is not None and size > limits.ARCHIVE_TABLE:
+        limit = show_size(limits.ARCHIVE_TABLE)
+        raise zipfile.BadZipFile(
+            f"{show_size(size)} are to be read at once; its table of members may have {limit}"
+        )
 
 
 def _check_sizes(path: Path, dist_info: str, archive: zipfile.ZipFile) -> None:

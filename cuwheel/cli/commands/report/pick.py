@@ -1,0 +1,129 @@
+"""The session `pick`."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.report_options import add_report_options
+from cuwheel.errors import UsageError
+from cuwheel.model.catalogue import load_catalogue
+from cuwheel.paths import given_path, project_roots
+from cuwheel.pick.session import PickOptions, pick_session
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.model.catalogue import CatalogueEntry
+    from cuwheel.pick.machine import TargetMachine
+    from cuwheel.system.console import Console
+
+
+def pick_parser() -> Parser:
+    """What the session understands."""
+    parser = new_parser(
+        "pick", "Say which wheel of a package fits this machine, or why none does; install nothing."
+    )
+    add = parser.add_argument
+    add("package", metavar="PACKAGE", help="its name; 'flash-attn>=2.8' asks for some versions")
+    add(
+        "--python",
+        metavar="PATH|ENVIRONMENT",
+        help="an interpreter, the folder of an environment, or a conda environment's name; "
+        "default: the active environment, else the `python3` on PATH",
+    )
+    add(
+        "--for",
+        dest="paper",
+        default="",
+        metavar="MACHINE",
+        help="another machine, python=3.12,torch=2.11,cuda=13.0,arch=90 and glibc=, driver=, "
+        "platform=, jax=; what isn't named is not known",
+    )
+    add_index_option(parser)
+    add("--pre", action="store_true", help="take pre-releases too")
+    add_report_options(
+        parser,
+        quiet="print the wheel and a line to type, or why none fits",
+        verbose="name each index with what it has",
+    )
+    return parser
+
+
+def add_index_option(parser: Parser) -> None:
+    """Add `--index`."""
+    parser.add_argument(
+        "--index",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="where to look, repeatable: an index, a site of `nox -s index`, a page with wheels, a "
+        "release's page or GitHub API address, a folder; default: CUWHEEL_INDEXES, and "
+        "the indexes that pip and uv are configured for",
+    )
+
+
+def run_pick(given: argparse.Namespace, console: Console) -> int:
+    """Find the wheel; gives back the exit code."""
+    if given.paper and given.python:
+        raise UsageError(
+            "--for and --python contradict each other",
+            why="one is a machine on paper, the other an environment of this one",
+            fix="leave one of them out",
+        )
+    asked = PickOptions(
+        wanted=read_requirement(given.package, pre=given.pre),
+        python=given.python,
+        paper=given.paper,
+        indexes=tuple(map(as_address, given.index)),
+        start=given_path("."),
+        as_json=given.json,
+    )
+    return pick_session(asked, console, partial(_hint, load_catalogue(project_roots())))
+
+
+def read_requirement(text: str, *, pre: bool) -> Requirement:
+    """A package's name with versions, perhaps.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        wanted = Requirement(text)
+    except InvalidRequirement as problem:
+        raise UsageError(
+            f'"{text}" is no name of a package',
+            why=str(problem).splitlines()[0],
+            fix="write flash-attn, or 'flash-attn>=2.8'",
+        ) from None
+    if wanted.url or wanted.marker or wanted.extras:
+        raise UsageError(
+            f'"{text}" says more than a package and its versions',
+            why="an address, a marker or an extra decides nothing here",
+            fix=f"write {wanted.name}",
+        )
+    wanted.name = canonicalize_name(wanted.name)
+    if pre:
+        wanted.specifier.prereleases = True
+    return wanted
+
+
+def as_address(text: str) -> str:
+    """An address; a path becomes one."""
+    return text if "://" in text else Path(given_path(text)).as_uri()
+
+
+def _hint(entries: tuple[CatalogueEntry, ...], project: str, machine: TargetMachine) -> str:
+    """Which recipe builds it."""
+    found = [entry for entry in entries if entry.recipe and entry.recipe.name == project]
+    if not found:
+        return f"`nox -s new -- {project}` drafts a recipe"
+    names = [name for entry in found for name in entry.target_names]
+    wanted = machine.cuda.replace(".", "")
+    name = next((one for one in names if one.endswith(f"-{wanted}")), names[-1])
+    return f"`nox -s build-{name}` builds one"

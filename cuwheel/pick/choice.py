@@ -1,0 +1,164 @@
+"""The wheel to take out of all that the indexes offer, or the nearest one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from packaging.utils import parse_wheel_filename
+
+from cuwheel.fetch.retry import RETRY_POLICY, Attempts
+from cuwheel.pick.fit import Judgement, WheelFacts, judge
+from cuwheel.pick.statement import read_parameters
+from cuwheel.pypi.offers import read_offers, with_hash
+from cuwheel.pypi.remote_metadata import UnreadMetadataError, read_metadata
+from cuwheel.system.parallel import Stop, run_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from packaging.requirements import Requirement
+    from packaging.version import Version
+
+    from cuwheel.fetch.retry import RetryPolicy
+    from cuwheel.pick.machine import TargetMachine
+    from cuwheel.pypi.offers import Offer
+
+_MOST_READ = 20  # wheels whose METADATA is asked for; the newest that may fit come first
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offers:
+    """What all addresses offer of a project.
+
+    Attributes:
+        files: wheels and sdists of the versions that are wanted, in the order of the addresses.
+        counts: how many of them each address has.
+        faults: why an address has none.
+    """
+
+    files: tuple[Offer, ...]
+    counts: Mapping[str, int]
+    faults: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What was found.
+
+    Attributes:
+        taken: the wheel that fits; None: none does.
+        nearest: where none fits, the one with the least against it; None: there is no wheel.
+        newer: where one fits, the nearest of those with a higher version.
+        others: how many wheels were judged.
+        sdist: the newest sdist.
+        is_cut: more wheels may fit by their names than were read.
+    """
+
+    taken: Judgement | None
+    nearest: Judgement | None
+    newer: Judgement | None
+    others: int
+    sdist: Offer | None
+    is_cut: bool = False
+
+
+def ask_indexes(
+    wanted: Requirement, addresses: Iterable[str], retry_policy: RetryPolicy = RETRY_POLICY
+) -> Offers:
+    """Ask all addresses at once.
+
+    Args:
+        wanted: the project, perhaps with the versions that count.
+        addresses: as `read_offers` takes them.
+        retry_policy: how long to go on trying, for each.
+    """
+    asked, stop = tuple(dict.fromkeys(addresses)), Stop()
+    tasks = [partial(read_offers, one, wanted.name, Attempts(retry_policy, stop)) for one in asked]
+    answers = dict(zip(asked, run_all(tasks, stop), strict=True))
+    found = {
+        address: [one for one in answer if wanted.specifier.contains(one.version, prereleases=True)]
+        for address, answer in answers.items()
+        if not isinstance(answer, str)
+    }
+    return Offers(
+        files=tuple(one for files in found.values() for one in files),
+        counts={address: len(files) for address, files in found.items()},
+        faults={address: why for address, why in answers.items() if isinstance(why, str)},
+    )
+
+
+def choose(
+    offers: Offers,
+    machine: TargetMachine,
+    wanted: Requirement,
+    retry_policy: RetryPolicy = RETRY_POLICY,
+) -> Choice:
+    """Take the newest wheel that fits; METADATA is read of those alone that may.
+
+    Args:
+        offers: from `ask_indexes`.
+        machine: that it is to fit.
+        wanted: as for `ask_indexes`.
+        retry_policy: how long to go on trying, for each wheel.
+    """
+    chooser = _Chooser(machine, wanted, retry_policy)
+    wheels = [one for one in offers.files if one.is_wheel]
+    judged = [judge(one, machine, WheelFacts(), wanted.specifier) for one in wheels]
+    # As installers choose: the highest version and build tag, then the tag that fits best.
+    ordered = sorted(judged, key=lambda one: one.rank)
+    ordered = sorted(ordered, key=_release_and_build, reverse=True)
+    taken, read = chooser.first_that_fits(ordered)
+    ordered = [read.get(one.offer.url, one) for one in ordered]
+    sdists = [one for one in offers.files if not one.is_wheel]
+    newer = [one for one in ordered if taken and one.offer.version > taken.offer.version]
+    nearest = None if taken else chooser.nearest(ordered)
+    return Choice(
+        taken=taken and replace(taken, offer=with_hash(taken.offer)),
+        nearest=nearest,
+        newer=chooser.nearest(newer),
+        others=len(judged),
+        sdist=max(sdists, key=lambda one: one.version, default=None),
+        is_cut=taken is None and len(read) == _MOST_READ,
+    )
+
+
+def _release_and_build(one: Judgement) -> tuple[Version, tuple[()] | tuple[int, str]]:
+    _, version, build, _ = parse_wheel_filename(one.offer.name)
+    return version, build
+
+
+@dataclass(frozen=True)
+class _Chooser:
+    machine: TargetMachine
+    wanted: Requirement
+    retry_policy: RetryPolicy
+
+    def first_that_fits(
+        self, ordered: Sequence[Judgement]
+    ) -> tuple[Judgement | None, dict[str, Judgement]]:
+        """The first that nothing speaks against, and all whose METADATA was read for it."""
+        read: dict[str, Judgement] = {}
+        for one in ordered:
+            if one.fits and len(read) < _MOST_READ:
+                whole = self._read(one.offer)
+                read[one.offer.url] = whole
+                if whole.fits:
+                    return whole, read
+        return None, read
+
+    def nearest(self, ordered: Sequence[Judgement]) -> Judgement | None:
+        """The one with the least against it, all of that."""
+        found = min(ordered, key=lambda one: one.weight, default=None)
+        return found and (found if found.is_whole else self._read(found.offer))
+
+    def _read(self, offer: Offer) -> Judgement:
+        attempts = Attempts(self.retry_policy)
+        statement = read_parameters(offer, attempts)
+        attempts.reset_count()
+        try:
+            facts = WheelFacts(metadata=read_metadata(offer, attempts), statement=statement)
+        except UnreadMetadataError as problem:
+            facts = WheelFacts(unread=str(problem), statement=statement)
+        return judge(offer, self.machine, facts, self.wanted.specifier)

@@ -1,0 +1,61 @@
+"""Why a wheel doesn't fit, one fact each, and which facts weigh more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal[
+    "abi",
+    "arch",
+    "cuda",
+    "device",
+    "driver",
+    "framework",
+    "glibc",
+    "hash",
+    "metadata",
+    "platform",
+    "prerelease",
+    "python",
+    "string-abi",
+    "yanked",
+]
+# How far a wheel is from fitting: what a person changes easily weighs least. A Python or a
+# framework is another environment, a driver another day, a GPU another machine.
+_WEIGHTS: dict[Kind, int] = {
+    "prerelease": 1,
+    "yanked": 1,
+    "metadata": 1,
+    "hash": 1,
+    "framework": 2,
+    "string-abi": 2,
+    "cuda": 3,
+    "abi": 4,
+    "python": 4,
+    "driver": 5,
+    "glibc": 7,
+    "arch": 8,
+    "device": 20,
+    "platform": 40,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reason:
+    """A fact that speaks against a wheel, or that decides and isn't known.
+
+    Attributes:
+        kind: what it is about; for programs.
+        text: the fact, for people.
+        is_against: it speaks against the wheel; else it isn't known whether it does.
+    """
+
+    kind: Kind
+    text: str
+    is_against: bool = True
+
+    @property
+    def weight(self) -> int:
+        """How far it keeps the wheel from fitting."""
+        return _WEIGHTS[self.kind] if self.is_against else 0

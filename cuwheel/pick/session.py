@@ -1,0 +1,138 @@
+"""The session `pick`: which wheel fits, and the line to type."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuwheel.diagnose.rules.installer import Installer
+from cuwheel.diagnose.session import callers_environment
+from cuwheel.errors import DownloadError
+from cuwheel.fetch.urls import redact_url
+from cuwheel.pick.choice import Offers, ask_indexes, choose
+from cuwheel.pick.commands import commands_of
+from cuwheel.pick.machine import parse_machine, read_here
+from cuwheel.pick.report import Report, report_data, report_lines
+from cuwheel.pypi.indexes import configured_indexes
+from cuwheel.system.output.terminal import report_terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from packaging.requirements import Requirement
+
+    from cuwheel.pick.machine import TargetMachine
+    from cuwheel.system.console import Console
+
+INDEXES_VARIABLE = "CUWHEEL_INDEXES"  # addresses, separated by blanks
+NONE_FITS = 1  # exit code
+
+
+@dataclass(frozen=True, kw_only=True)
+class PickOptions:
+    """What is asked.
+
+    Attributes:
+        wanted: the project, perhaps with the versions that count.
+        python: an interpreter, an environment's folder or a conda environment's name.
+        paper: another machine, as `--for` has it; empty: this one.
+        indexes: addresses; none: the configured ones.
+        start: the folder that paths are relative to.
+        as_json: print data instead of text.
+    """
+
+    wanted: Requirement
+    python: str | None = None
+    paper: str = ""
+    indexes: tuple[str, ...] = ()
+    start: Path
+    as_json: bool = False
+
+
+def pick_session(
+    asked: PickOptions, console: Console, hint: Callable[[str, TargetMachine], str]
+) -> int:
+    """Find the wheel and print it.
+
+    Args:
+        asked: what.
+        console: for what is said meanwhile; the report goes to standard output.
+        hint: what to do where no wheel of a project fits a machine.
+
+    Returns:
+        The exit code: 0 where a wheel fits, else 1.
+
+    Raises:
+        InterpreterNotFoundError: there is no such interpreter, or it can't be asked.
+        UsageError: the machine on paper is malformed.
+        DownloadError: no address could be asked.
+    """
+    environ = callers_environment(os.environ)
+    with console.live("asking machine and indexes"):
+        report = find(asked, environ, hint)
+    terminal = report_terminal()
+    if asked.as_json:
+        terminal.out(json.dumps(report_data(report), indent=2), highlight=False)
+    else:
+        amount = {"is_quiet": console.is_quiet, "is_verbose": console.is_verbose}
+        for line in report_lines(report, **amount):
+            terminal.print(line, soft_wrap=True, markup=False, highlight=False)
+    return 0 if report.choice.taken else NONE_FITS
+
+
+def find(
+    asked: PickOptions, environ: dict[str, str], hint: Callable[[str, TargetMachine], str]
+) -> Report:
+    """Ask machine and indexes, and choose.
+
+    Args:
+        asked: what.
+        environ: of the caller.
+        hint: as for `pick_session`.
+
+    Raises:
+        CuwheelError: as `pick_session`.
+    """
+    here = None if asked.paper else read_here(asked.python, environ, asked.start)
+    machine = here.machine if here else parse_machine(asked.paper)
+    installer = here.installer if here else Installer(python="", has_pip=True)
+    configured = configured_indexes(environ)
+    addresses = asked.indexes or indexes_to_ask(environ, configured)
+    offers = ask_indexes(asked.wanted, addresses)
+    _raise_if_silent(asked.wanted.name, offers)
+    choice = choose(offers, machine, asked.wanted)
+    name, taken = asked.wanted.name, choice.taken
+    return Report(
+        wanted=asked.wanted,
+        machine=machine,
+        offers=offers,
+        choice=choice,
+        commands=commands_of(taken, name, installer, configured) if taken else {},
+        obstacle=f"{installer.obstacle.what}: {installer.obstacle.cause}"
+        if installer.obstacle
+        else "",
+        hint="" if taken else hint(name, machine),
+    )
+
+
+def indexes_to_ask(environ: dict[str, str], configured: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of `CUWHEEL_INDEXES`, then those that pip and uv are configured for."""
+    return (*environ.get(INDEXES_VARIABLE, "").split(), *configured)
+
+
+def _raise_if_silent(project: str, offers: Offers) -> None:
+    """See that somebody answered.
+
+    Raises:
+        DownloadError: nobody did.
+    """
+    said = "; ".join(f"{redact_url(one)}: {why}" for one, why in offers.faults.items())
+    if not offers.counts:
+        raise DownloadError(
+            f"no index has {project}",
+            why=said,
+            fix=f"name where it is: --index ADDRESS, or {INDEXES_VARIABLE}",
+        )
