@@ -68,7 +68,9 @@ class _RemoteFile(io.RawIOBase):
         if self._at >= self._size:
             return 0
         if not self._start <= self._at < self._start + len(self._part):
-            self._start, (self._part, _) = self._at, self._ask(self._at)
+            # At the end of the file all that is left: archives have their table there.
+            start = max(0, min(self._at, self._size - self._window))
+            self._start, (self._part, _) = start, self._ask(start)
         past = self._at - self._start
         piece = self._part[past : past + len(view)]
         view[: len(piece)] = piece

@@ -150,7 +150,8 @@ class _Chooser:
 
     def nearest(self, ordered: Sequence[Judgement]) -> Judgement | None:
         """The one with the least against it, all of that."""
-        found = min(ordered, key=lambda one: one.weight, default=None)
+        against = (one for one in ordered if not one.fits)  # the others weren't read any more
+        found = min(against, key=lambda one: one.weight, default=None)
         return found and (found if found.is_whole else self._read(found.offer))
 
     def _read(self, offer: Offer) -> Judgement:

@@ -13,7 +13,6 @@ Kind = Literal[
     "driver",
     "framework",
     "glibc",
-    "hash",
     "metadata",
     "platform",
     "prerelease",
@@ -24,10 +23,7 @@ Kind = Literal[
 # How far a wheel is from fitting: what a person changes easily weighs least. A Python or a
 # framework is another environment, a driver another day, a GPU another machine.
 _WEIGHTS: dict[Kind, int] = {
-    "prerelease": 1,
-    "yanked": 1,
     "metadata": 1,
-    "hash": 1,
     "framework": 2,
     "string-abi": 2,
     "cuda": 3,
@@ -35,6 +31,8 @@ _WEIGHTS: dict[Kind, int] = {
     "python": 4,
     "driver": 5,
     "glibc": 7,
+    "prerelease": 8,
+    "yanked": 8,
     "arch": 8,
     "device": 20,
     "platform": 40,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuwheel.fetch.urls import redact_url, without_credentials
 from cuwheel.pick.machine import CPU_ONLY
+from cuwheel.pypi.pages import lacks
 from cuwheel.system.output.terminal import one_line
 from cuwheel.system.quantities import plural, show_size
 
@@ -81,6 +82,8 @@ def _index_lines(report: Report, *, is_verbose: bool) -> Iterator[str]:
             yield from _facts("index", [f"{redact_url(address)}: {plural(count, 'file')}"])
         yield from _facts("judged", [plural(report.choice.others, "wheel")])
     for address, why in found.faults.items():
+        if why == lacks(report.wanted.name) and not is_verbose:
+            continue
         yield from _facts("nothing", [f"{redact_url(address)}: {why}"])
 
 

@@ -39,7 +39,8 @@ class PickOptions:
         wanted: the project, perhaps with the versions that count.
         python: an interpreter, an environment's folder or a conda environment's name.
         paper: another machine, as `--for` has it; empty: this one.
-        indexes: addresses; none: the configured ones.
+        indexes: addresses; none: `listed`, then those that pip and uv are configured for.
+        listed: of `CUWHEEL_INDEXES`.
         start: the folder that paths are relative to.
         as_json: print data instead of text.
     """
@@ -48,6 +49,7 @@ class PickOptions:
     python: str | None = None
     paper: str = ""
     indexes: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
     start: Path
     as_json: bool = False
 
@@ -100,7 +102,7 @@ def find(
     machine = here.machine if here else parse_machine(asked.paper)
     installer = here.installer if here else Installer(python="", has_pip=True)
     configured = configured_indexes(environ)
-    addresses = asked.indexes or indexes_to_ask(environ, configured)
+    addresses = asked.indexes or (*asked.listed, *configured)
     offers = ask_indexes(asked.wanted, addresses)
     _raise_if_silent(asked.wanted.name, offers)
     choice = choose(offers, machine, asked.wanted)
@@ -116,11 +118,6 @@ def find(
         else "",
         hint="" if taken else hint(name, machine),
     )
-
-
-def indexes_to_ask(environ: dict[str, str], configured: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of `CUWHEEL_INDEXES`, then those that pip and uv are configured for."""
-    return (*environ.get(INDEXES_VARIABLE, "").split(), *configured)
 
 
 def _raise_if_silent(project: str, offers: Offers) -> None:

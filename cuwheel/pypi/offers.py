@@ -105,14 +105,13 @@ def _read_index(address: str, project: str, attempts: Attempts) -> tuple[Offer, 
 
 
 def _read_folder(address: str, project: str, attempts: Attempts) -> tuple[Offer, ...] | None:
-    """What a folder of this machine offers; None: it is none, or it is an index."""
+    """What a folder of this machine offers; None: it holds no wheels."""
     folder = local_path(address)
     if (folder / SIMPLE / "index.html").is_file():
         page = read_project_page((folder / SIMPLE).as_uri(), project, attempts)
         return () if isinstance(page, str) else tuple(_of_index(page, address, project))
-    if (folder / "index.html").is_file() or not folder.is_dir():
-        return None
-    return tuple(_of_names(sorted(folder.glob("*.whl")), project))
+    wheels = sorted(folder.glob("*.whl"))
+    return tuple(_of_names(wheels, project)) if wheels else None
 
 
 def _of_names(paths: Iterable[Path], project: str) -> Iterator[Offer]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -14,7 +14,7 @@ from cuwheel.cli.report_options import add_report_options
 from cuwheel.errors import UsageError
 from cuwheel.model.catalogue import load_catalogue
 from cuwheel.paths import given_path, project_roots
-from cuwheel.pick.session import PickOptions, pick_session
+from cuwheel.pick.session import INDEXES_VARIABLE, PickOptions, pick_session
 
 if TYPE_CHECKING:
     import argparse
@@ -81,6 +81,7 @@ def run_pick(given: argparse.Namespace, console: Console) -> int:
         python=given.python,
         paper=given.paper,
         indexes=tuple(map(as_address, given.index)),
+        listed=tuple(map(as_address, os.environ.get(INDEXES_VARIABLE, "").split())),
         start=given_path("."),
         as_json=given.json,
     )
@@ -115,7 +116,7 @@ def read_requirement(text: str, *, pre: bool) -> Requirement:
 
 def as_address(text: str) -> str:
     """An address; a path becomes one."""
-    return text if "://" in text else Path(given_path(text)).as_uri()
+    return text if "://" in text else given_path(text).as_uri()
 
 
 def _hint(entries: tuple[CatalogueEntry, ...], project: str, machine: TargetMachine) -> str:

@@ -1,0 +1,91 @@
+"""The session `pick` as a person runs it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.cli.dispatch import run_command
+from cuwheel.errors import DownloadError, UsageError
+from cuwheel.system.console import Console
+from tests.support.toy_wheel import add_wheel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAPER = "python=3.12,platform=x86_64"
+
+
+@pytest.fixture
+def dist(tmp_path: Path) -> Path:
+    return add_wheel(tmp_path / "dist").parent
+
+
+def pick(*words: str) -> int:
+    return run_command("pick", words, Console())
+
+
+def test_says_by_its_status_whether_one_fits(dist: Path) -> None:
+    here = ("--index", str(dist), "--for", PAPER)
+
+    assert pick("toy", *here) == 0
+    assert pick("toy>1", *here) == 1
+
+
+def test_prints_data(dist: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pick("toy", "--index", str(dist), "--for", PAPER, "--json")
+
+    data = json.loads(capsys.readouterr().out)
+
+    [wheel] = dist.glob("*.whl")
+    assert data["wheel"]["name"] == wheel.name
+    assert data["commands"]["uv"].endswith(f"#sha256={data['wheel']['sha256']}'")
+
+
+def test_asks_configured_list(
+    dist: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CUWHEEL_INDEXES", dist.as_uri())
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_INDEX_URL", (dist / "simple").as_uri())
+
+    assert pick("toy", "--for", PAPER, "--quiet") == 0
+    assert "toy-1.0" in capsys.readouterr().out
+
+
+def test_names_recipe_where_none_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "simple" / "flash-attn" / "index.html"
+    page.parent.mkdir(parents=True)
+    page.write_text('<a href="flash_attn-2.8.3.tar.gz">flash_attn-2.8.3.tar.gz</a>')
+    words = ("--index", str(tmp_path / "simple"), "--for", f"{PAPER},cuda=13.0")
+
+    assert pick("flash-attn", *words) == 1
+    said = capsys.readouterr().out
+    assert "flash_attn-2.8.3.tar.gz is there" in said
+    assert "`nox -s build-flash-attn-130`" in said
+
+
+def test_names_addresses_that_have_nothing(tmp_path: Path) -> None:
+    with pytest.raises(DownloadError) as caught:
+        pick("toy", "--index", str(tmp_path), "--for", PAPER)
+
+    assert "has no toy" in caught.value.why
+    assert "--index ADDRESS" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("toy", "--for", PAPER, "--python", "x"), "contradict"),
+        (("toy @ https://example.org/x.whl",), "more than a package"),
+        (("toy[all]",), "more than a package"),
+        (("no name",), "no name of a package"),
+    ],
+)
+def test_refuses_what_makes_no_sense(words: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        pick(*words)

@@ -1,0 +1,146 @@
+"""Each reason why a wheel doesn't fit, alone; and what isn't known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.offered import MACHINE, TAG
+
+if TYPE_CHECKING:
+    from tests.support.offered import Index
+
+ARCHS = {"archs": ["80", "90"], "toolkit": "13.0"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "wheel"),
+    [
+        ("python", "is for Python 3.11", {"tag": TAG.replace("312", "311")}),
+        ("python", "Python 3.13 or newer", {"tag": f"cp313-abi3-{TAG.split('-')[2]}"}),
+        ("python", ">=3.13", {"attributes": 'data-requires-python="&gt;=3.13"'}),
+        ("abi", "without GIL", {"tag": f"cp312-cp312t-{TAG.split('-')[2]}"}),
+        ("platform", "win_amd64", {"tag": "cp312-cp312-win_amd64"}),
+        ("platform", "aarch64", {"tag": "cp312-cp312-manylinux_2_28_aarch64"}),
+        ("platform", "musllinux", {"tag": "cp312-cp312-musllinux_1_2_x86_64"}),
+        ("glibc", "2.34 or newer", {"tag": "cp312-cp312-manylinux_2_34_x86_64"}),
+        ("framework", "requires torch==2.10.*", {"requires": "torch==2.10.*"}),
+        ("framework", "built for torch 2.8", {"version": "1.0+cu13torch2.8"}),
+        ("framework", "built for torch 2.10", {"version": "1.0+cu.13.0.torch.2.10"}),
+        ("string-abi", "CXX11_ABI=FALSE", {"version": "1+cu13torch2.11cxx11abiFALSE"}),
+        ("cuda", "CUDA 12.8, and the machine has CUDA 13.0", {"version": "1.0+cu128"}),
+        ("cuda", "CUDA 12,", {"requires": "nvidia-cublas-cu12==12.8.4.1"}),
+        ("device", "rocm", {"version": "1.0+rocm6.4"}),
+        ("device", "cpu", {"version": "1.0+cpu"}),
+        ("arch", "the GPU is sm_90", {"statement": {"archs": ["80"]}}),
+        ("yanked", "wrong results", {"attributes": 'data-yanked="wrong results"'}),
+        ("prerelease", "--pre", {"version": "1.0rc1"}),
+    ],
+)
+def test_names_each_reason_alone(
+    kind: str, words: str, wheel: dict[str, Any], index: Index
+) -> None:
+    add(index, **wheel)
+
+    found = index.pick()
+
+    assert found.choice.taken is None
+    assert found.choice.nearest is not None
+    [reason] = found.choice.nearest.reasons
+    assert reason.kind == kind
+    assert words in reason.text
+
+
+@pytest.mark.parametrize("driver", ["570.211.01", "580.65.05", "570"])
+def test_names_old_driver_alone(driver: str, index: Index) -> None:
+    index.add("1.0+cu130")
+
+    found = index.pick(MACHINE.replace("580.95.05", driver))
+
+    assert found.choice.nearest is not None
+    [reason] = found.choice.nearest.reasons
+    assert reason.kind == "driver"
+    assert f"580.65.06 or newer, and this is {driver}" in reason.text
+
+
+@pytest.mark.parametrize("driver", ["580", "580.65.06", "610.1"])
+def test_takes_new_enough_driver(driver: str, index: Index) -> None:
+    index.add("1.0+cu130")
+
+    assert index.pick(MACHINE.replace("580.95.05", driver)).choice.taken
+
+
+def test_wheel_for_the_cpu_fits_machine_without_cuda(index: Index) -> None:
+    index.add("1.0+cpu")
+
+    assert index.pick("python=3.12,cuda=cpu,platform=x86_64").choice.taken
+
+
+def test_wheel_for_cuda_does_not_fit_torch_without(index: Index) -> None:
+    index.add("1.0+cu130")
+
+    found = index.pick("python=3.12,torch=2.11,cuda=cpu,platform=x86_64")
+
+    assert found.choice.nearest is not None
+    assert [one.kind for one in found.choice.nearest.reasons] == ["cuda"]
+
+
+def test_says_what_nobody_knows(index: Index) -> None:
+    index.add("1.0", "cp312-cp312-linux_x86_64", "torch==2.11.*")
+
+    found = index.pick("python=3.12,platform=x86_64").choice.taken
+
+    assert found is not None
+    kinds = [one.kind for one in found.unknown]
+    assert kinds == ["glibc", "framework", "cuda", "arch"]
+
+
+def test_knows_archs_from_provenance_alone(index: Index) -> None:
+    index.add(statement=ARCHS)
+
+    found = index.pick().choice.taken
+
+    assert found is not None
+    assert found.archs == "sm_80 sm_90"
+    assert not found.unknown
+
+
+def test_takes_no_provenance_of_other_bytes(index: Index) -> None:
+    path = index.add(statement={"archs": ["80"]})
+    stated = index.site.files[f"/files/{path.name}.provenance.json"]
+    digest = stated.partition(b'"sha256": "')[2][:64]
+    index.site.files[f"/files/{path.name}.provenance.json"] = stated.replace(digest, b"0" * 64)
+
+    found = index.pick().choice.taken
+
+    assert found is not None
+    assert "arch" in [one.kind for one in found.unknown]
+
+
+@pytest.mark.parametrize("archs", [["9x"], "90", [None], {"a": 1}])
+def test_takes_malformed_archs_for_none(archs: object, index: Index) -> None:
+    index.add(statement={"archs": archs, "toolkit": "../13"})
+
+    found = index.pick().choice.taken
+
+    assert found is not None
+    assert {one.kind for one in found.unknown} == {"cuda", "arch"}
+
+
+def test_says_which_framework_to_install_with_it(index: Index) -> None:
+    index.add("1.0+cu13torch2.11cxx11abiTRUE")
+
+    found = index.pick("python=3.12,platform=x86_64")
+
+    assert found.choice.taken is not None
+    assert found.choice.taken.needs == ("torch==2.11.*",)
+    assert "'torch==2.11.*'" in found.commands["pip"]
+
+
+def add(index: Index, requires: str = "", **wheel: Any) -> None:
+    """A wheel that is right in everything but one thing."""
+    wheel.setdefault("statement", ARCHS if "version" not in wheel and not requires else None)
+    index.add(
+        wheel.pop("version", "1.0"), wheel.pop("tag", TAG), *filter(None, [requires]), **wheel
+    )

@@ -1,0 +1,114 @@
+"""This machine with an environment, and machines on paper."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cuwheel.errors import InterpreterNotFoundError, UsageError
+from cuwheel.pick.machine import TargetMachine, parse_machine, read_here
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("machine") / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    return folder
+
+
+def install(environment: Path, name: str, version: str) -> Path:
+    """Put the metadata of a package there; gives its site-packages."""
+    [site] = environment.glob("lib/python*/site-packages")
+    info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    return site
+
+
+def ask(environment: Path) -> TargetMachine:
+    return read_here(str(environment), {"PATH": os.defpath}, Path("/")).machine
+
+
+def test_reads_environment(environment: Path) -> None:
+    found = ask(environment)
+
+    assert found.release == sys.version_info[:2]
+    assert found.platform == platform.machine()
+    assert found.glibc == os.confstr("CS_GNU_LIBC_VERSION").split()[1]  # type: ignore[union-attr]
+    assert found.is_here
+    assert found.frameworks == ()
+
+
+@pytest.mark.parametrize(
+    ("stated", "cuda"),
+    [("cuda: Optional[str] = '13.0'", "13.0"), ("cuda = None", "cpu"), ("hip = None", "")],
+)
+def test_reads_cuda_of_torch(stated: str, cuda: str, environment: Path) -> None:
+    site = install(environment, "torch", "2.11.0")
+    (site / "torch").mkdir(exist_ok=True)
+    (site / "torch" / "version.py").write_text(f"from typing import Optional\n{stated}\n")
+
+    found = ask(environment)
+
+    assert found.frameworks == (("torch", "2.11.0"),)
+    assert (found.cuda, found.cuda_of) == (cuda, "torch")
+
+
+def test_names_missing_interpreter(tmp_path: Path) -> None:
+    with pytest.raises(InterpreterNotFoundError) as caught:
+        ask(tmp_path)
+
+    assert "bin/python" in caught.value.why
+
+
+def test_reads_machine_on_paper() -> None:
+    found = parse_machine("python=3.14t, torch=2.11,cuda=13.0,arch=sm_90,driver=580,platform=arm64")
+
+    assert found == TargetMachine(
+        python="3.14",
+        is_free_threaded=True,
+        platform="aarch64",
+        driver="580",
+        archs=("90",),
+        cuda="13.0",
+        frameworks=(("torch", "2.11"),),
+    )
+    assert found.tag == "cp314t"
+
+
+@pytest.mark.parametrize("arch", ["90", "9.0", "sm_90"])
+def test_reads_archs_as_people_write_them(arch: str) -> None:
+    assert parse_machine(f"python=3.12,arch={arch}").archs == ("90",)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("torch=2.11", "names no Python"),
+        ("python=3.12,pyton=3", 'did you mean "python"'),
+        ("python=3.12,python=3.13", "names python twice"),
+        ("python=2.7", "no python looks so"),
+        ("python=3.12,cuda=13", "no cuda looks so"),
+        ("python=3.12,arch=hopper", "no arch looks so"),
+        ("python=3.12,glibc=new", "no glibc looks so"),
+        ("", "names no Python"),
+    ],
+)
+def test_refuses_malformed_paper(text: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_machine(text)
+
+    assert words in str(caught.value)
+    assert "python=3.12,torch=2.11" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("torch", "abi"), [("2.5.1", False), ("2.5.1+cu124", False), ("2.8.0", True), ("9.9", None)]
+)
+def test_knows_string_abi_of_releases(torch: str, abi: bool | None) -> None:  # noqa: FBT001
+    assert parse_machine(f"python=3.12,torch={torch.split('+', maxsplit=1)[0]}").cxx11_abi is abi
