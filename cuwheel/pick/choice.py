@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cuwheel.pick.machine import TargetMachine
     from cuwheel.pypi.offers import Offer
 
+_MOST_NEAREST = 5  # likewise, of those that don't fit by their names
 _MOST_READ = 20  # wheels whose METADATA is asked for; the newest that may fit come first
 
 
@@ -150,9 +151,14 @@ class _Chooser:
 
     def nearest(self, ordered: Sequence[Judgement]) -> Judgement | None:
         """The one with the least against it, all of that."""
-        against = (one for one in ordered if not one.fits)  # the others weren't read any more
-        found = min(against, key=lambda one: one.weight, default=None)
-        return found and (found if found.is_whole else self._read(found.offer))
+        against = [one for one in ordered if not one.fits]  # the others weren't read any more
+        for _ in range(_MOST_NEAREST):
+            found = min(against, key=lambda one: one.weight, default=None)
+            if found is None or found.is_whole:
+                return found
+            # What it requires may speak against it too.
+            against[against.index(found)] = self._read(found.offer)
+        return min((one for one in against if one.is_whole), key=lambda one: one.weight)
 
     def _read(self, offer: Offer) -> Judgement:
         attempts = Attempts(self.retry_policy)

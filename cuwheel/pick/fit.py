@@ -58,7 +58,7 @@ class Judgement:
         cuda: the release or major that it is for, `13.0`, `12`; empty where nobody says.
         archs: what it has code for, in words; empty where nobody says.
         rank: installers take the lowest of one version.
-        is_whole: METADATA was read.
+        is_whole: METADATA was read, or can't be.
     """
 
     offer: Offer
@@ -119,6 +119,9 @@ class _Judge:
         found += [*self._judge_frameworks(), *self._judge_build()]
         if self._is_compiled or self._cuda:
             found += [*self._judge_cuda(), *self._judge_archs()]
+        else:
+            text = "whether it has code for GPUs at all isn't known: its tag says any platform"
+            found.append(Reason(kind="arch", text=text, is_against=False))
         return Judgement(
             offer=self.offer,
             reasons=tuple(one for one in found if one.is_against),
@@ -127,7 +130,7 @@ class _Judge:
             cuda=self._cuda,
             archs=describe_code(self._code),
             rank=tags.rank,
-            is_whole=self.facts.metadata is not None,
+            is_whole=self.facts.metadata is not None or bool(self.facts.unread),
         )
 
     @property

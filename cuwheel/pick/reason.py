@@ -20,16 +20,17 @@ Kind = Literal[
     "string-abi",
     "yanked",
 ]
-# How far a wheel is from fitting: what a person changes easily weighs least. A Python or a
-# framework is another environment, a driver another day, a GPU another machine.
+# How far a wheel is from fitting: what a person changes easily weighs least. A framework is another
+# installation, a driver another day, a GPU another machine. Another Python weighs more than a
+# driver, since most releases have a wheel for each.
 _WEIGHTS: dict[Kind, int] = {
     "metadata": 1,
     "framework": 2,
     "string-abi": 2,
     "cuda": 3,
-    "abi": 4,
-    "python": 4,
     "driver": 5,
+    "abi": 6,
+    "python": 6,
     "glibc": 7,
     "prerelease": 8,
     "yanked": 8,
