@@ -19,12 +19,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cuwheel.fetch.retry import Attempts
 from cuwheel.index.entries import read_entries
 from cuwheel.paths import ROOT
 from cuwheel.pick import choice
 from cuwheel.pick.choice import ask_indexes
 from cuwheel.pypi.indexes import configured_indexes
+from cuwheel.pypi.remote_metadata import read_metadata
 from cuwheel.wheel.metadata import headers
 from tests.support.offered import find_on
 from tests.support.server import Site, serving
@@ -32,6 +32,7 @@ from tests.support.server import Site, serving
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cuwheel.fetch.retry import Attempts
     from cuwheel.pick.fit import Judgement
     from cuwheel.pypi.offers import Offer
 
@@ -130,10 +131,9 @@ def record(dist: Path) -> None:
     index, *_ = configured_indexes(os.environ)
     for project in {project for project, _ in MACHINES} - recorded.keys():
         recorded[project] = dict(_newest_files(index, project))
-    read = choice.read_metadata
 
     def remember(offer: Offer, attempts: Attempts) -> str:
-        text = _shortened(read(offer, attempts))
+        text = _shortened(read_metadata(offer, attempts))
         recorded[canonicalize_name(offer.name.partition("-")[0])][offer.name]["metadata"] = text
         return text
 
