@@ -164,6 +164,7 @@ class DownloadError(CuwheelError):
 
     exit_code = 30
     anchor = "download"
+    is_missing = False  # the server answered, and has no such file
 
 
 class UnknownProjectError(DownloadError):
@@ -545,6 +546,18 @@ class PublishedWheelError(CuwheelError):
 
     exit_code = 101
     anchor = "published-wheel"
+
+
+class IndexCheckError(CuwheelError):
+    """A package index that was checked breaks rules that installers go by, or has changed.
+
+    The report names each rule with the files that break it, why that matters and what to do;
+    docs/reference/index-check.md lists them all. Whoever doesn't keep the index reports it to whom
+    does.
+    """
+
+    exit_code = 102
+    anchor = "index-check"
 
 
 class StageOrderError(CuwheelError):

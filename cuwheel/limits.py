@@ -44,6 +44,8 @@ SECTION_PADDING = 1 * MIB  # bytes of zeros between two fat binaries; linkers al
 INDEX_PAGE = 32 * MIB  # bytes of an index page, unpacked; the largest on PyPI have 10 MB
 INDEX_TAGS = 400_000  # tags or objects on it, three for each file; 20,000 files are years of nights
 INDEX_TAG = 64 << 10  # bytes of one tag
+INDEX_FILE = 16 * GIB  # bytes of a file that a check of an index downloads; torch's have 3 GB
+SNAPSHOT = 128 * MIB  # bytes of what an index offered once; 300,000 files
 
 # Files of others that are read at once.
 JSON = 16 * MIB  # bytes of provenance, `mirror.json`, notes of probes

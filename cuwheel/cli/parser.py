@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, NoReturn
 
 from cuwheel.errors import UsageError, suggest
+from cuwheel.system.quantities import read_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,3 +95,15 @@ def read_count(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text} is no number from 1 on")
     return int(text)
+
+
+def size_argument(text: str) -> int:
+    """Bytes, of an option that is a size.
+
+    Raises:
+        argparse.ArgumentTypeError: it is no size.
+    """
+    size = read_size(text)
+    if size is None:
+        raise argparse.ArgumentTypeError(f"{text} is no size such as 500M or 20G")
+    return size

@@ -16,7 +16,7 @@ from cuwheel.errors import DownloadError, LockError
 from cuwheel.fetch.retry import RETRY_POLICY, Attempts
 from cuwheel.fetch.slow import SLOW_FIX, slow_factor
 from cuwheel.fetch.urls import is_local, local_path, redact_url
-from cuwheel.fetch.web import is_there
+from cuwheel.fetch.web import ask_head
 from cuwheel.system.files import sha256_of_file
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _check_answers(address: str, *, offline: bool, retry_policy: RetryPolicy) ->
         raise DownloadError(
             f"the channel {redact_url(address)} can't be read", why="--offline is set", fix=_MIRROR
         )
-    if not is_there(url, Attempts(retry_policy), fix=_REFUSED):
+    if not ask_head(url, Attempts(retry_policy), fix=_REFUSED).is_there:
         raise DownloadError(
             f"{redact_url(address)} is no channel that can be read",
             why="there is no noarch/repodata.json",

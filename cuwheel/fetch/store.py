@@ -16,7 +16,7 @@ from cuwheel.fetch.download import FIX, Download, PinnedFile, Task, set_aside
 from cuwheel.fetch.mirror import MIRROR_VARIABLE, configured_mirror
 from cuwheel.fetch.retry import RETRY_POLICY, Attempts
 from cuwheel.fetch.urls import is_local
-from cuwheel.fetch.web import is_there
+from cuwheel.fetch.web import ask_head
 from cuwheel.system.files import file_lock, hash_of_file, naming_full_disk
 from cuwheel.system.parallel import Stop, StoppedError, run_all
 
@@ -171,7 +171,8 @@ def find_mirrored(path: Path, attempts: Attempts, *, offline: bool) -> str | Non
     if mirror is None:
         return None
     url = mirror.url_of(path.parent.name, path.name)
-    return url if is_there(url, attempts, fix=f"see that {MIRROR_VARIABLE} is right") else None
+    head = ask_head(url, attempts, fix=f"see that {MIRROR_VARIABLE} is right")
+    return url if head.is_there else None
 
 
 def _address(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http
 import ssl
+from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from cuwheel.fetch.retry import Attempts
 
 _BUSY = (429, 500, 502, 503, 504)  # answers that another attempt may change (RFC 9110, RFC 6585)
+_GONE = (http.HTTPStatus.NOT_FOUND, http.HTTPStatus.GONE)
 _TIMEOUTS = (requests.Timeout, urllib3.exceptions.TimeoutError)
 _RETRY_AFTER = urllib3.Retry()  # reads what a server asks for; `Attempts` bounds it
 
@@ -89,8 +91,21 @@ class _Adapter(requests.adapters.HTTPAdapter):
             conn.ca_certs = None
 
 
-def is_there(url: str, attempts: Attempts, *, fix: str) -> bool:
-    """Whether something stands at an address.
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """What is known of an address before anything of it is read.
+
+    Attributes:
+        is_there: whether something stands there.
+        size: bytes; None where the server doesn't say.
+    """
+
+    is_there: bool
+    size: int | None = None
+
+
+def ask_head(url: str, attempts: Attempts, *, fix: str) -> Head:
+    """Ask what stands at an address.
 
     Args:
         url: http, https or file.
@@ -101,11 +116,17 @@ def is_there(url: str, attempts: Attempts, *, fix: str) -> bool:
         DownloadError: a server doesn't answer, or refuses to.
     """
     if is_local(url):
-        return local_path(url).is_file()
+        path = local_path(url)
+        return Head(is_there=path.is_file(), size=path.stat().st_size if path.is_file() else None)
+    headers = {"Accept-Encoding": "identity"}  # else the size is that of a compressed transfer
     try:
-        with open_session(attempts) as session, session.head(url, allow_redirects=True) as answer:
-            if answer.ok or answer.status_code == http.HTTPStatus.NOT_FOUND:
-                return answer.ok
+        with (
+            open_session(attempts) as session,
+            session.head(url, headers=headers, allow_redirects=True) as answer,
+        ):
+            if answer.ok or answer.status_code in _GONE:
+                size = answer.headers.get("Content-Length", "")
+                return Head(is_there=answer.ok, size=int(size) if size.isdigit() else None)
             raise refused(url, answer, fix=fix)
     except requests.RequestException as problem:
         raise unreachable(url, problem, fix=fix) from problem
@@ -137,11 +158,13 @@ def refused(url: str, answer: requests.Response, *, fix: str) -> DownloadError:
     phrase = next((f" {known.phrase}" for known in http.HTTPStatus if known == status), "")
     asked = _asked_wait(answer)
     wait = f" and asked to be left alone for {asked:.0f} seconds" if asked else ""
-    return DownloadError(
+    error = DownloadError(
         f"{redact_url(url)} can't be downloaded",
         why=f"the server answered {status}{phrase}{wait}",
         fix=fix,
     )
+    error.is_missing = status in _GONE
+    return error
 
 
 def _asked_wait(answer: requests.Response) -> float:

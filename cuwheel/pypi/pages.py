@@ -60,6 +60,11 @@ def lacks(project: str) -> str:
     return f"has no {project}"
 
 
+def answered(status: int) -> str:
+    """What is said of a server that answered with an error status."""
+    return f"answered {status}"
+
+
 def with_credentials(url: str, index: str) -> str:
     """A file on the index's own host needs the user and password that the index needed."""
     file, page = urlsplit(url), urlsplit(index)
@@ -77,7 +82,7 @@ def _read_or_say_why(  # noqa: PLR0911 - one for each way in which a server can 
     except pypi_simple.NoSuchProjectError as problem:
         return lacks(problem.project)
     except requests.HTTPError as problem:
-        return f"answered {problem.response.status_code}"
+        return answered(problem.response.status_code)
     except requests.JSONDecodeError:
         return _NO_INDEX
     except requests.RequestException as problem:

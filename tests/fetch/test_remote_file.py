@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import DownloadError
-from cuwheel.fetch import remote_file
 from cuwheel.fetch.remote_file import open_remote
 from tests.support.factories import write_wheel
 from tests.support.server import Site, serving, slow_server
@@ -21,9 +20,8 @@ _WINDOW = 1 << 16
 
 
 @pytest.fixture(autouse=True)
-def _small_window(monkeypatch: pytest.MonkeyPatch) -> None:
+def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(remote_file, "_WINDOW", _WINDOW)
 
 
 def test_reads_members_without_the_rest(tmp_path: Path) -> None:
@@ -36,7 +34,7 @@ def test_reads_members_without_the_rest(tmp_path: Path) -> None:
 
     with (
         serving(Site(files={"/w.whl": content})) as site,
-        open_remote(site.url("/w.whl")) as stream,
+        open_remote(site.url("/w.whl"), window=_WINDOW) as stream,
     ):
         assert zipfile.ZipFile(stream).read("b.bin") == files["b.bin"]
         spans = {span for _, span in site.asked}
@@ -56,14 +54,14 @@ def test_refuses_server_without_parts() -> None:
     site = Site(files={"/x": b"content"}, knows_range=False)
 
     with serving(site), pytest.raises(DownloadError) as caught:
-        open_remote(site.url("/x"))
+        open_remote(site.url("/x"), window=_WINDOW)
 
     assert "in parts" in caught.value.what
 
 
 def test_tells_that_file_is_not_there() -> None:
     with serving(Site()) as site, pytest.raises(DownloadError):
-        open_remote(site.url("/x"))
+        open_remote(site.url("/x"), window=_WINDOW)
 
 
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
@@ -75,7 +73,7 @@ def test_takes_no_more_than_it_asked_for(encoding: str) -> None:
     site = Site(files={"/x": content}, knows_range=False)
     site.headers = {"Content-Range": start, "Content-Encoding": encoding}
 
-    with serving(site), open_remote(site.url("/x")) as stream:
+    with serving(site), open_remote(site.url("/x"), window=_WINDOW) as stream:
         assert stream.read(100) == content[:100]
         stream.seek(_WINDOW)
         with pytest.raises(DownloadError, match="in parts"):
@@ -87,7 +85,7 @@ def test_gives_up_on_slow_server(monkeypatch: pytest.MonkeyPatch) -> None:
     start = "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-299999/300000"
 
     with slow_server(0.05, start) as address, pytest.raises(DownloadError) as caught:
-        open_remote(f"{address}/x")
+        open_remote(f"{address}/x", window=_WINDOW)
 
     assert "bytes came in 2 seconds" in caught.value.why
     assert "CUWHEEL_SLOW_NETWORK=4" in caught.value.fix
@@ -97,6 +95,6 @@ def test_tells_of_part_that_breaks_off() -> None:
     site = Site(files={"/x": bytes(_WINDOW)}, breaks=[100])
 
     with serving(site), pytest.raises(DownloadError) as caught:
-        open_remote(site.url("/x"))
+        open_remote(site.url("/x"), window=_WINDOW)
 
     assert "100 bytes read" in caught.value.why

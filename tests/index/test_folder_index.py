@@ -41,7 +41,7 @@ def served(folder: Path) -> Iterator[tuple[str, list[str]]]:
     kind = type("Recording", (Handler,), {"asked": asked})
     bound = functools.partial(kind, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), bound) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield f"http://127.0.0.1:{server.server_address[1]}", asked
         server.shutdown()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.cli.reference.index_check_page import index_check_page
 from cuwheel.cli.reference.options_page import options_page
 from cuwheel.cli.reference.recipe_page import recipe_page
 from cuwheel.cli.reference.toolkits_page import toolkits_page
@@ -36,6 +37,7 @@ def documents() -> dict[str, str]:
     return {
         "TROUBLESHOOTING.md": troubleshooting(),
         "docs/reference/recipe.md": recipe_page(),
+        "docs/reference/index-check.md": index_check_page(),
         "docs/reference/options.md": options_page(),
         "docs/reference/toolkits.md": toolkits_page(),
     }

@@ -14,13 +14,13 @@ import rich.table
 
 from cuwheel.cache.contents import read_cache
 from cuwheel.cache.pruning import DAY, choose, foresee, prune
-from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.parser import Parser, new_parser, size_argument
 from cuwheel.cli.report_options import add_report_options
 from cuwheel.errors import UsageError
 from cuwheel.paths import default_cache
 from cuwheel.pypi.uv import forget
 from cuwheel.system.output.terminal import report_terminal
-from cuwheel.system.quantities import read_size, show_size
+from cuwheel.system.quantities import show_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,7 @@ def cache_parser() -> Parser:
     )
     add(
         "--size",
-        type=_size,
+        type=size_argument,
         metavar="20G",
         help="what was unused for longest, until all of the cache has this size",
     )
@@ -202,15 +202,3 @@ def _days(text: str) -> float:
     if not re.fullmatch(r"\d+(\.\d+)?", text):
         raise argparse.ArgumentTypeError(f"{text} is no number of days")
     return float(text)
-
-
-def _size(text: str) -> int:
-    """Bytes.
-
-    Raises:
-        argparse.ArgumentTypeError: it is no size.
-    """
-    size = read_size(text)
-    if size is None:
-        raise argparse.ArgumentTypeError(f"{text} is no size such as 500M or 20G")
-    return size

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.parser import Parser, new_parser, size_argument
 from cuwheel.cli.report_options import add_report_options
-from cuwheel.errors import UsageError
+from cuwheel.errors import IndexCheckError, UsageError
+from cuwheel.index.check.report import check_as_data, print_check
+from cuwheel.index.check.result import CheckRequest
+from cuwheel.index.check.rules import RULES
+from cuwheel.index.check.session import check_indexes
 from cuwheel.index.folder_index import write_index
 from cuwheel.index.site import SiteRequest, write_site, yank_in_site
 from cuwheel.index.yanks import yank
 from cuwheel.paths import ROOT, default_cache, given_path
+from cuwheel.system.output.terminal import report_terminal
 from cuwheel.system.quantities import plural
 from cuwheel.wheel.publication import SIMPLE
 
@@ -20,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from cuwheel.index.check.result import CheckResult
+    from cuwheel.index.check.rules import Rule
     from cuwheel.system.console import Console
 
 
@@ -51,17 +59,52 @@ def index_parser() -> Parser:
     add("--yank", metavar="FILE|NAME==VERSION", help="withdraw wheels: only who pinned gets them")
     add("--reason", default="", metavar="TEXT", help="with --yank: why, for who has it pinned")
     add("--unyank", metavar="FILE|NAME==VERSION", help="take that back")
+    _add_check_options(parser)
     add_report_options(
         parser,
         quiet="print warnings and errors alone",
-        verbose="name each wheel of the index",
-        as_json="print what was written, as data, to standard output",
+        verbose="name each wheel of the index, and each place that breaks a rule",
+        as_json="print what was written or found, as data, to standard output",
     )
     return parser
 
 
+def _add_check_options(parser: Parser) -> None:
+    add = parser.add_argument
+    add(
+        "--check",
+        action="append",
+        default=[],
+        metavar="ADDRESS|DIR",
+        help="check an index instead, anybody's, repeatable: pages, files, hashes, METADATA, "
+        "RECORD; docs/reference/index-check.md",
+    )
+    add(
+        "--only",
+        action="append",
+        default=[],
+        metavar="PROJECT",
+        help="with --check: this project alone, repeatable",
+    )
+    add("--quick", action="store_true", help="with --check: ask for parts of wheels, hash none")
+    add(
+        "--snapshot",
+        metavar="FILE",
+        help="with --check: compare with what was there before, then keep what is there now",
+    )
+    add(
+        "--max-download",
+        type=size_argument,
+        metavar="SIZE",
+        help="with --check: download no more than that, `500M`, `20G`; default: 64 GiB",
+    )
+
+
 def run_index(given: argparse.Namespace, console: Console) -> None:
-    """Write the package index."""
+    """Write the package index, or check one."""
+    if given.check:
+        _run_check(given, console)
+        return
     folders = tuple(map(given_path, given.dist)) if given.dist else (ROOT / "dist",)
     _check(given, folders)
     if not given.to:
@@ -85,6 +128,46 @@ def run_index(given: argparse.Namespace, console: Console) -> None:
     )
     data = {"site": str(site.site), "added": done.added, "cuda": done.cuda, **yanked}
     _tell(text, data, site.site / SIMPLE, given, console)
+
+
+def _run_check(given: argparse.Namespace, console: Console) -> None:
+    """Check indexes.
+
+    Raises:
+        IndexCheckError: one has errors.
+        UsageError: what was asked for contradicts itself, or is no index.
+        DownloadError: one doesn't answer.
+    """
+    writing = ("dist", "to", "base_url", "address", "yank", "unyank")
+    if other := next((name for name in writing if getattr(given, name)), None):
+        raise UsageError(
+            f"--check writes nothing, and --{other.replace('_', '-')} is for writing",
+            why="an index is checked as it is served",
+            fix="write it first, then check it: nox -s index -- --check DIR",
+        )
+    asked = CheckRequest(
+        places=tuple(one if "://" in one else str(given_path(one)) for one in given.check),
+        projects=tuple(given.only),
+        is_quick=given.quick,
+        snapshot=given_path(given.snapshot) if given.snapshot else None,
+    )
+    if given.max_download is not None:
+        asked = replace(asked, max_download=given.max_download)
+    result = check_indexes(asked, console)
+    if given.json:
+        print(json.dumps(check_as_data(result)))  # noqa: T201 - data
+    else:
+        print_check(result, report_terminal(), console)
+    if errors := result.count("error"):
+        raise IndexCheckError(
+            f"{', '.join(result.indexes)}: {plural(errors, 'error')}",
+            why=f"{', '.join(one.code for one in RULES if _is_error(one, result))}: listed above",
+            fix="do what stands there behind `to fix`, and check again",
+        )
+
+
+def _is_error(rule: Rule, result: CheckResult) -> bool:
+    return rule.severity == "error" and bool(result.counts[rule.code])
 
 
 def _yank(

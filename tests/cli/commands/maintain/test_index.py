@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.cli.dispatch import run_command
-from cuwheel.errors import UsageError
+from cuwheel.errors import IndexCheckError, UsageError
 from cuwheel.system.console import Console
 from tests.support.toy_wheel import add_wheel
 
@@ -103,3 +103,30 @@ def withdrawn(root: Path) -> dict[str, str]:
     """What the site's index for installers says of that."""
     page = json.loads((root / "site" / "simple" / "toy" / "index.json").read_text())
     return {one["filename"]: one["yanked"] for one in page["files"] if one.get("yanked")}
+
+
+def test_checks_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add_wheel(tmp_path / "a")
+    index(tmp_path, "a")
+
+    run_command("index", ["--check", str(tmp_path / "site"), "--json"], Console())
+
+    data = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (data["verdict"], data["files"], data["findings"]) == ("ok", 1, [])
+
+
+def test_check_that_finds_errors_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = add_wheel(tmp_path / "a")
+    index(tmp_path, "a")
+    (tmp_path / "site" / "files" / wheel.name).unlink()
+
+    with pytest.raises(IndexCheckError) as caught:
+        run_command("index", ["--check", str(tmp_path / "site")], Console())
+
+    assert "missing" in caught.value.why
+    assert "error missing: A file isn't where its page says." in capsys.readouterr().out
+
+
+def test_check_writes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--to is for writing"):
+        run_command("index", ["--check", str(tmp_path), "--to", str(tmp_path)], Console())

@@ -1,0 +1,223 @@
+"""Findings that a project's page gives by itself, without looking at the files that it lists."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections import Counter
+from posixpath import basename
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from packaging.version import InvalidVersion, Version
+
+from cuwheel.fetch.urls import redact_url
+from cuwheel.index.check.rules import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from cuwheel.index.check.listing import ListedFile, Listing
+
+# Digits of each hash that nobody can forge; pip takes the first three, uv blake2b too.
+_STRONG = {"sha256": 64, "sha384": 96, "sha512": 128, "blake2b": 128}
+_WEAK = {"md5": 32, "sha1": 40, "sha224": 56}
+_DIGITS = {**_STRONG, **_WEAK}  # the best first
+_SOURCES = (".tar.gz", ".zip", ".tar.bz2", ".tgz", ".tar.xz", ".tar")  # that pip takes
+_SPECIFIED_SOURCES = (".tar.gz", ".zip")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z")  # PEP 700
+_AHEAD = datetime.timedelta(days=1)  # clocks differ
+_COMPARED = ("url", "hashes", "requires_python", "yanked", "announced", "provenance")
+
+
+def page_findings(project: str, listing: Listing) -> Iterator[Finding]:
+    """What is wrong with a page.
+
+    Args:
+        project: the normalised name that the page stands below.
+        listing: the page.
+    """
+    yield from listing.faults
+    if listing.project and canonicalize_name(listing.project) != project:
+        fact = f"the page of {project} says that it is that of {listing.project}"
+        yield Finding(code="project-name", where=listing.where, fact=fact)
+    for name, count in Counter(one.name for one in listing.files).items():
+        if count > 1:
+            yield _finding("duplicate", listing, name, f"it is listed {count} times")
+    for file in listing.files:
+        for code, fact in _file_faults(project, listing, file):
+            yield _finding(code, listing, file.name, fact)
+    if listing.has_sizes:
+        yield from _version_findings(listing)
+
+
+def _finding(code: str, listing: Listing, name: str, fact: str) -> Finding:
+    return Finding(code=code, where=f"{listing.where}: {name}", fact=fact)
+
+
+def is_wheel(name: str) -> bool:
+    """Whether a file is one by its name."""
+    return name.endswith(".whl")
+
+
+def best_hash(hashes: Mapping[str, str]) -> str:
+    """The algorithm to go by; empty where none of them is known and has the digits that it has."""
+    return next((one for one, digits in _DIGITS.items() if len(hashes.get(one, "")) == digits), "")
+
+
+def is_readable(listing: Listing, file: ListedFile) -> bool:
+    """Whether a link may be followed: none from a server to a file of this machine."""
+    own, scheme = urlsplit(listing.url).scheme, urlsplit(file.url).scheme
+    return scheme in {"http", "https"} or scheme == own == "file"
+
+
+def _file_faults(project: str, listing: Listing, file: ListedFile) -> Iterator[tuple[str, str]]:
+    """Codes and facts."""
+    yield from _link_faults(listing, file)
+    yield from _name_faults(project, file.name)
+    yield from _hash_faults(file)
+    try:
+        SpecifierSet(file.requires_python)
+    except InvalidSpecifier:
+        yield "requires-python", f"{file.requires_python!r} is no specifier of versions"
+    if file.yanked == "":
+        yield "yank-reason", "it was withdrawn, and the page doesn't say why"
+    yield from _metadata_faults(file)
+    if listing.has_sizes:
+        yield from _date_faults(file)
+        if file.size is None:
+            yield "no-size", "the page has no `size` of it"
+
+
+def _link_faults(listing: Listing, file: ListedFile) -> Iterator[tuple[str, str]]:
+    shown = redact_url(file.url)
+    if not is_readable(listing, file):
+        yield "link", f"{shown} can't be followed from {urlsplit(listing.url).scheme}"
+    elif (last := unquote(basename(urlsplit(file.url).path))) != file.name:
+        yield "link", f"its link leads to {last or 'a folder'}: {shown}"
+    if urlsplit(listing.url).scheme == "https" and urlsplit(file.url).scheme == "http":
+        yield "insecure-link", f"it is linked as {shown}"
+
+
+def _name_faults(project: str, name: str) -> Iterator[tuple[str, str]]:
+    try:
+        if is_wheel(name):
+            own = parse_wheel_filename(name)[0]
+        elif name.endswith(_SPECIFIED_SOURCES):
+            own = parse_sdist_filename(name)[0]
+        elif name.endswith(_SOURCES):
+            return
+        else:
+            yield "file-kind", "installers take .whl and source archives"
+            return
+    except (InvalidWheelFilename, InvalidSdistFilename) as problem:
+        yield "file-name", str(problem)
+        return
+    if own != project:
+        yield "file-name", f"it is of {own}, and the page is that of {project}"
+
+
+def _hash_faults(file: ListedFile) -> Iterator[tuple[str, str]]:
+    best = best_hash(file.hashes)
+    if not file.hashes:
+        yield "no-hash", "the page gives none"
+    elif not best:
+        said = ", ".join(f"{one}={digest}" for one, digest in file.hashes.items())
+        yield "no-hash", f"{said} is no hash that anybody can check"
+    elif best in _WEAK:
+        yield "weak-hash", f"the page gives {' and '.join(file.hashes)} alone"
+
+
+def _metadata_faults(file: ListedFile) -> Iterator[tuple[str, str]]:
+    if file.metadata is None and file.old_metadata is not None:
+        yield "old-metadata-key", "the page has `dist-info-metadata` and no `core-metadata`"
+    elif None not in (file.metadata, file.old_metadata) and file.metadata != file.old_metadata:
+        said = (
+            f"{_told(file.metadata)} under the new name, {_told(file.old_metadata)} under the old"
+        )
+        yield "metadata-keys", said
+    elif file.announced is None and is_wheel(file.name):
+        yield "no-metadata", "the page doesn't announce it"
+
+
+def _date_faults(file: ListedFile) -> Iterator[tuple[str, str]]:
+    if not file.uploaded:
+        yield "no-date", "the page has no `upload-time` of it"
+    elif not _TIME.fullmatch(file.uploaded):
+        yield "date", f"{file.uploaded!r} isn't in the form of PEP 700"
+    else:
+        try:
+            time = datetime.datetime.fromisoformat(f"{file.uploaded[:19]}+00:00")
+        except ValueError:
+            yield "date", f"there is no time {file.uploaded}"
+            return
+        if time > datetime.datetime.now(tz=datetime.timezone.utc) + _AHEAD:
+            yield "date", f"{file.uploaded} lies ahead"
+
+
+def _version_findings(listing: Listing) -> Iterator[Finding]:
+    if listing.versions is None:
+        yield Finding(code="versions", where=listing.where, fact="the page has no `versions`")
+        return
+    said = {_version(one) for one in listing.versions}
+    lacking = {
+        version
+        for file in listing.files
+        if (version := _version_of(file.name)) and version not in said
+    }
+    if lacking:
+        fact = f"it lacks {', '.join(map(str, sorted(lacking)))}"
+        yield Finding(code="versions", where=listing.where, fact=fact)
+
+
+def _version(text: str) -> Version | None:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
+def _version_of(name: str) -> Version | None:
+    """The version in a file's name; None where it can't be read."""
+    try:
+        return parse_wheel_filename(name)[1] if is_wheel(name) else parse_sdist_filename(name)[1]
+    except (InvalidWheelFilename, InvalidSdistFilename):
+        return None
+
+
+def form_findings(html: Listing, data: Listing) -> Iterator[Finding]:
+    """In what the two forms of a page disagree."""
+    first, second = ({one.name: one for one in listing.files} for listing in (html, data))
+    for name in sorted((first.keys() ^ second.keys()).difference(data.unread)):
+        form = "HTML" if name in first else "JSON"
+        yield _finding("forms", data, name, f"only the {form} form lists it")
+    for name in sorted(first.keys() & second.keys()):
+        for field in _differing(first[name], second[name]):
+            said, other = (_told(getattr(one[name], field)) for one in (first, second))
+            words = field.replace("_", "-").replace("announced", "METADATA")
+            yield _finding("forms", data, name, f"{words}: {said} in HTML, {other} in JSON")
+
+
+def _differing(html: ListedFile, data: ListedFile) -> Sequence[str]:
+    """Fields in which they do; HTML can give one hash of several."""
+    found = [name for name in _COMPARED if getattr(html, name) != getattr(data, name)]
+    if "hashes" in found and html.hashes and html.hashes.items() <= data.hashes.items():
+        found.remove("hashes")
+    said, other = html.announced, data.announced
+    if "announced" in found and said and other and said.items() <= other.items():
+        found.remove("announced")
+    return found
+
+
+def _told(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={digest}" for name, digest in value.items()) or "no hash"
+    return "nothing" if value is None else repr(value)
