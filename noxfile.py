@@ -37,7 +37,7 @@ nox.options.default_venv_backend = "none"  # cuwheel.bootstrap makes hash-locked
 nox.options.sessions = ("tests", "lint")
 
 ENTRIES = load_catalogue(project_roots())
-BENCHMARKS = ("audit", "builds", "elf", "explain", "index", "memory")
+BENCHMARKS = ("audit", "builds", "determinism", "elf", "explain", "index", "memory")
 FAST = ("-n", "3")  # on 2 cores, as tests wait for two fifths of their time
 # A file's tests share what they build; the first files take longest.
 LONG = (*FAST, "--dist", "loadfile", "--no-loadscope-reorder")
@@ -118,7 +118,7 @@ def fuzz(session: nox.Session) -> None:
 
 @nox.session(tags=["maintain"])
 def bench(session: nox.Session) -> None:
-    """Measure, side by side in one run: -- builds, memory, audit, elf, explain."""
+    """Measure, side by side in one run: -- builds, memory, audit, elf, determinism."""
     kind, *rest = session.posargs or ("",)
     if kind not in BENCHMARKS:
         session.error(f"say what to measure: nox -s bench -- {'|'.join(BENCHMARKS)}")

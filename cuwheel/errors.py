@@ -453,6 +453,31 @@ class NotReproducibleError(CuwheelError):
     anchor = "not-reproducible"
 
 
+class PolicyError(CuwheelError):
+    """Too few rebuilders state that they have got this wheel's bytes.
+
+    A policy (`rebuilders.txt`) says how many of which rebuilders have to. The message names each
+    statement that was found and doesn't count, with its reason, and who has made none:
+    docs/how-to/rebuild.md. A wheel that was changed behind its maker's back ends here.
+    """
+
+    exit_code = 83
+    anchor = "policy"
+
+
+class OtherInputsError(CuwheelError):
+    """This checkout can't build the wheel again with what its provenance names.
+
+    The recipe, a lock, a patch or cuwheel's own code is another here, and the commit that the
+    statement names isn't in this clone. The message names each file with both hashes. Fetch the
+    commit (`git fetch`), or build with what is here: `nox -s rebuild -- WHEEL --here` says what
+    that gives.
+    """
+
+    exit_code = 84
+    anchor = "other-inputs"
+
+
 class SmokeError(CuwheelError):
     """The wheel installs but doesn't work in a clean environment.
 

@@ -54,7 +54,7 @@ def key_of(job: Job) -> dict[str, str]:
         **_of_recipe(target, job.workspace),
         **_of_locks(target),
         **_of_machine(target, job.machine),
-        "engine": f"{__version__} {_engine()}",
+        "engine": f"{__version__} {digest_of_engine()}",
     }
     if job.settings.build_tag:
         parts["build tag"] = str(job.settings.build_tag)
@@ -81,13 +81,14 @@ def digest_of_key(key: Mapping[str, str]) -> str:
 
 
 @functools.cache
-def _engine() -> str:
-    """Digest of the code that a build runs: a change in any of it may change the wheel."""
+def digest_of_engine() -> str:
+    """SHA-256 of the code that a build runs: a change in any of it may change the wheel."""
     return digest_of_code(code_of_builds())
 
 
 @functools.cache
-def _banner(program: str) -> str:
+def banner_of(program: str) -> str:
+    """What a program of the machine calls itself, the first line of `--version`."""
     try:
         said = run([program, "--version"], env={"PATH": os.defpath, "LC_ALL": "C"}).output
     except CommandFailedError:
@@ -173,8 +174,8 @@ def _machine_compiler(toolkit: Toolkit, machine: Machine) -> dict[str, str]:
     return {
         "host compiler": f"{fitting[0].cxx} {fitting[0].banner}" if fitting else ABSENT,
         "C library": " ".join(platform.libc_ver()),
-        "linker": _banner("ld"),
-        "strip": _banner("strip"),
+        "linker": banner_of("ld"),
+        "strip": banner_of("strip"),
     }
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # Command → module in `commands/`, in the folder of its session's tag. nox's sessions are in
 # cuwheel/model/nox_sessions.py.
 COMMANDS = {
+    "attestations": "report.attestations",
     "audit": "report.audit",
     "build": "build.build",
     "bump": "maintain.updates",
@@ -38,6 +39,7 @@ COMMANDS = {
     "perf": "target.perf",
     "pick": "report.pick",
     "profile": "target.profile",
+    "rebuild": "target.rebuild",
     "smoke": "target.smoke",
     "toolchain": "maintain.toolchain",
     "torch-symbols": "maintain.torch_symbols",

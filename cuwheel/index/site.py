@@ -32,7 +32,7 @@ from cuwheel.system.files import (
     write_atomically,
 )
 from cuwheel.system.regular_files import read_json
-from cuwheel.wheel.publication import SIMPLE, statement_of
+from cuwheel.wheel.publication import REBUILT, SIMPLE, statement_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -264,6 +264,10 @@ def _publish(
                 _copy(source, files / source.name)
         if name not in published:
             _copy(folder / name, files / name)
+    for folder in {folder for folder, _ in found.values()}:
+        for source in folder.glob(f"*{REBUILT}*.json"):
+            if source.name.partition(REBUILT)[0] in found:
+                _copy(source, files / source.name)
 
 
 def _copy(source: Path, final: Path) -> None:

@@ -70,6 +70,7 @@ VERBS = (
     ),
     _verb("smoke", "Install and import a built wheel: -- TARGET.", "target", "target"),
     _verb("verify", "Build in several ways, compare the bytes: -- TARGET|all.", "target", "target"),
+    _verb("rebuild", "Build a published wheel again, compare, sign: -- WHEEL.", "target"),
     _verb(
         "perf",
         "Check and measure a wheel on this GPU, as a gate: [-- TARGET].",
@@ -78,6 +79,9 @@ VERBS = (
     ),
     _verb("profile", "Show where a build's time and memory go: -- TARGET.", "target", "target"),
     _verb("audit", "Read wheels, anybody's, and say what is wrong: -- WHEEL|DIR.", "report"),
+    _verb(
+        "attestations", "Say who rebuilt a wheel to its bytes: -- WHEEL --policy FILE.", "report"
+    ),
     _verb("diagnose", "Say whether GPU packages work here, and if not, why.", "report"),
     _verb("pick", "Say which wheel fits this machine, or why none does: -- NAME.", "report"),
     _verb("explain", "Read a log of any tool and say what went wrong: -- LOG.", "report"),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import CommandFailedError
+from cuwheel.sources.checkouts import commit_of
 from cuwheel.sources.tree import describe_sources
-from cuwheel.system.process import run
 from cuwheel.system.quantities import plural
 
 if TYPE_CHECKING:
@@ -45,7 +43,8 @@ def read_source_state(folder: Path, *, without: Collection[Path] = ()) -> Source
         SourceError: it holds what can't be copied.
     """
     files = describe_sources(folder, without=without)
-    return SourceState(folder=str(folder), commit=_commit_of(folder), files=tuple(files.items()))
+    commit = commit_of(folder)[:_COMMIT]
+    return SourceState(folder=str(folder), commit=commit, files=tuple(files.items()))
 
 
 def describe_source_change(old: SourceState, new: SourceState) -> str:
@@ -71,14 +70,3 @@ def _listed(kind: str, names: Sequence[str]) -> str:
     """`2 files changed: setup.py, src/a.cu`."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{plural(len(names), 'file')} {kind}: {', '.join(names[:_SHOWN])}{more}"
-
-
-def _commit_of(folder: Path) -> str:
-    if not (folder / ".git").exists():
-        return ""
-    words = ["git", "-C", str(folder), "rev-parse", f"--short={_COMMIT}", "HEAD"]
-    try:
-        done = run(words, env={"PATH": os.environ.get("PATH", os.defpath)}, check=False)
-    except CommandFailedError:  # the machine has no git
-        return ""
-    return done.output.strip() if done.status == 0 else ""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib.metadata
+import platform
 import time
 from typing import TYPE_CHECKING
 
+from cuwheel.build.rebuild_key import banner_of, digest_of_engine
 from cuwheel.locks.jobs import toolchain_lock
 from cuwheel.model.link import mode_name
 from cuwheel.model.source import Folder
 from cuwheel.paths import ROOT
+from cuwheel.sources.checkouts import commit_of
 from cuwheel.system.files import sha256_of_file, write_atomically
 from cuwheel.toolchains.debian_packages import installed_version
 from cuwheel.version import __version__
@@ -97,6 +100,7 @@ def _materials(target: Target, workspace: Workspace) -> list[Material]:
     origin = tree.origin if tree.pinned else target.recipe.name  # no path of this machine
     script = target.smoke_script
     return [
+        *_code(target),
         Material(name=f"source {origin}", sha256=tree.sha256, uri=tree.origin * tree.pinned),
         *(Material(name=f"patch {name}", sha256=digest) for name, digest in tree.patches),
         *(
@@ -122,6 +126,7 @@ def _materials(target: Target, workspace: Workspace) -> list[Material]:
             name="host compiler",
             version=workspace.load("preflight", Preflight).host_compiler_version,
         ),
+        *_machine_tools(target),
         *_system_packages(target),
         Material(name="Python", version=environment.base_version),
     ]
@@ -132,6 +137,29 @@ def _locks(target: Target) -> list[Path]:
     used = dict.fromkeys((target.lock, target.smoke_lock, *served, ROOT / "envs" / "engine.lock"))
     toolchain = toolchain_lock(target)
     return [*used, toolchain] if toolchain else [*used]
+
+
+def _code(target: Target) -> list[Material]:
+    """What has built it: cuwheel's code, and the commits in which that and the recipe are."""
+    recipe = target.recipe.module
+    commits = {"checkout of cuwheel": commit_of(ROOT)}
+    if target.root != ROOT:
+        commits["checkout of the recipe"] = commit_of(target.root)
+    return [
+        Material(name="cuwheel", sha256=digest_of_engine(), version=__version__),
+        Material(name=f"recipe {recipe}", sha256=sha256_of_file(target.root / recipe)),
+        *(Material(name=name, git_commit=commit) for name, commit in commits.items() if commit),
+    ]
+
+
+def _machine_tools(target: Target) -> list[Material]:
+    """What else of the machine decides host code and tags; a conda toolchain brings its own."""
+    if target.provider == "conda":
+        return []
+    return [
+        Material(name="C library", version=" ".join(platform.libc_ver())),
+        Material(name="linker", version=banner_of("ld")),
+    ]
 
 
 def _image(image: Image) -> Material:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from cuwheel.errors import UnsafeArchiveError, UsageError
 from cuwheel.system.files import sha256_of_file
 from cuwheel.system.regular_files import read_regular
 from cuwheel.wheel.archive import open_wheel
-from cuwheel.wheel.publication import build_tag_of
+from cuwheel.wheel.publication import build_tag_of, statement_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +43,20 @@ class PublishedWheel:
         return words
 
     @property
+    def wheel_name(self) -> str:
+        """Its file name."""
+        stated = [one["name"] for one in self.statement.get("subject", ())]
+        return self.wheel.name if self.wheel else str(stated[0])
+
+    @property
+    def statement_file(self) -> Path:
+        """Where the statement lies, if there is one."""
+        return statement_of(self.named) if self.named == self.wheel else self.named
+
+    @property
     def build_tag(self) -> int:
         """The number in its file name; 0: it has none."""
-        stated = [one["name"] for one in self.statement.get("subject", ())]
-        return build_tag_of(self.wheel.name if self.wheel else stated[0])
+        return build_tag_of(self.wheel_name)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -63,12 +74,31 @@ class PublishedWheel:
         return found
 
     @property
+    def hashes(self) -> dict[str, str]:
+        """Name and SHA-256 of each thing that went in and has one."""
+        dependencies = self._definition.get("resolvedDependencies", ())
+        digests = {one["name"]: one.get("digest", {}).get("sha256", "") for one in dependencies}
+        return {name: digest for name, digest in digests.items() if digest}
+
+    @property
+    def commit(self) -> str:
+        """Of cuwheel's checkout, 40 hexadecimal digits; empty where none is stated."""
+        for one in self._definition.get("resolvedDependencies", ()):
+            if one["name"] == "checkout of cuwheel":
+                return str(one.get("digest", {}).get("gitCommit", ""))
+        return ""
+
+    @property
     def _definition(self) -> dict[str, Any]:
         return dict(self.statement.get("predicate", {}).get("buildDefinition", {}))
 
 
-def read_published(path: Path) -> PublishedWheel:
+def read_published(path: Path, option: str = "--against ") -> PublishedWheel:
     """Read what `--against` names: a wheel, or the provenance of one.
+
+    Args:
+        path: of the file.
+        option: that named it, for messages.
 
     Raises:
         UsageError: it is neither, or wheel and provenance are not of each other.
@@ -87,13 +117,13 @@ def read_published(path: Path) -> PublishedWheel:
         _check_statement(found)
     except UnsafeArchiveError as problem:
         raise UsageError(
-            f"--against {path} is no wheel that can be read",
+            f"{option}{path} is no wheel that can be read",
             why=problem.why,
             fix="get the file again from whoever published it",
         ) from problem
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise UsageError(
-            f"--against {path} is neither a wheel nor the provenance of one",
+            f"{option}{path} is neither a wheel nor the provenance of one",
             why=f"it has no {problem}" if isinstance(problem, KeyError) else str(problem),
             fix="name a .whl, or the .provenance.json that cuwheel writes beside it",
         ) from problem
@@ -149,7 +179,9 @@ def _check_statement(found: PublishedWheel) -> None:
     for arch in archs:
         if not is_arch(arch):
             raise ValueError(f"one of its archs is {arch!r}")
-    _ = found.materials, found.build_tag
+    _ = found.materials, found.build_tag, found.hashes
+    if found.commit and not _COMMIT.fullmatch(found.commit):
+        raise ValueError(f"its checkout is {found.commit!r}")
     if found.wheel and found.statement:
         [subject] = found.statement["subject"]
         if sha256_of_file(found.wheel) != subject["digest"]["sha256"]:
@@ -157,6 +189,7 @@ def _check_statement(found: PublishedWheel) -> None:
 
 
 _SHA256_SHOWN = 16  # characters of a hash
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _OPTIONS = {
     "python": "--python",
     "framework": "--framework",

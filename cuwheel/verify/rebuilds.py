@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.build.compile_cache.choice import FOLDER_VARIABLE
@@ -20,7 +21,6 @@ from cuwheel.system.quantities import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from cuwheel.system.console import Console
 
@@ -41,6 +41,7 @@ class Variation:
         options: of the command line, beside the requested ones.
         variables: of its environment, beside the caller's.
         umask: of its process.
+        root: of the checkout whose cuwheel builds.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Variation:
     options: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     umask: int = 0o022
+    root: Path = ROOT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,14 +136,14 @@ def rebuild(command: Sequence[str], how: Variation, console: Console) -> Rebuilt
     log = how.work.with_name("build.log")
     log.parent.mkdir(parents=True, exist_ok=True)
     folders = ("--work", str(how.work), "--dist", str(how.dist))
-    words = [sys.executable, "-m", "cuwheel", "build", *command, *how.options, *folders]
+    words = [*_cuwheel_of(how.root), "build", *command, *how.options, *folders]
     started = time.monotonic()
     with console.live(how.name) as line:
         try:
             run(
                 ["/bin/sh", "-c", f'umask {how.umask:03o}; exec "$0" "$@"', *words],
-                env={**os.environ, "PYTHONPATH": str(ROOT), **how.variables},
-                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(how.root), **how.variables},
+                cwd=how.root,
                 log=log,
                 shown=words,
                 on_line=lambda text, _: line.show(text.strip()) if text.strip() else None,
@@ -164,6 +166,15 @@ def rebuild(command: Sequence[str], how: Variation, console: Console) -> Rebuilt
         seconds=time.monotonic() - started,
         cache=summary["cache"],
     )
+
+
+def _cuwheel_of(root: Path) -> list[str]:
+    """What runs the cuwheel of a checkout, in the environment that its lock names."""
+    lock = Path("envs", "engine.lock")
+    if (root / lock).read_bytes() == (ROOT / lock).read_bytes():
+        return [sys.executable, "-m", "cuwheel"]
+    bare = "-P" if sys.version_info >= (3, 11) else "-s"  # as noxfile.py does
+    return [sys.executable, bare, "-m", "cuwheel.bootstrap", "engine", "-m", "cuwheel"]
 
 
 def _cache_with_downloads(folder: Path, shared: Path) -> Path:

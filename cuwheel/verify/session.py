@@ -12,17 +12,23 @@ import rich.table
 from cuwheel.errors import NotReproducibleError
 from cuwheel.system.files import write_atomically
 from cuwheel.verify.compare.diffoscope import keep_diffoscope
-from cuwheel.verify.compare.report import comparison_as_data, print_comparison
+from cuwheel.verify.compare.report import (
+    comparison_as_data,
+    difference_lines,
+    print_comparison,
+)
 from cuwheel.verify.compare.wheel import compare
 from cuwheel.verify.leftovers import leftovers_of
 from cuwheel.verify.published import PublishedWheel, read_published
 from cuwheel.verify.rebuilds import Variation, rebuild, variations
+from cuwheel.wheel.publication import statement_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from cuwheel.system.console import Console
+    from cuwheel.verify.compare.differences import Comparison
     from cuwheel.verify.rebuilds import Rebuilt
 
 
@@ -74,7 +80,9 @@ def verify(
     causes = [
         cause
         for one in unequal
-        for cause in compare_wheels(first.wheel, one.wheel, folder / one.variation.name, out)
+        for cause in causes_of(
+            compare_wheels(first.wheel, one.wheel, folder / one.variation.name, out)
+        )
     ]
     return Verified(
         builds=tuple(builds),
@@ -83,8 +91,8 @@ def verify(
     )
 
 
-def compare_wheels(a: Path, b: Path, folder: Path, out: rich.console.Console) -> Iterator[str]:
-    """Say in which two wheels differ and why, and keep it; gives back the causes in words."""
+def compare_wheels(a: Path, b: Path, folder: Path, out: rich.console.Console) -> Comparison:
+    """Say in what two wheels differ and why, and keep that in a folder."""
     found = compare(a, b)
     print_comparison(found, out)
     write_atomically(
@@ -92,7 +100,12 @@ def compare_wheels(a: Path, b: Path, folder: Path, out: rich.console.Console) ->
     )
     out.print(f"kept in {folder / 'comparison.json'}", soft_wrap=True, highlight=False)
     out.print(keep_diffoscope(a, b, folder).note, soft_wrap=True, highlight=False)
-    data = comparison_as_data(found)
+    return found
+
+
+def causes_of(comparison: Comparison) -> Iterator[str]:
+    """Why two wheels differ, in words; that causes are unknown, too."""
+    data = comparison_as_data(comparison)
     # What only follows from another difference has no remedy of its own.
     yield from (cause["text"] for cause in data["causes"].values() if cause["remedy"])
     if data["unexplained"]:
@@ -108,12 +121,14 @@ class VerifiedAgainst:
         build: ours.
         causes: the known causes of what differs, in words; empty where only the hash is known.
         materials: those that differ, in words.
+        differences: members and kernels in which they differ; empty where only the hash is known.
     """
 
     theirs: PublishedWheel
     build: Rebuilt
     causes: tuple[str, ...] = ()
     materials: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
 
     @property
     def is_equal(self) -> bool:
@@ -142,18 +157,23 @@ def verify_against(
     """
     with console.stage(how.name):
         made = rebuild(command, how, console)
+    causes: list[str] = []
+    differences: tuple[str, ...] = ()
     if made.sha256 == theirs.sha256:
         out.print(f"the same bytes: sha256 {made.sha256}", soft_wrap=True, highlight=False)
-        return VerifiedAgainst(theirs=theirs, build=made)
-    causes: list[str] = []
-    if theirs.wheel:
-        causes = list(compare_wheels(theirs.wheel, made.wheel, how.dist.parent, out))
-    beside = made.wheel.with_name(f"{made.wheel.name}.provenance.json")
-    differing = tuple(_other_materials(theirs, read_published(beside)))
-    for line in differing:
+    elif theirs.wheel:
+        compared = compare_wheels(theirs.wheel, made.wheel, how.dist.parent, out)
+        causes, differences = list(causes_of(compared)), difference_lines(compared)
+    materials = tuple(_other_materials(theirs, read_published(statement_of(made.wheel))))
+    for line in materials:
         out.print(f"another material: {line}", soft_wrap=True, highlight=False, markup=False)
-    causes = list(dict.fromkeys(causes))
-    return VerifiedAgainst(theirs=theirs, build=made, causes=tuple(causes), materials=differing)
+    return VerifiedAgainst(
+        theirs=theirs,
+        build=made,
+        causes=tuple(dict.fromkeys(causes)),
+        materials=materials,
+        differences=differences,
+    )
 
 
 def raise_if_other(found: VerifiedAgainst) -> None:

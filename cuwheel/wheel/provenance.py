@@ -37,12 +37,14 @@ class Material:
         sha256: of its content; empty where nothing could be hashed.
         uri: where it came from; a package URL (`pkg:pypi/…`) for packages.
         version: its own words, e.g. a compiler's banner.
+        git_commit: 40 hexadecimal digits, of a checkout; else empty.
     """
 
     name: str
     sha256: str = ""
     uri: str = ""
     version: str = ""
+    git_commit: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,10 +138,11 @@ def _descriptor(material: Material) -> Any:
     """
     if material.sha256 and not _SHA256.fullmatch(material.sha256):
         raise ValueError(f"{material.name}: {material.sha256!r} is no SHA-256")
+    digests = {"sha256": material.sha256, "gitCommit": material.git_commit}
     described = ResourceDescriptor(
         name=material.name,
         uri=material.uri,
-        digest={"sha256": material.sha256} if material.sha256 else None,
+        digest={name: digest for name, digest in digests.items() if digest} or None,
         annotations={"version": material.version} if material.version else None,
     )
     described.validate()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SIMPLE = "simple"  # folder of the index
 STATEMENT = ".provenance.json"  # behind the wheel's name
+REBUILT = ".rebuild-"  # likewise, before the id of the key of who has rebuilt it
 
 
 def statement_of(wheel: Path) -> Path:

@@ -79,6 +79,17 @@ def comparison_as_data(comparison: Comparison) -> dict[str, Any]:
     }
 
 
+def difference_lines(comparison: Comparison) -> tuple[str, ...]:
+    """What differs of itself, a line each: member, section, device code, kernel, and the fact."""
+    own = [one for one in comparison.differences if not one.is_consequence]
+    names = demangle(one.location.kernel for one in own)
+    lines = (
+        f"{', '.join(filter(None, (one.location.member, _where(one.location, names))))}: {one.fact}"
+        for one in own
+    )
+    return tuple(lines)
+
+
 def demangle(names: Iterable[str]) -> dict[str, str]:
     """Kernels as they stand in the source, by their mangled names.
 

@@ -1,0 +1,244 @@
+"""Whether nvcc gives the same bytes in every fresh compile: files compiled many times over.
+
+Run it with `nox -s bench -- determinism causal-conv1d-130 --arch 90 --smallest 2 --times 30`. Each
+compile is a process of its own, with its own folder, `TMPDIR` and object, without any cache; the
+command line is the one of the package's build. What differs is counted by SHA-256: of the object,
+and of the device code in it alone, which is what a reader of `cuobjdump` would compare.
+"""  # noqa: INP001 - a module of the benchmarks, which are no package
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shlex
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.records import today
+from bench.report import write_section
+from cuwheel.binaries.device_code import code_of_element, elements_of, find_fatbins
+from cuwheel.errors import UsageError
+from cuwheel.paths import ROOT
+from cuwheel.system.console import Console
+from cuwheel.system.files import remove_tree, sha256_of_file, write_atomically
+from cuwheel.system.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+PAGE = ROOT / "docs" / "reproducibility.md"
+RESULTS = ROOT / "bench" / "results"
+_WITH_LAUNCHER, _BARE = "with cuwheel's launcher", "nvcc alone"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compile:
+    """How a package's build compiles one of its files.
+
+    Attributes:
+        file: the source.
+        words: the command line.
+        folder: where it runs.
+        output: the object that the build would write, a word of the command line.
+        variables: of its environment.
+        bare: path of the real nvcc, without the launcher.
+    """
+
+    file: Path
+    words: tuple[str, ...]
+    folder: Path
+    output: str
+    variables: dict[str, str]
+    bare: Path
+
+    def repeat(self, folder: Path, way: str) -> tuple[str, str]:
+        """Compile it anew in an empty folder; gives SHA-256 of the object and of its device code.
+
+        Raises:
+            CommandFailedError: the compiler failed.
+        """
+        remove_tree(folder)
+        folder.mkdir(parents=True)
+        made = folder / "made.o"
+        words = [word.replace(self.output, str(made)) for word in self.words]
+        if way == _BARE:
+            words[0] = str(self.bare)
+        run(words, env={**self.variables, "TMPDIR": str(folder)}, cwd=self.folder)
+        found = sha256_of_file(made), sha256_of_device_code(made)
+        remove_tree(folder)
+        return found
+
+
+def sha256_of_device_code(path: Path) -> str:
+    """Over kind, arch and unpacked code of each element of its fat binaries."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        for element in elements_of(stream, find_fatbins(stream)):
+            digest.update(element.name.encode())
+            digest.update(code_of_element(stream, element))
+    return digest.hexdigest()
+
+
+def compiles_of(command: Sequence[str], work: Path) -> Iterator[Compile]:
+    """The compiles of a target's CUDA sources, as its build would run them.
+
+    The build is ended once ninja's file is there, which says them all.
+
+    Args:
+        command: the words behind `build`.
+        work: for its work folder; what is there is removed.
+
+    Raises:
+        UsageError: the package doesn't build with ninja.
+    """
+    remove_tree(work)
+    options = ("--sandbox", "none", "--no-cache", "--work", str(work), "--dist", str(work / "dist"))
+    build = [sys.executable, "-m", "cuwheel", "build", *command, *options]
+    done = run(
+        build,
+        env=os.environ,
+        cwd=ROOT,
+        check=False,
+        # A compile was begun: the file is whole.
+        gives_up=lambda _: bool([*work.glob("*/events/events.jsonl")] and [*_ninjas(work)]),
+    )
+    listed = next(_ninjas(work), None)
+    if listed is None:
+        raise UsageError(
+            f"the build of {command[0]} has written no build.ninja",
+            why=f"it ended so:\n{done.output[-2000:]}",
+            fix="take a package that is built by PyTorch's extensions, or by CMake with Ninja",
+        )
+    target = next(path for path in work.iterdir() if listed.is_relative_to(path) and path.is_dir())
+    stages = target / "stages"
+    python = Path(json.loads((stages / "environment.json").read_text())["python"])
+    epoch = json.loads((stages / "patch.json").read_text())["epoch"]
+    path = (target / "launcher/bin", target / "cuda/bin", python.parent, "/usr/bin", "/bin")
+    variables = {
+        "PATH": os.pathsep.join(map(str, path)),
+        "SOURCE_DATE_EPOCH": str(epoch),
+        "CUDA_HOME": str(target / "cuda"),
+        "LC_ALL": "C.UTF-8",
+        "HOME": str(target / "home"),
+    }
+    said = run([python.with_name("ninja"), "-C", listed.parent, "-t", "compdb"], env=variables)
+    for one in json.loads(said.output[said.output.index("[\n") :]):
+        if one["file"].endswith(".cu"):
+            yield Compile(
+                file=Path(one["file"]),
+                words=tuple(shlex.split(one["command"])),
+                folder=Path(one["directory"]),
+                output=one["output"],
+                variables=variables,
+                bare=target / "cuda/bin-real/nvcc",
+            )
+
+
+def _ninjas(work: Path) -> Iterator[Path]:
+    return work.glob("*/t*/**/build.ninja")
+
+
+def chosen(found: Sequence[Compile], given: argparse.Namespace) -> list[Compile]:
+    """The files that were asked for, by their size in bytes."""
+    by_size = sorted(found, key=lambda one: one.file.stat().st_size)
+    if given.largest:
+        return by_size[-given.largest :]
+    return by_size[: given.smallest or len(by_size)]
+
+
+def measure(one: Compile, way: str, given: argparse.Namespace, ends: float) -> dict[str, Any]:
+    """Compile a file again and again, and count the hashes.
+
+    Args:
+        one: the compile.
+        way: with the launcher, or without.
+        given: the options.
+        ends: after this time, as of `time.monotonic`, no more compiles are begun.
+    """
+    scratch = given.folder / "scratch"
+
+    def again(number: int) -> tuple[str, str] | None:
+        return one.repeat(scratch / str(number), way) if time.monotonic() < ends else None
+
+    started = time.monotonic()
+    with ThreadPoolExecutor(given.jobs) as pool:
+        done = [made for made in pool.map(again, range(given.times)) if made]
+    return {
+        "file": one.file.name,
+        "way": way,
+        "compiles": len(done),
+        "seconds": round(time.monotonic() - started),
+        "objects": Counter(made[0] for made in done),
+        "device code": Counter(made[1] for made in done),
+    }
+
+
+def section(record: dict[str, Any]) -> str:
+    """The table, in Markdown."""
+    lines = [
+        "| file | compiled | fresh compiles | objects | device code |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    lines += [
+        f"| `{row['file']}` | {row['way']} | {row['compiles']} | {_told(row['objects'])} "
+        f"| {_told(row['device code'])} |"
+        for row in record["rows"]
+    ]
+    archs = ", ".join(record["archs"]) or "the recipe's archs"
+    head = f"`{record['target']}`, {archs}, on {record['date']}:"
+    return "\n".join([head, "", *lines])
+
+
+def _told(hashes: dict[str, int]) -> str:
+    return "1 hash" if len(hashes) == 1 else f"{len(hashes)} hashes"
+
+
+def options() -> argparse.ArgumentParser:
+    """What the benchmark understands."""
+    parser = argparse.ArgumentParser(prog="nox -s bench -- determinism")
+    add = parser.add_argument
+    add("target", help="such as causal-conv1d-130")
+    add("--arch", action="append", default=[], help="repeatable; default: the recipe's")
+    add("--python", default="3.12")
+    add("--smallest", type=int, metavar="N", help="of its CUDA sources so many; default: all")
+    add("--largest", type=int, metavar="N", help="likewise")
+    add("--times", type=int, default=30, help="fresh compiles of each file")
+    add("--bare", type=int, default=3, help="likewise, without cuwheel's launcher")
+    add("--jobs", type=int, default=1, help="compiles at once")
+    add("--minutes", type=float, default=600.0, help="after which no compile is begun")
+    add("--folder", type=Path, default=ROOT / "work" / "determinism", help="emptied first")
+    add("--page", type=Path, default=PAGE, help="gets the table")
+    add("--record", type=Path, help="default: bench/results/determinism-<date>.json")
+    return parser
+
+
+def main() -> None:
+    """Measure, keep the record, write the table."""
+    given = options().parse_args()
+    ends = time.monotonic() + 60 * given.minutes
+    archs = [word for arch in given.arch for word in ("--arch", arch)]
+    command = (given.target, "--python", given.python, "--any-driver", *archs)
+    console = Console()
+    files = chosen([*compiles_of(command, given.folder / "work")], given)
+    rows: list[dict[str, Any]] = []
+    record = {"target": given.target, "archs": given.arch, "date": today(), "rows": rows}
+    path = given.record or RESULTS / f"determinism-{given.target}-{today()}.json"
+    for times, way in ((given.bare, _BARE), (given.times, _WITH_LAUNCHER)):
+        for one in files:
+            asked = argparse.Namespace(**{**vars(given), "times": times})
+            found = measure(one, way, asked, ends)
+            rows += [found] if found["compiles"] else []
+            console.note(json.dumps(found))
+            write_atomically(path, json.dumps(record, indent=2) + "\n")
+    write_section(given.page, f"determinism-{given.target}", section(record))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""Whether enough independent rebuilders have got a wheel's bytes: a policy held to statements."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from cuwheel import limits
+from cuwheel.attest.envelope import StatementError, open_envelope
+from cuwheel.attest.verification import check_statement
+from cuwheel.errors import PolicyError, UsageError
+from cuwheel.fetch.download import PinnedFile, download
+from cuwheel.fetch.retry import Attempts
+from cuwheel.fetch.urls import redact_url
+from cuwheel.fetch.web import is_there
+from cuwheel.system.files import sha256_of_file
+from cuwheel.system.output.terminal import visible
+from cuwheel.system.regular_files import read_regular
+from cuwheel.wheel.publication import REBUILT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from cuwheel.attest.keys import PublicKey
+    from cuwheel.attest.policy import Policy, Rebuilder
+    from cuwheel.system.console import Console
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignedStatement:
+    """A file that may be a rebuilder's statement.
+
+    Attributes:
+        name: where it is, for messages.
+        content: what it holds.
+    """
+
+    name: str
+    content: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What a policy says of a wheel.
+
+    Attributes:
+        wheel: its file name.
+        sha256: of it.
+        threshold: how many rebuilders it needs.
+        counted: names of those who have got its bytes, each once.
+        refused: statements that don't count, and why: where each is, and the reason.
+        silent: names of the rebuilders without a statement that counts, and why.
+    """
+
+    wheel: str
+    sha256: str
+    threshold: int
+    counted: tuple[str, ...]
+    refused: tuple[tuple[str, str], ...]
+    silent: tuple[tuple[str, str], ...]
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the policy lets the wheel pass."""
+        return len(self.counted) >= self.threshold
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        of = f"{len(self.counted)} of the {self.threshold} that the policy asks for"
+        who = f": {', '.join(self.counted)}" if self.counted else ""
+        return f"{self.wheel} was rebuilt to the same bytes by {of}{who}"
+
+
+def statement_name(wheel: str, key: PublicKey) -> str:
+    """What a rebuilder's statement of a wheel is called, beside it or elsewhere."""
+    return f"{wheel}{REBUILT}{key.short_id}.json"
+
+
+def check_policy(
+    wheel: Path,
+    policy: Policy,
+    statements: Iterable[SignedStatement],
+    today: datetime.date | None = None,
+) -> Verdict:
+    """Say whether enough of a policy's rebuilders state that a wheel's bytes came out again.
+
+    However many statements one of them has made, they count once.
+
+    Args:
+        wheel: the file; its name and all of its bytes count.
+        policy: who counts, and how many of them it takes.
+        statements: whatever was found; what is none of theirs is named and not counted.
+        today: for keys that end; None: today, in UTC.
+    """
+    sha256 = sha256_of_file(wheel)
+    day = today or datetime.datetime.now(tz=datetime.timezone.utc).date()
+    counted: set[str] = set()
+    refused: list[tuple[str, str]] = []
+    for one in statements:
+        try:
+            rebuilder = _author(one, policy, wheel.name, sha256, day)
+        except StatementError as problem:  # noqa: PERF203 - each is told
+            refused.append((one.name, visible(str(problem))))
+        else:
+            counted.add(rebuilder.name)
+    return Verdict(
+        wheel=wheel.name,
+        sha256=sha256,
+        threshold=policy.threshold,
+        counted=tuple(one.name for one in policy.rebuilders if one.name in counted),
+        refused=tuple(refused),
+        silent=tuple(
+            (one.name, _why_silent(one, day))
+            for one in policy.rebuilders
+            if one.name not in counted
+        ),
+    )
+
+
+def _author(
+    statement: SignedStatement, policy: Policy, wheel: str, sha256: str, day: datetime.date
+) -> Rebuilder:
+    """Who states that the wheel came out with the same bytes, and has signed that.
+
+    Raises:
+        StatementError: nobody of the policy; or it says something else, or the key has ended.
+    """
+    stated, by = open_envelope(statement.content, [one.key for one in policy.rebuilders])
+    author = check_statement(stated, wheel, sha256)
+    if author not in {key.id for key in by}:
+        raise StatementError("it is by another verifier than the one who has signed it")
+    rebuilder = next(one for one in policy.rebuilders if one.key.id == author)
+    if _has_ended(rebuilder, day):
+        raise StatementError(f"the key of {rebuilder.name} counted until {rebuilder.until}")
+    return rebuilder
+
+
+def _has_ended(rebuilder: Rebuilder, day: datetime.date) -> bool:
+    return rebuilder.until is not None and day > rebuilder.until
+
+
+def _why_silent(rebuilder: Rebuilder, day: datetime.date) -> str:
+    if _has_ended(rebuilder, day):
+        return f"the key counted until {rebuilder.until}"
+    return f"no statement by key {rebuilder.key.short_id} counts"
+
+
+def raise_if_refused(verdict: Verdict) -> None:
+    """End a session whose wheel doesn't meet the policy.
+
+    Raises:
+        PolicyError: it doesn't.
+    """
+    if verdict.is_met:
+        return
+    raise PolicyError(
+        verdict.summary,
+        why="\n".join(f"{what}: {reason}" for what, reason in (*verdict.refused, *verdict.silent)),
+        fix="don't install it; ask its rebuilders, or rebuild it yourself: "
+        f"nox -s rebuild -- {verdict.wheel} --key FILE",
+    )
+
+
+def find_statements(
+    wheel: Path, policy: Policy, places: Sequence[str | Path], console: Console
+) -> tuple[SignedStatement, ...]:
+    """The statements of a wheel that lie beside it and in other places.
+
+    Args:
+        wheel: the file.
+        policy: by whose keys files are named at an address.
+        places: folders, files, and addresses of folders on a server.
+        console: shows downloads.
+
+    Raises:
+        UsageError: a folder or file isn't there.
+        DownloadError: a server doesn't answer.
+    """
+    found: dict[Path | str, bytes] = {}
+    for place in (wheel.parent, *places):
+        if isinstance(place, str):
+            found.update(_at_address(place, wheel.name, policy, console))
+            continue
+        if not place.exists():
+            raise UsageError(
+                f"{place} is not there",
+                why="it was named as a place of statements",
+                fix="name a folder, a file or an address that is",
+            )
+        files = sorted(place.glob(f"*{REBUILT}*.json")) if place.is_dir() else [place]
+        for path in files:
+            if path == place or path.name.startswith(f"{wheel.name}{REBUILT}"):
+                found[path.absolute()] = _content(path)
+    return tuple(
+        SignedStatement(name=str(name), content=content) for name, content in found.items()
+    )
+
+
+def _content(path: Path) -> bytes:
+    """What a file holds; nothing where it isn't one, which is then no statement."""
+    with contextlib.suppress(OSError):
+        return read_regular(path, limit=limits.JSON)
+    return b""
+
+
+def _at_address(
+    address: str, wheel: str, policy: Policy, console: Console
+) -> Iterator[tuple[str, bytes]]:
+    """The statements of a policy's rebuilders in a folder on a server; those that aren't there."""
+    for rebuilder in policy.rebuilders:
+        name = statement_name(wheel, rebuilder.key)
+        url = f"{address.rstrip('/')}/{quote(name)}"
+        if not is_there(url, Attempts(), fix="leave the address out"):
+            continue
+        with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
+            path = Path(folder) / name
+            file = PinnedFile(name=name, sha256="", max_size=limits.JSON)  # its signature proves it
+            download(file, path, url, console=console)
+            yield redact_url(url), _content(path)

@@ -1,0 +1,164 @@
+"""Keys of rebuilders: a private one in a PEM file, a public one as one word of a policy file.
+
+That word is what stands between the lines of a public PEM file: the key's SubjectPublicKeyInfo
+(RFC 5280) in Base64. Its id is the SHA-256 of the same bytes, so that
+`openssl pkey -in FILE -pubout -outform DER | sha256sum` gives it too.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_der_public_key,
+    load_pem_private_key,
+)
+from securesystemslib.signer import CryptoSigner, SSlibKey
+
+from cuwheel.errors import UsageError
+from cuwheel.system.regular_files import read_regular
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+
+
+_LIMIT = 64 << 10  # bytes of a PEM file; one has 120 to 2,000
+_SHOWN = 16  # characters of an id
+_CURVES = {"secp256r1": "ecdsa-sha2-nistp256", "secp384r1": "ecdsa-sha2-nistp384"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicKey:
+    """A public key.
+
+    Attributes:
+        word: as a policy names it.
+        id: SHA-256 of it, 64 hexadecimal digits.
+        key: what checks signatures by it.
+    """
+
+    word: str
+    id: str
+    key: SSlibKey
+
+    @property
+    def short_id(self) -> str:
+        """What file names and messages have of the id."""
+        return self.id[:_SHOWN]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SigningKey:
+    """A private key, and the public one of it."""
+
+    signer: CryptoSigner
+    public: PublicKey
+
+
+def read_public_key(word: str) -> PublicKey:
+    """The key that a word of a policy is.
+
+    Raises:
+        ValueError: it is none, or of a kind that isn't taken.
+    """
+    try:
+        content = base64.b64decode(word.encode(), validate=True)
+        return _public(load_der_public_key(content))
+    except (ValueError, UnsupportedAlgorithm) as problem:
+        reason = str(problem) if str(problem).startswith("it is") else "it can't be read"
+        raise ValueError(
+            f"{word[:_SHOWN]}… is no public key that can be used: {reason}; ed25519 and ECDSA on "
+            "P-256 or P-384 are taken, in one word as `nox -s rebuild -- --new-key` prints it"
+        ) from None
+
+
+def read_signing_key(path: Path) -> SigningKey:
+    """The private key in a PEM file.
+
+    Raises:
+        UsageError: the file is no such key, has a password, or can be read by others.
+        OSError: it can't be read.
+    """
+    content = read_regular(path, limit=_LIMIT)
+    if stat.S_IMODE(path.stat().st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
+        raise UsageError(
+            f"{path} can be read by others",
+            why="whoever has a private key signs in your name",
+            fix=f"chmod 600 {path}; where others may have read it, make a new one",
+        )
+    try:
+        private = load_pem_private_key(content, password=None)
+        public = _public(private.public_key())
+        return SigningKey(signer=CryptoSigner(private, public.key), public=public)
+    except TypeError as problem:  # so says the library where a password is missing
+        raise UsageError(
+            f"{path} has a password",
+            why="a build that signs asks nobody",
+            fix=f"openssl pkey -in {path} -out KEY.pem writes it without one; keep that as a "
+            "secret is kept",
+        ) from problem
+    except (ValueError, UnsupportedAlgorithm) as problem:
+        raise UsageError(
+            f"{path} is no private key that can be used",
+            why=str(problem),
+            fix="`nox -s rebuild -- --new-key FILE` makes one, and so does "
+            "`openssl genpkey -algorithm ed25519 -out FILE`",
+        ) from problem
+
+
+def make_signing_key(path: Path) -> SigningKey:
+    """Write a new ed25519 key, which nobody else can read.
+
+    Raises:
+        UsageError: there is a file of this name.
+        OSError: it can't be written.
+    """
+    private = Ed25519PrivateKey.generate()
+    content = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    try:
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError as problem:
+        raise UsageError(
+            f"{path} is there already",
+            why="a key that is overwritten can't be had again",
+            fix="name another file",
+        ) from problem
+    with os.fdopen(number, "wb") as stream:
+        stream.write(content)
+    public = _public(private.public_key())
+    return SigningKey(signer=CryptoSigner(private, public.key), public=public)
+
+
+def _public(key: PublicKeyTypes) -> PublicKey:
+    """The key as policies and signatures name it.
+
+    Raises:
+        ValueError: it is of another kind than those that are taken.
+    """
+    if isinstance(key, EllipticCurvePublicKey) and key.curve.name in _CURVES:
+        scheme = _CURVES[key.curve.name]
+    elif isinstance(key, Ed25519PublicKey):
+        scheme = "ed25519"
+    else:
+        raise ValueError("it is neither ed25519 nor ECDSA on P-256 or P-384")
+    content = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    identity = hashlib.sha256(content).hexdigest()
+    return PublicKey(
+        word=base64.b64encode(content).decode(),
+        id=identity,
+        key=SSlibKey.from_crypto(key, identity, scheme),
+    )

@@ -1,0 +1,136 @@
+"""The policy file: how many rebuilders have to have got a wheel's bytes, and who they are.
+
+    # rebuilders.txt
+    threshold 2
+    alice MCowBQYDK2VwAyEA…
+    bob MCowBQYDK2VwAyEA… until=2027-06-30
+
+One line says how many, one each names a rebuilder with the public key and, if it has one, the last
+day on which it counts. Empty lines and what stands behind `#` don't count.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuwheel import limits
+from cuwheel.attest.keys import PublicKey, read_public_key
+from cuwheel.errors import UsageError
+from cuwheel.system.regular_files import read_regular
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+
+_THRESHOLD = "threshold"
+_UNTIL = "until="
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
+_FIX = "docs/how-to/rebuild.md shows one; `nox -s rebuild -- --new-key FILE` prints a key's line"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rebuilder:
+    """Somebody whose statements count.
+
+    Attributes:
+        name: as the policy calls them.
+        key: their public key.
+        until: the last day on which it counts; None: always.
+    """
+
+    name: str
+    key: PublicKey
+    until: datetime.date | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What has to be stated of a wheel.
+
+    Attributes:
+        threshold: how many of the rebuilders have to have got its bytes.
+        rebuilders: each with a name and a key of their own.
+    """
+
+    threshold: int
+    rebuilders: tuple[Rebuilder, ...]
+
+
+def read_policy(path: Path) -> Policy:
+    """Read a policy file.
+
+    Raises:
+        UsageError: it isn't one; all that is wrong is named.
+    """
+    try:
+        text = read_regular(path, limit=limits.MIB).decode()
+    except (OSError, ValueError) as problem:
+        raise UsageError(f"{path} can't be read", why=str(problem), fix=_FIX) from problem
+    thresholds: list[int] = []
+    found: list[Rebuilder] = []
+    faults: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        try:
+            if words[:1] == [_THRESHOLD]:
+                thresholds.append(_read_threshold(words))
+            elif words:
+                found.append(_read_rebuilder(words))
+        except ValueError as problem:
+            faults.append(f"line {number}: {problem}")
+    faults += _faults(thresholds, found)
+    if faults:
+        raise UsageError(f"{path} is no policy", why="\n".join(faults), fix=_FIX)
+    return Policy(threshold=thresholds[0], rebuilders=tuple(found))
+
+
+def line_of(name: str, key: PublicKey) -> str:
+    """The line that names a rebuilder."""
+    return f"{name} {key.word}"
+
+
+def _read_threshold(words: Sequence[str]) -> int:
+    count = words[1] if len(words) == len((_THRESHOLD, "2")) else ""
+    if not (count.isascii() and count.isdecimal()) or int(count) == 0:
+        raise ValueError(f"behind {_THRESHOLD} stands one number from 1 on")
+    return int(count)
+
+
+def _read_rebuilder(words: Sequence[str]) -> Rebuilder:
+    name, *rest = words
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name: letters, digits, and . _ @ - inside")
+    if not rest:
+        raise ValueError(f"{name} has no key")
+    key, *others = rest
+    until = None
+    for word in others:
+        if not word.startswith(_UNTIL) or until:
+            raise ValueError(f"{word!r} isn't known; behind a key there may stand {_UNTIL}DATE")
+        try:
+            until = datetime.date.fromisoformat(word.removeprefix(_UNTIL))
+        except ValueError:
+            raise ValueError(f"{word!r} holds no date, as 2027-06-30") from None
+    return Rebuilder(name=name, key=read_public_key(key), until=until)
+
+
+def _faults(thresholds: Sequence[int], found: Sequence[Rebuilder]) -> Iterator[str]:
+    """What is wrong with the lines taken together."""
+    if len(thresholds) != 1:
+        yield f"it has {len(thresholds)} lines `{_THRESHOLD} N`, and needs one"
+    elif thresholds[0] > len(found):
+        yield f"its threshold is {thresholds[0]}, and it names {len(found)} rebuilders"
+    names = [one.name for one in found]
+    yield from (f"{name} stands in it twice" for name in sorted(_repeated(names)))
+    keys = [one.key.id for one in found]
+    for twice in sorted(_repeated(keys)):
+        who = " and ".join(one.name for one in found if one.key.id == twice)
+        yield f"{who} have one key: independent rebuilders have keys of their own"
+
+
+def _repeated(values: Sequence[str]) -> set[str]:
+    return {one for one in values if values.count(one) > 1}

@@ -1,0 +1,78 @@
+"""The session `attestations`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+from cuwheel.attest.check import check_policy, find_statements, raise_if_refused
+from cuwheel.attest.policy import read_policy
+from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.report_options import add_report_options
+from cuwheel.errors import UsageError
+from cuwheel.paths import given_path
+from cuwheel.verify.address import is_address
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
+
+    from cuwheel.attest.check import Verdict
+    from cuwheel.system.console import Console
+
+
+def attestations_parser() -> Parser:
+    """What the session understands."""
+    parser = new_parser(
+        "attestations", "Say whether enough independent rebuilders have got a wheel's bytes."
+    )
+    add = parser.add_argument
+    add("wheels", nargs="+", metavar="WHEEL", help="files")
+    add("--policy", metavar="FILE", required=True, help="whose statements count, and how many")
+    add(
+        "--statements",
+        action="append",
+        default=[],
+        metavar="DIR|FILE|ADDRESS",
+        help="where statements are, beside the wheel's own folder; repeatable",
+    )
+    add_report_options(
+        parser,
+        quiet="print nothing where the policy lets the wheels pass",
+        verbose="as without it",
+        as_json="print a verdict for each wheel to standard output, one JSON object a line",
+    )
+    return parser
+
+
+def run_attestations(given: argparse.Namespace, console: Console) -> None:
+    """Hold wheels to a policy; the first that doesn't meet it ends the session with an error."""
+    policy = read_policy(given_path(given.policy))
+    places = [text if is_address(text) else given_path(text) for text in given.statements]
+    verdicts = []
+    for text in given.wheels:
+        wheel = given_path(text)
+        if not wheel.is_file():
+            raise UsageError(
+                f"{wheel} is not there", why="no file has this name", fix="name a wheel"
+            )
+        statements = find_statements(wheel, policy, places, console)
+        verdicts.append(check_policy(wheel, policy, statements))
+        if given.json:
+            print(json.dumps(as_data(verdicts[-1])), flush=True)  # noqa: T201 - data
+    for verdict in verdicts:
+        raise_if_refused(verdict)
+        for line in _told(verdict):
+            console.note(line)
+
+
+def as_data(verdict: Verdict) -> dict[str, object]:
+    """A verdict for machines; the keys stay what they are."""
+    return {**dataclasses.asdict(verdict), "is_met": verdict.is_met}
+
+
+def _told(verdict: Verdict) -> Iterable[str]:
+    """A verdict that lets a wheel pass: the sum, and what didn't count all the same."""
+    yield verdict.summary
+    yield from (f"{what}: {reason}" for what, reason in (*verdict.refused, *verdict.silent))

@@ -1,0 +1,130 @@
+"""The session `rebuild`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from cuwheel.attest.keys import make_signing_key, read_signing_key
+from cuwheel.attest.policy import line_of
+from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.report_options import add_report_options
+from cuwheel.cli.target_options import add_work_options
+from cuwheel.errors import UsageError
+from cuwheel.paths import ROOT, given_path
+from cuwheel.sandbox.backends import KINDS
+from cuwheel.system.files import file_lock
+from cuwheel.system.output.terminal import report_terminal
+from cuwheel.verify.address import fetch_published, is_address
+from cuwheel.verify.leftovers import tell_leftovers
+from cuwheel.verify.published import read_published
+from cuwheel.verify.rebuilding import RebuildRequest, rebuild_published, sign_verification
+from cuwheel.verify.session import against_as_data, raise_if_other
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+    from cuwheel.attest.keys import SigningKey
+    from cuwheel.system.console import Console
+
+
+def rebuild_parser() -> Parser:
+    """What the session understands."""
+    parser = new_parser(
+        "rebuild",
+        "Build a published wheel again from what its provenance names, compare, and sign the "
+        "result.",
+    )
+    add = parser.add_argument
+    add(
+        "published",
+        nargs="?",
+        metavar="WHEEL|STATEMENT|ADDRESS",
+        help="a wheel, the .provenance.json beside it, or the address of either",
+    )
+    add("--key", metavar="FILE", help="private key (PEM, ed25519 or ECDSA) that signs the result")
+    add("--new-key", metavar="FILE", help="make such a key, print its line for policies, and stop")
+    add(
+        "--to",
+        metavar="DIR",
+        help="folder for the signed statement; default: beside the wheel, or where nox was started",
+    )
+    add("--source", metavar="DIR|ARCHIVE", help="where the provenance says that it was given")
+    add(
+        "--here",
+        action="store_true",
+        help="build with this checkout, whatever is different in it",
+    )
+    add("--jobs", default="auto", metavar="N|auto", help="compiles at once")
+    add("--sandbox", choices=("auto", *KINDS), default="auto", help="as for a build")
+    add_work_options(parser)
+    add_report_options(
+        parser,
+        quiet="print whether the bytes are the same, and where not, in what they differ",
+        verbose="print each whole SHA-256",
+        as_json="print what was found to standard output as one JSON object",
+    )
+    return parser
+
+
+def run_rebuild(given: argparse.Namespace, console: Console) -> None:
+    """Build somebody's wheel again; or make the key that signs what such builds give."""
+    if given.new_key:
+        _make_key(given_path(given.new_key))
+        return
+    if not given.published:
+        raise UsageError(
+            "nox -s rebuild -- takes a published wheel, and none is named",
+            why="it is a file, its .provenance.json, or the address of either",
+            fix="nox -s rebuild -- dist/NAME.whl",
+        )
+    key = read_signing_key(given_path(given.key)) if given.key else None  # before an hour's build
+    work = (given_path(given.work).resolve() if given.work else ROOT / "work") / "rebuild"
+    work.mkdir(parents=True, exist_ok=True)
+    with file_lock(work / ".lock", on_wait=lambda: console.note("another rebuild is running")):
+        _rebuild(given, key, work, console)
+
+
+def _rebuild(
+    given: argparse.Namespace, key: SigningKey | None, work: Path, console: Console
+) -> None:
+    if is_address(given.published):
+        named = fetch_published(given.published, work / "published", console)
+        to = given_path(given.to or ".")
+    else:
+        named = given_path(given.published)
+        to = given_path(given.to) if given.to else named.parent
+    asked = RebuildRequest(
+        theirs=read_published(named, ""),
+        folder=work,
+        options=_options(given),
+        source=given_path(given.source) if given.source else None,
+        is_here=given.here,
+    )
+    out = console.terminal if given.json else report_terminal()
+    try:
+        found = rebuild_published(asked, console, out)
+    finally:
+        tell_leftovers(work, console)
+    written = sign_verification(found, key, to) if key else None
+    if written:
+        console.note(f"signed: {written}")
+    else:
+        console.note("nothing is signed: --key FILE names a key, --new-key FILE makes one")
+    if given.json:
+        data = against_as_data(found, asked.theirs.wheel_name, work)
+        said = {"differences": found.differences, "statement": str(written) if written else None}
+        print(json.dumps({**data, **said}), flush=True)  # noqa: T201 - data
+    raise_if_other(found)
+
+
+def _make_key(path: Path) -> None:
+    """Write a new key, and say how a policy names it."""
+    made = make_signing_key(path)
+    print(line_of(path.stem, made.public))  # noqa: T201 - to be put into a file
+
+
+def _options(given: argparse.Namespace) -> tuple[str, ...]:
+    flags = ("--offline",) * given.offline + ("--any-driver",) * given.any_driver
+    return ("--jobs", given.jobs, "--sandbox", given.sandbox, *flags)

@@ -1,0 +1,388 @@
+"""A policy held to statements: what counts, what lies, and the reason that is given for each."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import os
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from google.protobuf import json_format
+from in_toto_attestation.predicates.vsa.v1 import vsa_pb2
+
+from cuwheel.attest import verification
+from cuwheel.attest.check import (
+    SignedStatement,
+    check_policy,
+    find_statements,
+    raise_if_refused,
+    statement_name,
+)
+from cuwheel.attest.envelope import sign_statement
+from cuwheel.errors import PolicyError, UsageError
+from cuwheel.system.console import Console
+from tests.support.attested import TODAY, make_keys, say, signed, write_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from cuwheel.attest.keys import SigningKey
+    from cuwheel.attest.policy import Policy
+
+Keys = dict[str, "SigningKey"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("attested")
+
+
+@pytest.fixture(scope="module")
+def keys(folder: Path) -> Keys:
+    return make_keys(folder / "keys", "alice", "bob", "carol", "mallory")
+
+
+@pytest.fixture(scope="module")
+def wheel(folder: Path) -> Path:
+    path = folder / "toy-1.0+cu130-py3-none-any.whl"
+    path.write_bytes(b"all of the wheel's bytes")
+    return path
+
+
+@pytest.fixture(scope="module")
+def policy(folder: Path, keys: Keys) -> Policy:
+    """Two of three; nobody knows mallory."""
+    known = {name: key for name, key in keys.items() if name != "mallory"}
+    return write_policy(folder / "rebuilders.txt", 2, known)
+
+
+def test_lets_pass_what_enough_have_rebuilt(wheel: Path, policy: Policy, keys: Keys) -> None:
+    statements = [signed(wheel, keys[name]) for name in ("carol", "alice")]
+
+    verdict = check_policy(wheel, policy, statements, TODAY)
+
+    raise_if_refused(verdict)
+    assert verdict.counted == ("alice", "carol")
+    assert [name for name, _ in verdict.silent] == ["bob"]
+
+
+def test_counts_a_rebuilder_once(wheel: Path, policy: Policy, keys: Keys) -> None:
+    one = signed(wheel, keys["alice"])
+    other = signed(wheel, keys["alice"], materials=("another linker",))
+
+    verdict = check_policy(wheel, policy, [one, one, other], TODAY)
+
+    assert (verdict.counted, verdict.is_met) == (("alice",), False)
+
+
+def test_names_what_is_missing(wheel: Path, policy: Policy, keys: Keys) -> None:
+    statements = [signed(wheel, keys["mallory"]), signed(wheel, keys["alice"])]
+
+    with pytest.raises(PolicyError) as caught:
+        raise_if_refused(check_policy(wheel, policy, statements, TODAY))
+
+    assert "by 1 of the 2 that the policy asks for: alice" in caught.value.what
+    assert f"unknown keys: {keys['mallory'].public.short_id}" in caught.value.why
+    assert "bob: no statement by key" in caught.value.why
+
+
+def test_key_counts_on_its_last_day_and_not_after(wheel: Path, folder: Path, keys: Keys) -> None:
+    alice = {"alice": keys["alice"]}
+    policy = write_policy(folder / "ending.txt", 1, alice, alice=TODAY.isoformat())
+    statement = signed(wheel, keys["alice"])
+
+    assert check_policy(wheel, policy, [statement], TODAY).is_met
+    verdict = check_policy(wheel, policy, [statement], TODAY + datetime.timedelta(days=1))
+    assert not verdict.is_met
+    assert verdict.refused == ((statement.name, f"the key of alice counted until {TODAY}"),)
+
+
+def test_any_change_of_the_wheel_is_refused(wheel: Path, policy: Policy, keys: Keys) -> None:
+    statements = [signed(wheel, keys[name]) for name in ("alice", "bob")]
+    changed = wheel.parent / "changed" / wheel.name
+    changed.parent.mkdir()
+    changed.write_bytes(wheel.read_bytes()[:-1] + b"S")
+
+    verdict = check_policy(changed, policy, statements, TODAY)
+
+    assert not verdict.is_met
+    assert all("it is about other bytes" in reason for _, reason in verdict.refused)
+
+
+def test_renamed_wheel_is_refused(wheel: Path, policy: Policy, keys: Keys) -> None:
+    """Its name says to an installer which version it is, and for which Python."""
+    renamed = wheel.with_name("toy-2.0-py3-none-any.whl")
+    renamed.write_bytes(wheel.read_bytes())
+
+    verdict = check_policy(renamed, policy, [signed(wheel, keys["alice"])], TODAY)
+
+    assert "about a file with another name: toy-1.0" in verdict.refused[0][1]
+
+
+# Statements that lie, or are damaged. Each gets the envelope, as parsed, and the keys.
+
+
+def _payload(envelope: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(base64.b64decode(envelope["payload"]))
+    return found
+
+
+def _packed(payload: str) -> str:
+    return base64.b64encode(payload.encode()).decode()
+
+
+def _other_payload(change: Callable[[dict[str, Any]], object]) -> Callable[..., str]:
+    """The payload changed behind the signer's back."""
+
+    def lie(envelope: dict[str, Any], _: Keys) -> str:
+        payload = _payload(envelope)
+        change(payload)
+        return json.dumps({**envelope, "payload": _packed(json.dumps(payload))})
+
+    return lie
+
+
+def _signed_anew(change: Callable[[dict[str, Any]], object]) -> Callable[..., str]:
+    """A statement that says something else, properly signed by alice."""
+
+    def lie(envelope: dict[str, Any], keys: Keys) -> str:
+        payload = _payload(envelope)
+        change(payload)
+        return sign_statement(json.dumps(payload), keys["alice"])
+
+    return lie
+
+
+def _with_signature(change: Callable[[dict[str, Any], Keys], object]) -> Callable[..., str]:
+    def lie(envelope: dict[str, Any], keys: Keys) -> str:
+        change(envelope, keys)
+        return json.dumps(envelope)
+
+    return lie
+
+
+def _reordered(envelope: dict[str, Any], _: Keys) -> str:
+    payload = dict(reversed(_payload(envelope).items()))
+    return json.dumps({**envelope, "payload": _packed(json.dumps(payload))})
+
+
+def _twice_in_envelope(envelope: dict[str, Any], _: Keys) -> str:
+    return json.dumps(envelope).replace('"payload":', '"payload": "e30=", "payload":', 1)
+
+
+def _twice_in_payload(envelope: dict[str, Any], keys: Keys) -> str:
+    text = json.dumps(_payload(envelope))
+    return sign_statement(text.replace('"subject":', '"subject": [], "subject":', 1), keys["alice"])
+
+
+_SUBJECT = {"name": "other-1.0-py3-none-any.whl", "digest": {"sha256": "0" * 64}}
+_LIES: dict[str, tuple[Callable[..., str], str]] = {
+    "other subject": (
+        _signed_anew(lambda said: said.update(subject=[_SUBJECT])),
+        "about other bytes: SHA-256 0000",
+    ),
+    "no subject": (_signed_anew(lambda said: said.update(subject=[])), "isn't whole"),
+    "two subjects": (
+        _signed_anew(lambda said: said["subject"].append(_SUBJECT)),
+        "isn't whole",
+    ),
+    "other statement type": (
+        _signed_anew(lambda said: said.update(_type="https://in-toto.io/Statement/v0.1")),
+        "of another kind",
+    ),
+    "other predicate": (
+        _signed_anew(lambda said: said.update(predicateType="https://slsa.dev/provenance/v1")),
+        "of another kind",
+    ),
+    "other policy": (
+        _signed_anew(lambda said: said["predicate"]["policy"].update(uri="urn:x")),
+        "about another policy: urn:x",
+    ),
+    "failed": (
+        _signed_anew(lambda said: said["predicate"].update(verificationResult="FAILED")),
+        "building again gave other bytes",
+    ),
+    "some other result": (
+        _signed_anew(lambda said: said["predicate"].update(verificationResult="passed")),
+        "its result is 'passed'",
+    ),
+    "other level": (
+        _signed_anew(lambda said: said["predicate"].update(verifiedLevels=["SLSA_BUILD_LEVEL_3"])),
+        "SLSA_BUILD_LEVEL_3",
+    ),
+    "passed with other bytes": (
+        _signed_anew(lambda said: said["predicate"]["cuwheel_rebuild"].update(sha256="1" * 64)),
+        "built to other bytes",
+    ),
+    "other verifier": (
+        _signed_anew(lambda said: said["predicate"]["verifier"].update(id="urn:x")),
+        "by another verifier",
+    ),
+    "predicate is a list": (_signed_anew(lambda said: said.update(predicate=[])), "isn't whole"),
+    "payload is a list": (lambda _, keys: sign_statement("[]", keys["alice"]), "no JSON object"),
+    "payload is no JSON": (lambda _, keys: sign_statement("hm", keys["alice"]), "its payload"),
+    "payload has a name twice": (_twice_in_payload, 'says "subject" twice'),
+    "subject changed": (
+        _other_payload(lambda said: said.update(subject=[_SUBJECT])),
+        "isn't one of key",
+    ),
+    "failed made passed": (
+        _other_payload(lambda said: said["predicate"].update(verificationResult="PASSED ")),
+        "isn't one of key",
+    ),
+    "payload reordered": (_reordered, "isn't one of key"),
+    "truncated": (lambda envelope, _: json.dumps(envelope)[:-40], "it is no JSON"),
+    "empty": (lambda *_: "", "it is no JSON"),
+    "nested without end": (lambda *_: "[" * 100_000, "it is no JSON"),
+    "no envelope": (lambda envelope, _: json.dumps(_payload(envelope)), "no DSSE envelope"),
+    "null": (lambda *_: "null", "no JSON object"),
+    "envelope has a name twice": (_twice_in_envelope, 'says "payload" twice'),
+    "other payloadType": (
+        _with_signature(lambda one, _: one.update(payloadType="text/plain")),
+        "its payloadType is 'text/plain'",
+    ),
+    "nobody": (_with_signature(lambda one, _: one.update(signatures=[])), "nobody has signed it"),
+    "signatures are a text": (
+        _with_signature(lambda one, _: one.update(signatures="x")),
+        "no DSSE envelope",
+    ),
+    "payload is no Base64": (
+        _with_signature(lambda one, _: one.update(payload="***")),
+        "no DSSE envelope",
+    ),
+    "one key twice": (
+        _with_signature(lambda one, _: one.update(signatures=one["signatures"] * 2)),
+        "no DSSE envelope",
+    ),
+    "signature of zeros": (
+        _with_signature(lambda one, _: one["signatures"][0].update(sig=_packed("\0" * 64))),
+        "isn't one of key",
+    ),
+    "short signature": (
+        _with_signature(lambda one, _: one["signatures"][0].update(sig="AAAA")),
+        "isn't one of key",
+    ),
+    "under another's name": (
+        _with_signature(lambda one, keys: one["signatures"][0].update(keyid=keys["bob"].public.id)),
+        "isn't one of key",
+    ),
+    "under an unknown name": (
+        _with_signature(
+            lambda one, keys: one["signatures"][0].update(keyid=keys["mallory"].public.id)
+        ),
+        "unknown keys",
+    ),
+    "id is a list": (
+        _with_signature(lambda one, _: one["signatures"][0].update(keyid=["x"])),
+        "no DSSE envelope",
+    ),
+    "control characters": (
+        _signed_anew(lambda said: said["predicate"]["policy"].update(uri="\x1b[2Jx")),
+        r"another policy: \x1b[2Jx",
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", _LIES)
+def test_refuses_statement_that_lies(lie: str, wheel: Path, policy: Policy, keys: Keys) -> None:
+    make, reason = _LIES[lie]
+    content = make(json.loads(signed(wheel, keys["alice"]).content), keys)
+    lying = SignedStatement(name="lie.json", content=content.encode())
+
+    verdict = check_policy(wheel, policy, [lying, signed(wheel, keys["bob"])], TODAY)
+
+    assert (verdict.counted, verdict.is_met) == (("bob",), False)
+    [(name, said)] = verdict.refused
+    assert (name, reason in said) == ("lie.json", True), said
+
+
+def test_signature_of_another_statement_is_refused(wheel: Path, policy: Policy, keys: Keys) -> None:
+    """Alice says of her wheel that it is the same bytes; mallory puts that beside another one."""
+    hers = json.loads(signed(wheel, keys["alice"]).content)
+    other = json.loads(signed(wheel, keys["alice"], materials=("x",)).content)
+    mixed = {**hers, "signatures": other["signatures"]}
+    lying = SignedStatement(name="x", content=json.dumps(mixed).encode())
+
+    verdict = check_policy(wheel, policy, [lying], TODAY)
+
+    assert "isn't one of key" in verdict.refused[0][1]
+
+
+def test_every_changed_byte_of_a_statement_is_refused_or_means_the_same(
+    wheel: Path, policy: Policy, keys: Keys
+) -> None:
+    """Whatever counts says what alice has signed: the envelope around it may be written anew."""
+    content = signed(wheel, keys["alice"]).content
+    payload = json.loads(content)["payload"]
+    for position in range(0, len(content), 7):
+        changed = bytearray(content)
+        changed[position] ^= 1
+        statement = SignedStatement(name="x", content=bytes(changed))
+        if check_policy(wheel, policy, [statement], TODAY).counted:
+            assert json.loads(bytes(changed))["payload"] == payload
+
+
+def test_says_what_others_have_built(wheel: Path, policy: Policy, keys: Keys) -> None:
+    facts = ("pkg/a.so, .nv_fatbin, SASS sm_90, scale(float*): 2 instructions differ", "more")
+    statement = signed(wheel, keys["bob"], rebuilt_sha256="2" * 64, differences=facts)
+
+    verdict = check_policy(wheel, policy, [statement], TODAY)
+
+    assert f"gave other bytes: {facts[0]} and 1 more" in verdict.refused[0][1]
+
+
+def test_finds_statements_beside_the_wheel_and_elsewhere(
+    folder: Path, policy: Policy, keys: Keys, tmp_path: Path
+) -> None:
+    wheel = tmp_path / "toy-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"x")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    places = {"alice": tmp_path, "bob": elsewhere, "carol": folder}
+    for name, place in places.items():
+        path = place / statement_name(wheel.name, keys[name].public)
+        path.write_bytes(signed(wheel, keys[name]).content)
+    (tmp_path / statement_name("other-1.0-py3-none-any.whl", keys["bob"].public)).write_text("")
+    named = folder / statement_name(wheel.name, keys["carol"].public)
+
+    found = find_statements(wheel, policy, [elsewhere, named, elsewhere], Console())
+
+    assert check_policy(wheel, policy, found, TODAY).counted == ("alice", "bob", "carol")
+    assert len(found) == len(places)
+
+
+def test_place_that_is_not_there_is_an_error(wheel: Path, policy: Policy, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not there"):
+        find_statements(wheel, policy, [tmp_path / "nowhere"], Console())
+
+
+def test_a_link_or_pipe_among_statements_is_none(
+    policy: Policy, keys: Keys, tmp_path: Path
+) -> None:
+    wheel = tmp_path / "toy-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"x")
+    os.mkfifo(tmp_path / statement_name(wheel.name, keys["alice"].public))
+
+    found = find_statements(wheel, policy, [], Console())
+
+    assert check_policy(wheel, policy, found, TODAY).refused[0][1].startswith("it is no JSON")
+
+
+def test_states_what_slsa_knows(wheel: Path, keys: Keys) -> None:
+    """All but the field of ours is SLSA's verification summary, as its own message has it."""
+    stated = json.loads(say(wheel, keys["alice"], inputs=(("published:x", "a" * 64),)))
+    own = stated["predicate"].pop("cuwheel_rebuild")
+    levels = stated["predicate"].pop("verifiedLevels")  # one text in the library's message
+
+    message = cast("Any", json_format).ParseDict(
+        stated["predicate"], cast("Any", vsa_pb2).VerificationSummary()
+    )
+
+    assert stated["predicateType"] == verification.PREDICATE_TYPE
+    assert message.verification_result == "PASSED"
+    name = wheel.name.replace("+", "%2B")
+    assert message.resource_uri == f"pkg:pypi/toy@1.0%2Bcu130?file_name={name}"
+    assert (own["result"], levels) == ("same bytes", [verification.LEVEL])

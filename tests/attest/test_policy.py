@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.attest.policy import read_policy
+from cuwheel.errors import UsageError
+from tests.support.attested import make_keys, write_policy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> dict[str, str]:
+    """The words of two keys, by name."""
+    keys = make_keys(tmp_path / "keys", "alice", "bob")
+    return {name: key.public.word for name, key in keys.items()}
+
+
+def test_reads_what_a_person_writes(words: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "rebuilders.txt"
+    path.write_text(
+        f"# who counts\n\nthreshold 1  # of two\n  alice {words['alice']}\n"
+        f"bob@example.org {words['bob']} until=2027-06-30 # leaves\n"
+    )
+
+    policy = read_policy(path)
+
+    assert policy.threshold == 1
+    assert [(one.name, one.until) for one in policy.rebuilders] == [
+        ("alice", None),
+        ("bob@example.org", datetime.date(2027, 6, 30)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "has 0 lines"),
+        ("alice {alice}", "has 0 lines"),
+        ("threshold 1\nthreshold 2\nalice {alice}\nbob {bob}", "has 2 lines"),
+        ("threshold 2\nalice {alice}", "threshold is 2, and it names 1"),
+        ("threshold 0\nalice {alice}", "line 1: behind threshold"),
+        ("threshold -1\nalice {alice}", "line 1: behind threshold"),
+        ("threshold ²\nalice {alice}", "line 1: behind threshold"),
+        ("threshold 1 2\nalice {alice}", "line 1: behind threshold"),
+        ("threshold\nalice {alice}", "line 1: behind threshold"),
+        ("threshold 1\nalice {alice}\nalice {bob}", "alice stands in it twice"),
+        ("threshold 2\nalice {alice}\nbob {alice}", "alice and bob have one key"),
+        ("threshold 1\nalice", "alice has no key"),
+        ("threshold 1\nalice AAAA", "no public key"),
+        ("threshold 1\nalice {alice} after=2027-01-01", "isn't known"),
+        ("threshold 1\nalice {alice} until=tomorrow", "holds no date"),
+        ("threshold 1\nalice {alice} until=2027-01-01 until=2028-01-01", "isn't known"),
+        ("threshold 1\n../alice {alice}", "is no name"),
+    ],
+)
+def test_refuses_what_is_no_policy(
+    text: str, fault: str, words: dict[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "rebuilders.txt"
+    path.write_text(text.format_map(words))
+
+    with pytest.raises(UsageError) as caught:
+        read_policy(path)
+
+    assert fault in caught.value.why
+
+
+def test_names_every_fault_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "rebuilders.txt"
+    path.write_text("threshold x\nalice\nbob AAAA\n")
+
+    with pytest.raises(UsageError) as caught:
+        read_policy(path)
+
+    assert [line.partition(":")[0] for line in caught.value.why.splitlines()][:3] == [
+        *("line 1", "line 2", "line 3")
+    ]
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe"])
+def test_refuses_files_that_are_not_text(content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "rebuilders.txt"
+    if content:
+        path.write_bytes(content)
+
+    with pytest.raises(UsageError, match="can't be read"):
+        read_policy(path)
+
+
+def test_printed_line_is_one_that_policies_take(tmp_path: Path) -> None:
+    keys = make_keys(tmp_path / "keys", "alice")
+
+    policy = write_policy(tmp_path / "rebuilders.txt", 1, keys)
+
+    assert policy.rebuilders[0].key.id == keys["alice"].public.id
