@@ -7,6 +7,8 @@ from pathlib import Path
 from cuwheel.paths import ROOT
 
 HELD_BY = {
+    "attest/envelope": "attest/test_check",
+    "attest/verification": "attest/test_check",
     "audit/contract": "stages/test_audit",
     "binaries/cubin": "verify/compare/test_device",
     "binaries/device_code": "verify/compare/test_device",
@@ -23,10 +25,12 @@ HELD_BY = {
     "cli/commands/maintain/new": "cli/commands/maintain/test_updates",
     "cli/commands/maintain/toolchain": "cli/test_dispatch",
     "cli/commands/maintain/torch_symbols": "updates/test_torch_symbols",
+    "cli/commands/report/attestations": "e2e/test_rebuild",
     "cli/commands/report/audit": "audit/test_session",
     "cli/commands/report/diagnose": "diagnose/test_session",
     "cli/commands/target/perf": "cli/test_measuring",
     "cli/commands/target/profile": "e2e/test_verify",
+    "cli/commands/target/rebuild": "e2e/test_rebuild",
     "cli/commands/target/smoke": "cli/test_dispatch",
     "cli/reference/index_check_page": "cli/reference/test_write",
     "cli/reference/options_page": "cli/reference/test_write",
@@ -90,6 +94,7 @@ HELD_BY = {
     "pypi/pages": "pypi/test_indexes",
     "pypi/wheel_selection": "locks/test_mirror",
     "repair/tools": "stages/test_repair",
+    "sources/checkouts": "verify/test_worktrees",
     "stages/provenance": "test_pipeline",
     "stages/toolchain": "test_pipeline",
     "standalone/event_log": "standalone/launcher/test_launch",
@@ -118,6 +123,7 @@ HELD_BY = {
     "verify/compare/cubin": "verify/compare/test_wheel_cuda",
     "verify/compare/differences": "verify/compare/test_report",
     "verify/compare/ptx": "verify/compare/test_wheel_cuda",
+    "verify/rebuilding": "e2e/test_rebuild",
     "verify/rebuilds": "e2e/test_verify",
     "version": "build/test_rebuild_key",
     "workspace/failure_record": "matrix/test_state",

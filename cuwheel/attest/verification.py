@@ -74,7 +74,7 @@ def statement_of(verification: Verification, key_id: str) -> str:
     """
     subject = _descriptor(verification.wheel, verification.sha256)
     predicate = _to_dict(_summary(verification, key_id))
-    # A list in the specification, and one text in the library's message (in-toto-attestation 0.9.3).
+    # A list in the specification, one text in the message of in-toto-attestation 0.9.3.
     predicate["verifiedLevels"] = [LEVEL if verification.is_same else _FAILED]
     predicate[_OURS] = {
         "result": "same bytes" if verification.is_same else "other bytes",

@@ -43,7 +43,7 @@ def fetch_published(address: str, folder: Path, console: Console) -> Path:
             address names.
     """
     parts = urlsplit(address)
-    name = unquote(PurePosixPath(parts.path).name)
+    name = PurePosixPath(unquote(parts.path)).name
     is_statement = name.endswith(STATEMENT)
     wheel = folder / name.removesuffix(STATEMENT)
     if wheel.suffix != ".whl":
