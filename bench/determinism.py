@@ -3,7 +3,8 @@
 Run it with `nox -s bench -- determinism causal-conv1d-130 --arch 90 --smallest 2 --times 30`. Each
 compile is a process of its own, with its own folder, `TMPDIR` and object, without any cache; the
 command line is the one of the package's build. What differs is counted by SHA-256: of the object,
-and of the device code in it alone, which is what a reader of `cuobjdump` would compare.
+and of the device code in it alone, which is what a reader of `cuobjdump` would compare. Where there
+is more than one, two objects are compared as `verify` does, and the causes are named.
 """  # noqa: INP001 - a module of the benchmarks, which are no package
 
 from __future__ import annotations
@@ -29,12 +30,16 @@ from cuwheel.paths import ROOT
 from cuwheel.system.console import Console
 from cuwheel.system.files import remove_tree, sha256_of_file, write_atomically
 from cuwheel.system.process import run
+from cuwheel.verify.compare.differences import CAUSES
+from cuwheel.verify.compare.wheel import compare
+from cuwheel.wheel.archive import pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 PAGE = ROOT / "docs" / "reproducibility.md"
 RESULTS = ROOT / "bench" / "results"
+_EPOCH = 315_532_800  # seconds: 1980-01-01, the earliest time that an archive's member can have
 _WITH_LAUNCHER, _BARE = "with cuwheel's launcher", "nvcc alone"
 
 
@@ -58,8 +63,13 @@ class Compile:
     variables: dict[str, str]
     bare: Path
 
-    def repeat(self, folder: Path, way: str) -> tuple[str, str]:
+    def repeat(self, folder: Path, way: str, kept: Path) -> tuple[str, str]:
         """Compile it anew in an empty folder; gives SHA-256 of the object and of its device code.
+
+        Args:
+            folder: is emptied, and removed.
+            way: with the launcher, or without.
+            kept: gets the object, under its hash.
 
         Raises:
             CommandFailedError: the compiler failed.
@@ -72,6 +82,7 @@ class Compile:
             words[0] = str(self.bare)
         run(words, env={**self.variables, "TMPDIR": str(folder)}, cwd=self.folder)
         found = sha256_of_file(made), sha256_of_device_code(made)
+        made.replace(kept / found[0])
         remove_tree(folder)
         return found
 
@@ -162,10 +173,12 @@ def measure(one: Compile, way: str, given: argparse.Namespace, ends: float) -> d
         given: the options.
         ends: after this time, as of `time.monotonic`, no more compiles are begun.
     """
-    scratch = given.folder / "scratch"
+    scratch, kept = given.folder / "scratch", given.folder / "kept"
+    remove_tree(kept)
+    kept.mkdir(parents=True)
 
     def again(number: int) -> tuple[str, str] | None:
-        return one.repeat(scratch / str(number), way) if time.monotonic() < ends else None
+        return one.repeat(scratch / str(number), way, kept) if time.monotonic() < ends else None
 
     started = time.monotonic()
     with ThreadPoolExecutor(given.jobs) as pool:
@@ -177,18 +190,37 @@ def measure(one: Compile, way: str, given: argparse.Namespace, ends: float) -> d
         "seconds": round(time.monotonic() - started),
         "objects": Counter(made[0] for made in done),
         "device code": Counter(made[1] for made in done),
+        "causes": causes(sorted(kept.iterdir()), scratch),
     }
+
+
+def causes(objects: Sequence[Path], folder: Path) -> list[str]:
+    """Why the first two of several objects differ, as a comparison of wheels says."""
+    if len(objects) < 2:  # noqa: PLR2004 - a pair
+        return []
+    wheels = []
+    for name, path in zip(("a", "b"), objects, strict=False):
+        info = folder / name / "compiled-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: compiled\nVersion: 1.0\n")
+        (info / "WHEEL").write_text("Wheel-Version: 1.0\nTag: py3-none-any\n")
+        path.rename(info.parent / "made.o")
+        wheels.append(folder / f"{name}.whl")
+        pack(info.parent, wheels[-1], epoch=_EPOCH)
+    found: list[str] = [key for key, _ in compare(*wheels).causes if CAUSES[key].remedy]
+    remove_tree(folder)
+    return found
 
 
 def section(record: dict[str, Any]) -> str:
     """The table, in Markdown."""
     lines = [
-        "| file | compiled | fresh compiles | objects | device code |",
-        "| --- | --- | --- | --- | --- |",
+        "| file | compiled | fresh compiles | objects | device code | what differs |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     lines += [
         f"| `{row['file']}` | {row['way']} | {row['compiles']} | {_told(row['objects'])} "
-        f"| {_told(row['device code'])} |"
+        f"| {_told(row['device code'])} | {', '.join(row['causes']) or 'nothing'} |"
         for row in record["rows"]
     ]
     archs = ", ".join(record["archs"]) or "the recipe's archs"
@@ -207,6 +239,7 @@ def options() -> argparse.ArgumentParser:
     add("target", help="such as causal-conv1d-130")
     add("--arch", action="append", default=[], help="repeatable; default: the recipe's")
     add("--python", default="3.12")
+    add("--source", help="in place of the recipe's")
     add("--smallest", type=int, metavar="N", help="of its CUDA sources so many; default: all")
     add("--largest", type=int, metavar="N", help="likewise")
     add("--times", type=int, default=30, help="fresh compiles of each file")
@@ -224,18 +257,25 @@ def main() -> None:
     given = options().parse_args()
     ends = time.monotonic() + 60 * given.minutes
     archs = [word for arch in given.arch for word in ("--arch", arch)]
-    command = (given.target, "--python", given.python, "--any-driver", *archs)
+    source = ("--source", given.source) if given.source else ()
+    command = (given.target, "--python", given.python, "--any-driver", *archs, *source)
     console = Console()
     files = chosen([*compiles_of(command, given.folder / "work")], given)
-    rows: list[dict[str, Any]] = []
-    record = {"target": given.target, "archs": given.arch, "date": today(), "rows": rows}
+    record: dict[str, Any] = {"target": given.target, "archs": given.arch, "date": today()}
     path = given.record or RESULTS / f"determinism-{given.target}-{today()}.json"
+    before = json.loads(path.read_text()) if path.is_file() else {}
+    # Files of one day that were measured one after the other stand in one table.
+    rows = before.get("rows", []) if {**before, **record} == before else []
     for times, way in ((given.bare, _BARE), (given.times, _WITH_LAUNCHER)):
         for one in files:
             asked = argparse.Namespace(**{**vars(given), "times": times})
             found = measure(one, way, asked, ends)
-            rows += [found] if found["compiles"] else []
             console.note(json.dumps(found))
+            if found["compiles"]:
+                same = (found["file"], found["way"])
+                rows = [*(row for row in rows if (row["file"], row["way"]) != same), found]
+            rows.sort(key=lambda row: (row["way"] == _WITH_LAUNCHER, row["file"]))
+            record["rows"] = rows
             write_atomically(path, json.dumps(record, indent=2) + "\n")
     write_section(given.page, f"determinism-{given.target}", section(record))
 

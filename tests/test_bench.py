@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from bench import builds, elf, explain, memory, records
+from bench import builds, determinism, elf, explain, memory, records
 from bench.elf_readers import with_cuwheel
 from bench.records import Goal, Row, Turn, Watch, build_rows, read_record, write_record
 from bench.report import (
@@ -365,3 +365,52 @@ def test_elf_readers_find_the_same_facts(tmp_path: Path) -> None:
     rows = json.loads(record.read_text())
     assert [row["contender"] for row in rows] == list(elf.CONTENDERS)
     assert with_cuwheel(library).python_modules == ("_psutil_linux",)
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ((), ["small.cu", "middle.cu", "large.cu"]),
+        (("--smallest", "1"), ["small.cu"]),
+        (("--largest", "2"), ["middle.cu", "large.cu"]),
+    ],
+)
+def test_compiles_files_by_size(words: tuple[str, ...], names: list[str], tmp_path: Path) -> None:
+    for size, name in enumerate(("small.cu", "middle.cu", "large.cu")):
+        (tmp_path / name).write_text("x" * size)
+    found = [
+        determinism.Compile(
+            file=path, words=(), folder=tmp_path, output="", variables={}, bare=tmp_path
+        )
+        for path in tmp_path.iterdir()
+    ]
+
+    asked = determinism.options().parse_args(["x-130", *words])
+
+    assert [one.file.name for one in determinism.chosen(found, asked)] == names
+
+
+def test_counts_hashes_and_names_the_cause() -> None:
+    row = {"file": "a.cu", "way": "nvcc alone", "compiles": 3, "causes": ["module-process"]}
+    one, three = {"x": 3}, {"x": 1, "y": 1, "z": 1}
+    record = {
+        "target": "x-130",
+        "archs": ["90"],
+        "date": "2026-11-23",
+        "rows": [{**row, "objects": three, "device code": one}],
+    }
+
+    text = determinism.section(record)
+
+    assert "| `a.cu` | nvcc alone | 3 | 3 hashes | 1 hash | module-process |" in text
+
+
+def test_names_why_two_objects_differ(tmp_path: Path) -> None:
+    objects = []
+    for name in ("a", "b"):
+        path = tmp_path / name
+        path.write_bytes(b"text \xff" + f"/{name}/x.cu\0".encode())
+        objects.append(path)
+
+    assert determinism.causes(objects[:1], tmp_path / "scratch") == []
+    assert determinism.causes(objects, tmp_path / "scratch") == ["build-path"]
