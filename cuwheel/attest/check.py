@@ -17,7 +17,7 @@ from cuwheel.errors import PolicyError, UsageError
 from cuwheel.fetch.download import PinnedFile, download
 from cuwheel.fetch.retry import Attempts
 from cuwheel.fetch.urls import redact_url
-from cuwheel.fetch.web import is_there
+from cuwheel.fetch.web import ask_head
 from cuwheel.system.files import sha256_of_file
 from cuwheel.system.output.terminal import visible
 from cuwheel.system.regular_files import read_regular
@@ -216,7 +216,7 @@ def _at_address(
     for rebuilder in policy.rebuilders:
         name = statement_name(wheel, rebuilder.key)
         url = f"{address.rstrip('/')}/{quote(name)}"
-        if not is_there(url, Attempts(), fix="leave the address out"):
+        if not ask_head(url, Attempts(), fix="leave the address out").is_there:
             continue
         with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
             path = Path(folder) / name

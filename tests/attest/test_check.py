@@ -24,6 +24,7 @@ from cuwheel.attest.envelope import sign_statement
 from cuwheel.errors import PolicyError, UsageError
 from cuwheel.system.console import Console
 from tests.support.attested import TODAY, make_keys, say, signed, write_policy
+from tests.support.server import Site, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -352,6 +353,21 @@ def test_finds_statements_beside_the_wheel_and_elsewhere(
 
     assert check_policy(wheel, policy, found, TODAY).counted == ("alice", "bob", "carol")
     assert len(found) == len(places)
+
+
+def test_finds_statements_at_an_address(policy: Policy, keys: Keys, tmp_path: Path) -> None:
+    """By the names that follow from the policy's keys: a server needn't list anything."""
+    wheel = tmp_path / "toy-1.0+cu130-py3-none-any.whl"
+    wheel.write_bytes(b"x")
+    files = {
+        f"/files/{statement_name(wheel.name, keys[name].public)}": signed(wheel, keys[name]).content
+        for name in ("alice", "bob", "mallory")
+    }
+    with serving(Site(files=files)) as site:
+        found = find_statements(wheel, policy, [site.url("/files/", "me:secret@")], Console())
+
+    assert check_policy(wheel, policy, found, TODAY).counted == ("alice", "bob")
+    assert "secret" not in "".join(one.name for one in found)
 
 
 def test_place_that_is_not_there_is_an_error(wheel: Path, policy: Policy, tmp_path: Path) -> None:
