@@ -645,6 +645,29 @@ class SlurmError(CuwheelError):
     anchor = "slurm"
 
 
+class NoFittingWheelError(CuwheelError):
+    """No wheel that is offered fits the environment, or the one that does can't be installed.
+
+    The message names the nearest wheel and what speaks against it. `nox -s pick` says more, also of
+    other indexes (`--index`); `nox -s install -- TARGET --fallback build` builds one.
+    """
+
+    exit_code = 116
+    anchor = "no-fitting-wheel"
+
+
+class WheelStatementError(CuwheelError):
+    """The statement beside a wheel isn't about this wheel, can't be read, or isn't there.
+
+    `nox -s install` compares the wheel's SHA-256 with the one that its provenance names. Where they
+    differ, one of both was changed after the build, and nothing is installed, whatever `--fallback`
+    says.
+    """
+
+    exit_code = 117
+    anchor = "wheel-statement"
+
+
 def of_system_error(error: OSError) -> CuwheelError:
     """What an error of the operating system means to the reader."""
     name = error.filename or "a file"

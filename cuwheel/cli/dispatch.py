@@ -28,6 +28,7 @@ COMMANDS = {
     "docs": "maintain.docs",
     "explain": "report.explain",
     "index": "maintain.index",
+    "install": "target.install",
     "lock": "maintain.lock",
     "lock-check": "maintain.lock",
     "lock-verify": "maintain.lock",

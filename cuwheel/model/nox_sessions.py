@@ -69,6 +69,9 @@ VERBS = (
         environment="perf",
     ),
     _verb("smoke", "Install and import a built wheel: -- TARGET.", "target", "target"),
+    _verb(
+        "install", "Install the newest wheel that fits, and try it: -- TARGET.", "target", "target"
+    ),
     _verb("verify", "Build in several ways, compare the bytes: -- TARGET|all.", "target", "target"),
     _verb("rebuild", "Build a published wheel again, compare, sign: -- WHEEL.", "target"),
     _verb(

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.model.link import mode_name
 from cuwheel.model.recipe_lock import lock_of
 from cuwheel.model.source import Folder
@@ -171,3 +172,28 @@ class Target:
         if self.framework is None:
             return ""
         return self.framework.name + ".".join(self.framework.version.split(".")[:2])
+
+
+def declared_target(recipe: Recipe, release: str, python: str, root: Path) -> Target:
+    """What a recipe declares for a toolkit, with no option of a command line.
+
+    Args:
+        recipe: the package.
+        release: of the toolkit, `13.0` or `130`.
+        python: `3.12`.
+        root: the recipe's project folder.
+
+    Raises:
+        UsageError: there is no such toolkit.
+    """
+    toolkit = toolkit_by_release(release)
+    return Target(
+        recipe=recipe,
+        toolkit=toolkit,
+        python=python,
+        framework=recipe.framework_for(toolkit.release),
+        archs=recipe.archs_for(toolkit.release),
+        provider=toolkit.provider,
+        root=root,
+        mode=recipe.link.mode,
+    )

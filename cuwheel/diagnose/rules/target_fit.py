@@ -11,8 +11,7 @@ from packaging.requirements import Requirement
 from cuwheel.binaries.archs import DeviceCode, describe_code, runs_on
 from cuwheel.build.checks import check_disk, check_system_packages
 from cuwheel.build.machine import read_machine
-from cuwheel.cuda.toolkits import toolkit_by_release
-from cuwheel.model.target import Target
+from cuwheel.model.target import declared_target
 from cuwheel.system.versions import version_key
 from cuwheel.toolchains.host_compiler import check_host_compiler
 from cuwheel.workspace.job import BuildSettings, Job
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from cuwheel.diagnose.facts.gpus import Driver
     from cuwheel.diagnose.facts.host import HostFacts
     from cuwheel.model.catalogue import CatalogueEntry
-    from cuwheel.model.recipe import Recipe
+    from cuwheel.model.target import Target
     from cuwheel.workspace.job import Machine
     from cuwheel.workspace.workspace import Workspace
 
@@ -70,7 +69,8 @@ def fit_targets(
             found.append(Fit(name=entry.name, runs=(), builds=(f"broken recipe: {entry.fault}",)))
             continue
         for release in entry.recipe.toolkits:
-            target = _target(entry, entry.recipe, release, python)
+            plain = ".".join(python.split(".")[:2]) or "3.12"
+            target = declared_target(entry.recipe, release, plain, entry.root)
             found.append(
                 Fit(
                     name=target.name,
@@ -79,20 +79,6 @@ def fit_targets(
                 )
             )
     return tuple(found)
-
-
-def _target(entry: CatalogueEntry, recipe: Recipe, release: str, python: str) -> Target:
-    toolkit = toolkit_by_release(release)
-    return Target(
-        recipe=recipe,
-        toolkit=toolkit,
-        python=".".join(python.split(".")[:2]) or "3.12",
-        framework=recipe.framework_for(toolkit.release),
-        archs=recipe.archs_for(release),
-        provider=toolkit.provider,
-        root=entry.root,
-        mode=recipe.link.mode,
-    )
 
 
 def _why_not_run(

@@ -55,16 +55,22 @@ def pick_parser() -> Parser:
     return parser
 
 
-def add_index_option(parser: Parser) -> None:
-    """Add `--index`."""
+def add_index_option(parser: Parser, first: str = "", more: str = "") -> None:
+    """Add `--index`.
+
+    Args:
+        parser: of a session that looks for wheels.
+        first: where it looks before all others when nothing is named.
+        more: what else can be named.
+    """
     parser.add_argument(
         "--index",
         action="append",
         default=[],
         metavar="ADDRESS",
         help="where to look, repeatable: an index, a site of `nox -s index`, a page with wheels, a "
-        "release's page or GitHub API address, a folder; default: CUWHEEL_INDEXES, and "
-        "the indexes that pip and uv are configured for",
+        f"release's page or GitHub API address, a folder{more}; default: {first}CUWHEEL_INDEXES, "
+        "and the indexes that pip and uv are configured for",
     )
 
 

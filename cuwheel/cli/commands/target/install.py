@@ -1,0 +1,165 @@
+"""The session `install`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from cuwheel import pipeline
+from cuwheel.cli.commands.build.build import build_parser
+from cuwheel.cli.commands.report.pick import add_index_option, as_address
+from cuwheel.cli.parser import Parser, new_parser, refuse_none
+from cuwheel.cli.report_options import add_report_options
+from cuwheel.cli.target_choice import named_targets
+from cuwheel.cli.target_jobs import requested_jobs
+from cuwheel.cuda.toolkits import toolkit_by_release
+from cuwheel.diagnose.session import callers_environment
+from cuwheel.errors import UsageError
+from cuwheel.install.session import FALLBACKS, InstallOptions, install
+from cuwheel.model.catalogue import load_catalogue, target_names
+from cuwheel.model.target import declared_target
+from cuwheel.paths import ROOT, default_cache, given_path, project_roots
+from cuwheel.pick.session import INDEXES_VARIABLE
+from cuwheel.pypi.indexes import configured_indexes
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+    from cuwheel.install.session import Installed
+    from cuwheel.model.catalogue import CatalogueEntry
+    from cuwheel.model.target import Target
+    from cuwheel.system.console import Console
+
+_ARTIFACT = ".zip"
+
+
+def install_parser() -> Parser:
+    """What the session understands."""
+    parser = new_parser(
+        "install", "Install the newest wheel of a target that fits an environment, and try it."
+    )
+    add = parser.add_argument
+    add("targets", nargs="*", metavar="TARGET", help="which target, bitsandbytes-122")
+    add(
+        "--python",
+        metavar="PATH|ENVIRONMENT",
+        help="an interpreter, the folder of an environment, or a conda environment's name; "
+        "default: the active environment, else the `python3` on PATH",
+    )
+    add_index_option(parser, "dist/ in the checkout, ", "; or a workflow's artifact, a zip")
+    add(
+        "--fallback",
+        choices=FALLBACKS,
+        default="fail",
+        help="where no wheel fits, or it doesn't work: fail; requirement: install the recipe's "
+        "release by its name, if it has a wheel; build: build one; default: fail",
+    )
+    add(
+        "--require-statement",
+        action="store_true",
+        help="refuse a wheel without provenance beside it",
+    )
+    add("--dry-run", action="store_true", help="say what would be done, and change nothing")
+    add_report_options(
+        parser,
+        quiet="print warnings and errors alone",
+        verbose="name the command that installs",
+        as_json="print what was done, as data, to standard output",
+    )
+    return parser
+
+
+def run_install(given: argparse.Namespace, console: Console) -> None:
+    """Install a wheel."""
+    refuse_none("install", "target", given.targets, target_names(load_catalogue(project_roots())))
+    if len(given.targets) > 1:
+        raise UsageError(
+            "install takes one target",
+            why=f"{len(given.targets)} are named",
+            fix=f"nox -s install -- {given.targets[0]}",
+        )
+    [(entry, tag)] = named_targets("install", given.targets)
+    environ = callers_environment(os.environ)
+    addresses, artifacts = _places(given, environ)
+    target = _target(entry, tag)
+    asked = InstallOptions(
+        target=target,
+        python=given.python,
+        addresses=addresses,
+        artifacts=artifacts,
+        start=given_path("."),
+        environ=environ,
+        cache=default_cache(),
+        fallback=given.fallback,
+        needs_statement=given.require_statement,
+        is_dry=given.dry_run,
+    )
+    done = install(asked, console, partial(_build, entry, tag, console))
+    _tell(done, console, is_dry=given.dry_run)
+    if given.json:
+        print(json.dumps({"target": target.name, "done": not given.dry_run, **_data(done)}))  # noqa: T201 - data
+
+
+def _target(entry: CatalogueEntry, tag: str) -> Target:
+    if entry.recipe is None:  # pragma: no cover - find_target has refused it
+        raise UsageError(f"{entry.name} can't be loaded", why=entry.fault)
+    return declared_target(entry.recipe, toolkit_by_release(tag).release, "3.12", entry.root)
+
+
+def _places(
+    given: argparse.Namespace, environ: dict[str, str]
+) -> tuple[tuple[str, ...], tuple[Path, ...]]:
+    """Addresses and artifacts to look in."""
+    named = [one for one in given.index if not one.endswith(_ARTIFACT)]
+    artifacts = tuple(given_path(one) for one in given.index if one.endswith(_ARTIFACT))
+    for one in artifacts:
+        if not one.is_file():
+            raise UsageError(
+                f"there is no file {one}",
+                why="--index names it, as seen from the folder in which nox was started",
+                fix="name the artifact's zip where it was downloaded, or the folder out of it",
+            )
+    if given.index:
+        return tuple(map(as_address, named)), artifacts
+    dist = ROOT / "dist"
+    listed = map(as_address, os.environ.get(INDEXES_VARIABLE, "").split())
+    own = (dist.as_uri(),) if dist.is_dir() else ()
+    return (*own, *listed, *configured_indexes(environ)), ()
+
+
+def _build(entry: CatalogueEntry, tag: str, console: Console, python: Path) -> Path:
+    """Build the target for an environment's Python; the folder of its wheel."""
+    words = build_parser().parse([f"{entry.name}-{tag}", "--python", str(python)])
+    [job] = requested_jobs(entry, tag, words, console)
+    pipeline.make(job, keep_work=False)
+    return job.workspace.dist
+
+
+def _tell(done: Installed, console: Console, *, is_dry: bool) -> None:
+    would = "would be installed" if is_dry else "installed"
+    if done.how == "build" and is_dry:
+        console.note(f"{done.what} would be built, then installed")
+    elif done.was_there:
+        console.note(f"{done.what} is there already, with the same bytes")
+    else:
+        console.note(f"{done.what}: {would}" + f" from {done.source}" * bool(done.source))
+    if done.because:
+        console.note(f"by --fallback {done.how}, because {done.because}")
+    if done.statement:
+        console.note(f"its statement is about these bytes; built by {done.statement.builder}")
+    elif done.sha256:
+        console.note("no statement is beside it: nobody says how it was built")
+    if console.is_verbose and done.command:
+        console.note(f"command: {done.command}")
+    if done.trial:
+        console.note(f"tried: imported {', '.join(done.trial.imported) or 'nothing'}")
+        for one in done.trial.left_out:
+            console.warn(f"not tried: {one}")
+
+
+def _data(done: Installed) -> dict[str, Any]:
+    return dataclasses.asdict(done)

@@ -1,0 +1,308 @@
+"""The session `install`: the newest wheel that fits, checked, installed and tried."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import shutil
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from cuwheel import limits
+from cuwheel.diagnose.facts.environment import ask_environment
+from cuwheel.errors import InstallError, NoFittingWheelError, SmokeError
+from cuwheel.fetch.download import PinnedFile
+from cuwheel.fetch.retry import Attempts
+from cuwheel.fetch.store import fetch
+from cuwheel.fetch.urls import is_local, local_path, redact_url
+from cuwheel.install.artifact import unpack_artifact
+from cuwheel.install.environment import (
+    Destination,
+    install_requirements,
+    install_wheel,
+    is_installed,
+    restore,
+    save,
+)
+from cuwheel.install.statement import check_statement, fetch_statement, stated_sha256
+from cuwheel.install.trial import Trial, try_wheel
+from cuwheel.pick.choice import ask_indexes, choose
+from cuwheel.pick.declarations import declared
+from cuwheel.pick.machine import read_here
+from cuwheel.system.files import sha256_of_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from cuwheel.install.statement import CheckedStatement
+    from cuwheel.model.target import Target
+    from cuwheel.pick.choice import Choice
+    from cuwheel.pick.fit import Judgement
+    from cuwheel.pick.machine import Here
+    from cuwheel.pypi.offers import Offer
+    from cuwheel.system.console import Console
+
+Fallback = Literal["fail", "requirement", "build"]
+FALLBACKS: tuple[Fallback, ...] = ("fail", "requirement", "build")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstallOptions:
+    """What is to be installed where.
+
+    Attributes:
+        target: recipe and toolkit; its Python is of no account.
+        python: an interpreter, an environment's folder or a conda environment's name.
+        addresses: where to look, as `pick` takes them, in order.
+        artifacts: zips of a workflow, in which is looked too.
+        start: the folder that paths are relative to.
+        environ: of the caller.
+        cache: cuwheel's cache.
+        fallback: what to do where no wheel fits, or the one that does doesn't work.
+        needs_statement: refuse a wheel without.
+        is_dry: say what would be done, and stop.
+    """
+
+    target: Target
+    python: str | None
+    addresses: tuple[str, ...]
+    artifacts: tuple[Path, ...] = ()
+    start: Path
+    environ: Mapping[str, str]
+    cache: Path
+    fallback: Fallback = "fail"
+    needs_statement: bool = False
+    is_dry: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installed:
+    """What was done, or would be.
+
+    Attributes:
+        how: by which way it came there.
+        what: the wheel's file name, or the requirement.
+        sha256: of the wheel; empty for a requirement.
+        source: the address that had it.
+        statement: what was said of it; None: nothing.
+        was_there: the very same wheel was installed already.
+        trial: how the smoke test went; None: nothing was done.
+        because: why it wasn't the wheel; empty where it was.
+        command: what installs, for who wants to see it.
+    """
+
+    how: Literal["wheel", "requirement", "build"]
+    what: str
+    sha256: str = ""
+    source: str = ""
+    statement: CheckedStatement | None = None
+    was_there: bool = False
+    trial: Trial | None = None
+    because: str = ""
+    command: str = ""
+
+
+def install(asked: InstallOptions, console: Console, build: Callable[[Path], Path]) -> Installed:
+    """Install the newest wheel that fits, or do what `fallback` says.
+
+    Args:
+        asked: what.
+        console: shows how it goes.
+        build: builds the target for an interpreter; gives back the folder of the wheel.
+
+    Raises:
+        NoFittingWheelError: no wheel fits, and `fallback` says to fail.
+        WheelStatementError: a wheel is not the one that its statement is about.
+        HashMismatchError: a wheel is not the one that its index names.
+        InstallError: it can't be installed; the environment is as it was.
+        SmokeError: it doesn't work there; the environment is as it was.
+        CuwheelError: of the build.
+    """
+    here = read_here(asked.python, asked.environ, asked.start)
+    if here.installer.obstacle:
+        obstacle = here.installer.obstacle
+        raise InstallError(obstacle.what, why=obstacle.cause, fix=obstacle.fix)
+    with _folder() as folder:
+        run = _Run(asked, here, folder, console)
+        try:
+            return run.wheel(asked.addresses)
+        except (NoFittingWheelError, InstallError, SmokeError) as error:
+            if asked.fallback == "fail":
+                raise
+            because = f"{error.what}: {error.why}"
+            console.warn(f"{error.what}; --fallback {asked.fallback}")
+        if asked.fallback == "requirement":
+            return replace(run.requirement(), because=because)
+        if asked.is_dry:
+            return Installed(how="build", what=asked.target.name, because=because)
+        made = run.wheel((build(here.environment.python).as_uri(),))
+        return replace(made, how="build", because=because)
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder for logs and copies, which stays where something fails."""
+    folder = Path(tempfile.mkdtemp(prefix="cuwheel-install-"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@dataclass(frozen=True)
+class _Run:
+    asked: InstallOptions
+    here: Here
+    folder: Path
+    console: Console
+
+    @property
+    def project(self) -> str:
+        return canonicalize_name(self.asked.target.project)
+
+    @property
+    def destination(self) -> Destination:
+        return Destination(
+            environment=self.here.environment,
+            environ=self.asked.environ,
+            log=self.folder / "install.log",
+        )
+
+    def wheel(self, addresses: tuple[str, ...]) -> Installed:
+        """Install the newest wheel of these addresses that fits."""
+        taken = self._choose(addresses)
+        offer, content = taken.offer, fetch_statement(taken.offer, Attempts())
+        sha256 = offer.sha256 or stated_sha256(content)
+        if not sha256:
+            raise NoFittingWheelError(
+                f"nothing says which bytes {offer.name} has",
+                why=f"{redact_url(offer.index)} states no SHA-256, and no statement is beside it",
+                fix="name an index that states it",
+            )
+        path = self._fetch(offer, sha256)
+        statement = check_statement(path, sha256, content, is_required=self.asked.needs_statement)
+        there = is_installed(path, self.project, self.here.environment)
+        done = Installed(
+            how="wheel",
+            what=offer.name,
+            sha256=sha256,
+            source=redact_url(offer.index),
+            statement=statement,
+            was_there=there,
+            command=shlex.join(self.destination.command("install", *taken.needs, path)),
+        )
+        if self.asked.is_dry:
+            return done
+        needs = () if there else taken.needs
+
+        def fill() -> None:
+            if not there:
+                install_wheel(self.destination, path, self.project, sha256, needs)
+
+        return replace(done, trial=self._tried(fill, self.project, offer.name))
+
+    def requirement(self) -> Installed:
+        """Install the recipe's release by its name, from the indexes of pip and uv."""
+        recipe = self.asked.target.recipe
+        pinned = f"{recipe.name}=={recipe.version}"
+        done = Installed(how="requirement", what=pinned)
+        done = replace(done, command=shlex.join(self.destination.command("install", pinned)))
+        if self.asked.is_dry:
+            return done
+        name = canonicalize_name(recipe.name)
+
+        def fill() -> None:
+            install_requirements(self.destination, [pinned], but=name)
+
+        return replace(done, trial=self._tried(fill, name, pinned))
+
+    def _choose(self, addresses: tuple[str, ...]) -> Judgement:
+        artifacts = [self._unpacked(number, one) for number, one in enumerate(self.asked.artifacts)]
+        wanted = Requirement(self.project)
+        offers = ask_indexes(wanted, (*artifacts, *addresses))
+        mine = tuple(one for one in offers.files if self._is_of_target(one))
+        choice = choose(replace(offers, files=mine), self.here.machine, wanted)
+        if choice.taken is None:
+            raise self._none_fits(choice, offers.faults)
+        return choice.taken
+
+    def _unpacked(self, number: int, artifact: Path) -> str:
+        folder = self.folder / f"artifact-{number}"
+        folder.mkdir(exist_ok=True)
+        return (folder if any(folder.iterdir()) else unpack_artifact(artifact, folder)).as_uri()
+
+    def _is_of_target(self, offer: Offer) -> bool:
+        """Whether a wheel is of the target's CUDA release, where its version has to say that."""
+        target = self.asked.target
+        if not target.local_version:
+            return True
+        return declared(self.project, offer.version).get("cuda") == target.toolkit.release
+
+    def _none_fits(self, choice: Choice, faults: Mapping[str, str]) -> NoFittingWheelError:
+        if choice.nearest:
+            facts = "; ".join(one.text for one in choice.nearest.reasons)
+            why = f"the nearest is {choice.nearest.offer.name}: {facts}"
+        else:
+            said = (f"{redact_url(one)} {why}" for one, why in faults.items())
+            why = "; ".join(said) or "no wheel of this target is offered"
+        name = self.asked.target.name
+        return NoFittingWheelError(
+            f"no wheel of {name} fits {self.here.environment.prefix}",
+            why=why,
+            fix=f"`nox -s install -- {name} --fallback build` builds one; `nox -s pick -- "
+            f"{self.project}` says more",
+        )
+
+    def _fetch(self, offer: Offer, sha256: str) -> Path:
+        """The wheel, of which the hash is right."""
+        if is_local(offer.url) and sha256_of_file(local_path(offer.url)) == sha256:
+            return local_path(offer.url)
+        pinned = PinnedFile(
+            name=offer.name,
+            sha256=sha256,
+            max_size=offer.size or limits.WHEEL,
+            size=offer.size,
+            pinned_by="the index",
+            repin="don't install it: ask whoever runs the index",
+            regrow="ask whoever runs the index: it states another size",
+        )
+        return fetch(pinned, lambda: offer.url, cache=self.asked.cache, console=self.console)
+
+    def _tried(self, fill: Callable[[], None], project: str, what: str) -> Trial:
+        """Install and try; bring the environment back where one of both fails.
+
+        Raises:
+            InstallError: it can't be installed.
+            SmokeError: it doesn't work.
+        """
+        copies = self.folder / "before"
+        copies.mkdir(exist_ok=True)
+        saved = save(self.destination, project, copies)
+        try:
+            fill()
+            environment = ask_environment(self.here.environment.python, self.asked.environ)
+            log = self.folder / "smoke.log"
+            trial = try_wheel(self.asked.target, project, environment, self.folder / "asked", log)
+            self._raise_faults(trial, what)
+        except BaseException:
+            restore(self.destination, project, saved)
+            raise
+        shutil.rmtree(copies)
+        return trial
+
+    def _raise_faults(self, trial: Trial, what: str) -> None:
+        """See that the smoke test has passed.
+
+        Raises:
+            SmokeError: it hasn't.
+        """
+        if trial.faults:
+            raise SmokeError(
+                f"{what} doesn't work in {self.here.environment.prefix}",
+                why="; ".join(trial.faults),
+                fix="the environment is as it was; `nox -s diagnose` may say what is wrong with "
+                f"it, and all that was said is in {self.folder}",
+            )

@@ -1,0 +1,94 @@
+"""Whether the statement beside a wheel is about these very bytes. Signatures: the room `attest`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import WheelStatementError
+from cuwheel.pypi.pages import read_page
+from cuwheel.wheel.provenance import PREDICATE_TYPE
+from cuwheel.wheel.publication import STATEMENT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.fetch.retry import Attempts
+    from cuwheel.pypi.offers import Offer
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedStatement:
+    """What a wheel's statement says of it.
+
+    Attributes:
+        builder: who built it, as the statement names it; nobody vouches for that.
+        archs: compute capabilities that were asked for.
+    """
+
+    builder: str
+    archs: tuple[str, ...]
+
+
+def fetch_statement(offer: Offer, attempts: Attempts) -> bytes | None:
+    """The statement beside a wheel; None: there is none."""
+    answer = read_page(f"{offer.url}{STATEMENT}", attempts, "application/json")
+    return None if isinstance(answer, str) else answer.content
+
+
+def stated_sha256(content: bytes | None) -> str:
+    """The SHA-256 that a statement is about; empty where there is none."""
+    try:
+        return str(json.loads(content or b"")["subject"][0]["digest"]["sha256"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ""
+
+
+def check_statement(
+    wheel: Path, sha256: str, content: bytes | None, *, is_required: bool
+) -> CheckedStatement | None:
+    """See that a statement is about a wheel's bytes.
+
+    This is the one place where a wheel is refused for what is said, or isn't said, of it.
+
+    Args:
+        wheel: the file, of which only the name counts.
+        sha256: of it.
+        content: the statement; None: there is none.
+        is_required: a wheel without statement is refused.
+
+    Raises:
+        WheelStatementError: there is none and there has to be, it can't be read, or it is about
+            other bytes.
+    """
+    if content is None:
+        if is_required:
+            raise WheelStatementError(
+                f"{wheel.name} has no statement beside it",
+                why=f"{wheel.name}{STATEMENT} is not there, and --require-statement asks for it",
+                fix="take a wheel from where its provenance is published too",
+            )
+        return None
+    try:
+        stated = json.loads(content)
+        [subject] = stated["subject"]
+        about = str(subject["digest"]["sha256"])
+        predicate, kind = stated["predicate"], str(stated["predicateType"])
+        builder = str(predicate["runDetails"]["builder"]["id"])
+        archs = predicate["buildDefinition"]["externalParameters"].get("archs", ())
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as problem:
+        raise WheelStatementError(
+            f"the statement beside {wheel.name} can't be read",
+            why=f"it is no in-toto statement about one file: {type(problem).__name__}",
+            fix="take the wheel and its statement again from where they are published",
+        ) from problem
+    if about != sha256 or kind != PREDICATE_TYPE:
+        raise WheelStatementError(
+            f"the statement beside {wheel.name} is not about this wheel",
+            why=f"the wheel's SHA-256 is {sha256}, the statement is about {about}"
+            if about != sha256
+            else f"its predicate is {kind}, not {PREDICATE_TYPE}",
+            fix="don't install it: one of both was changed; ask whoever publishes it",
+        )
+    return CheckedStatement(builder=builder, archs=tuple(map(str, archs)))
