@@ -67,6 +67,8 @@ HELD_BY = {
     "index/check/reading": "index/check/test_session",
     "index/check/result": "index/check/test_report",
     "index/check/rules": "index/check/test_session",
+    "install/environment": "install/test_session",
+    "install/trial": "install/test_session",
     "locks/mirror_folder": "locks/test_mirror",
     "matrix/executor": "matrix/test_slurm_executor",
     "matrix/page": "matrix/test_building",

@@ -124,8 +124,8 @@ def install(asked: InstallOptions, console: Console, build: Callable[[Path], Pat
         CuwheelError: of the build.
     """
     here = read_here(asked.python, asked.environ, asked.start)
-    if here.installer.obstacle:
-        obstacle = here.installer.obstacle
+    obstacle = here.installer.obstacle
+    if obstacle and here.environment.managed:  # where only an installer is missing, uv is here
         raise InstallError(obstacle.what, why=obstacle.cause, fix=obstacle.fix)
     with _folder() as folder:
         run = _Run(asked, here, folder, console)
@@ -266,7 +266,7 @@ class _Run:
             max_size=offer.size or limits.WHEEL,
             size=offer.size,
             pinned_by="the index",
-            repin="don't install it: ask whoever runs the index",
+            repin="have the index's pages written again",
             regrow="ask whoever runs the index: it states another size",
         )
         return fetch(pinned, lambda: offer.url, cache=self.asked.cache, console=self.console)

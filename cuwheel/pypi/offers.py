@@ -23,7 +23,8 @@ from packaging.version import InvalidVersion, Version
 
 from cuwheel.fetch.urls import is_local, local_path
 from cuwheel.pypi.pages import lacks, read_page, read_project_page, with_credentials
-from cuwheel.wheel.publication import SIMPLE, published_sha256
+from cuwheel.system.files import sha256_of_file
+from cuwheel.wheel.publication import SIMPLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -125,7 +126,7 @@ def with_hash(offer: Offer) -> Offer:
     """The same with its SHA-256, where it is of this machine and nobody has said it yet."""
     if offer.sha256 or not is_local(offer.url):
         return offer
-    return replace(offer, sha256=published_sha256(local_path(offer.url)))
+    return replace(offer, sha256=sha256_of_file(local_path(offer.url)))
 
 
 def _of_index(page: pypi_simple.ProjectPage, address: str, project: str) -> Iterator[Offer]:

@@ -1,0 +1,99 @@
+"""The session `install` as a person runs it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.cli.dispatch import run_command
+from cuwheel.errors import NoFittingWheelError, UsageError
+from cuwheel.system.console import Console
+from tests.support.installed import offer, uv_environment, versions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RECIPE = """\"\"\"toy: a toy.\"\"\"
+
+from cuwheel import Link, Recipe, Sdist, Setuptools, Smoke
+
+RECIPE = Recipe(
+    name="toy",
+    version="1.0",
+    license="MIT",
+    homepage="https://example.invalid/toy",
+    maintainers=("someone",),
+    source=Sdist(project="toy", sha256="{sha256}"),
+    toolkits=("13.0",),
+    archs=("90",),
+    requires=("setuptools",),
+    build=Setuptools(),
+    link=Link("cudart"),
+    smoke=Smoke(imports=("toy",), call="toy.add(1, 2)", expect="3"),
+)
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fresh environment, and a project with the recipe of toy."""
+    recipe = tmp_path / "project" / "recipes" / "toy.py"
+    recipe.parent.mkdir(parents=True)
+    recipe.write_text(RECIPE.format(sha256="0" * 64))
+    monkeypatch.setenv("CUWHEEL_PROJECT", str(tmp_path / "project"))
+    monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CUWHEEL_INVOKED_FROM", str(tmp_path))
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    return uv_environment(tmp_path / "env")
+
+
+def install(*words: str) -> None:
+    run_command("install", words, Console())
+
+
+def test_installs_and_prints_data(environment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    offer(environment.parent / "wheels")
+
+    install("toy-130", "--python", "env", "--index", "wheels", "--json")
+
+    data = json.loads(capsys.readouterr().out)
+    assert (data["target"], data["how"], data["done"]) == ("toy-130", "wheel", True)
+    assert data["trial"]["imported"] == ["toy"]
+    assert versions(environment) == ["1.0+cu130"]
+
+
+def test_tells_what_it_would_do(environment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    offer(environment.parent / "wheels", stated=None)
+
+    install("toy-130", "--python", "env", "--index", "wheels", "--dry-run")
+
+    said = capsys.readouterr().err
+    assert "toy-1.0+cu130-py3-none-any.whl: would be installed from file:" in said
+    assert "nobody says how it was built" in said
+    assert versions(environment) == []
+
+
+def test_says_why_none_fits(environment: Path) -> None:
+    offer(environment.parent / "wheels", tag="cp38-cp38-win_amd64")
+
+    with pytest.raises(NoFittingWheelError) as caught:
+        install("toy-130", "--python", str(environment), "--index", "wheels")
+
+    assert "win_amd64" in caught.value.why
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "takes a target"),
+        (("toy-130", "toy-130"), "takes one target"),
+        (("toy-131",), "toy"),
+        (("toy-130", "--index", "gone.zip"), "there is no file"),
+    ],
+)
+def test_refuses_what_makes_no_sense(words: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        install(*words)

@@ -1,0 +1,150 @@
+"""Real environments, tiny wheels of a recipe, and what `install` does with them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cuwheel.install.session import Installed, InstallOptions, install
+from cuwheel.model.recipe import Smoke
+from cuwheel.system.console import Console
+from cuwheel.wheel.publication import statement_of
+from tests.support.factories import make_target, write_wheel
+
+if TYPE_CHECKING:
+    from cuwheel.model.target import Target
+
+GOOD = "VERSION = {version!r}\ndef add(a, b):\n    return a + b\n"
+BROKEN = "raise ImportError('undefined symbol: toy')\n"
+
+
+def uv_environment(folder: Path) -> Path:
+    """An environment without pip."""
+    uv = Path(sys.executable).with_name("uv")
+    words = (uv, "venv", "--quiet", "--no-config", "--python", sys.executable, folder)
+    subprocess.run(words, check=True)
+    return folder
+
+
+def pip_environment(folder: Path) -> Path:
+    """An environment with pip."""
+    words = (sys.executable, "-m", "virtualenv", "--quiet", "--no-periodic-update", folder)
+    subprocess.run(words, check=True)
+    return folder
+
+
+def state(environment: Path) -> dict[str, bytes]:
+    """All files of its packages but byte code, with their content."""
+    [site] = environment.glob("lib/python*/site-packages")
+    return {
+        str(path.relative_to(site)): path.read_bytes()
+        for path in site.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+
+
+def versions(environment: Path, project: str = "toy") -> list[str]:
+    """Versions of a project that are installed."""
+    found = environment.glob(f"lib/python*/site-packages/{project}-*.dist-info")
+    return [path.name.removesuffix(".dist-info").partition("-")[2] for path in found]
+
+
+def offer(  # noqa: PLR0913 - each is one fact of a wheel
+    dist: Path,
+    version: str = "1.0+cu130",
+    content: str = GOOD,
+    *,
+    name: str = "toy",
+    tag: str = "py3-none-any",
+    requires: tuple[str, ...] = (),
+    stated: str | None = "",
+) -> Path:
+    """Put a wheel into a folder, with a statement about it, or about other bytes, or none."""
+    files: dict[str, bytes | Path] = {f"{name}.py": content.format(version=version).encode()}
+    wheel = write_wheel(dist, files, name=name, version=version, tag=tag, requires=requires)
+    if stated is not None:
+        sha256 = stated or hashlib.sha256(wheel.read_bytes()).hexdigest()
+        statement_of(wheel).write_text(statement(wheel.name, sha256))
+    return wheel
+
+
+def statement(name: str, sha256: str, **changes: Any) -> str:
+    """A statement as builds leave it, with what counts."""
+    predicate = {
+        "buildDefinition": {"externalParameters": {"toolkit": "13.0", "archs": ["90"]}},
+        "runDetails": {"builder": {"id": "urn:test"}},
+    }
+    whole = {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"name": name, "digest": {"sha256": sha256}}],
+        "predicateType": "https://slsa.dev/provenance/v1",
+        "predicate": predicate,
+        **changes,
+    }
+    return json.dumps(whole)
+
+
+@dataclass(kw_only=True)
+class Installing:
+    """`install` in one environment.
+
+    Attributes:
+        environment: its folder.
+        folder: of the test.
+        built: where a build puts a wheel, and how often it was asked for one.
+    """
+
+    environment: Path
+    folder: Path
+    built: int = 0
+
+    @property
+    def dist(self) -> Path:
+        """The folder with wheels."""
+        return self.folder / "dist"
+
+    def run(self, target: Target | None = None, **options: Any) -> Installed:
+        """Install toy-130 out of the folder; options are those of `InstallOptions`."""
+        options.setdefault("addresses", (self.dist.as_uri(),))
+        asked = InstallOptions(
+            target=target or toy(),
+            python=str(self.environment),
+            start=Path("/"),
+            environ=self.environ(),
+            cache=self.folder / "cache",
+            **options,
+        )
+        return install(asked, Console(), self._build)
+
+    def environ(self) -> dict[str, str]:
+        """No index but an empty folder."""
+        empty = self.folder / "empty"
+        empty.mkdir(exist_ok=True)
+        return {
+            "PATH": os.defpath,
+            "HOME": str(self.folder),
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_INDEX_URL": empty.as_uri(),
+            "PIP_FIND_LINKS": str(self.folder / "links"),
+            "UV_INDEX_URL": empty.as_uri(),
+            "UV_FIND_LINKS": str(self.folder / "links"),
+            "UV_NO_CONFIG": "1",
+            "UV_CACHE_DIR": str(self.folder / "uv"),
+            "NO_PROXY": "127.0.0.1",
+        }
+
+    def _build(self, _: Path) -> Path:
+        self.built += 1
+        return offer(self.folder / "built", "9.0+cu130").parent
+
+
+def toy(**changes: Any) -> Target:
+    """The target toy-130."""
+    smoke = Smoke(imports=("toy",), call="toy.add(1, 2)", expect="3")
+    return make_target(**{"name": "toy", "version": "1.0", "smoke": smoke, **changes})
