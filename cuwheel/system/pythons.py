@@ -145,8 +145,8 @@ def _stores(environ: Mapping[str, str]) -> tuple[tuple[str, Path], ...]:
 
 
 def _describe_store(source: str, folder: Path) -> str:
-    if not folder.is_dir():
-        return f"{source}: {folder} is not there"
+    if not os.access(folder, os.R_OK | os.X_OK):
+        return f"{source}: {folder} is not there, or not for this user to read"
     names = sorted(path.parents[1].name for path in folder.glob("*/bin/python"))
     return f"{source}: {folder} holds {', '.join(names) or 'no Python'}"
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from cuwheel.errors import InterpreterNotFoundError
-from cuwheel.system.pythons import Interpreter, find_python, own_python
+from cuwheel.system.pythons import Interpreter, _describe_store, find_python, own_python
+from tests.support.ordinary_user import as_ordinary_user
 
 _REAL = Path(os.path.realpath(sys.executable))
 _VERSION = platform.python_version()
@@ -263,3 +264,13 @@ def test_takes_no_free_threaded_python_for_the_other(
         find_python(asked, places)
 
     assert f"{path} is 3.14.2t" in caught.value.why
+
+
+def test_store_of_another_user_is_no_fault() -> None:
+    """As `PYENV_ROOT` is that of who called su(1)."""
+
+    def look() -> None:
+        said = _describe_store("pyenv", Path("/proc/1/root"))
+        assert said == "pyenv: /proc/1/root is not there, or not for this user to read"
+
+    assert as_ordinary_user(look) == ""
