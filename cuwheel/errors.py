@@ -678,6 +678,13 @@ def of_system_error(error: OSError) -> CuwheelError:
             why=f"the system says: {reason}",
             fix="free some space, or move the cache to another disk with CUWHEEL_CACHE",
         )
+    if error.errno == errno.EFBIG:
+        return FileAccessError(
+            f"{name} is too large",
+            why=reason,
+            fix="see what has written it and remove it, or take it from its repository again; if "
+            "cuwheel was to write it, raise the limit on the size of files (`ulimit -f`)",
+        )
     return FileAccessError(
         f"{name} can't be used",
         why=f"the system says: {reason}",

@@ -48,7 +48,17 @@ INDEX_FILE = 16 * GIB  # bytes of a file that a check of an index downloads; tor
 SNAPSHOT = 128 * MIB  # bytes of what an index offered once; 300,000 files
 
 # Files of others that are read at once.
+TEXT = 16 * MIB  # bytes of a setting, a page, a record: what isn't listed here by itself
 JSON = 16 * MIB  # bytes of provenance, `mirror.json`, notes of probes
+YAML = 4 * MIB  # bytes of YAML; parsed it takes a hundred times as much; conda locks have 42 kB
+LOCK = 4 * MIB  # bytes of a lock of PyPI's packages, likewise; the largest here has 306 kB
+PATCH = 8 * MIB  # bytes of a patch, likewise
+PYTHON = 1 * MIB  # bytes of a module that is parsed, a thousand times as much
+CMAKE = 4 * MIB  # bytes of a CMake file, a hundred times
+NESTED = 100  # levels of YAML
+PATCHED_FILE = 8 * MIB  # bytes of a file that a patch changes; generated sources have a megabyte
+LIBRARY = 64 * MIB  # bytes of a C++ runtime, in which names are looked for; it has 2 MB
+LAST_OF_LOG = 4 * MIB  # bytes of a log's end that are looked at; whole logs are read in blocks
 
 # What a package's own code may have written: its build, its hooks, its imports.
 EVENTS = 256 * MIB  # bytes of a build's event log; a compile and its tools are 1.5 kB

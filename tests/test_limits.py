@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import zipfile
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,41 @@ import pytest
 
 from cuwheel import limits
 from cuwheel.errors import UnsafeArchiveError
+from cuwheel.paths import ROOT
 from cuwheel.wheel.archive import open_wheel
 from tests.support.audited import make_wheel
 from tests.support.bombs import IMPORTS, MIB, peak_of, write_bomb
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+# What reads a file whole, and why that is bounded. All else goes through `system/whole_files`,
+# `system/regular_files`, or reads a number of bytes.
+READ_WHOLE = {
+    "bootstrap": "the repository's own lock; it runs on nothing but the standard library",
+    "build/progress": "an event log, which its reader limits",
+    "cuda/torch_exports": "the engine's own table",
+    "drafts/readers/setup_py": "no file: a syntax tree, which was read in bounds",
+    "index/check/snapshot": "a file whose size was compared with a limit",
+    "perf/package": "a RECORD that was checked, and limited, when its environment was made",
+    "sandbox/system_calls": "the filter that libseccomp has just made",
+    "smoke/loaded_libraries": "a RECORD, as in perf/package",
+    "verify/compare/elf": "sections, whose size was compared with a limit",
+    "verify/compare/relocated": "likewise",
+    "wheel/metadata": "no file: bytes that were read in bounds",
+    # These run in the sandbox of the package that has written what they read, or read the kernel's
+    # files, or what the engine has written.
+    "standalone/launcher/command_line": "option files of the package",
+    "standalone/launcher/direct_mode": "sources and headers of the package",
+    "standalone/memory_gate/child": "the kernel's",
+    "standalone/memory_gate/free_memory": "the kernel's",
+    "standalone/memory_gate/ledger": "the engine's",
+    "standalone/memory_gate/peaks": "the engine's, which limits keys",
+    "standalone/namespaces/enter": "the kernel's",
+    "standalone/probes/environment": "metadata in the environment that it runs in",
+}
+_WHOLE = ("read_bytes", "read_text", "readlines")
+_PARSERS = ("json", "pickle", "tomli", "tomllib")
 
 _AUDIT = """
 from cuwheel.audit.session import AuditOptions, audit_session
@@ -113,3 +143,86 @@ def test_refuses_contents_that_no_wheel_has(
         pass
 
     assert fault in caught.value.why
+
+
+def reads_whole(module: Path) -> bool:
+    """Whether a module reads a file to its end, however long it is."""
+    calls = [node for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.Call)]
+    for call in calls:
+        if not isinstance(call.func, ast.Attribute):
+            continue
+        name, of = call.func.attr, ast.unparse(call.func.value)
+        if name == "read_text" and of.rpartition(".")[2] == "wheel":  # a member: the archive limits
+            continue
+        if name in _WHOLE or (name == "read" and not call.args):
+            return True
+        if name == "load" and of in _PARSERS:
+            return True
+    return False
+
+
+def test_no_module_reads_a_file_whole_but_through_the_limited_readers() -> None:
+    engine = ROOT / "cuwheel"
+
+    found = {
+        module.relative_to(engine).with_suffix("").as_posix()
+        for module in engine.rglob("*.py")
+        if reads_whole(module)
+    }
+
+    assert found == {*READ_WHOLE}
+
+
+_LINES = {
+    "lock": ("l.lock", b"a==1\n", limits.LOCK),
+    "conda lock": ("conda-lock.yml", b"- a\n", limits.YAML),
+    "patch": ("p.patch", b"+\n", limits.PATCH),
+    "module": ("setup.py", b"a\n", limits.PYTHON),
+    "TOML": ("pyproject.toml", b"a=1\n", limits.TEXT),
+}
+_READ = """
+from cuwheel import limits
+from cuwheel.conda.yaml_file import read_yaml
+from cuwheel.pypi.lock_file import read_pins
+from cuwheel.system.parsed_files import read_module, read_toml
+from cuwheel.system.whole_files import read_bytes, read_end
+path = Path(sys.argv[2])
+try:
+    {
+        "lock": read_pins,
+        "conda lock": read_yaml,
+        "patch": lambda path: read_bytes(path, limit=limits.PATCH),
+        "module": read_module,
+        "TOML": read_toml,
+        "log": lambda path: print(read_end(path)[-20:].strip()),
+    }[sys.argv[1]](path)
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+@pytest.mark.parametrize("kind", _LINES)
+def test_file_without_end_is_an_error_and_costs_no_memory(tmp_path: Path, kind: str) -> None:
+    name, line, limit = _LINES[kind]
+    path = tmp_path / name
+    with path.open("wb") as stream:
+        stream.write(line * 1000)
+        stream.truncate(8 << 30)  # the rest is zeros that take no room
+
+    said, memory = peak_of(_READ, kind, path)
+
+    assert f"it has more than {limit >> 20} MiB" in said
+    assert memory < IMPORTS
+
+
+def test_log_without_end_shows_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "build.log"
+    with path.open("wb") as stream:
+        stream.truncate(8 << 30)
+        stream.seek(0, 2)
+        stream.write(b"\nerror: the last line\n")
+
+    said, memory = peak_of(_READ, "log", path)
+
+    assert "the last line" in said
+    assert memory < IMPORTS

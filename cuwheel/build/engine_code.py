@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.paths import ROOT
 from cuwheel.system.files import sha256_of_file
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +48,7 @@ def code_of_builds(root: Path = ROOT) -> tuple[Path, ...]:
             continue
         found.add(path)
         if path.suffix == ".py":
-            due.extend(_reached(root, _FOR_TYPES.sub("", path.read_text(encoding="utf-8"))))
+            due.extend(_reached(root, _FOR_TYPES.sub("", read_text(path))))
     return tuple(sorted(found))
 
 

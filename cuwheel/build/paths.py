@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.sandbox.backends import Mount, is_of_system
 from cuwheel.sandbox.path_map import TOP, BuildPath, PathMap
 from cuwheel.sandbox.prefixes import interpreter_mounts, prefix_mounts
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from cuwheel.build.compile_cache.folders import CachePaths
@@ -137,7 +138,7 @@ def _extra(workspace: Workspace, inputs: BuildInputs) -> list[Mount]:
 
 def _write_settings(workspace: Workspace, env: Environment) -> Path:
     """The environment's settings with the base Python where the sandbox has it."""
-    lines = (prefix_of(env) / "pyvenv.cfg").read_text().splitlines()
+    lines = read_text(prefix_of(env) / "pyvenv.cfg").splitlines()
     kept = [line for line in lines if line.partition("=")[0].strip() not in _MACHINES_OWN]
     path = workspace.folder("tmp").with_name("pyvenv.cfg")
     path.write_text("\n".join([f"home = {_PYTHON / 'bin'}", *kept, ""]))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.build.rebuild_key import digest_of_key, part_of_build
 from cuwheel.system.files import write_atomically
 from cuwheel.system.regular_files import read_json
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,7 @@ def is_being_tidied(workspace: Workspace) -> bool:
 def read_mark(workspace: Workspace) -> str:
     """Of which run the folder is; empty where that isn't known."""
     try:
-        return (workspace.work / MARK).read_text(errors="replace")
+        return read_text(workspace.work / MARK, errors="replace")
     except FileNotFoundError:
         return ""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.build.environment import dotted_arch
 from cuwheel.model.recipe import TorchExtension
+from cuwheel.system.whole_files import read_text
 from cuwheel.toolchains.host_compiler import host_compiler
 from cuwheel.workspace.problems import Problem
 from cuwheel.workspace.records import Environment, SourceTree
@@ -42,7 +43,7 @@ def check_torch_extension(job: Job) -> list[Problem]:
         return []
     site = workspace.load("environment", Environment).site_packages
     try:
-        text = (site / "torch" / "utils" / "cpp_extension.py").read_text()
+        text = read_text(site / "torch" / "utils" / "cpp_extension.py")
     except OSError:
         return []
     known = {arch for found in _ARCHS.findall(text) for arch in re.findall(r"'([^']+)'", found)}
@@ -62,11 +63,11 @@ def _warn_of_flags(job: Job, site: Path) -> None:
     workspace, framework = job.workspace, job.target.framework
     header = site / "torch" / "include" / "ATen" / "ATen.h"
     stage = next((name for name in ("patch", "source") if workspace.has(name)), None)
-    least = _LEAST_STANDARD.search(header.read_text()) if header.is_file() else None
+    least = _LEAST_STANDARD.search(read_text(header)) if header.is_file() else None
     if stage is None or least is None or framework is None:
         return
     setup = workspace.load(stage, SourceTree).path / "setup.py"
-    lines = setup.read_text(errors="replace").splitlines() if setup.is_file() else []
+    lines = read_text(setup, errors="replace").splitlines() if setup.is_file() else []
     older = [
         f"line {number} says {found[0]}"
         for number, line in enumerate(lines, 1)

@@ -24,6 +24,7 @@ from cuwheel.paths import project_roots
 from cuwheel.system.files import write_atomically
 from cuwheel.system.process import attach
 from cuwheel.system.pythons import own_python
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     import argparse
@@ -80,7 +81,7 @@ class StatesInside:
                     f"{status}",
                     fix="read what it has said above; the same image has to do for a single build",
                 )
-            return from_data(cells, json.loads(path.read_text()))
+            return from_data(cells, json.loads(read_text(path)))
 
 
 def options_inside(cell: Cell) -> tuple[str, ...]:
@@ -110,7 +111,7 @@ def answer_states(
         machines.setdefault(given.toolchain or tag, job.machine)
         return Cell(job=job, options=tuple(words))
 
-    asked: list[list[str]] = json.loads(path.read_text())
+    asked: list[list[str]] = json.loads(read_text(path))
     told: list[dict[str, Any]] = as_data(read_states(map(cell_of, asked)))
     write_atomically(path, json.dumps(told))
 

@@ -17,11 +17,12 @@ from conda_lock.lockfile.v1.models import Lockfile
 from conda_lock.lockfile.v2prelim.models import lockfile_v1_to_v2
 
 from cuwheel.conda.records import Rendered, RenderRequest
+from cuwheel.system.whole_files import read_text
 
 
 def main(path: Path) -> None:
     """Do what a request contains, and write the answer where it says."""
-    request = RenderRequest(**json.loads(path.read_text()))
+    request = RenderRequest(**json.loads(read_text(path)))
     try:
         digest = _digest(Path(request.source), request.platform) if request.source else ""
         rendered = Rendered(text=_render(request.document), digest=digest)
@@ -38,7 +39,7 @@ def _render(document: dict[str, Any]) -> str:
         plain = Path(folder) / "conda-lock.yml"
         lockfile.write_conda_lock_file(content, plain, metadata_choices=(), include_help_text=False)
         lockfile.parse_conda_lock_file(plain)
-        return plain.read_text()
+        return read_text(plain)
 
 
 def _digest(source: Path, platform: str) -> str:

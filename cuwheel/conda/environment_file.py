@@ -15,7 +15,9 @@ import yaml
 
 from cuwheel.conda.content_hash import content_hash
 from cuwheel.conda.dependency import parse_dependency
+from cuwheel.conda.yaml_file import read_yaml
 from cuwheel.errors import LockError, suggest
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +86,7 @@ def read_source(path: Path) -> CondaSource:
     channels = _channels(declared, faults)
     dependencies = _dependencies(declared, faults)
     system = _system(described, faults)
-    faults += _other_faults(declared, path.read_text())
+    faults += _other_faults(declared, read_text(path))
     if faults:
         raise _not_understood(path, "\n".join(faults))
     return CondaSource(
@@ -104,7 +106,7 @@ def _load(path: Path) -> dict[Any, Any]:
         LockError: there is none in it.
     """
     try:
-        content = yaml.load(path.read_bytes(), yaml.CSafeLoader)
+        content = read_yaml(path)
     except yaml.YAMLError as problem:
         raise _not_understood(path, f"it is no YAML: {' '.join(str(problem).split())}") from problem
     if not isinstance(content, dict):

@@ -35,6 +35,7 @@ from cuwheel.system.files import (
     sha256_of_file,
 )
 from cuwheel.system.process import run
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -288,7 +289,7 @@ def _damaged(prefix: Path) -> list[str]:
 
 def _stated(prefix: Path) -> Iterator[tuple[str, str]]:
     for record in sorted((prefix / "conda-meta").glob("*.json")):
-        for entry in json.loads(record.read_text())["paths_data"]["paths"]:
+        for entry in json.loads(read_text(record))["paths_data"]["paths"]:
             expected = entry.get("sha256_in_prefix") or entry.get("sha256")
             if expected and entry["path_type"] == "hardlink":
                 yield entry["_path"], expected

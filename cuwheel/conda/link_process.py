@@ -15,6 +15,8 @@ from pathlib import Path
 
 import rattler
 
+from cuwheel.system.whole_files import read_text
+
 REFUSED = 3  # exit status: rattler couldn't; Python itself ends with 1 or 2 when it can't start
 
 
@@ -70,7 +72,7 @@ def main(request: Path) -> int:
     Returns:
         0, or `REFUSED` with rattler's words on standard output.
     """
-    content = json.loads(request.read_text())
+    content = json.loads(read_text(request))
     records = [_record(Unpackable(**package)) for package in content["packages"]]
     try:
         asyncio.run(

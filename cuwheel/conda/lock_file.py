@@ -12,7 +12,9 @@ import yaml
 
 from cuwheel.conda.environment_file import digest_of_input, name_of_lock, read_source
 from cuwheel.conda.lock_document import lock_of_document
+from cuwheel.conda.yaml_file import read_yaml
 from cuwheel.errors import LockError
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +36,7 @@ def stated_content(path: Path) -> str:
     Raises:
         OSError: the file can't be read.
     """
-    found = _STATED.search(path.read_text(errors="replace"))
+    found = _STATED.search(read_text(path, errors="replace"))
     return found["content"] if found else ""
 
 
@@ -49,7 +51,7 @@ def has_changed_input(path: Path) -> bool:
     source = path.with_name("environment.yml")
     if not source.is_file():
         return False
-    found = _INPUT.search(path.read_text(errors="replace"))
+    found = _INPUT.search(read_text(path, errors="replace"))
     return found is None or found["input"] != digest_of_input(source)
 
 
@@ -103,7 +105,7 @@ def _parse(path: Path) -> tuple[CondaLock, str]:
     """
     faults: list[str] = []
     try:
-        found = lock_of_document(yaml.load(path.read_bytes(), yaml.CSafeLoader), faults)
+        found = lock_of_document(read_yaml(path), faults)
     except FileNotFoundError:
         raise LockError(
             f"{path.parent.name}/{path.name} is missing",

@@ -15,6 +15,7 @@ from cuwheel.errors import InstallError, LockError
 from cuwheel.paths import ROOT
 from cuwheel.system.files import disk_full, says_disk_full, write_atomically
 from cuwheel.system.process import run
+from cuwheel.system.whole_files import read_text
 
 _PROGRAM = "cuwheel.conda.conda_lock_process"
 
@@ -69,7 +70,7 @@ def _render(lock: CondaLock, python: Path, source: Path | None) -> Rendered:
         env = {"PATH": os.defpath, "HOME": folder, "TMPDIR": folder, "PYTHONPATH": str(ROOT)}
         done = run([python, "-s", "-W", "ignore", "-m", _PROGRAM, request], env=env, check=False)
         if answer.is_file() and not done.status:
-            return Rendered(**json.loads(answer.read_text()))
+            return Rendered(**json.loads(read_text(answer)))
     said = done.output.strip().splitlines() or [f"it ended with status {done.status}"]
     if says_disk_full(said):
         raise disk_full(Path(folder).parent)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import ContainerError
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from cuwheel.containers.image import Image
@@ -109,7 +110,7 @@ def _has_ranges(uid: int) -> bool:
     with contextlib.suppress(KeyError):
         names.add(pwd.getpwuid(uid).pw_name)
     try:
-        lines = _SUBUID.read_text().splitlines()
+        lines = read_text(_SUBUID).splitlines()
     except OSError:
         return False
     return any(line.partition(":")[0] in names for line in lines)

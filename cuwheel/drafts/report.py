@@ -12,6 +12,7 @@ from cuwheel.drafts.target_choice import ARCHS, TOOLKIT
 from cuwheel.paths import ROOT
 from cuwheel.system.output.terminal import report_terminal
 from cuwheel.system.quantities import plural
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,7 +41,7 @@ def print_draft(draft: Draft, upstream: Upstream, survey: Survey, path: Path) ->
 
 def _lines(draft: Draft, upstream: Upstream, survey: Survey, path: Path) -> Iterator[str]:
     shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
-    count = len(path.read_text().splitlines())
+    count = len(read_text(path).splitlines())
     release = f"{upstream.project} {upstream.version}"
     yield f"[bold]{shown}[/]: {plural(count, 'line')}, drafted from the source of {release}"
     if not upstream.is_newest:
@@ -55,7 +56,7 @@ def _lines(draft: Draft, upstream: Upstream, survey: Survey, path: Path) -> Iter
     yield ""
     yield "[bold]Next[/]"
     target = f"build-{draft.name}-{TOOLKIT.replace('.', '')}"
-    if NOBODY in path.read_text():
+    if NOBODY in read_text(path):
         yield f"  write your handle into `maintainers` in {shown}"
     yield f"  nox -s lock -- {' '.join(_locks(draft))}"
     yield f"  nox -s {target} -- --arch {ARCHS[1]} --until preflight"

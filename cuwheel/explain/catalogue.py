@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from cuwheel.explain.literals import required_texts
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -165,7 +166,7 @@ def signs() -> Signs:
 
 def _read(path: Path) -> Any:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it was built
-    return yaml.load(path.read_text(), Loader=loader)  # noqa: S506 - both are safe loaders
+    return yaml.load(read_text(path), Loader=loader)  # noqa: S506 - both are safe loaders
 
 
 def _cause(content: dict[str, Any]) -> FailureCause:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from cuwheel import limits
 from cuwheel.errors import UsageError
 from cuwheel.standalone.memory_gate.free_memory import tree
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -117,6 +118,6 @@ def _wait_for_lock(processes: Iterable[int]) -> bool:
 
 def _read(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="ascii", errors="replace")
+        return read_text(Path(path), encoding="ascii", errors="replace")
     except OSError:  # it has ended, or isn't ours to look at
         return ""

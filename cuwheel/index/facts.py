@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cuwheel.audit.verdict import audit_wheel
 from cuwheel.errors import UnsafeArchiveError
 from cuwheel.system.files import new_file
+from cuwheel.system.whole_files import read_bytes
 from cuwheel.wheel.archive import open_wheel
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def read_facts(wheel: Path, sha256: str, cache: Path) -> WheelFacts:
     """
     kept = cache / _FOLDER / f"{sha256}.json"
     try:
-        found = {name: tuple(values) for name, values in json.loads(kept.read_bytes()).items()}
+        found = {name: tuple(values) for name, values in json.loads(read_bytes(kept)).items()}
         return WheelFacts(**found)
     except (OSError, ValueError, TypeError, AttributeError):
         pass

@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.system.whole_files import read_text
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -23,7 +25,7 @@ def fingerprint(folders: Iterable[Path], *facts: str) -> str:
         facts: what else decides.
     """
     digest = hashlib.sha256()
-    for one in (*facts, *(path.read_text() for path in sorted(_CODE.glob("*.py")))):
+    for one in (*facts, *(read_text(path) for path in sorted(_CODE.glob("*.py")))):
         digest.update(f"{len(one)}:{one}".encode())
     for folder in folders:
         for line in sorted(_states(str(folder))):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.system.files import new_file, remove_parts, remove_tree
+from cuwheel.system.whole_files import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +41,7 @@ def replace_pages(root: Path, pages: Mapping[str, bytes], *, others_stay: bool =
 
 def _replace(path: Path, content: bytes) -> None:
     try:
-        if path.read_bytes() == content:
+        if path.stat().st_size == len(content) and read_bytes(path, limit=len(content)) == content:
             return
     except FileNotFoundError:
         pass

@@ -10,6 +10,7 @@ from packaging.version import InvalidVersion, Version
 
 from cuwheel.errors import UsageError, suggest
 from cuwheel.system.files import write_atomically
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -26,7 +27,7 @@ def read_yanks(folder: Path) -> dict[str, str]:
     """
     path = folder / YANKS
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(read_text(path))
     except FileNotFoundError:
         return {}
     except ValueError as problem:
@@ -92,7 +93,7 @@ def write_yanks(folder: Path, yanks: Mapping[str, str]) -> None:
     text = json.dumps(yanks, indent=1, sort_keys=True) + "\n"
     if not yanks:
         path.unlink(missing_ok=True)
-    elif not path.is_file() or path.read_text() != text:
+    elif not path.is_file() or read_text(path) != text:
         write_atomically(path, text)
 
 

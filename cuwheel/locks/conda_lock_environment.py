@@ -10,6 +10,7 @@ from cuwheel.paths import ROOT
 from cuwheel.pypi.installed import install_verified
 from cuwheel.pypi.uv import install, make_environment
 from cuwheel.system.pythons import own_python
+from cuwheel.system.whole_files import read_text
 from cuwheel.toolchains.store import obtain
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def conda_lock_python(workspace: Workspace, *, offline: bool = False) -> Path:
             fix=f"git checkout envs/{lock.name}",
         )
     base = own_python()
-    key = hashlib.sha256(f"{base.version}\n{base.path}\n{lock.read_text()}".encode()).hexdigest()
+    key = hashlib.sha256(f"{base.version}\n{base.path}\n{read_text(lock)}".encode()).hexdigest()
     folder = workspace.cache / "environments" / f"conda-lock-{key[:16]}"
     log = workspace.shared_folder("logs") / f"{folder.name}.log"
 

@@ -17,6 +17,7 @@ from cuwheel.locks.jobs import PypiLockSpec, spec_of
 from cuwheel.model.recipe_lock import RecipeLock, lock_of
 from cuwheel.pypi.lock_file import cuda_of_lock, pythons_of_lock
 from cuwheel.system.versions import version_key
+from cuwheel.system.whole_files import read_text
 from cuwheel.workspace.problems import problem_of, raise_problems
 
 if TYPE_CHECKING:
@@ -259,7 +260,7 @@ def _way_to_declare(recipe: Recipe, root: Path, framework: Framework, cuda: str)
 def _line_of(module: Path, field: str) -> str:
     """` (line 18)` of a recipe's module; nothing where it can't be read."""
     try:
-        lines = module.read_text().splitlines()
+        lines = read_text(module).splitlines()
     except OSError:
         return ""
     found = (n for n, line in enumerate(lines, 1) if re.match(rf"\s+{field}=", line))

@@ -11,6 +11,7 @@ from cuwheel.matrix.executor import Task
 from cuwheel.matrix.resources import memory_of
 from cuwheel.matrix.state import read_states
 from cuwheel.paths import ROOT
+from cuwheel.system.whole_files import read_end
 from cuwheel.workspace.failure_record import failure_path, read_failure, write_failure
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def build_distributed(  # noqa: PLR0913 - what, by whom, and how it is told
 def _record_silent_end(cell: Cell, task: Task, result: Result) -> None:
     """Record the failure of a build that couldn't: it was lost, or ended before it began."""
     lost = result.status is None
-    lines = task.log.read_text(errors="replace").splitlines() if task.log.is_file() else []
+    lines = read_end(task.log).splitlines() if task.log.is_file() else []
     error = CommandFailedError(
         f"{cell.id}: no machine brought the build to an end" if lost else f"{cell.id} wasn't built",
         command=task.command,

@@ -20,6 +20,7 @@ from cuwheel.matrix.slurm_queue import cancel, check_slurm, own_jobs
 from cuwheel.matrix.slurm_submission import RefusedError, outcome_of, submit
 from cuwheel.system.files import file_lock, remove_tree
 from cuwheel.system.quantities import plural, show_size
+from cuwheel.system.whole_files import read_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -257,7 +258,7 @@ class SlurmExecutor:
         """Say what happened to a task, in its log too, there with the last that its job said."""
         self._tell(cell, what)
         own = sorted(cell.attempt.folder.glob("*_log.err")) if cell.attempt else []
-        lines = [line for path in own for line in path.read_text(errors="replace").splitlines()]
+        lines = [line for path in own for line in read_end(path).splitlines()]
         cell.task.log.parent.mkdir(parents=True, exist_ok=True)
         with cell.task.log.open("a") as log:
             log.write("\n".join((f"cuwheel: {what}", *lines[-_TAIL:], "")))

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import CommandFailedError
 from cuwheel.system.files import file_lock, write_atomically
 from cuwheel.system.process import run
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,7 +74,7 @@ class Attempt:
 
     def is_for(self, task: Task) -> bool:
         """Whether it is still wanted, and for this very task."""
-        return self.wanted.exists() and self.wanted.read_text() == fingerprint(task)
+        return self.wanted.exists() and read_text(self.wanted) == fingerprint(task)
 
     def lock_is_free(self) -> bool:
         """Whether the lock of a job that has started can be had from here: not while it runs."""

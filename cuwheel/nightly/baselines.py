@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuwheel.system.files import write_atomically
 from cuwheel.system.regular_files import read_json
+from cuwheel.system.whole_files import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +50,7 @@ def keep_baseline(figures: Path, baseline: Path) -> bool:
     old = read_json(baseline)
     if old and not _is_better(read_json(figures) or {}, old):
         return True
-    write_atomically(baseline, figures.read_bytes())
+    write_atomically(baseline, read_bytes(figures))
     return True
 
 

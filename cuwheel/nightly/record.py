@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from cuwheel.system.quantities import plural
+from cuwheel.system.whole_files import read_text
 from cuwheel.workspace.serialization import from_json
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def read_run(folder: Path) -> NightlyRun:
         OSError: there is none.
         ValueError: it isn't one that this cuwheel wrote.
     """
-    content = json.loads((folder / REPORT).read_text())
+    content = json.loads(read_text(folder / REPORT))
     try:
         steps = tuple(from_json(Step, step) for step in content.pop("steps"))
         return dataclasses.replace(from_json(NightlyRun, content), steps=steps)

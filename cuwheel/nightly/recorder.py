@@ -18,6 +18,7 @@ from cuwheel.nightly.record import OUT_OF_TIME, REPORT, Step, now
 from cuwheel.system.files import write_atomically
 from cuwheel.system.process import run as run_program
 from cuwheel.system.quantities import show_time
+from cuwheel.system.whole_files import read_end
 from cuwheel.workspace.serialization import to_json
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def _detail(log: Path, status: int) -> str:
     """What its error says, where it is one of cuwheel's or git's; nothing where there is none."""
     if status == 0:
         return ""
-    text = log.read_text(errors="replace") if log.is_file() else ""
+    text = read_end(log) if log.is_file() else ""
     said = _ERROR.search(text)
     return f"status {status}: {said[1]}" if said else f"status {status}"
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from cuwheel.errors import UsageError
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -240,7 +241,7 @@ def read_run(path: Path) -> PerfRun:
         UsageError: the file isn't there or holds no run that this cuwheel can read.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_text(path))
         if content["version"] != VERSION:
             raise _unreadable(path, f"its form is {content['version']}, this one is {VERSION}")
         return _checked(_as_run(content))

@@ -7,9 +7,10 @@ import importlib.metadata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import tomli
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
+
+from cuwheel.system.parsed_files import read_module, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,8 +43,8 @@ class BuildSystem:
 def read_build_system(tree: Path) -> BuildSystem:
     """Read the table; a file that is missing or can't be read gives the defaults."""
     try:
-        project = tomli.loads((tree / "pyproject.toml").read_text())
-    except (OSError, tomli.TOMLDecodeError):
+        project = read_toml(tree / "pyproject.toml")
+    except (OSError, ValueError):
         project = {}
     table: dict[str, Any] = project.get("build-system", {})
     module, _, inside = str(table.get("build-backend", _DEFAULT_BACKEND)).partition(":")
@@ -68,8 +69,8 @@ def unmet_requirements(requirements: Iterable[str], site_packages: Path) -> list
 def framework_cuda(version_file: Path) -> str | None:
     """`cuda` in PyTorch's `version.py`, without the seconds that importing torch takes."""
     try:
-        tree = ast.parse(version_file.read_text())
-    except (OSError, SyntaxError):
+        tree = read_module(version_file)
+    except (OSError, ValueError):
         return None
     for node in tree.body:
         target = node.target if isinstance(node, ast.AnnAssign) else None

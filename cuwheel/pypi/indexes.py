@@ -18,6 +18,7 @@ from cuwheel.errors import DownloadError, HashMismatchError, UnknownProjectError
 from cuwheel.fetch.retry import RETRY_POLICY, Attempts
 from cuwheel.fetch.urls import is_local, redact_url
 from cuwheel.pypi.pages import lacks, read_project_page, with_credentials
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -318,7 +319,7 @@ def _config_files(environ: Mapping[str, str]) -> Iterator[Path]:
 def _read_config(path: Path) -> tuple[list[str], list[str]]:
     """The main and the other indexes that one file names."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
         return _of_uv(tomli.loads(text)) if path.suffix == ".toml" else _of_pip(text)
     except _MALFORMED as problem:
         # Not its own words: they quote the line, and a password may stand there.

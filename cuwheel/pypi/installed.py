@@ -15,6 +15,7 @@ from cuwheel.fetch.private_files import make_private
 from cuwheel.pypi.lock_file import read_pins
 from cuwheel.pypi.uv import forget
 from cuwheel.system.files import empty, hash_of_file, list_tree
+from cuwheel.system.whole_files import read_text
 from cuwheel.wheel.record import STRONGER, record_digest, record_rows
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def check_records(folder: Path, owner: str) -> None:
     wrong = []
     for record in sorted(folder.glob("*.dist-info/RECORD")):
         try:
-            rows = record_rows(record.read_text(encoding="utf-8"))
+            rows = record_rows(read_text(record))
         except ValueError:  # UTF-8's too
             rows = ()
         if not rows:

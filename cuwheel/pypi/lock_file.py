@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from cuwheel import limits
 from cuwheel.errors import LockError
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -72,7 +74,7 @@ def read_input(source: Path, *, including: tuple[Path, ...] = ()) -> str:
             fix="remove one of these `-r` lines",
         )
     try:
-        written = source.read_text(errors="replace")
+        written = read_text(source, limit=limits.LOCK, errors="replace")
     except FileNotFoundError:
         raise LockError(
             f"{source.name} is missing",
@@ -118,7 +120,7 @@ def faults_of_lock(lock: Path, input_text: str) -> list[str]:
     """
     if not lock.is_file():
         return ["it is missing"]
-    text = lock.read_text(errors="replace")
+    text = read_text(lock, limit=limits.LOCK, errors="replace")
     fields = dict(_FIELD.findall(text))
     body = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
     faults = []
@@ -144,7 +146,7 @@ def read_pins(lock: Path) -> tuple[Pin, ...]:
         OSError: it can't be read.
         InvalidRequirement: a line is no requirement.
     """
-    return parse_pins(lock.read_text(errors="replace"))
+    return parse_pins(read_text(lock, limit=limits.LOCK, errors="replace"))
 
 
 def parse_pins(text: str) -> tuple[Pin, ...]:
@@ -224,7 +226,11 @@ def cuda_of_lock(lock: Path) -> str:
 
 def pythons_of_lock(lock: Path) -> tuple[str, ...]:
     """The Pythons that the framework in a lock has wheels for; empty where it doesn't say."""
-    found = _PYTHONS.search(lock.read_text(errors="replace")) if lock.is_file() else None
+    found = (
+        _PYTHONS.search(read_text(lock, limit=limits.LOCK, errors="replace"))
+        if lock.is_file()
+        else None
+    )
     return tuple(found[1].split()) if found else ()
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import tomli
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.pypi.lock_file import read_pins
+from cuwheel.system.parsed_files import read_toml
 from cuwheel.system.versions import plain_release
+from cuwheel.system.whole_files import read_text
 from cuwheel.wheel.metadata import header, parse_requirement
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ def stated_requirements(tree: Path) -> tuple[str, ...] | None:
         None where only the backend knows them: it may compute them.
     """
     try:
-        project = tomli.loads((tree / "pyproject.toml").read_text()).get("project")
-    except (OSError, tomli.TOMLDecodeError):
+        project = read_toml(tree / "pyproject.toml").get("project")
+    except (OSError, ValueError):
         project = None
     if project is None:
         return _of_pkg_info(tree)
@@ -99,7 +100,7 @@ def _behind_extra(text: str, extra: str) -> str:
 
 def _of_pkg_info(tree: Path) -> tuple[str, ...] | None:
     try:
-        text = (tree / "PKG-INFO").read_text("utf-8")
+        text = read_text(tree / "PKG-INFO")
         version = Version(header(text, "metadata-version")[0])
     except (OSError, ValueError, IndexError, InvalidVersion):
         return None

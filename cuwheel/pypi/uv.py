@@ -20,6 +20,7 @@ from cuwheel.fetch.slow import SLOW_FIX, ProgramWatch, slow_factor
 from cuwheel.pypi.lock_file import check_pins
 from cuwheel.system.files import disk_full, says_disk_full
 from cuwheel.system.process import run, which
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -278,7 +279,7 @@ def resolve(source: Path, *, python: str, uploaded_before: str, cache: Path, off
         files = ("--no-emit-find-links", "--output-file", str(lock), str(source.absolute()))
         words = (*start, *scope, *form, "--only-binary", ":all:", *files)
         _run_uv(_Call(words=words, cache=cache, what=f"{source.name} can't be resolved"))
-        return lock.read_text()
+        return read_text(lock)
 
 
 def _pip_install(python: Path, *, offline: bool) -> tuple[str | Path, ...]:

@@ -15,6 +15,7 @@ from cuwheel.model.link import Static
 from cuwheel.model.source import Sdist
 from cuwheel.pypi.lock_file import pinned_version
 from cuwheel.system.files import list_tree, sha256_of_file
+from cuwheel.system.whole_files import read_text
 from cuwheel.version import __version__
 from cuwheel.wheel.metadata import (
     dist_info_of,
@@ -50,9 +51,9 @@ def rewrite_metadata(target: Target, content: Path, links: Links) -> tuple[str, 
         The `Requires-Dist` lines that supply the libraries it links.
     """
     dist_info = dist_info_of(content)
-    tags = header((dist_info / "WHEEL").read_text("utf-8"), "tag")
+    tags = header(read_text(dist_info / "WHEEL"), "tag")
     set_tags(content, [tag for tag in tags if _CANONICAL_TAG.fullmatch(tag.rpartition("-")[2])])
-    upstream = Version(header((dist_info / "METADATA").read_text("utf-8"), "version")[0])
+    upstream = Version(header(read_text(dist_info / "METADATA"), "version")[0])
     local = target.local_version
     version = f"{upstream.public}+{local}" if local else upstream.public
     rename(content, version=version, project=target.project if target.recipe.wheel_name else "")
@@ -69,7 +70,7 @@ def add_sbom(target: Target, workspace: Workspace, content: Path, requires: Iter
         requires: the `Requires-Dist` lines that supply the libraries it links.
     """
     dist_info = dist_info_of(content)
-    metadata = (dist_info / "METADATA").read_text("utf-8")
+    metadata = read_text(dist_info / "METADATA")
     recipe, tree = target.recipe, workspace.load("patch", SourceTree)
     is_indexed = tree.pinned and isinstance(recipe.source, Sdist)
     contents = Contents(

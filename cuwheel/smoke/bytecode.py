@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.system.in_use import hold
 from cuwheel.system.process import run
+from cuwheel.system.whole_files import read_text
 from cuwheel.workspace.records import Environment
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def bytecode_folder(job: Job) -> Path:
         job: of its build; the folder is of its smoke lock and its Python.
     """
     base = job.workspace.load("environment", Environment)
-    identity = f"{base.base_python}\n{base.base_version}\n{job.target.smoke_lock.read_text()}"
+    identity = f"{base.base_python}\n{base.base_version}\n{read_text(job.target.smoke_lock)}"
     name = hashlib.sha256(identity.encode()).hexdigest()[:16]
     return job.workspace.cache / "bytecode" / name
 
@@ -157,4 +158,9 @@ def _source_of(compiled: Path) -> Path:
 def _is_compiled(stem: str, source: os.stat_result, folder: Path) -> bool:
     """Whether a folder has the compiled file of a source, by what Python knows it by."""
     stamp = struct.pack("<II", int(source.st_mtime) & 0xFFFFFFFF, source.st_size & 0xFFFFFFFF)
-    return any(path.read_bytes()[_STAMP] == stamp for path in folder.glob(f"{stem}.*.pyc"))
+    return any(_stamp_of(path) == stamp for path in folder.glob(f"{stem}.*.pyc"))
+
+
+def _stamp_of(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(_STAMP.stop)[_STAMP]

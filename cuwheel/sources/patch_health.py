@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Literal
 from unidiff.errors import UnidiffParseError
 from unidiff.patch import PatchSet
 
+from cuwheel import limits
 from cuwheel.sources.patches import lines_of, name_in_tree, name_of_hunk, quoted, try_patch
+from cuwheel.system.whole_files import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -89,7 +91,7 @@ def _misfits(files: PatchSet, tree: Path) -> Iterator[str]:
         path = tree / name_in_tree(file.source_file)
         if not path.is_file() or path.is_symlink():
             continue
-        text = list(io.StringIO(path.read_bytes().decode(_BYTES)))
+        text = list(io.StringIO(read_bytes(path, limit=limits.PATCHED_FILE).decode(_BYTES)))
         for number, hunk in enumerate(file, 1):
             wanted = lines_of(hunk, without="+")
             if not wanted or next(_positions(wanted, text, 0), None) is not None:
@@ -133,7 +135,7 @@ class _Moved:
             return bool(name) and not path.exists()
         if not name or not path.is_file() or path.is_symlink():
             return False
-        text = list(io.StringIO(path.read_bytes().decode(_BYTES)))
+        text = list(io.StringIO(read_bytes(path, limit=limits.PATCHED_FILE).decode(_BYTES)))
         if after == _NOWHERE:  # all of the file, not a part
             return lines_of(file[0], without=self._gone) == text if len(file) else not text
         return len(file) > 0 and self._find_hunks(file, text)

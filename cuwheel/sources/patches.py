@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 from unidiff.errors import UnidiffParseError
 from unidiff.patch import PatchSet
 
+from cuwheel import limits
+from cuwheel.system.whole_files import read_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -60,7 +63,7 @@ class Patched:
     def original(self, name: str) -> bytes | None:
         """The file as it is on disk."""
         path = self.path(name)
-        return path.read_bytes() if path.is_file() else None
+        return read_bytes(path, limit=limits.PATCHED_FILE) if path.is_file() else None
 
     def content(self, name: str) -> bytes | None:
         """The file as the patch has left it so far; None when there is none."""

@@ -13,6 +13,7 @@ from cuwheel.pypi.uv import install, make_environment
 from cuwheel.sandbox.confinement import Confinement
 from cuwheel.system.files import remove_tree
 from cuwheel.system.process import run
+from cuwheel.system.whole_files import read_text
 from cuwheel.toolchains.store import obtain
 from cuwheel.workspace.records import Environment
 
@@ -38,7 +39,7 @@ def environment(job: Job) -> Environment:
     target, workspace = job.target, job.workspace
     check_target_lock(target)
     base = job.python
-    identity = f"{_LAYOUT}\n{base.version}\n{base.abi}\n{base.path}\n{target.lock.read_text()}"
+    identity = f"{_LAYOUT}\n{base.version}\n{base.abi}\n{base.path}\n{read_text(target.lock)}"
     key = hashlib.sha256(identity.encode()).hexdigest()
     short = target.id.replace(f"-{target.toolkit.tag}-", "-")
     folder = workspace.cache / "environments" / f"{short}-{key[:16]}"

@@ -16,6 +16,7 @@ from cuwheel.system.files import (
     sha256_of_file,
     write_atomically,
 )
+from cuwheel.system.whole_files import read_text
 from cuwheel.wheel.publication import published_sha256, publishing, statement_of
 from cuwheel.workspace.records import Audit, IndexedWheel, RepairedWheel
 
@@ -105,7 +106,7 @@ def _statement(workspace: Workspace, published: Path, sha256: str) -> str:
         StageOrderError: there is none.
     """
     files = (path for path in (workspace.work / _PROVENANCE, published) if path.is_file())
-    statement = next((text for path in files if sha256 in (text := path.read_text())), None)
+    statement = next((text for path in files if sha256 in (text := read_text(path))), None)
     if statement is None:
         raise StageOrderError(
             f"there is no {_PROVENANCE} of this wheel in {workspace.work}",

@@ -7,10 +7,12 @@ import hashlib
 import shutil
 from typing import TYPE_CHECKING
 
+from cuwheel import limits
 from cuwheel.errors import PatchError
 from cuwheel.sources.patches import try_patch
 from cuwheel.sources.tree import settle
 from cuwheel.system.files import naming_full_disk, new_folder, remove_leftovers
+from cuwheel.system.whole_files import read_bytes
 from cuwheel.workspace.records import SourceTree
 
 if TYPE_CHECKING:
@@ -69,7 +71,9 @@ def _read_patches(target: Target) -> dict[str, bytes]:
             why=_NEXT_LINE.join(faults),
             fix="add or remove the file, or its line in the recipe",
         )
-    return {patch.file: (folder / patch.file).read_bytes() for patch in target.patches}
+    return {
+        patch.file: read_bytes(folder / patch.file, limit=limits.PATCH) for patch in target.patches
+    }
 
 
 def _apply(name: str, content: bytes, copy: Path, target: Target, tree: SourceTree) -> None:

@@ -14,6 +14,7 @@ from cuwheel.repair.links import find_links, read_libraries, rpath_entries, unus
 from cuwheel.repair.metadata import add_sbom, copied_in, rewrite_metadata
 from cuwheel.repair.tools import RepairTools
 from cuwheel.system.files import naming_full_disk, remove_tree, sha256_of_file
+from cuwheel.system.whole_files import read_text
 from cuwheel.wheel.archive import pack, unpack_wheel
 from cuwheel.wheel.metadata import dist_info_of, file_name, header, set_build_tag, set_tags
 from cuwheel.wheel.publication import newest_build, published_sha256
@@ -162,7 +163,7 @@ def _set_rpaths(tools: RepairTools, content: Path, links: Links, mode: Mode) -> 
 
 def _plain_tags(target: Target, content: Path) -> list[str]:
     """The tags before auditwheel: of this machine; of every Python where the recipe says so."""
-    text = (dist_info_of(content) / "WHEEL").read_text("utf-8")
+    text = read_text(dist_info_of(content) / "WHEEL")
     prefixes = dict.fromkeys(tag.rpartition("-")[0] for tag in header(text, "tag"))
     prefixes = {"py3-none": None} if target.recipe.python == "any" else prefixes
     return [f"{prefix}-linux_{platform.machine()}" for prefix in prefixes]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import CommandFailedError
 from cuwheel.system.process import run, which
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +70,7 @@ def newest_gcc_for(cuda_home: Path) -> int | None:
     """The newest major version of GCC that this toolkit's own header accepts, if it says so."""
     header = cuda_home / "include" / "crt" / "host_config.h"
     try:
-        found = _NEWEST_GCC.search(header.read_text(errors="replace"))
+        found = _NEWEST_GCC.search(read_text(header, errors="replace"))
     except OSError:
         return None
     return int(found[1]) if found else None

@@ -11,6 +11,8 @@ import shutil
 import socket
 from pathlib import Path
 
+from cuwheel.system.whole_files import read_text
+
 _CGROUPS = Path("/sys/fs/cgroup")
 _OWN_CGROUP = Path("/proc/self/cgroup")
 
@@ -99,6 +101,6 @@ def _folders(cgroups: Path, own: Path) -> list[Path]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        return read_text(path).strip()
     except OSError:
         return ""

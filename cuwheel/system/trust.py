@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import UntrustedCacheError
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +77,7 @@ def _fault_of_owner(folder: Path, status: os.stat_result) -> str:
 def _is_unmapped(user: int) -> bool:
     """Whether a user namespace doesn't know whose it is, as in a rootless container."""
     try:
-        is_all = " ".join(_USER_MAP.read_text().split()) == _EVERYBODY
-        return not is_all and user == int(_UNMAPPED.read_text())
+        is_all = " ".join(read_text(_USER_MAP).split()) == _EVERYBODY
+        return not is_all and user == int(read_text(_UNMAPPED))
     except (OSError, ValueError):
         return False

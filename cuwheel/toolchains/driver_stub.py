@@ -16,6 +16,7 @@ from cuwheel.cuda.driver_functions import functions_of
 from cuwheel.cuda.suppliers import DRIVER_SONAME
 from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.process import run
+from cuwheel.system.whole_files import read_bytes
 from cuwheel.workspace.records import Toolchain
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def compile_driver_stub(release: str, cc: Path) -> bytes:
         source, library = Path(folder, "stub.c"), Path(folder, "libcuda.so")
         source.write_text(_SOURCE + "".join(names))
         run([cc, *_OPTIONS, "-o", library, source], env={"PATH": SYSTEM_PATH, "LC_ALL": "C"})
-        return library.read_bytes()
+        return read_bytes(library)
 
 
 def driver_stub_of(job: Job) -> bytes | None:

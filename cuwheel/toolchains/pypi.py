@@ -14,6 +14,7 @@ from cuwheel.paths import find_lock, project_roots
 from cuwheel.pypi.installed import install_verified
 from cuwheel.pypi.lock_file import pinned_version
 from cuwheel.pypi.uv import install_into
+from cuwheel.system.whole_files import read_text
 from cuwheel.toolchains.cuda_home import check_one_release, check_version, complete
 from cuwheel.toolchains.store import obtain
 from cuwheel.workspace.records import Toolchain
@@ -44,7 +45,7 @@ def pypi_toolchain(
             why=f"envs/cuda{toolkit.tag}/pypi.lock doesn't exist",
             fix=f"nox -s lock -- toolchain:{toolkit.tag}",
         )
-    identity = f"{_LAYOUT}\n{platform.machine()}\n{source.read_text()}"
+    identity = f"{_LAYOUT}\n{platform.machine()}\n{read_text(source)}"
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
     folder = workspace.cache / "toolchains" / f"cuda{toolkit.tag}-pypi-{key}"
     make = partial(

@@ -17,6 +17,7 @@ from cuwheel.model.catalogue import load_catalogue
 from cuwheel.model.recipe_check import check_recipe
 from cuwheel.model.recipe_lock import locks_of
 from cuwheel.model.source import Sdist
+from cuwheel.system.whole_files import read_bytes
 from cuwheel.updates.file_changes import read_if_there, refuse_uncommitted, replace_files
 from cuwheel.updates.patch_check import check_patches_of, patch_folder
 from cuwheel.updates.recipe_edit import edit_recipe
@@ -214,4 +215,4 @@ def _change_locks(
         if isinstance(spec, PypiLockSpec)
     }
     resolve_locks(fit_specs(tuple(aside.values()), workspace), workspace, cooldown=options.cooldown)
-    return {path: spec.lock.read_bytes() for path, spec in aside.items()}
+    return {path: read_bytes(spec.lock) for path, spec in aside.items()}

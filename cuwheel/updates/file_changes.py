@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import CommandFailedError, UsageError
 from cuwheel.system.files import write_atomically
 from cuwheel.system.process import run
+from cuwheel.system.whole_files import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def read_if_there(path: Path) -> bytes | None:
     """A file's content; None where there is none."""
-    return path.read_bytes() if path.is_file() else None
+    return read_bytes(path) if path.is_file() else None
 
 
 def replace_files(changes: Mapping[Path, bytes | None]) -> None:

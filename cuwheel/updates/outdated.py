@@ -18,6 +18,7 @@ from cuwheel.drafts.upstream import choose_release, releases_of, unpack_upstream
 from cuwheel.errors import UnknownProjectError
 from cuwheel.locks.jobs import CondaLockSpec, lock_jobs
 from cuwheel.model.source import Archive, Folder, GitCommit, Sdist
+from cuwheel.system.whole_files import read_text
 from cuwheel.updates.patch_check import check_patches_of
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ def _old_locks(
         is_asked = "all" in names or any(f"{job.name}:".startswith(f"{one}:") for one in names)
         if not is_asked or isinstance(job, CondaLockSpec) or not job.lock.is_file():
             continue
-        found = _LOCKED.search(job.lock.read_text(errors="replace")[:1000])
+        found = _LOCKED.search(read_text(job.lock, errors="replace")[:1000])
         age = (today - datetime.date.fromisoformat(found[1])).days if found else 0
         if age > days:
             file = "/".join(job.lock.parts[job.lock.parts.index("envs") :])

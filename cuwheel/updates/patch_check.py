@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+from cuwheel import limits
 from cuwheel.errors import PatchError
 from cuwheel.sources.patch_health import check_patches
+from cuwheel.system.whole_files import read_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +48,7 @@ def check_patches_of(entry: CatalogueEntry, tree: Path) -> tuple[PatchHealth, ..
     for number, names in enumerate(_series(entry)):
         copy = tree.with_name(f"{tree.name}.patched-{number}")
         shutil.copytree(tree, copy, symlinks=True)
-        contents = {name: (folder / name).read_bytes() for name in names}
+        contents = {name: read_bytes(folder / name, limit=limits.PATCH) for name in names}
         for health in check_patches(contents, copy):
             known = found.setdefault(health.file, health)
             if _ORDER.index(health.state) > _ORDER.index(known.state):

@@ -7,7 +7,9 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from cuwheel import limits
 from cuwheel.errors import RecipeError
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -29,7 +31,7 @@ def edit_recipe(path: Path, values: Mapping[str, str], without: Collection[str] 
     Raises:
         RecipeError: a value isn't a plain text there, so nobody knows what to replace.
     """
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path, limit=limits.PYTHON)
     for place, value in values.items():
         text = _replace(text, place, value, path)
     for name in without:

@@ -24,6 +24,7 @@ from cuwheel.fetch.remote_file import open_remote
 from cuwheel.pypi.indexes import configured_indexes, find_wheels
 from cuwheel.system.files import write_atomically
 from cuwheel.system.quantities import plural, show_size
+from cuwheel.system.whole_files import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -50,7 +51,7 @@ def update_torch_symbols(asked: Sequence[str], console: Console, *, table: Path 
         UsageError: the index has no wheel of a release.
         DownloadError: the index can't be asked, or its server gives no parts of files.
     """
-    known, offered = unpack(table.read_bytes()), dict(_wheels())
+    known, offered = unpack(read_bytes(table)), dict(_wheels())
     names = {str(one): one for one in offered}
     if absent := [one for one in asked if one not in names]:
         raise UsageError(

@@ -18,6 +18,7 @@ from cuwheel.system.files import remove_tree, sha256_of_file
 from cuwheel.system.machine import usable_cores
 from cuwheel.system.process import run
 from cuwheel.system.quantities import plural
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -157,7 +158,7 @@ def rebuild(command: Sequence[str], how: Variation, console: Console) -> Rebuilt
                 tail=error.tail,
                 fix="the last lines say why; build it without verification first",
             ) from error
-    summary = json.loads(next((how.dist / ".cuwheel").glob("*.json")).read_text())["summary"]
+    summary = json.loads(read_text(next((how.dist / ".cuwheel").glob("*.json"))))["summary"]
     wheel = how.dist / summary["wheel"]
     return Rebuilt(
         variation=how,

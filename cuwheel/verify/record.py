@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.system.files import write_atomically
+from cuwheel.system.whole_files import read_text
 from cuwheel.verify.published import read_published
 
 if TYPE_CHECKING:
@@ -102,13 +103,13 @@ def record(found: VerifiedTarget, root: Path) -> None:
     text = json.dumps(dict(sorted(data.items())), indent=2) + "\n"
     write_atomically(root / DATA, text)
     page = root / REPRODUCIBILITY_PAGE
-    write_atomically(page, with_table(page.read_text(), json.loads(text)))
+    write_atomically(page, with_table(read_text(page), json.loads(text)))
 
 
 def read_findings(root: Path) -> dict[str, Any]:
     """The recorded findings by target; none where there is no record."""
     path = root / DATA
-    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    found: dict[str, Any] = json.loads(read_text(path)) if path.is_file() else {}
     return found
 
 

@@ -14,6 +14,7 @@ import packaging.requirements
 import packaging.utils
 
 from cuwheel.errors import UnsafeArchiveError
+from cuwheel.system.whole_files import read_bytes, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -154,7 +155,7 @@ def set_build_tag(folder: Path, number: int) -> None:
 def file_name(folder: Path) -> str:
     """The file name that an unpacked wheel's `.dist-info` and tags require."""
     dist_info = dist_info_of(folder)
-    text = (dist_info / "WHEEL").read_text("utf-8")
+    text = read_text(dist_info / "WHEEL")
     tags = [tag.split("-") for tag in header(text, "tag")]
     parts = [".".join(sorted(set(part))) for part in zip(*tags, strict=True)]
     words = (dist_info.name.removesuffix(".dist-info"), *header(text, "build"), *parts)
@@ -191,7 +192,7 @@ def is_optional(requirement: str) -> bool:
 
 def _edit_header(path: Path, name: str, edit: Callable[[list[str]], list[str]]) -> None:
     """Change the values of one header; every other byte of the file stays."""
-    blocks, rest = _split_headers(path.read_bytes())
+    blocks, rest = _split_headers(read_bytes(path))
     end = "\r\n" if blocks and blocks[0].endswith(b"\r\n") else "\n"
     if blocks and not blocks[-1].endswith(b"\n"):
         blocks[-1] += end.encode()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
+from cuwheel import limits
 from cuwheel.system.files import (
     PARTS,
     file_lock,
@@ -18,6 +19,7 @@ from cuwheel.system.files import (
     sha256_of_file,
 )
 from cuwheel.system.regular_files import read_json
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -104,7 +106,7 @@ def missing_beside(wheel: Path, sha256: str) -> tuple[str, ...]:
 
 def _holds(path: Path, text: str) -> bool:
     try:
-        return text in path.read_text(errors="replace")
+        return text in read_text(path, limit=limits.INDEX_PAGE, errors="replace")
     except OSError:
         return False
 

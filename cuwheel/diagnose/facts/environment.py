@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 from cuwheel.diagnose.facts.probe import ask_probe
 from cuwheel.errors import CommandFailedError, InterpreterNotFoundError
 from cuwheel.system.process import run
+from cuwheel.system.whole_files import read_text
 from cuwheel.wheel.record import RecordFormatError, record_rows
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def _leftovers(metadata: Path) -> Iterator[Path]:
         return
     yield metadata
     try:
-        names = [name for name, _, _ in record_rows((metadata / "RECORD").read_text("utf-8"))]
+        names = [name for name, _, _ in record_rows(read_text(metadata / "RECORD"))]
     except (OSError, UnicodeDecodeError, RecordFormatError):
         return
     folders = {name.partition("/")[0] for name in names if "/" in name}

@@ -15,6 +15,7 @@ from cuwheel.errors import CommandFailedError
 from cuwheel.standalone import script
 from cuwheel.system import machine
 from cuwheel.system.process import run, which
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -145,7 +146,7 @@ def _ask_libraries(environ: Mapping[str, str], notes: list[str]) -> dict[str, An
             [sys.executable, "-I", _PROBE, written], env=environ, timeout=_TIME_LIMIT, check=False
         )
         try:
-            answer: dict[str, Any] = json.loads(written.read_text())
+            answer: dict[str, Any] = json.loads(read_text(written))
         except (OSError, ValueError):
             answer = {}
     if not answer.get("complete"):
@@ -209,7 +210,7 @@ def _gpu_of_row(row: list[str]) -> Gpu:
 def _kernel_gpus() -> Iterator[Gpu]:
     for index, path in enumerate(sorted(_PROC.glob("gpus/*/information"))):
         try:
-            pairs = [line.partition(":") for line in path.read_text(errors="replace").splitlines()]
+            pairs = [line.partition(":") for line in read_text(path, errors="replace").splitlines()]
         except OSError:
             continue
         answer = {name.strip(): value.strip() for name, _, value in pairs}
@@ -219,7 +220,7 @@ def _kernel_gpus() -> Iterator[Gpu]:
 def _pci_devices() -> Iterator[Path]:
     for device in _PCI.glob("*"):
         try:
-            vendor, kind = ((device / name).read_text().strip() for name in ("vendor", "class"))
+            vendor, kind = (read_text(device / name).strip() for name in ("vendor", "class"))
         except OSError:
             continue
         if vendor == _NVIDIA and kind.startswith(_DISPLAY):

@@ -8,9 +8,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from cuwheel import limits
 from cuwheel.standalone.memory_gate import free_memory
 from cuwheel.system import machine
 from cuwheel.system.versions import version_key
+from cuwheel.system.whole_files import read_bytes, read_text
 
 _ETC_RELEASE = Path("/etc/os-release")
 _VERSION = Path("/proc/version")
@@ -91,7 +93,10 @@ def read_host_facts(folder: Path) -> HostFacts:
 def newest_glibcxx(library: Path) -> str:
     """The newest symbol version of a libstdc++, `3.4.30`; empty where it can't be read."""
     try:
-        found = {version.decode() for version in _GLIBCXX.findall(library.read_bytes())}
+        found = {
+            version.decode()
+            for version in _GLIBCXX.findall(read_bytes(library, limit=limits.LIBRARY))
+        }
     except OSError:
         return ""
     return max(found, key=version_key, default="")
@@ -124,6 +129,6 @@ def _container() -> str:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(errors="replace")
+        return read_text(path, errors="replace")
     except OSError:
         return ""

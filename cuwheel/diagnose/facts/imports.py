@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.diagnose.facts.probe import ask_probe
+from cuwheel.system.parsed_files import read_module
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -198,8 +199,8 @@ def read_framework(name: str, distribution: Distribution, failure: str) -> Frame
     answer: dict[str, Any] = {}
     path = distribution.site / name / "version.py"
     try:
-        statements = ast.parse(path.read_text(errors="replace")).body
-    except (OSError, SyntaxError, ValueError):
+        statements = read_module(path).body
+    except (OSError, ValueError):
         statements = []
     for statement in statements:
         target = getattr(statement, "target", None) or next(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.binaries.elf import ElfFormatError, read_elf
+from cuwheel.system.whole_files import read_text
 from cuwheel.wheel.record import RecordFormatError, record_digest, record_rows
 
 if TYPE_CHECKING:
@@ -65,9 +66,9 @@ def recorded_files(distribution: Distribution) -> tuple[RecordedFile, ...]:
     what it has installed, RECORD tells the names alone.
     """
     try:
-        rows = record_rows((distribution.metadata / "RECORD").read_text("utf-8"))
+        rows = record_rows(read_text(distribution.metadata / "RECORD"))
         installer = distribution.metadata / "INSTALLER"
-        is_from_conda = installer.exists() and installer.read_text("utf-8").strip() == "conda"
+        is_from_conda = installer.exists() and read_text(installer).strip() == "conda"
     except (OSError, UnicodeDecodeError, RecordFormatError):
         return ()
     return tuple(
@@ -177,5 +178,7 @@ def digest_of(path: Path, algorithm: str) -> str:
 
 def _holds_zeros(path: Path) -> bool:
     """Whether a file is empty or has zero bytes, as texts never do."""
-    content = path.read_bytes()
-    return not content or b"\0" in content
+    with path.open("rb") as stream:
+        pieces = iter(lambda: stream.read(_PIECE), b"")
+        first = next(pieces, b"")
+        return not first or b"\0" in first or any(b"\0" in piece for piece in pieces)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cuwheel.errors import CommandFailedError
 from cuwheel.standalone import script
 from cuwheel.system.process import run
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +47,7 @@ def ask_probe(
         except CommandFailedError as error:
             return {}, "", error.why
         try:
-            answer: dict[str, Any] = json.loads(written.read_text())
+            answer: dict[str, Any] = json.loads(read_text(written))
         except (OSError, ValueError):
             answer = {}
     if answer.get("complete"):

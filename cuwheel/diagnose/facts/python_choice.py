@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.system.process import which
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -119,7 +120,7 @@ def _conda_folders(environ: Mapping[str, str]) -> Iterator[Path]:
         yield from sorted(Path(folder).glob("*")) if folder else ()
     home = Path(environ.get("HOME") or Path.home())
     try:
-        lines = (home / ".conda" / "environments.txt").read_text().splitlines()
+        lines = read_text(home / ".conda" / "environments.txt").splitlines()
     except OSError:
         lines = []
     yield from (Path(line.strip()) for line in lines if line.strip())

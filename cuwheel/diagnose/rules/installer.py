@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.diagnose.verdict import notes
 from cuwheel.system.process import which
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -120,7 +121,7 @@ def same_release(distribution: Distribution) -> str:
 def _origin(distribution: Distribution) -> str:
     """Where a wheel was installed from, if it was by address."""
     try:
-        said = json.loads((distribution.metadata / "direct_url.json").read_text("utf-8"))
+        said = json.loads(read_text(distribution.metadata / "direct_url.json"))
     except (OSError, ValueError):
         return ""
     return str(said.get("url", "")) if isinstance(said, dict) and "archive_info" in said else ""

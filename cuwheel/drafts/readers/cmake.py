@@ -6,9 +6,11 @@ import itertools
 import re
 from typing import TYPE_CHECKING, Protocol
 
+from cuwheel import limits
 from cuwheel.drafts.readers.cmake_text import Command, read_commands
 from cuwheel.drafts.readers.finding import Finding, Kind, place_of
 from cuwheel.drafts.readers.flags import read_flags
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,7 +50,7 @@ def read_cmake(tree: Path) -> tuple[Finding, ...]:
     for path in sorted((*tree.rglob("CMakeLists.txt"), *tree.rglob("*.cmake"))):
         name = path.relative_to(tree).as_posix()
         if path.is_file() and not _ASIDE.search(name):
-            for command in read_commands(path.read_text(errors="replace")):
+            for command in read_commands(read_text(path, limit=limits.CMAKE, errors="replace")):
                 found += _read_command(command, place_of(tree, path, command.line))
     return tuple(dict.fromkeys(found))
 

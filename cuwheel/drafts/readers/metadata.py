@@ -8,9 +8,11 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import tomli
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from packaging.requirements import InvalidRequirement, Requirement
+
+from cuwheel.system.parsed_files import read_toml
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +106,7 @@ class Metadata:
 def read_metadata(tree: Path) -> Metadata:
     """Read PKG-INFO and pyproject.toml of a source; what isn't there says nothing."""
     path = tree / "PKG-INFO"
-    text = path.read_text(errors="replace") if path.is_file() else ""
+    text = read_text(path, errors="replace") if path.is_file() else ""
     fields = email.parser.Parser(policy=email.policy.compat32).parsestr(text)
     pyproject = _read_toml(tree / "pyproject.toml")
     project = pyproject.get("project", {})
@@ -125,15 +127,15 @@ def read_metadata(tree: Path) -> Metadata:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomli.loads(path.read_text(errors="replace"))
-    except (OSError, tomli.TOMLDecodeError):
+        return read_toml(path)
+    except (OSError, ValueError):
         return {}
 
 
 def _of_egg_info(tree: Path) -> list[str]:
     """The first section of setuptools' requires.txt; old PKG-INFOs state no requirements."""
     for path in (*tree.glob("*.egg-info/requires.txt"), *tree.glob("*/*.egg-info/requires.txt")):
-        lines = path.read_text(errors="replace").partition("[")[0].splitlines()
+        lines = read_text(path, errors="replace").partition("[")[0].splitlines()
         return [line for line in lines if line.strip()]
     return []
 
@@ -183,7 +185,7 @@ def _license_files(folder: Path) -> list[Path]:
 
 
 def _spdx_of_text(path: Path) -> str:
-    text = path.read_text(errors="replace")
+    text = read_text(path, errors="replace")
     return next((spdx for pattern, spdx in _TEXTS if re.search(pattern, text)), "")
 
 

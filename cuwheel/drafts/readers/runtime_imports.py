@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from cuwheel.drafts.readers.finding import Finding, place_of
+from cuwheel.system.parsed_files import read_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,8 +55,8 @@ def _files_of(tree: Path, name: str) -> list[Path]:
 def _imports(path: Path, tree: Path) -> Iterator[tuple[str, int]]:
     """Full names of what a module imports at its top, with the lines."""
     try:
-        module = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):
+        module = read_module(path)
+    except (OSError, ValueError):
         return
     for node in module.body:
         if isinstance(node, ast.Import):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cuwheel.drafts.readers.finding import Finding, Kind, place_of
 from cuwheel.drafts.readers.flags import read_flags
 from cuwheel.drafts.readers.relevance import OFF_BY_DEFAULT
+from cuwheel.system.parsed_files import read_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,8 +41,8 @@ def read_setup(tree: Path, files: Iterable[Path] = ()) -> tuple[Finding, ...]:
     found: list[Finding] = []
     for path in queue:
         try:
-            module = ast.parse(path.read_bytes())
-        except (SyntaxError, ValueError) as problem:
+            module = read_module(path)
+        except (OSError, ValueError) as problem:
             name = str(problem).splitlines()[0]
             found.append(Finding(kind="unread", name=name, where=place_of(tree, path, 1)))
             continue

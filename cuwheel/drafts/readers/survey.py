@@ -12,6 +12,7 @@ from cuwheel.drafts.readers.relevance import OFF, is_relevant
 from cuwheel.drafts.readers.runtime_imports import read_runtime_imports
 from cuwheel.drafts.readers.setup_py import read_setup
 from cuwheel.pypi.build_requirements import read_build_system
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,7 +153,7 @@ def _packages(tree: Path, metadata: Metadata) -> Iterator[str]:
     for name in named:
         yield str(name).rpartition("/")[2]
     for path in sorted(tree.glob("*.egg-info/top_level.txt")):
-        yield from (name for name in path.read_text().split() if name not in _ASIDE)
+        yield from (name for name in read_text(path).split() if name not in _ASIDE)
     if named or any(tree.glob("*.egg-info/top_level.txt")):
         return
     for folder in (tree / "src", tree / "python", tree):

@@ -6,6 +6,7 @@ import struct
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+from cuwheel import limits
 from cuwheel.binaries.elf_image import ElfFormatError, ElfImage
 from cuwheel.binaries.fatbin import code_of_cubin
 from cuwheel.system.quantities import plural
@@ -84,7 +85,11 @@ def _compare_cubins(
     a: IO[bytes], b: IO[bytes], image: ElfImage, location: Location
 ) -> Iterator[Difference]:
     (arch,) = code_of_cubin(image.abi, image.flags).sass
-    contents = [stream.read() for stream in (a, b) if stream.seek(0) == 0]
+    most = limits.DEVICE_CODE
+    contents = [stream.read(most + 1) for stream in (a, b) if stream.seek(0) == 0]
+    if max(map(len, contents)) > most:
+        yield Difference(location=location, fact=_TOO_LARGE)
+        return
     at = replace(location, code=f"SASS sm_{arch}")
     yield from compare_element_code("SASS", arch, contents[0], contents[1], at)
 

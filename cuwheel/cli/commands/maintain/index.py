@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cuwheel import limits
 from cuwheel.cli.parser import Parser, new_parser, size_argument
 from cuwheel.cli.report_options import add_report_options
 from cuwheel.errors import IndexCheckError, UsageError
@@ -19,6 +20,7 @@ from cuwheel.index.yanks import yank
 from cuwheel.paths import ROOT, default_cache, given_path
 from cuwheel.system.output.terminal import report_terminal
 from cuwheel.system.quantities import plural
+from cuwheel.system.whole_files import read_text
 from cuwheel.wheel.publication import SIMPLE
 
 if TYPE_CHECKING:
@@ -193,7 +195,9 @@ def _tell(
     console: Console,
 ) -> None:
     """Say what was written, of which wheels."""
-    pages = [json.loads(path.read_text()) for path in simple.glob("*/index.json")]
+    pages = [
+        json.loads(read_text(path, limit=limits.INDEX_PAGE)) for path in simple.glob("*/index.json")
+    ]
     wheels = sorted(one["filename"] for page in pages for one in page["files"])
     console.note(text)
     for name in wheels if console.is_verbose else ():
