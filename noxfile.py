@@ -133,10 +133,22 @@ def lint(session: nox.Session) -> None:
     run(session, "dev", "-m", "mypy")
     run(session, "dev", "-c", "from importlinter import cli; cli.lint_imports_command()")
     workflows = sorted(glob.glob(f"{ROOT}/.github/workflows/*.yml"))  # noqa: PTH207 - as ROOT
-    schema = ("--builtin-schema", "vendor.github-workflows")
-    run(session, "dev", "-m", "check_jsonschema", *schema, *workflows)
+    actions = sorted(glob.glob(f"{ROOT}/ci/*/action.yml"))  # noqa: PTH207 - as ROOT
+    for kind, files in (("workflows", workflows), ("actions", actions)):
+        schema = ("--builtin-schema", f"vendor.github-{kind}")
+        run(session, "dev", "-m", "check_jsonschema", *schema, *files)
     run(session, "dev", "-c", _PROGRAM, "actionlint", "-pyflakes", "", *workflows)
-    run(session, "dev", "-c", _PROGRAM, "zizmor", "--offline", "--pedantic", ".github/workflows")
+    run(
+        session,
+        "dev",
+        "-c",
+        _PROGRAM,
+        "zizmor",
+        "--offline",
+        "--pedantic",
+        ".github/workflows",
+        *actions,
+    )
     engine(session, "lock-check")
 
 

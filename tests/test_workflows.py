@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING
 
 import nox.registry
 import pytest
+import yaml
 
 from cuwheel.paths import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+ACTIONS = sorted((ROOT / "ci").glob("*/action.yml"))
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.y*ml"))
 # An action by its tag (zizmor), an input that isn't declared (actionlint), a key that is none (the
 # schema).
@@ -47,7 +50,20 @@ def commands_of_lint(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[
     return found
 
 
-@pytest.mark.parametrize("program", ["actionlint", "check_jsonschema", "zizmor"])
+# The same by its tag (zizmor), a step without a shell (the schema).
+BAD_ACTION = """
+name: bad
+description: bad
+runs:
+  using: composite
+  steps:
+    - uses: actions/checkout@v6
+    - run: echo
+"""
+SCHEMA = "vendor.github-{}"
+
+
+@pytest.mark.parametrize("program", ["actionlint", SCHEMA.format("workflows"), "zizmor"])
 def test_refuses_a_bad_workflow(
     program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,7 +80,40 @@ def test_refuses_a_bad_workflow(
     assert b"bad.yml" in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("program", [SCHEMA.format("actions"), "zizmor"])
+def test_refuses_a_bad_action(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".github" / "workflows").mkdir(parents=True)
+    action = tmp_path / "ci" / "bad" / "action.yml"
+    action.parent.mkdir(parents=True)
+    action.write_text(BAD_ACTION)
+    [command] = [one for one in commands_of_lint(tmp_path, monkeypatch) if program in one]
+
+    done = subprocess.run(
+        [sys.executable, *command], cwd=tmp_path, check=False, capture_output=True
+    )
+
+    assert done.returncode != 0
+    assert b"bad/action.yml" in done.stdout + done.stderr
+
+
 def test_sees_every_workflow(monkeypatch: pytest.MonkeyPatch) -> None:
     [command] = [one for one in commands_of_lint(ROOT, monkeypatch) if "actionlint" in one]
 
     assert [word for word in command if word.endswith("ml")] == [str(path) for path in WORKFLOWS]
+
+
+@pytest.mark.parametrize("program", [SCHEMA.format("actions"), "zizmor"])
+def test_sees_every_action(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    [command] = [one for one in commands_of_lint(ROOT, monkeypatch) if program in one]
+
+    assert [word for word in command if word.endswith("ml")] == [str(path) for path in ACTIONS]
+
+
+def test_how_to_names_each_input_of_the_action() -> None:
+    action = yaml.safe_load((ROOT / "ci" / "install-wheel" / "action.yml").read_text())
+    page = (ROOT / "docs" / "how-to" / "install.md").read_text().partition("## In a workflow")[2]
+
+    assert re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE) == list(action["inputs"])
+    assert all(f"`{name}`" in page for name in action["outputs"])

@@ -23,6 +23,34 @@ if TYPE_CHECKING:
 GOOD = "VERSION = {version!r}\ndef add(a, b):\n    return a + b\n"
 BROKEN = "raise ImportError('undefined symbol: toy')\n"
 
+_RECIPE = """\"\"\"toy: a toy.\"\"\"
+
+from cuwheel import Link, Recipe, Sdist, Setuptools, Smoke
+
+RECIPE = Recipe(
+    name="toy",
+    version="1.0",
+    license="MIT",
+    homepage="https://example.invalid/toy",
+    maintainers=("someone",),
+    source=Sdist(project="toy", sha256="{sha256}"),
+    toolkits=("13.0",),
+    archs=("90",),
+    requires=("setuptools",),
+    build=Setuptools(),
+    link=Link("cudart"),
+    smoke=Smoke(imports=("toy",), call="toy.add(1, 2)", expect="3"),
+)
+"""
+
+
+def write_project(folder: Path) -> Path:
+    """A project with the recipe of toy."""
+    recipe = folder / "recipes" / "toy.py"
+    recipe.parent.mkdir(parents=True)
+    recipe.write_text(_RECIPE.format(sha256="0" * 64))
+    return folder
+
 
 def uv_environment(folder: Path) -> Path:
     """An environment without pip."""

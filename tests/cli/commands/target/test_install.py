@@ -10,39 +10,16 @@ import pytest
 from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import NoFittingWheelError, UsageError
 from cuwheel.system.console import Console
-from tests.support.installed import offer, uv_environment, versions
+from tests.support.installed import offer, uv_environment, versions, write_project
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-RECIPE = """\"\"\"toy: a toy.\"\"\"
-
-from cuwheel import Link, Recipe, Sdist, Setuptools, Smoke
-
-RECIPE = Recipe(
-    name="toy",
-    version="1.0",
-    license="MIT",
-    homepage="https://example.invalid/toy",
-    maintainers=("someone",),
-    source=Sdist(project="toy", sha256="{sha256}"),
-    toolkits=("13.0",),
-    archs=("90",),
-    requires=("setuptools",),
-    build=Setuptools(),
-    link=Link("cudart"),
-    smoke=Smoke(imports=("toy",), call="toy.add(1, 2)", expect="3"),
-)
-"""
 
 
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A fresh environment, and a project with the recipe of toy."""
-    recipe = tmp_path / "project" / "recipes" / "toy.py"
-    recipe.parent.mkdir(parents=True)
-    recipe.write_text(RECIPE.format(sha256="0" * 64))
-    monkeypatch.setenv("CUWHEEL_PROJECT", str(tmp_path / "project"))
+    monkeypatch.setenv("CUWHEEL_PROJECT", str(write_project(tmp_path / "project")))
     monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CUWHEEL_INVOKED_FROM", str(tmp_path))
     monkeypatch.setenv("UV_OFFLINE", "1")
