@@ -60,7 +60,11 @@ def fetch_published(address: str, folder: Path, console: Console) -> Path:
 
     def get(path: Path, url_path: str, most: int, digest: str = "") -> None:
         file = PinnedFile(name=path.name, sha256=digest, max_size=most, pinned_by="the address")
-        download(file, path, urlunsplit(plain._replace(path=url_path)), console=console)
+        try:
+            download(file, path, urlunsplit(plain._replace(path=url_path)), console=console)
+        except DownloadError as problem:
+            fix = "ask whoever published the wheel for it; both are needed, side by side"
+            raise DownloadError(problem.what, why=problem.why, fix=fix) from problem
 
     get(statement_of(wheel), f"{of_wheel}{STATEMENT}", limits.JSON)
     if is_statement:

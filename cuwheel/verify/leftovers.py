@@ -25,6 +25,8 @@ _KINDS = {
     "warm": "the build from the compile cache",
     "compiles": "the compile cache of the first and the last",
     "against": "the wheel that was built to be compared",
+    "again": "the wheel that was built again, and what a comparison found",
+    "published": "what was fetched",
 }
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from cuwheel.attest.policy import read_policy
 from cuwheel.errors import UsageError
+from cuwheel.paths import ROOT
 from tests.support.attested import make_keys, write_policy
 
 if TYPE_CHECKING:
@@ -98,3 +99,14 @@ def test_printed_line_is_one_that_policies_take(tmp_path: Path) -> None:
     policy = write_policy(tmp_path / "rebuilders.txt", 1, keys)
 
     assert policy.rebuilders[0].key.id == keys["alice"].public.id
+
+
+def test_how_to_shows_a_policy(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "how-to" / "rebuild.md").read_text()
+    path = tmp_path / "rebuilders.txt"
+    path.write_text(page.partition("```\nthreshold")[2].partition("```")[0].join(("threshold", "")))
+
+    policy = read_policy(path)
+
+    assert [one.name for one in policy.rebuilders] == ["alice", "bob", "carol"]
+    assert policy.rebuilders[0].key.short_id in page
