@@ -24,6 +24,7 @@ from cuwheel.binaries.device_code import elements_of, find_fatbins
 from cuwheel.errors import NotReproducibleError, OtherInputsError, PolicyError, UsageError
 from cuwheel.index.site import SiteRequest, write_site
 from cuwheel.system.files import sha256_of_file
+from cuwheel.verify.published import read_published
 from cuwheel.verify.rebuilds import _cache_with_downloads
 from cuwheel.wheel.archive import pack, unpack_wheel
 from cuwheel.wheel.publication import statement_of
@@ -135,6 +136,15 @@ def _statement(folder: Path) -> dict[str, Any]:
     [path] = folder.glob("*.rebuild-*.json")
     found: dict[str, Any] = json.loads(base64.b64decode(json.loads(path.read_text())["payload"]))
     return found
+
+
+def test_provenance_names_all_that_a_rebuild_needs(published: Published) -> None:
+    stated = read_published(published.wheel)
+
+    assert stated.commit == published.commit
+    kinds = {name.partition(" ")[0] for name in stated.hashes}
+    assert {"cuwheel", "recipe", "source", "lock", "CUDA"} <= kinds
+    assert all(stated.materials[name] for name in ("C library", "linker", "host compiler"))
 
 
 def test_rebuilds_from_the_address_and_the_policy_counts_it(

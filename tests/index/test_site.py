@@ -195,6 +195,20 @@ def test_refuses_other_bytes_under_a_published_name(
     assert sha256_of_file(tmp_path / "site" / "files" / published.name) == before
 
 
+def test_publishes_what_rebuilders_say_of_its_wheels(
+    tmp_path: Path, publish: Callable[..., Site]
+) -> None:
+    wheel = add_wheel(tmp_path / "dist", "1.0")
+    publish()  # a statement comes after its wheel
+    for name in (wheel.name, "other-1.0-py3-none-any.whl"):
+        (tmp_path / "dist" / f"{name}.rebuild-0123456789abcdef.json").write_text("{}")
+
+    publish()
+
+    found = [path.name for path in (tmp_path / "site" / "files").glob("*.rebuild-*")]
+    assert found == [f"{wheel.name}.rebuild-0123456789abcdef.json"]
+
+
 def test_refuses_two_wheels_of_one_name(tmp_path: Path, publish: Callable[..., Site]) -> None:
     add_wheel(tmp_path / "dist")
     add_wheel(tmp_path / "other", content="other = True")

@@ -38,24 +38,33 @@ _COMMIT = "c" * 40
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    folder = tmp_path / "project"
+    return make_project(tmp_path / "project")
+
+
+def make_project(folder: Path) -> Path:
     for path in _FILES.values():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(path)
     return folder
 
 
-def published(folder: Path, project: Path, **changes: Any) -> PublishedWheel:
-    """A wheel that was built with the files of a project, and this cuwheel."""
-    materials = [
-        Material(name=name, sha256=sha256_of_file(project / path)) for name, path in _FILES.items()
-    ]
-    materials += [
+def materials_of(project: Path) -> tuple[Material, ...]:
+    """What a build states that had the files of a project, and this cuwheel."""
+    make_project(project)
+    return (
+        *(
+            Material(name=name, sha256=sha256_of_file(project / path))
+            for name, path in _FILES.items()
+        ),
         Material(name="cuwheel", sha256=digest_of_engine()),
         Material(name="checkout of cuwheel", git_commit=_COMMIT),
         Material(name="source x.tar.gz", sha256="b" * 64),
-    ]
-    return read_published(publish(folder, **{"materials": tuple(materials), **changes}))
+    )
+
+
+def published(folder: Path, project: Path, **changes: Any) -> PublishedWheel:
+    """A wheel that was built with the files of a project, and this cuwheel."""
+    return read_published(publish(folder, **{"materials": materials_of(project), **changes}))
 
 
 def test_finds_everything_as_it_was(project: Path, tmp_path: Path) -> None:

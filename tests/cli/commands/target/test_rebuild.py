@@ -1,0 +1,60 @@
+"""The session rebuild up to its build; the build itself is in tests/e2e/test_rebuild.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.attest.policy import read_policy
+from cuwheel.cli.dispatch import run_command
+from cuwheel.errors import OtherInputsError, UsageError
+from cuwheel.system.console import Console
+from tests.support.published import publish
+from tests.verify.test_inputs import materials_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_new_key_prints_a_line_for_policies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_command("rebuild", ["--new-key", str(tmp_path / "alice.pem")], Console())
+
+    policy = tmp_path / "rebuilders.txt"
+    policy.write_text(f"threshold 1\n{capsys.readouterr().out}")
+    assert [one.name for one in read_policy(policy).rebuilders] == ["alice"]
+
+
+def test_names_what_it_takes() -> None:
+    with pytest.raises(UsageError, match="takes a published wheel"):
+        run_command("rebuild", [], Console())
+
+
+def test_looks_at_the_key_before_an_hours_build(tmp_path: Path) -> None:
+    (tmp_path / "key.pem").write_text("no key")
+    (tmp_path / "key.pem").chmod(0o600)
+
+    with pytest.raises(UsageError, match="no private key"):
+        run_command("rebuild", ["x.whl", "--key", str(tmp_path / "key.pem")], Console())
+
+
+def test_refuses_wheel_without_provenance(tmp_path: Path) -> None:
+    wheel = publish(tmp_path)
+    wheel.with_name(f"{wheel.name}.provenance.json").unlink()
+
+    with pytest.raises(UsageError) as caught:
+        run_command("rebuild", [str(wheel), "--work", str(tmp_path)], Console())
+
+    assert caught.value.why == "there is no provenance beside it"
+
+
+def test_refuses_other_inputs_before_it_builds(tmp_path: Path) -> None:
+    wheel = publish(tmp_path, materials=materials_of(tmp_path / "project"))
+
+    with pytest.raises(OtherInputsError) as caught:
+        run_command("rebuild", [str(wheel), "--work", str(tmp_path / "work")], Console())
+
+    assert "recipes/causal_conv1d.py: " in caught.value.why
+    assert "no branch or tag of this clone has its commit" in caught.value.why
