@@ -172,7 +172,7 @@ def rebuild(command: Sequence[str], how: Variation, console: Console) -> Rebuilt
 def _cuwheel_of(root: Path) -> list[str]:
     """What runs the cuwheel of a checkout, in the environment that its lock names."""
     lock = Path("envs", "engine.lock")
-    if (root / lock).read_bytes() == (ROOT / lock).read_bytes():
+    if sha256_of_file(root / lock) == sha256_of_file(ROOT / lock):
         return [sys.executable, "-m", "cuwheel"]
     bare = "-P" if sys.version_info >= (3, 11) else "-s"  # as noxfile.py does
     return [sys.executable, bare, "-m", "cuwheel.bootstrap", "engine", "-m", "cuwheel"]
