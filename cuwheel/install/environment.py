@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
 
+from cuwheel import limits
 from cuwheel.diagnose.facts.environment import PythonEnvironment, ask_environment
 from cuwheel.errors import InstallError
 from cuwheel.fetch.urls import redact_text
 from cuwheel.system.process import run
+from cuwheel.system.whole_files import read_text
 from cuwheel.wheel.archive import open_wheel
 from cuwheel.wheel.record import RecordFormatError, record_rows
 
@@ -84,8 +86,7 @@ def is_installed(wheel: Path, project: str, environment: PythonEnvironment) -> b
         return False
     try:
         installed = {(name, digest) for name, digest, _ in _rows_of(there)}
-        with open_wheel(wheel) as opened:
-            rows = record_rows(opened.read_text("RECORD"))
+        rows = _rows_in(wheel)
     except (OSError, UnicodeDecodeError, RecordFormatError):
         return False
     wanted = {(name, digest) for name, digest, _ in rows if digest and ".data/" not in name}
@@ -93,7 +94,12 @@ def is_installed(wheel: Path, project: str, environment: PythonEnvironment) -> b
 
 
 def _rows_of(distribution: Distribution) -> Sequence[tuple[str, str, str]]:
-    return record_rows((distribution.metadata / "RECORD").read_text("utf-8"))
+    return record_rows(read_text(distribution.metadata / "RECORD", limit=limits.RECORD))
+
+
+def _rows_in(path: Path) -> Sequence[tuple[str, str, str]]:
+    with open_wheel(path) as wheel:
+        return record_rows(wheel.read_text("RECORD"))
 
 
 def install_wheel(

@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cuwheel import limits
+from cuwheel.attest.check import check_policy, find_statements, raise_if_refused
 from cuwheel.diagnose.facts.environment import ask_environment
 from cuwheel.errors import InstallError, NoFittingWheelError, SmokeError
 from cuwheel.fetch.download import PinnedFile
@@ -39,6 +40,7 @@ from cuwheel.system.files import sha256_of_file
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from cuwheel.attest.policy import Policy
     from cuwheel.install.statement import CheckedStatement
     from cuwheel.model.target import Target
     from cuwheel.pick.choice import Choice
@@ -65,6 +67,8 @@ class InstallOptions:
         cache: cuwheel's cache.
         fallback: what to do where no wheel fits, or the one that does doesn't work.
         needs_statement: refuse a wheel without.
+        policy: which rebuilders have to have got a wheel's bytes; None: nobody.
+        statements: where theirs are, beside the wheel's own folder.
         is_dry: say what would be done, and stop.
     """
 
@@ -77,6 +81,8 @@ class InstallOptions:
     cache: Path
     fallback: Fallback = "fail"
     needs_statement: bool = False
+    policy: Policy | None = None
+    statements: tuple[str | Path, ...] = ()
     is_dry: bool = False
 
 
@@ -90,6 +96,7 @@ class Installed:
         sha256: of the wheel; empty for a requirement.
         source: the address that had it.
         statement: what was said of it; None: nothing.
+        rebuilt_by: the policy's rebuilders who have got its bytes.
         was_there: the very same wheel was installed already.
         trial: how the smoke test went; None: nothing was done.
         because: why it wasn't the wheel; empty where it was.
@@ -101,6 +108,7 @@ class Installed:
     sha256: str = ""
     source: str = ""
     statement: CheckedStatement | None = None
+    rebuilt_by: tuple[str, ...] = ()
     was_there: bool = False
     trial: Trial | None = None
     because: str = ""
@@ -118,6 +126,7 @@ def install(asked: InstallOptions, console: Console, build: Callable[[Path], Pat
     Raises:
         NoFittingWheelError: no wheel fits, and `fallback` says to fail.
         WheelStatementError: a wheel is not the one that its statement is about.
+        PolicyError: too few of the policy's rebuilders have got its bytes.
         HashMismatchError: a wheel is not the one that its index names.
         InstallError: it can't be installed; the environment is as it was.
         SmokeError: it doesn't work there; the environment is as it was.
@@ -140,7 +149,9 @@ def install(asked: InstallOptions, console: Console, build: Callable[[Path], Pat
             return replace(run.requirement(), because=because)
         if asked.is_dry:
             return Installed(how="build", what=asked.target.name, because=because)
-        made = run.wheel((build(here.environment.python).as_uri(),))
+        # Who has built it doesn't ask others whether they have.
+        own = replace(run, asked=replace(asked, policy=None))
+        made = own.wheel((build(here.environment.python).as_uri(),))
         return replace(made, how="build", because=because)
 
 
@@ -184,6 +195,7 @@ class _Run:
             )
         path = self._fetch(offer, sha256)
         statement = check_statement(path, sha256, content, is_required=self.asked.needs_statement)
+        rebuilt_by = self._rebuilt_by(path, offer)
         there = is_installed(path, self.project, self.here.environment)
         done = Installed(
             how="wheel",
@@ -191,6 +203,7 @@ class _Run:
             sha256=sha256,
             source=redact_url(offer.index),
             statement=statement,
+            rebuilt_by=rebuilt_by,
             was_there=there,
             command=shlex.join(self.destination.command("install", *taken.needs, path)),
         )
@@ -270,6 +283,21 @@ class _Run:
             regrow="ask whoever runs the index: it states another size",
         )
         return fetch(pinned, lambda: offer.url, cache=self.asked.cache, console=self.console)
+
+    def _rebuilt_by(self, wheel: Path, offer: Offer) -> tuple[str, ...]:
+        """Who of the policy's rebuilders has got a wheel's bytes.
+
+        Raises:
+            PolicyError: too few of them.
+        """
+        if self.asked.policy is None:
+            return ()
+        beside = offer.url.partition("?")[0].rpartition("/")[0]
+        places = (beside, *self.asked.statements)
+        found = find_statements(wheel, self.asked.policy, places, self.console)
+        verdict = check_policy(wheel, self.asked.policy, found)
+        raise_if_refused(verdict)
+        return verdict.counted
 
     def _tried(self, fill: Callable[[], None], project: str, what: str) -> Trial:
         """Install and try; bring the environment back where one of both fails.

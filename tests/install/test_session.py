@@ -11,11 +11,14 @@ from cuwheel.errors import (
     HashMismatchError,
     InstallError,
     NoFittingWheelError,
+    PolicyError,
     SmokeError,
     WheelStatementError,
 )
 from cuwheel.model.recipe import Smoke
+from cuwheel.system.files import sha256_of_file
 from cuwheel.wheel.publication import statement_of
+from tests.support.attested import make_keys, signed, write_policy
 from tests.support.installed import (
     BROKEN,
     Installing,
@@ -55,6 +58,58 @@ def test_installs_with_the_environments_own_pip(tmp_path: Path) -> None:
     assert "-m pip" in done.command
     assert versions(installing.environment) == ["1.0+cu130"]
     assert installing.run().was_there
+
+
+def test_installs_what_a_policy_lets_pass(installing: Installing) -> None:
+    keys = make_keys(installing.folder / "keys", "alice", "bob")
+    wheel = offer(installing.dist)
+    policy = write_policy(installing.folder / "rebuilders.txt", 2, keys)
+    elsewhere = installing.folder / "elsewhere"
+    elsewhere.mkdir()
+    for name, folder in (("alice", installing.dist), ("bob", elsewhere)):
+        statement = signed(wheel, keys[name])
+        (folder / statement.name).write_bytes(statement.content)
+    before = state(installing.environment)
+
+    with pytest.raises(PolicyError, match="by 1 of the 2 that the policy asks for: alice"):
+        installing.run(policy=policy, fallback="build")
+
+    assert state(installing.environment) == before
+    assert installing.built == 0
+    done = installing.run(policy=policy, statements=(elsewhere,))
+    assert done.rebuilt_by == ("alice", "bob")
+    assert versions(installing.environment) == ["1.0+cu130"]
+
+
+def test_asks_a_server_for_statements_beside_the_wheel(
+    installing: Installing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    keys = make_keys(installing.folder / "keys", "alice")
+    wheel = offer(installing.folder / "made")
+    policy = write_policy(installing.folder / "rebuilders.txt", 1, keys)
+    statement = signed(wheel, keys["alice"])
+    page = f'<a href="/files/{wheel.name}#sha256={sha256_of_file(wheel)}">{wheel.name}</a>'
+    files = {"/simple/toy/": page.encode(), f"/files/{wheel.name}": wheel.read_bytes()}
+    with serving(Site(files=files)) as site:
+        addresses = (site.url("/simple/"),)
+        with pytest.raises(PolicyError, match="by 0 of the 1"):
+            installing.run(policy=policy, addresses=addresses)
+        site.files[f"/files/{statement.name}"] = statement.content
+
+        done = installing.run(policy=policy, addresses=addresses)
+
+    assert done.rebuilt_by == ("alice",)
+
+
+def test_asks_nobody_about_what_was_built_here(installing: Installing) -> None:
+    policy = write_policy(
+        installing.folder / "rebuilders.txt", 1, make_keys(installing.folder / "keys", "alice")
+    )
+
+    done = installing.run(policy=policy, fallback="build")
+
+    assert (done.how, done.rebuilt_by, installing.built) == ("build", (), 1)
 
 
 def test_does_nothing_twice(installing: Installing) -> None:

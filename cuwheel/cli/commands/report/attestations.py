@@ -17,6 +17,7 @@ from cuwheel.verify.address import is_address
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable
+    from pathlib import Path
 
     from cuwheel.attest.check import Verdict
     from cuwheel.system.console import Console
@@ -30,13 +31,7 @@ def attestations_parser() -> Parser:
     add = parser.add_argument
     add("wheels", nargs="+", metavar="WHEEL", help="files")
     add("--policy", metavar="FILE", required=True, help="whose statements count, and how many")
-    add(
-        "--statements",
-        action="append",
-        default=[],
-        metavar="DIR|FILE|ADDRESS",
-        help="where statements are, beside the wheel's own folder; repeatable",
-    )
+    add_statements_option(parser)
     add_report_options(
         parser,
         quiet="print nothing where the policy lets the wheels pass",
@@ -46,10 +41,26 @@ def attestations_parser() -> Parser:
     return parser
 
 
+def add_statements_option(parser: Parser) -> None:
+    """Add where rebuilders' statements are."""
+    parser.add_argument(
+        "--statements",
+        action="append",
+        default=[],
+        metavar="DIR|FILE|ADDRESS",
+        help="where rebuilders' statements are, beside the wheel's own folder; repeatable",
+    )
+
+
+def places_of(given: argparse.Namespace) -> tuple[str | Path, ...]:
+    """What that named."""
+    return tuple(text if is_address(text) else given_path(text) for text in given.statements)
+
+
 def run_attestations(given: argparse.Namespace, console: Console) -> None:
     """Hold wheels to a policy; the first that doesn't meet it ends the session with an error."""
     policy = read_policy(given_path(given.policy))
-    places = [text if is_address(text) else given_path(text) for text in given.statements]
+    places = places_of(given)
     verdicts = []
     for text in given.wheels:
         wheel = given_path(text)

@@ -9,7 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cuwheel import pipeline
+from cuwheel.attest.policy import read_policy
 from cuwheel.cli.commands.build.build import build_parser
+from cuwheel.cli.commands.report.attestations import add_statements_option, places_of
 from cuwheel.cli.commands.report.pick import add_index_option, as_address
 from cuwheel.cli.parser import Parser, new_parser, refuse_none
 from cuwheel.cli.report_options import add_report_options
@@ -63,6 +65,12 @@ def install_parser() -> Parser:
         action="store_true",
         help="refuse a wheel without provenance beside it",
     )
+    add(
+        "--policy",
+        metavar="FILE",
+        help="refuse a wheel of which too few of these rebuilders have got the bytes",
+    )
+    add_statements_option(parser)
     add("--dry-run", action="store_true", help="say what would be done, and change nothing")
     add_report_options(
         parser,
@@ -82,6 +90,7 @@ def run_install(given: argparse.Namespace, console: Console) -> None:
             why=f"{len(given.targets)} are named",
             fix=f"nox -s install -- {given.targets[0]}",
         )
+    _check_policy_options(given)
     [(entry, tag)] = named_targets("install", given.targets)
     environ = callers_environment(os.environ)
     addresses, artifacts = _places(given, environ)
@@ -96,12 +105,34 @@ def run_install(given: argparse.Namespace, console: Console) -> None:
         cache=default_cache(),
         fallback=given.fallback,
         needs_statement=given.require_statement,
+        policy=read_policy(given_path(given.policy)) if given.policy else None,
+        statements=places_of(given),
         is_dry=given.dry_run,
     )
     done = install(asked, console, partial(_build, entry, tag, console))
     _tell(done, console, is_dry=given.dry_run)
     if given.json:
         print(json.dumps({"target": target.name, "done": not given.dry_run, **_data(done)}))  # noqa: T201 - data
+
+
+def _check_policy_options(given: argparse.Namespace) -> None:
+    """See that a policy isn't passed by.
+
+    Raises:
+        UsageError: it would be, or statements are named for none.
+    """
+    if given.policy and given.fallback == "requirement":
+        raise UsageError(
+            "--policy and --fallback requirement don't go together",
+            why="what pip and uv take by its name is held to no policy",
+            fix="leave the fallback out, or take --fallback build",
+        )
+    if given.statements and not given.policy:
+        raise UsageError(
+            "--statements stands alone",
+            why="it says where the statements are that a policy counts",
+            fix="name a policy with --policy, or leave it out",
+        )
 
 
 def _target(entry: CatalogueEntry, tag: str) -> Target:
@@ -153,6 +184,8 @@ def _tell(done: Installed, console: Console, *, is_dry: bool) -> None:
         console.note(f"its statement is about these bytes; built by {done.statement.builder}")
     elif done.sha256:
         console.note("no statement is beside it: nobody says how it was built")
+    if done.rebuilt_by:
+        console.note(f"rebuilt to the same bytes by {', '.join(done.rebuilt_by)}")
     if console.is_verbose and done.command:
         console.note(f"command: {done.command}")
     if done.trial:
