@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from cuwheel.conda.install import needed_disk
 from cuwheel.conda.lock_file import read_conda_lock
 from cuwheel.cuda.toolkits import TOOLKITS
 from cuwheel.errors import CuwheelError
@@ -220,6 +219,9 @@ def _size_of_toolchain(target: Target, cache: Path) -> int:
     lock = toolchain_lock(target)
     if target.provider == "system" or lock is None:
         return 0
+    # What installs conda packages is large, and no other provider needs it.
+    from cuwheel.conda.install import needed_disk  # noqa: PLC0415
+
     try:
         return needed_disk(read_conda_lock(lock).packages, cache)
     except CuwheelError:

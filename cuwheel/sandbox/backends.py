@@ -72,15 +72,14 @@ def choose_sandbox(asked: str = "auto") -> str:
     if asked == "none":
         return "none"
     kinds = KINDS[:2] if asked == "auto" else (asked,)
-    refusals = [(kind, _refusal(kind)) for kind in kinds]
-    for kind, refusal in refusals:
-        if not refusal:
+    for kind in kinds:
+        if not _refusal(kind):
             return kind
     if asked == "auto":
         return "none"
     raise SandboxError(
         f"this machine gives no sandbox by {asked}",
-        why=refusals[0][1],
+        why=_refusal(asked),
         fix="leave `--sandbox` out, which takes what there is, or let the system grant user "
         "namespaces",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from cuwheel.pypi.build_requirements import (
 )
 from cuwheel.sandbox.confinement import Confinement
 from cuwheel.system.compilers import archs_of
+from cuwheel.system.files import write_atomically
 from cuwheel.system.process import run
 from cuwheel.toolchains.host_compiler import (
     check_host_compiler,
@@ -151,7 +153,13 @@ def _source_tree(workspace: Workspace) -> Path | None:
 
 
 def _check_backend_imports(job: Job, env: Environment, system: BuildSystem) -> list[Problem]:
-    """Import it where it sees no more than a build would: it may be the source's own."""
+    """Import it where it sees no more than a build would: it may be the source's own.
+
+    That one of the environment's can be imported holds for as long as the environment does.
+    """
+    imported = _record_of_import(job, env, system)
+    if imported and imported.is_file():
+        return []
     paths = f"sys.path[:0] = {list(system.backend_path)!r}"
     code = f"import os, sys; os.chdir(sys.argv[1]); {paths}; import build, {system.module}"
     confinement = Confinement(
@@ -166,6 +174,8 @@ def _check_backend_imports(job: Job, env: Environment, system: BuildSystem) -> l
     answer = run(words, env={}, cwd=confinement.folder, check=False)
     confinement.empty()
     if answer.status == 0:
+        if imported:
+            write_atomically(imported, "")
         return []
     return [
         Problem(
@@ -175,3 +185,11 @@ def _check_backend_imports(job: Job, env: Environment, system: BuildSystem) -> l
             "doesn't help, the lock misses something",
         )
     ]
+
+
+def _record_of_import(job: Job, env: Environment, system: BuildSystem) -> Path | None:
+    """The file that is there once a backend was imported; None: it may be the source's own."""
+    if system.backend_path or not job.settings.reuse:
+        return None
+    name = hashlib.sha256(f"{env.fingerprint}\n{system.module}".encode()).hexdigest()
+    return job.workspace.cache / "backends" / f"{name}.imported"

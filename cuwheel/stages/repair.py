@@ -64,7 +64,7 @@ def repair(job: Job) -> RepairedWheel:
         _set_rpaths(tools, content, links, target.mode)
         set_tags(content, _plain_tags(target, content))
         plain = scratch / file_name(content)
-        pack(content, plain, epoch=epoch)
+        pack(content, plain, epoch=epoch, level=0)  # auditwheel's alone
         grafted = _graft(tools, plain, links)
         final = _unpacked(grafted, scratch / "final")
         for name in check_bundles(target, final):
@@ -170,10 +170,13 @@ def _plain_tags(target: Target, content: Path) -> list[str]:
 
 
 def _graft(tools: RepairTools, wheel: Path, links: Links) -> Path:
-    """Let auditwheel copy what isn't on every system and find the platform tag."""
+    """Let auditwheel copy what isn't on every system and find the platform tag.
+
+    Nothing is compressed: what comes out is unpacked at once.
+    """
     excludes = [f"--exclude={soname}" for soname in sorted({*links.external, *links.driver})]
     folder = wheel.parent / "grafted"
-    tools.auditwheel("repair", "--plat=auto", *excludes, "-w", folder, wheel)
+    tools.auditwheel("repair", "--plat=auto", "-z0", *excludes, "-w", folder, wheel)
     return next(folder.glob("*.whl"))
 
 

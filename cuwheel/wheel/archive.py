@@ -33,7 +33,7 @@ from cuwheel.wheel.record import (
     repeated,
 )
 from cuwheel.wheel.zip_reader import SeekableMember
-from cuwheel.wheel.zip_writer import ZipWriter
+from cuwheel.wheel.zip_writer import LEVEL, ZipWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -240,7 +240,7 @@ def unpack_wheel(path: Path, folder: Path) -> None:
             target.chmod(0o755 if entry.external_attr >> 16 & _EXECUTE else 0o644)
 
 
-def pack(folder: Path, path: Path, *, epoch: int) -> None:
+def pack(folder: Path, path: Path, *, epoch: int, level: int = LEVEL) -> None:
     """Write a folder as a wheel; only names, contents and execute bits decide its bytes.
 
     Members are sorted, `.dist-info` comes last and RECORD, written anew, very last. Packing what
@@ -250,13 +250,14 @@ def pack(folder: Path, path: Path, *, epoch: int) -> None:
         folder: a wheel's content.
         path: the file to write.
         epoch: the time that every member gets, seconds since 1970; 1980 is the earliest.
+        level: of compression, 0 (none) to 9; a published wheel has the one that all have.
 
     Raises:
         OSError: something can't be read or written.
     """
     dist_info = dist_info_of(folder).name
     sources = (_source_of_file(folder, name) for name in list_tree(folder))
-    _write(path, dist_info, sources, epoch)
+    _write(path, dist_info, sources, epoch, level)
 
 
 def normalise(wheel: Path, path: Path, *, epoch: int) -> None:
@@ -275,7 +276,7 @@ def normalise(wheel: Path, path: Path, *, epoch: int) -> None:
         _check_members(opened)
         archive = opened.archive
         sources = (_source_of_member(archive, archive.getinfo(name)) for name in opened.names)
-        _write(path, opened.dist_info, sources, epoch)
+        _write(path, opened.dist_info, sources, epoch, LEVEL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,13 +315,13 @@ def _pieces_of(opener: Callable[[Any], IO[bytes]], what: object) -> Iterator[byt
             yield piece
 
 
-def _write(path: Path, dist_info: str, sources: Iterable[_Source], epoch: int) -> None:
+def _write(path: Path, dist_info: str, sources: Iterable[_Source], epoch: int, level: int) -> None:
     record = f"{dist_info}/RECORD"
     void = {f"{dist_info}/{name}" for name in ("RECORD", *SIGNATURES)}
     kept = [source for source in sources if source.name not in void]
     rows: list[tuple[object, ...]] = []
     with path.open("wb") as stream:
-        archive = ZipWriter(stream, epoch=epoch)
+        archive = ZipWriter(stream, epoch=epoch, level=level)
         for source in sorted(
             kept, key=lambda one: (one.name.startswith(f"{dist_info}/"), one.name)
         ):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # zlib-ng's package is locked by hash: one release for all Pythons. From level 7 on its streams
 # don't depend on how the content was cut into pieces; 9 is up to 2 % smaller and takes up to 2.5
 # times as long.
-_LEVEL = 7
+LEVEL = 7
 COMPRESSOR = ("zlib-ng", str(zlib_ng.ZLIBNG_RUNTIME_VERSION))  # a number, its types say
 
 _SEE_ZIP64 = (1 << 32) - 1  # in a 32-bit field: the value is in the zip64 field, 4.4.8
@@ -66,10 +66,12 @@ class ZipWriter:
     Args:
         stream: the empty file to write; seekable.
         epoch: the time that every member gets, seconds since 1970; from 1980 to 2107.
+        level: of compression, 0 (none) to 9.
     """
 
-    def __init__(self, stream: IO[bytes], *, epoch: int) -> None:
+    def __init__(self, stream: IO[bytes], *, epoch: int, level: int = LEVEL) -> None:
         self._stream = stream
+        self._level = level
         self._when = _dos_time(epoch)
         self._entries: list[_Entry] = []
 
@@ -117,7 +119,7 @@ class ZipWriter:
 
     def _pack(self, entry: _Entry, pieces: Iterable[bytes]) -> _Entry:
         """Write the content; gives the entry with what is known then."""
-        deflate = zlib_ng.compressobj(_LEVEL, zlib_ng.DEFLATED, -zlib_ng.MAX_WBITS)
+        deflate = zlib_ng.compressobj(self._level, zlib_ng.DEFLATED, -zlib_ng.MAX_WBITS)
         checksum = size = packed = 0
         for piece in pieces:
             checksum = zlib_ng.crc32(piece, checksum)

@@ -83,13 +83,8 @@ def test_refuses_framework_of_other_cuda(workspace: Workspace, tmp_path: Path) -
 
 
 def test_names_build_requirements_that_lock_lacks(workspace: Workspace, tmp_path: Path) -> None:
-    tree = tmp_path / "tree"
-    tree.mkdir()
-    (tree / "pyproject.toml").write_text('[build-system]\nrequires = ["no-such-backend>=2"]\n')
     workspace.save("environment", _environment(tmp_path / "site"))
-    workspace.save(
-        "patch", SourceTree(path=tree, origin="here", sha256="0" * 64, epoch=1, pinned=False)
-    )
+    _source(workspace, tmp_path, 'requires = ["no-such-backend>=2"]')
 
     said = _refusal(locked_target(), workspace)
 
@@ -98,27 +93,58 @@ def test_names_build_requirements_that_lock_lacks(workspace: Workspace, tmp_path
 
 def test_imports_a_sources_own_backend_in_a_sandbox(workspace: Workspace, tmp_path: Path) -> None:
     require("sandbox", "that a source's own backend is imported where it sees nothing else")
+    _real_environment(workspace, tmp_path)
+    seen = tmp_path / "secret"
+    seen.touch()
+    tree = _source(
+        workspace, tmp_path, 'requires = []\nbuild-backend = "own"\nbackend-path = ["."]'
+    )
+    (tree / "own.py").write_text(f"import os\nassert not os.path.exists({str(seen)!r}), 'seen'\n")
+
+    preflight(make_job(locked_target(), workspace))
+
+    assert "seen" in _refusal(locked_target(), workspace, sandbox="none")
+
+
+def test_imports_an_environments_backend_until_it_can_be(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    site = _real_environment(workspace, tmp_path)
+    _source(workspace, tmp_path, 'requires = []\nbuild-backend = "shared"')
+    (site / "shared.py").write_text("raise SystemExit('cannot start')\n")
+
+    for _ in range(2):
+        assert "can't be imported" in _refusal(locked_target(), workspace)
+    (site / "shared.py").write_text("")
+    preflight(make_job(locked_target(), workspace))
+    # The environment was found to be as it was made before this stage: nobody has touched it.
+    (site / "shared.py").write_text("raise SystemExit('asked again')\n")
+    preflight(make_job(locked_target(), workspace))
+
+    assert "asked again" in _refusal(locked_target(), workspace, reuse=False)
+
+
+def _real_environment(workspace: Workspace, tmp_path: Path) -> Path:
+    """An environment in which the frontend can be imported; gives its site-packages."""
     run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], env={})
     [site] = (tmp_path / "env" / "lib").glob("python3*/site-packages")
     (site / "build-1.0.dist-info").mkdir()
     (site / "build-1.0.dist-info" / "METADATA").write_text("Name: build\nVersion: 1.0\n")
     (site / "build.py").touch()
-    tree, seen = tmp_path / "tree", tmp_path / "secret"
+    python = tmp_path / "env" / "bin" / "python"
+    workspace.save("environment", dataclasses.replace(_environment(site), python=python))
+    return site
+
+
+def _source(workspace: Workspace, tmp_path: Path, build_system: str) -> Path:
+    """A patched source whose `pyproject.toml` has this table; gives its folder."""
+    tree = tmp_path / "tree"
     tree.mkdir()
-    seen.touch()
-    (tree / "own.py").write_text(f"import os\nassert not os.path.exists({str(seen)!r}), 'seen'\n")
-    (tree / "pyproject.toml").write_text(
-        '[build-system]\nrequires = []\nbuild-backend = "own"\nbackend-path = ["."]\n'
-    )
-    python = dataclasses.replace(_environment(site), python=tmp_path / "env" / "bin" / "python")
-    workspace.save("environment", python)
+    (tree / "pyproject.toml").write_text(f"[build-system]\n{build_system}\n")
     workspace.save(
         "patch", SourceTree(path=tree, origin="here", sha256="0" * 64, epoch=1, pinned=False)
     )
-
-    preflight(make_job(locked_target(), workspace))
-
-    assert "seen" in _refusal(locked_target(), workspace, sandbox="none")
+    return tree
 
 
 def test_takes_more_jobs_than_memory_holds(workspace: Workspace) -> None:
