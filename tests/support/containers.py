@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import tarfile
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,8 @@ _SUITE = "bookworm"
 _PACKAGES = "python3,python3-venv,python3-dev,g++,ca-certificates"
 _FILES = 1024  # open ones; a container in a container may not raise its limits
 
-# Without systemd, without a network of its own, and with the limits that this process has.
+# Without systemd, without a network of its own, with the limits that this process has; and what
+# podman notes of its own, so that the reset of one is not that of another.
 _SETTINGS = """
 [containers]
 default_ulimits = ["nofile={files}:{files}", "nproc=4096:4096"]
@@ -29,10 +31,9 @@ netns = "host"
 cgroup_manager = "cgroupfs"
 runtime = "runc"
 events_logger = "none"
+tmp_dir = "{folder}/engine"
 """
-_STORAGE = (
-    '[storage]\ndriver = "{driver}"\ngraphroot = "{folder}/images"\nrunroot = "{folder}/run"\n'
-)
+_STORAGE = '[storage]\ndriver = "{driver}"\ngraphroot = "{folder}/images"\nrunroot = "{short}"\n'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +42,12 @@ class Podman:
 
     Attributes:
         variables: with which every podman has the same images.
+        run_folder: for what holds while they run. A path of more than 50 characters costs 20 s at
+            the end of each container (podman 4.3), so it isn't below the others.
     """
 
     variables: dict[str, str]
+    run_folder: Path
 
     def ask(self, *words: str) -> str:
         """Its output, without its warnings."""
@@ -53,6 +57,7 @@ class Podman:
     def reset(self) -> None:
         """Remove all images and unmount what holds them."""
         run(["podman", "system", "reset", "--force"], env=self._environment, check=False)
+        shutil.rmtree(self.run_folder, ignore_errors=True)
 
     @property
     def _environment(self) -> dict[str, str]:
@@ -62,12 +67,14 @@ class Podman:
 def make_podman(folder: Path) -> Podman:
     """Set podman up in a folder; the test is skipped where it can't run a container."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    (folder / "containers.conf").write_text(_SETTINGS.format(files=min(soft, _FILES)))
+    settings = _SETTINGS.format(files=min(soft, _FILES), folder=folder)
+    (folder / "containers.conf").write_text(settings)
     variables = {
         "CONTAINERS_CONF": str(folder / "containers.conf"),
         "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
     }
-    podman = Podman(variables=variables)
+    short = Path(tempfile.mkdtemp(prefix="podman-", dir="/tmp"))
+    podman = Podman(variables=variables, run_folder=short)
     # overlay doesn't lie on every file system.
     if said := _try_driver("overlay", podman, folder) and _try_driver("vfs", podman, folder):
         lack("podman", f"podman can't run a container: {said}", _PROVES)
@@ -76,7 +83,8 @@ def make_podman(folder: Path) -> Podman:
 
 def _try_driver(driver: str, podman: Podman, folder: Path) -> str:
     """Make the image that holds a shell and run it; why not, where that fails."""
-    (folder / "storage.conf").write_text(_STORAGE.format(driver=driver, folder=folder))
+    text = _STORAGE.format(driver=driver, folder=folder, short=podman.run_folder)
+    (folder / "storage.conf").write_text(text)
     try:
         image = import_files(podman, folder, "cuwheel-test/shell", _shell())
         podman.ask("run", "--rm", "--network", "none", image, "sh", "-c", ":")
