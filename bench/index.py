@@ -70,9 +70,9 @@ def main() -> None:
         top = Path(scratch)
         make_wheels(top / "dist", given.wheels)
         figures = {name: measure(script, top) for name, script in _STEPS.items()}
-    table = Table("", "seconds", "peak memory", title=f"{given.wheels:,} wheels")
-    for name, (seconds, peak) in figures.items():
-        table.add_row(name, f"{seconds:.2f}", show_size(peak))
+    table = Table("", "seconds", "of CPU", "peak memory", title=f"{given.wheels:,} wheels")
+    for name, (seconds, cpu, peak) in figures.items():
+        table.add_row(name, f"{seconds:.2f}", f"{cpu:.2f}", show_size(peak))
     Console().print(table)
     if given.json:
         given.json.write_text(json.dumps({"wheels": given.wheels, "steps": figures}, indent=1))
@@ -94,13 +94,15 @@ def make_wheels(dist: Path, count: int) -> None:
             wheel.writestr(f"{folder}/RECORD", "")
 
 
-def measure(script: str, top: Path) -> tuple[float, int]:
-    """Seconds of a script's process, and its peak memory in bytes."""
-    started = os.times().elapsed
+def measure(script: str, top: Path) -> tuple[float, float, int]:
+    """Seconds of a script's process, those of them on a CPU, and its peak memory in bytes."""
+    before = os.times()
     done = process.run([sys.executable, "-c", script, str(top)], env=os.environ)
-    seconds = os.times().elapsed - started
+    after = os.times()
+    seconds = after.elapsed - before.elapsed
+    cpu = sum(after[2:4]) - sum(before[2:4])
     peak = next(line for line in done.output.splitlines() if line.startswith("peak "))
-    return seconds, int(peak.split()[1]) << 10
+    return seconds, cpu, int(peak.split()[1]) << 10
 
 
 if __name__ == "__main__":

@@ -183,7 +183,7 @@ def _all_jobs(entries: tuple[CatalogueEntry, ...]) -> list[PypiLockSpec | CondaL
             lock=envs / f"{name}.lock",
             python=_OLDEST_PYTHON,
         )
-        for name in ("engine", "dev", "lock", "nox", "perf")
+        for name in ("clients", "engine", "dev", "lock", "nox", "perf")
     ]
     jobs += [
         PypiLockSpec(

@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 
+from cuwheel.index.check.result import CheckRequest
+from cuwheel.index.check.session import check_indexes
 from cuwheel.index.site import SiteRequest, write_site
 from cuwheel.paths import ROOT
 from cuwheel.system import process
+from cuwheel.system.console import Console
 from cuwheel.wheel.publication import statement_of
 from tests.index.test_entries import STATEMENT
+from tests.index.test_folder_index import served
 from tests.support.requirements import require
 from tests.support.toy_wheel import add_wheel
 from tests.support.waiting import wait_for
@@ -175,3 +179,106 @@ def test_pages_load_nothing(site: Path) -> None:
         text = path.read_text()
         assert not re.search(r'(src|@import|url\()\s*=?\s*"?https?:', text)
         assert not re.search(r"<(link|script|img)[^>]+(href|src)=", text)
+
+
+_PROJECT = """[project]
+name = "user"
+version = "0"
+requires-python = ">=3.10"
+dependencies = ["toy"]
+
+[tool.poetry]
+package-mode = false
+
+[tool.pdm]
+distribution = false
+
+"""
+_SHOW = "import toy; print(toy.VERSION)"
+_CLIENTS = ("uv", "poetry", "pdm", "hatch")
+
+
+@pytest.fixture(scope="module")
+def clients() -> Path:
+    """The folder of the programs that envs/clients.lock pins."""
+    code = "import sysconfig; print(sysconfig.get_path('scripts'))"
+    option = "-P" if sys.version_info >= (3, 11) else "-s"
+    done = process.run(
+        [sys.executable, option, "-m", "cuwheel.bootstrap", "clients", "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    return Path(done.output.splitlines()[-1])
+
+
+def pasted(client: str, index: str, project: Path) -> str:
+    """Write a project with what the how-to says, and give the command that it names."""
+    text = (ROOT / "docs" / "how-to" / "publish.md").read_text()
+    found = re.search(rf"```toml\n# ({client} [^\n]*)\n(.*?)```", text, re.DOTALL)
+    assert found
+    said = found[2].replace("https://wheels.example.org/cu130/simple/", index)
+    project.mkdir()
+    written = _PROJECT + said.replace("causal-conv1d", "toy")
+    if client == "hatch":  # which would build the project itself, from an index that isn't there
+        written = written.replace("default]\n", "default]\nskip-install = true\n", 1)
+    (project / "pyproject.toml").write_text(written)
+    return found[1]
+
+
+def install_in_project(client: str, index: str, folder: Path, clients: Path) -> str:
+    """What the module says in the environment that a client made for a project; its words else."""
+    command = pasted(client, index, folder / "project").split()
+    done = process.run(
+        [clients / command[0], *command[1:], *(["-c", _SHOW] if client == "hatch" else [])],
+        cwd=folder / "project",
+        env={
+            "PATH": f"{clients}{os.pathsep}{os.defpath}",
+            "HOME": str(folder),
+            "NO_PROXY": "127.0.0.1",
+            "PIP_CONFIG_FILE": os.devnull,
+            "UV_PYTHON_DOWNLOADS": "never",
+            "POETRY_VIRTUALENVS_IN_PROJECT": "true",
+            "PDM_CHECK_UPDATE": "0",
+            "HATCH_DATA_DIR": str(folder / "project"),
+        },
+        check=False,
+    )
+    installed = [*(folder / "project").rglob("site-packages/toy.py")]
+    return installed[0].read_text() if installed else done.output
+
+
+@pytest.mark.parametrize("client", _CLIENTS)
+def test_client_installs_through_nginx(
+    client: str, address: str, clients: Path, tmp_path: Path
+) -> None:
+    said = install_in_project(client, f"{address}/cu130/simple/", tmp_path, clients)
+
+    assert "2.0+cu130" in said
+
+
+@pytest.mark.parametrize("client", _CLIENTS)
+def test_client_installs_from_plain_server(
+    client: str, site: Path, clients: Path, tmp_path: Path
+) -> None:
+    with served(site) as (address, _):
+        said = install_in_project(client, f"{address}/cu130/simple/", tmp_path, clients)
+
+    assert "2.0+cu130" in said
+
+
+@pytest.mark.parametrize("client", [one for one in _CLIENTS if one != "poetry"])
+def test_client_installs_from_files(client: str, site: Path, clients: Path, tmp_path: Path) -> None:
+    index = f"{(site / 'cu130' / 'simple').as_uri()}/"
+
+    assert "2.0+cu130" in install_in_project(client, index, tmp_path, clients)
+
+
+@pytest.mark.parametrize("is_quick", [False, True])
+def test_site_behind_nginx_is_clean(
+    *, is_quick: bool, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    places = tuple(f"{address}/{name}" for name in ("simple/", "cu130/simple/", "cu122/simple/"))
+
+    result = check_indexes(CheckRequest(places=places, is_quick=is_quick), Console())
+
+    assert (result.findings, result.files) == ([], 3)
