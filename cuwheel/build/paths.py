@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.sandbox.backends import Mount, is_of_system
+from cuwheel.sandbox.libraries import foreign_libraries
 from cuwheel.sandbox.path_map import TOP, BuildPath, PathMap
 from cuwheel.sandbox.prefixes import interpreter_mounts, prefix_mounts
 from cuwheel.system.whole_files import read_text
@@ -133,14 +134,21 @@ def _extra(workspace: Workspace, inputs: BuildInputs) -> list[Mount]:
         for mount in interpreter_mounts(env.base_python)
         if not any(mount.target.is_relative_to(folder) for folder in folders)
     ]
-    return [*mounts, *shown, *links]
+    # One that lies beside the prefix, and is found from there, has to be beside its other name too.
+    beside = [
+        mount
+        for mount in foreign_libraries(env.base_python.resolve(), _PYTHON)
+        if mount not in links
+    ]
+    return [*mounts, *shown, *links, *beside]
 
 
 def _write_settings(workspace: Workspace, env: Environment) -> Path:
     """The environment's settings with the base Python where the sandbox has it."""
     lines = read_text(prefix_of(env) / "pyvenv.cfg").splitlines()
     kept = [line for line in lines if line.partition("=")[0].strip() not in _MACHINES_OWN]
-    path = workspace.folder("tmp").with_name("pyvenv.cfg")
+    # Not by that name: the launcher's Python, one folder deeper, would take it for its own.
+    path = workspace.folder("tmp").with_name("environment.cfg")
     path.write_text("\n".join([f"home = {_PYTHON / 'bin'}", *kept, ""]))
     return path
 

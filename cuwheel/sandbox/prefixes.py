@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.sandbox.backends import Mount, is_of_system
+from cuwheel.sandbox.libraries import foreign_libraries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,7 @@ def prefix_mounts(prefix: Path, target: Path) -> Iterator[Mount]:
 
 
 def interpreter_mounts(python: Path) -> Iterator[Mount]:
-    """A Python where it is on this machine, with the links that lead to it.
+    """A Python where it is on this machine, with the links that lead to it and its libraries.
 
     Args:
         python: the interpreter; an absolute path.
@@ -42,6 +43,7 @@ def interpreter_mounts(python: Path) -> Iterator[Mount]:
     prefix = python.resolve().parent.parent
     if not is_of_system(prefix):
         yield from prefix_mounts(prefix, prefix)
+    yield from foreign_libraries(python.resolve(), prefix)
     link = python
     while link.parent.parent.resolve() != prefix and link.is_symlink():
         target = Path(os.path.normpath(link))

@@ -170,6 +170,21 @@ def test_names_are_the_same_without_a_sandbox(workspace: Workspace, inputs: Buil
     )
 
 
+def test_the_launchers_python_takes_no_environments_settings_for_its_own(
+    workspace: Workspace, inputs: BuildInputs
+) -> None:
+    """A Python that was moved finds its library by where it is, not by what it was compiled for."""
+    places_of(workspace, inputs, "none")
+    link = inputs.launcher / "python"
+    link.symlink_to(BASE_PYTHON)
+
+    ask = ("-ISB", "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))")
+    said = run([link, *ask], env={})
+
+    assert said.output == run([BASE_PYTHON, *ask], env={}).output
+    assert not list(inputs.launcher.parent.glob("pyvenv.cfg"))
+
+
 def test_states_no_folder_of_machine(
     workspace: Workspace, inputs: BuildInputs, tmp_path: Path
 ) -> None:
