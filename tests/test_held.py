@@ -89,7 +89,6 @@ HELD_BY = {
     "pick/reason": "pick/test_fit",
     "pick/session": "cli/commands/report/test_pick",
     "pick/statement": "pick/test_fit",
-    "pick/tags": "pick/test_fit",
     "pypi/build_requirements": "stages/test_preflight",
     "pypi/pages": "pypi/test_indexes",
     "pypi/wheel_selection": "locks/test_mirror",

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from cuwheel.pypi.offers import Offer
 
 _MOST_NEAREST = 5  # likewise, of those that don't fit by their names
-_MOST_READ = 20  # wheels whose METADATA is asked for; the newest that may fit come first
+_AT_ONCE = 8
+_MOST_READ = 64  # wheels whose METADATA is asked for; the newest that may fit come first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +122,7 @@ def choose(
         newer=chooser.nearest(newer),
         others=len(judged),
         sdist=max(sdists, key=lambda one: one.version, default=None),
-        is_cut=taken is None and len(read) == _MOST_READ,
+        is_cut=taken is None and len(read) < sum(one.fits for one in judged),
     )
 
 
@@ -141,12 +142,15 @@ class _Chooser:
     ) -> tuple[Judgement | None, dict[str, Judgement]]:
         """The first that nothing speaks against, and all whose METADATA was read for it."""
         read: dict[str, Judgement] = {}
-        for one in ordered:
-            if one.fits and len(read) < _MOST_READ:
-                whole = self._read(one.offer)
-                read[one.offer.url] = whole
-                if whole.fits:
-                    return whole, read
+        left = [one.offer for one in ordered if one.fits][:_MOST_READ]
+        size = 1  # most often the newest fits; where it doesn't, many may not
+        while left:
+            batch, left = left[:size], left[size:]
+            found = run_all([partial(self._read, one) for one in batch], Stop())
+            read |= {one.offer.url: one for one in found}
+            if taken := next((one for one in found if one.fits), None):
+                return taken, read
+            size = _AT_ONCE
         return None, read
 
     def nearest(self, ordered: Sequence[Judgement]) -> Judgement | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.pypi.pages import read_page
+from cuwheel.wheel.provenance import BUILD_TYPE
 from cuwheel.wheel.publication import STATEMENT
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 def read_parameters(offer: Offer, attempts: Attempts) -> Mapping[str, object] | None:
     """The parameters of the build that a wheel's statement names; None: there is none for it.
 
-    A statement about other bytes than those that the index names counts as none.
+    One about other bytes than those that the index names counts as none, and so does another
+    builder's, whose parameters mean something else.
 
     Args:
         offer: the wheel.
@@ -29,8 +31,10 @@ def read_parameters(offer: Offer, attempts: Attempts) -> Mapping[str, object] | 
     try:
         content = answer.json()
         [subject] = content["subject"]
-        parameters = content["predicate"]["buildDefinition"]["externalParameters"]
+        definition = content["predicate"]["buildDefinition"]
+        parameters = definition["externalParameters"]
+        is_ours = definition["buildType"] == BUILD_TYPE  # which says what the parameters mean
         is_of_it = offer.sha256 in {"", subject["digest"]["sha256"]}
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
-    return parameters if is_of_it and isinstance(parameters, dict) else None
+    return parameters if is_ours and is_of_it and isinstance(parameters, dict) else None

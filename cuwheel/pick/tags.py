@@ -116,9 +116,10 @@ def _judge_platform(name: str, machine: TargetMachine) -> Reason | None:
     if not glibc:
         text = f"its tag {name} promises no glibc: what it was built on decides"
         return Reason(kind="glibc", text=text, is_against=False)
-    if not machine.glibc:
-        text = f"it needs glibc {glibc} or newer, and that of the machine isn't known"
-        return Reason(kind="glibc", text=text, is_against=False)
+    if not machine.glibc:  # a system that was asked has another C library
+        whose = "this has another" if machine.is_here else "that of the machine isn't known"
+        text = f"it needs glibc {glibc} or newer, and {whose}"
+        return Reason(kind="glibc", text=text, is_against=machine.is_here)
     if version_key(machine.glibc) < version_key(glibc):
         text = f"it needs glibc {glibc} or newer ({name}), and this is {machine.glibc}"
         return Reason(kind="glibc", text=text)

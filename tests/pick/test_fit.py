@@ -118,6 +118,15 @@ def test_takes_no_provenance_of_other_bytes(index: Index) -> None:
     assert "arch" in [one.kind for one in found.unknown]
 
 
+def test_takes_no_parameters_of_other_builders(index: Index) -> None:
+    index.add(statement=ARCHS, build_type="https://example.org/build")
+
+    found = index.pick().choice.taken
+
+    assert found is not None
+    assert found.archs == ""
+
+
 @pytest.mark.parametrize("archs", [["9x"], "90", [None], {"a": 1}])
 def test_takes_malformed_archs_for_none(archs: object, index: Index) -> None:
     index.add(statement={"archs": archs, "toolkit": "../13"})

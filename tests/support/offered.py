@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.requirements import Requirement
 
 from cuwheel.pick.session import PickOptions, find
+from cuwheel.wheel.provenance import BUILD_TYPE
 from tests.support.factories import write_wheel
 
 if TYPE_CHECKING:
@@ -38,13 +39,14 @@ class Index:
     site: Site
     links: list[str] = field(default_factory=list)
 
-    def add(
+    def add(  # noqa: PLR0913 - each is one fact of a wheel
         self,
         version: str = "1.0",
         tag: str = TAG,
         *requires: str,
         attributes: str = "",
         statement: dict[str, Any] | None = None,
+        build_type: str = BUILD_TYPE,
         has_metadata: bool = False,
     ) -> Path:
         """Offer one more wheel of the project toy."""
@@ -56,7 +58,7 @@ class Index:
         digest = hashlib.sha256(content).hexdigest()
         self.site.files[f"/files/{path.name}"] = content
         if statement is not None:
-            self._add_statement(path.name, digest, statement)
+            self._add_statement(path.name, digest, statement, build_type)
         if has_metadata:
             lines = "".join(f"Requires-Dist: {one}\n" for one in requires)
             text = f"Metadata-Version: 2.4\nName: toy\nVersion: {version}\n{lines}\n".encode()
@@ -69,10 +71,13 @@ class Index:
         self.site.files["/simple/toy/"] = "\n".join(self.links).encode()
         return path
 
-    def _add_statement(self, name: str, digest: str, parameters: dict[str, Any]) -> None:
+    def _add_statement(
+        self, name: str, digest: str, parameters: dict[str, Any], build_type: str
+    ) -> None:
+        definition = {"buildType": build_type, "externalParameters": parameters}
         stated = {
             "subject": [{"name": name, "digest": {"sha256": digest}}],
-            "predicate": {"buildDefinition": {"externalParameters": parameters}},
+            "predicate": {"buildDefinition": definition},
         }
         self.site.files[f"/files/{name}.provenance.json"] = json.dumps(stated).encode()
 

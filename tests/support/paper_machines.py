@@ -167,8 +167,9 @@ def _shortened(metadata: str) -> str:
 def _parameters(statement: Path) -> str:
     """Of a statement, what it is about and what was asked for."""
     content = json.loads(statement.read_text())
-    asked = content["predicate"]["buildDefinition"]["externalParameters"]
-    predicate = {"buildDefinition": {"externalParameters": asked}}
+    definition = content["predicate"]["buildDefinition"]
+    kept = {name: definition[name] for name in ("buildType", "externalParameters")}
+    predicate = {"buildDefinition": kept}
     return json.dumps({"subject": content["subject"], "predicate": predicate})
 
 

@@ -13,11 +13,13 @@ from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.report_options import add_report_options
 from cuwheel.errors import UsageError
 from cuwheel.model.catalogue import load_catalogue
+from cuwheel.model.target import declared_target
 from cuwheel.paths import given_path, project_roots
 from cuwheel.pick.session import INDEXES_VARIABLE, PickOptions, pick_session
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable
 
     from cuwheel.model.catalogue import CatalogueEntry
     from cuwheel.pick.machine import TargetMachine
@@ -125,12 +127,29 @@ def as_address(text: str) -> str:
     return text if "://" in text else given_path(text).as_uri()
 
 
+def _targets(entry: CatalogueEntry) -> Iterable[tuple[str, str]]:
+    """Names and toolkits of a recipe's targets; none of one that can't be loaded."""
+    releases = entry.recipe.toolkits if entry.recipe else ()
+    return zip(entry.target_names, releases, strict=True) if releases else ()
+
+
+def _project(entry: CatalogueEntry, release: str) -> str:
+    """What the wheel of a target is called."""
+    if entry.recipe is None:  # pragma: no cover - it has no targets
+        return ""
+    return declared_target(entry.recipe, release, "3.12", entry.root).project
+
+
 def _hint(entries: tuple[CatalogueEntry, ...], project: str, machine: TargetMachine) -> str:
     """Which recipe builds it."""
-    found = [entry for entry in entries if entry.recipe and entry.recipe.name == project]
-    if not found:
+    names = [
+        name
+        for entry in entries
+        for name, release in _targets(entry)
+        if canonicalize_name(_project(entry, release)) == project
+    ]
+    if not names:
         return f"`nox -s new -- {project}` drafts a recipe"
-    names = [name for entry in found for name in entry.target_names]
     wanted = machine.cuda.replace(".", "")
     name = next((one for one in names if one.endswith(f"-{wanted}")), names[-1])
     return f"`nox -s build-{name}` builds one"

@@ -69,6 +69,19 @@ def test_names_recipe_where_none_fits(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "`nox -s build-flash-attn-130`" in said
 
 
+def test_names_recipe_of_a_wheel_with_another_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "simple" / "jax-finufft-cuda13x" / "index.html"
+    page.parent.mkdir(parents=True)
+    name = "jax_finufft_cuda13x-1.0-cp38-cp38-win_amd64.whl"
+    page.write_text(f'<a href="{name}">{name}</a>')
+
+    pick("jax-finufft-cuda13x", "--index", str(tmp_path / "simple"), "--for", PAPER)
+
+    assert "`nox -s build-jax-finufft-130`" in capsys.readouterr().out
+
+
 def test_names_addresses_that_have_nothing(tmp_path: Path) -> None:
     with pytest.raises(DownloadError) as caught:
         pick("toy", "--index", str(tmp_path), "--for", PAPER)
