@@ -54,6 +54,7 @@ class Compile:
         output: the object that the build would write, a word of the command line.
         variables: of its environment.
         bare: path of the real nvcc, without the launcher.
+        nvcc: its version.
     """
 
     file: Path
@@ -62,6 +63,7 @@ class Compile:
     output: str
     variables: dict[str, str]
     bare: Path
+    nvcc: str
 
     def repeat(self, folder: Path, way: str, kept: Path) -> tuple[str, str]:
         """Compile it anew in an empty folder; gives SHA-256 of the object and of its device code.
@@ -149,6 +151,7 @@ def compiles_of(command: Sequence[str], work: Path) -> Iterator[Compile]:
                 output=one["output"],
                 variables=variables,
                 bare=target / "cuda/bin-real/nvcc",
+                nvcc=json.loads((stages / "toolchain.json").read_text())["version"],
             )
 
 
@@ -207,9 +210,10 @@ def causes(objects: Sequence[Path], folder: Path) -> list[str]:
         path.rename(info.parent / "made.o")
         wheels.append(folder / f"{name}.whl")
         pack(info.parent, wheels[-1], epoch=_EPOCH)
-    found: list[str] = [key for key, _ in compare(*wheels).causes if CAUSES[key].remedy]
+    compared = compare(*wheels)
     remove_tree(folder)
-    return found
+    found: list[str] = [key for key, _ in compared.causes if CAUSES[key].remedy]
+    return [*found, *([f"{len(compared.unexplained)} unknown"] if compared.unexplained else [])]
 
 
 def section(record: dict[str, Any]) -> str:
@@ -223,8 +227,8 @@ def section(record: dict[str, Any]) -> str:
         f"| {_told(row['device code'])} | {', '.join(row['causes']) or 'nothing'} |"
         for row in record["rows"]
     ]
-    archs = ", ".join(record["archs"]) or "the recipe's archs"
-    head = f"`{record['target']}`, {archs}, on {record['date']}:"
+    archs = " ".join(record["archs"]) or "the recipe's"
+    head = f"`{record['target']}`, archs {archs}, nvcc {record['nvcc']}, on {record['date']}:"
     return "\n".join([head, "", *lines])
 
 
@@ -262,6 +266,7 @@ def main() -> None:
     console = Console()
     files = chosen([*compiles_of(command, given.folder / "work")], given)
     record: dict[str, Any] = {"target": given.target, "archs": given.arch, "date": today()}
+    record["nvcc"] = files[0].nvcc
     path = given.record or RESULTS / f"determinism-{given.target}-{today()}.json"
     before = json.loads(path.read_text()) if path.is_file() else {}
     # Files of one day that were measured one after the other stand in one table.

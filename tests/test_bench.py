@@ -380,7 +380,7 @@ def test_compiles_files_by_size(words: tuple[str, ...], names: list[str], tmp_pa
         (tmp_path / name).write_text("x" * size)
     found = [
         determinism.Compile(
-            file=path, words=(), folder=tmp_path, output="", variables={}, bare=tmp_path
+            file=path, words=(), folder=tmp_path, output="", variables={}, bare=tmp_path, nvcc=""
         )
         for path in tmp_path.iterdir()
     ]
@@ -396,6 +396,7 @@ def test_counts_hashes_and_names_the_cause() -> None:
     record = {
         "target": "x-130",
         "archs": ["90"],
+        "nvcc": "13.0.88",
         "date": "2026-11-23",
         "rows": [{**row, "objects": three, "device code": one}],
     }
@@ -414,3 +415,10 @@ def test_names_why_two_objects_differ(tmp_path: Path) -> None:
 
     assert determinism.causes(objects[:1], tmp_path / "scratch") == []
     assert determinism.causes(objects, tmp_path / "scratch") == ["build-path"]
+
+
+def test_page_shows_what_was_recorded() -> None:
+    page = determinism.PAGE.read_text()
+
+    for path in determinism.RESULTS.glob("determinism-*.json"):
+        assert determinism.section(json.loads(path.read_text())) in page
