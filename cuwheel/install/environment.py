@@ -19,6 +19,7 @@ from cuwheel.fetch.urls import redact_text
 from cuwheel.system.process import run
 from cuwheel.system.whole_files import read_text
 from cuwheel.wheel.archive import open_wheel
+from cuwheel.wheel.metadata import project_of
 from cuwheel.wheel.record import RecordFormatError, record_rows
 
 if TYPE_CHECKING:
@@ -102,25 +103,33 @@ def _rows_in(path: Path) -> Sequence[tuple[str, str, str]]:
         return record_rows(wheel.read_text("RECORD"))
 
 
-def install_wheel(
-    destination: Destination, wheel: Path, project: str, sha256: str, more: Iterable[str]
-) -> None:
+def pinned_wheel(wheel: Path, named: str, sha256: str) -> str:
+    """A wheel as a requirement, of which the installer checks the hash again.
+
+    Args:
+        wheel: the file.
+        named: its project, with extras.
+        sha256: of it.
+    """
+    return f"{named} @ {wheel.absolute().as_uri()}#sha256={sha256}"
+
+
+def install_wheel(destination: Destination, wheel: Path, pinned: str, more: Iterable[str]) -> None:
     """Install a wheel and what it requires that isn't there, as `install_requirements` does.
 
     Args:
         destination: where.
         wheel: the file.
-        project: its name.
-        sha256: of it; the installer checks it again.
+        pinned: from `pinned_wheel`.
         more: requirements to install with it.
 
     Raises:
         InstallError: it can't be, and nothing was changed.
     """
-    named = f"{project} @ {wheel.absolute().as_uri()}#sha256={sha256}"
-    install_requirements(destination, [*more, named], but=project)
+    project = project_of(pinned)
+    install_requirements(destination, [*more, pinned], but=project)
     if not is_installed(wheel, project, destination.now()):  # another one of this version is there
-        destination.change("install", "--force-reinstall", "--no-deps", named)
+        destination.change("install", "--force-reinstall", "--no-deps", pinned)
 
 
 def install_requirements(destination: Destination, wanted: Iterable[str], *, but: str) -> None:

@@ -27,6 +27,7 @@ from cuwheel.install.environment import (
     install_requirements,
     install_wheel,
     is_installed,
+    pinned_wheel,
     restore,
     save,
 )
@@ -175,6 +176,12 @@ class _Run:
         return canonicalize_name(self.asked.target.project)
 
     @property
+    def named(self) -> str:
+        """The project with the extra that brings NVIDIA's libraries, where it has one."""
+        extra = self.asked.target.extra
+        return f"{self.project}[{extra}]" if extra else self.project
+
+    @property
     def destination(self) -> Destination:
         return Destination(
             environment=self.here.environment,
@@ -197,6 +204,7 @@ class _Run:
         statement = check_statement(path, sha256, content, is_required=self.asked.needs_statement)
         rebuilt_by = self._rebuilt_by(path, offer)
         there = is_installed(path, self.project, self.here.environment)
+        named = pinned_wheel(path, self.named, sha256)
         done = Installed(
             how="wheel",
             what=offer.name,
@@ -205,15 +213,17 @@ class _Run:
             statement=statement,
             rebuilt_by=rebuilt_by,
             was_there=there,
-            command=shlex.join(self.destination.command("install", *taken.needs, path)),
+            command=shlex.join(self.destination.command("install", *taken.needs, named)),
         )
         if self.asked.is_dry:
             return done
-        needs = () if there else taken.needs
 
         def fill() -> None:
             if not there:
-                install_wheel(self.destination, path, self.project, sha256, needs)
+                install_wheel(self.destination, path, named, taken.needs)
+            elif self.named != self.project:  # it may have come without what the extra brings
+                same = f"{self.named}=={offer.version}"
+                install_requirements(self.destination, [same], but="")
 
         return replace(done, trial=self._tried(fill, self.project, offer.name))
 
@@ -234,7 +244,7 @@ class _Run:
 
     def _choose(self, addresses: tuple[str, ...]) -> Judgement:
         artifacts = [self._unpacked(number, one) for number, one in enumerate(self.asked.artifacts)]
-        wanted = Requirement(self.project)
+        wanted = Requirement(self.named)
         offers = ask_indexes(wanted, (*artifacts, *addresses))
         mine = tuple(one for one in offers.files if self._is_of_target(one))
         choice = choose(replace(offers, files=mine), self.here.machine, wanted)

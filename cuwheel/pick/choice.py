@@ -107,7 +107,7 @@ def choose(
     """
     chooser = _Chooser(machine, wanted, retry_policy)
     wheels = [one for one in offers.files if one.is_wheel]
-    judged = [judge(one, machine, WheelFacts(), wanted.specifier) for one in wheels]
+    judged = [judge(one, machine, WheelFacts(), wanted) for one in wheels]
     # As installers choose: the highest version and build tag, then the tag that fits best.
     ordered = sorted(judged, key=lambda one: one.rank)
     ordered = sorted(ordered, key=_release_and_build, reverse=True)
@@ -172,4 +172,4 @@ class _Chooser:
             facts = WheelFacts(metadata=read_metadata(offer, attempts), statement=statement)
         except UnreadMetadataError as problem:
             facts = WheelFacts(unread=str(problem), statement=statement)
-        return judge(offer, self.machine, facts, self.wanted.specifier)
+        return judge(offer, self.machine, facts, self.wanted)

@@ -10,36 +10,40 @@ from cuwheel.fetch.urls import without_credentials
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from packaging.requirements import Requirement
+
     from cuwheel.diagnose.rules.installer import Installer
     from cuwheel.pick.fit import Judgement
     from cuwheel.pypi.offers import Offer
 
 
-def requirement_of(offer: Offer, project: str, configured: Collection[str]) -> str:
+def requirement_of(offer: Offer, wanted: Requirement, configured: Collection[str]) -> str:
     """What an installer needs to take this very wheel.
 
     Args:
         offer: the wheel.
-        project: its name.
+        wanted: its project, with extras.
         configured: the indexes that installers ask on this machine by themselves.
     """
+    extras = ",".join(sorted(wanted.extras))
+    named = f"{wanted.name}[{extras}]" if extras else wanted.name
     if offer.is_in_index and offer.index in configured:
-        return f"{project}=={offer.version}"
+        return f"{named}=={offer.version}"
     url = without_credentials(offer.url)
-    return f"{project} @ {url}" + f"#sha256={offer.sha256}" * bool(offer.sha256)
+    return f"{named} @ {url}" + f"#sha256={offer.sha256}" * bool(offer.sha256)
 
 
 def commands_of(
-    taken: Judgement, project: str, installer: Installer, configured: Collection[str]
+    taken: Judgement, wanted: Requirement, installer: Installer, configured: Collection[str]
 ) -> Mapping[str, str]:
     """The line for each installer, by its name; empty where it can't install there.
 
     Args:
         taken: the wheel.
-        project: its name.
+        wanted: its project, with extras.
         installer: of the environment.
         configured: as for `requirement_of`.
     """
-    words = (*taken.needs, requirement_of(taken.offer, project, configured))
+    words = (*taken.needs, requirement_of(taken.offer, wanted, configured))
     both = {"pip": replace(installer, has_pip=True), "uv": replace(installer, has_pip=False)}
     return {name: one.install(*words) for name, one in both.items()}

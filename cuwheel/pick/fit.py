@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cuwheel.pypi.offers import Offer
 
 _NVIDIA_WHEEL = re.compile(r"nvidia-[a-z-]+-cu(\d\d)")
+_CUDA_EXTRA = re.compile(r"cuda|cu\d\d")
 _RELEASE = re.compile(r"\d+\.\d+")  # of CUDA
 _TOOLKIT_WHEEL = "cuda-toolkit"  # its version is CUDA's
 
@@ -55,6 +56,7 @@ class Judgement:
         reasons: why it doesn't; none: it does, as far as is known.
         unknown: what decides and isn't known.
         needs: what has to be installed with it and METADATA doesn't require so: `torch==2.8.*`.
+        extras: of its extras those that by their names bring libraries of CUDA.
         cuda: the release or major that it is for, `13.0`, `12`; empty where nobody says.
         archs: what it has code for, in words; empty where nobody says.
         rank: installers take the lowest of one version.
@@ -65,6 +67,7 @@ class Judgement:
     reasons: tuple[Reason, ...]
     unknown: tuple[Reason, ...] = ()
     needs: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
     cuda: str = ""
     archs: str = ""
     rank: tuple[int, int] = (0, 0)
@@ -82,7 +85,7 @@ class Judgement:
 
 
 def judge(
-    offer: Offer, machine: TargetMachine, facts: WheelFacts, wants: SpecifierSet
+    offer: Offer, machine: TargetMachine, facts: WheelFacts, wanted: Requirement
 ) -> Judgement:
     """Hold a wheel against a machine.
 
@@ -90,9 +93,9 @@ def judge(
         offer: the wheel.
         machine: that it is to fit.
         facts: what is known of it.
-        wants: the versions that a person asked for.
+        wanted: what a person asked for: versions that count, extras.
     """
-    return _Judge(offer, machine, facts, wants).judge()
+    return _Judge(offer, machine, facts, wanted).judge()
 
 
 @dataclass
@@ -100,7 +103,7 @@ class _Judge:
     offer: Offer
     machine: TargetMachine
     facts: WheelFacts
-    wants: SpecifierSet
+    wanted: Requirement
     _needs: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -127,6 +130,7 @@ class _Judge:
             reasons=tuple(one for one in found if one.is_against),
             unknown=tuple(one for one in found if not one.is_against),
             needs=tuple(self._needs),
+            extras=self._gpu_extras,
             cuda=self._cuda,
             archs=describe_code(self._code),
             rank=tags.rank,
@@ -141,7 +145,21 @@ class _Judge:
     def _requirements(self) -> tuple[Requirement, ...]:
         lines = header(self.facts.metadata or "", "requires-dist")
         found = filter(None, map(parse_requirement, lines))
-        return tuple(one for one in found if _applies(one, self.machine))
+        return tuple(one for one in found if self._applies(one))
+
+    def _applies(self, one: Requirement) -> bool:
+        """Whether a requirement counts on the machine with the extras that are asked for."""
+        around = _around(self.machine)
+        extras = ("", *self.wanted.extras)
+        return one.marker is None or any(
+            one.marker.evaluate({**around, "extra": extra}) for extra in extras
+        )
+
+    @property
+    def _gpu_extras(self) -> tuple[str, ...]:
+        """Extras that by their names bring libraries of CUDA."""
+        offered = header(self.facts.metadata or "", "provides-extra")
+        return tuple(one for one in offered if _CUDA_EXTRA.match(one))
 
     @property
     def _required_cuda(self) -> str:
@@ -159,7 +177,7 @@ class _Judge:
         offer, python = self.offer, self.machine.python
         if offer.yanked is not None:
             yield Reason(kind="yanked", text=f"it was withdrawn: {offer.yanked}")
-        if offer.version.is_prerelease and not self.wants.prereleases:
+        if offer.version.is_prerelease and not self.wanted.specifier.prereleases:
             text = f"{offer.version} is a pre-release; --pre takes them"
             yield Reason(kind="prerelease", text=text)
         requires = offer.requires_python
@@ -275,11 +293,10 @@ def _contains(specifier: str, version: str) -> bool:
         return True  # installers pass over what they can't read
 
 
-def _applies(one: Requirement, machine: TargetMachine) -> bool:
-    """Whether a requirement counts on a machine when no extra is asked for."""
+def _around(machine: TargetMachine) -> dict[str, str]:
+    """What markers are judged by on a machine."""
     python = machine.python
-    around = {
-        "extra": "",
+    return {
         "implementation_name": "cpython",
         "platform_machine": machine.platform,
         "platform_python_implementation": "CPython",
@@ -289,4 +306,3 @@ def _applies(one: Requirement, machine: TargetMachine) -> bool:
         "os_name": "posix",
         "sys_platform": "linux",
     }
-    return one.marker is None or one.marker.evaluate(around)

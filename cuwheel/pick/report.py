@@ -92,6 +92,9 @@ def _taken_lines(report: Report, taken: Judgement, *, is_quiet: bool) -> Iterato
     if not is_quiet:
         yield from _facts("", _wheel_words(taken))
         yield from _reasons("unknown", taken.unknown)
+        if taken.extras and not report.wanted.extras:
+            text = f"{', '.join(taken.extras)}: 'name[extra]' asks for what one of them brings"
+            yield from _facts("extras", [text])
         newer = report.choice.newer
         if newer:
             yield from _facts("newer", [f"{newer.offer.version} doesn't fit:"])
@@ -196,6 +199,7 @@ def _judgement_data(one: Judgement | None) -> dict[str, Any] | None:
         "cuda": one.cuda,
         "archs": one.archs,
         "needs": list(one.needs),
+        "extras": list(one.extras),
         "reasons": [{"kind": reason.kind, "text": reason.text} for reason in one.reasons],
         "unknown": [{"kind": reason.kind, "text": reason.text} for reason in one.unknown],
     }

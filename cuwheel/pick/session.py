@@ -112,7 +112,7 @@ def find(
         machine=machine,
         offers=offers,
         choice=choice,
-        commands=commands_of(taken, name, installer, configured) if taken else {},
+        commands=commands_of(taken, asked.wanted, installer, configured) if taken else {},
         obstacle=f"{installer.obstacle.what}: {installer.obstacle.cause}"
         if installer.obstacle
         else "",

@@ -15,6 +15,7 @@ from cuwheel.errors import (
     SmokeError,
     WheelStatementError,
 )
+from cuwheel.model.link import External
 from cuwheel.model.recipe import Smoke
 from cuwheel.system.files import sha256_of_file
 from cuwheel.wheel.publication import statement_of
@@ -198,6 +199,19 @@ def test_says_that_the_interpreter_died(installing: Installing) -> None:
 
     assert "SIGSEGV" in caught.value.why
     assert versions(installing.environment) == []
+
+
+def test_brings_what_the_targets_extra_requires(installing: Installing) -> None:
+    offer(installing.folder / "links", "1.0", name="other", stated=None)
+    offer(installing.dist, requires=('other; extra == "cuda13"',))
+    mode = External(extra="cuda{cuda}")
+
+    installing.run()
+    assert versions(installing.environment, "other") == []
+    again = installing.run(toy(mode=mode))
+
+    assert again.was_there
+    assert versions(installing.environment, "other") == ["1.0"]
 
 
 def test_does_not_try_what_needs_a_driver(installing: Installing) -> None:

@@ -100,6 +100,17 @@ def test_stops_reading_and_says_so(index: Index) -> None:
     assert str(found.nearest.offer.version) == "1.69"
 
 
+def test_extras_count_and_are_named(index: Index) -> None:
+    index.add("1.0", TAG, 'torch==2.11.*; extra == "cuda13"', 'torch==2.4.*; extra == "cuda12"')
+
+    plain, asked, other = (index.pick(wanted=f"toy{one}") for one in ("", "[cuda13]", "[cuda12]"))
+
+    assert plain.choice.taken is not None
+    assert plain.choice.taken.extras == ("cuda13", "cuda12")
+    assert "'toy[cuda13] @ http" in asked.commands["pip"]
+    assert other.choice.taken is None
+
+
 @pytest.mark.parametrize("has_metadata", [True, False])
 def test_downloads_no_wheel(has_metadata: bool, index: Index) -> None:  # noqa: FBT001
     index.add("1.0", TAG, "torch==2.11.*", has_metadata=has_metadata)

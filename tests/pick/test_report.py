@@ -78,5 +78,5 @@ def test_keys_of_data_stay(index: Index) -> None:
     }
     assert set(data["wheel"]) == {
         *("name", "version", "url", "index", "sha256", "size", "cuda", "archs", "needs"),
-        *("reasons", "unknown"),
+        *("extras", "reasons", "unknown"),
     }

@@ -32,7 +32,11 @@ def pick_parser() -> Parser:
         "pick", "Say which wheel of a package fits this machine, or why none does; install nothing."
     )
     add = parser.add_argument
-    add("package", metavar="PACKAGE", help="its name; 'flash-attn>=2.8' asks for some versions")
+    add(
+        "package",
+        metavar="PACKAGE",
+        help="its name; 'flash-attn>=2.8' asks for some versions, 'jax[cuda13]' for an extra",
+    )
     add(
         "--python",
         metavar="PATH|ENVIRONMENT",
@@ -110,10 +114,10 @@ def read_requirement(text: str, *, pre: bool) -> Requirement:
             why=str(problem).splitlines()[0],
             fix="write flash-attn, or 'flash-attn>=2.8'",
         ) from None
-    if wanted.url or wanted.marker or wanted.extras:
+    if wanted.url or wanted.marker:
         raise UsageError(
             f'"{text}" says more than a package and its versions',
-            why="an address, a marker or an extra decides nothing here",
+            why="an address or a marker decides nothing here",
             fix=f"write {wanted.name}",
         )
     wanted.name = canonicalize_name(wanted.name)

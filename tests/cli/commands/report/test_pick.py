@@ -95,7 +95,7 @@ def test_names_addresses_that_have_nothing(tmp_path: Path) -> None:
     [
         (("toy", "--for", PAPER, "--python", "x"), "contradict"),
         (("toy @ https://example.org/x.whl",), "more than a package"),
-        (("toy[all]",), "more than a package"),
+        (("toy; python_version > '3'",), "more than a package"),
         (("no name",), "no name of a package"),
     ],
 )
