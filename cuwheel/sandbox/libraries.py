@@ -92,6 +92,6 @@ def _folders(entries: tuple[str, ...], place: _Place) -> Iterator[_Place]:
 def _find(name: str, folders: tuple[_Place, ...]) -> list[_Place]:
     """The first of that name; none where the loader finds it in the system's folders."""
     for real, inside in folders:
-        if (real / name).is_file():
+        if os.access(real / name, os.R_OK) and (real / name).is_file():
             return [_Place(real / name, inside / name)]
     return []

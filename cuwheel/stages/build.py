@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel import limits
 from cuwheel.build.compile_cache.choice import choose_compile_cache, serve_remote_cache
-from cuwheel.build.compile_cache.direct_mode import remove_oldest
-from cuwheel.build.compile_cache.folders import make_socket_folder, remove_traps
+from cuwheel.build.compile_cache.folders import make_socket_folder
+from cuwheel.build.compile_cache.room import remove_traps
 from cuwheel.build.compile_cache.statistics import read_statistics
 from cuwheel.build.environment import BuildInputs, variables
 from cuwheel.build.launcher.events import DIRECT_MODE, EVENTS_LOG, hit_counts, read_events
@@ -101,7 +101,7 @@ def build(job: Job) -> BuiltWheel:
     events = read_events(inputs.events_log)
     was_asked = any(one.cached != DIRECT_MODE for one in events.compiles)
     _warn_of_cache_failure(workspace, inputs, choice, was_asked=was_asked)
-    remove_oldest(choice.paths.cache_folder, choice.cache.size)
+    choice.tidy_up()
     _note_dropped_options(workspace, events)
     if called := called_unpinned(inputs):
         workspace.console.warn(

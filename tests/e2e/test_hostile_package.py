@@ -78,4 +78,4 @@ def test_next_build_is_as_ever(done: Outcome, engine: Engine) -> None:
 
     assert again.status == 0, again.output
     assert [path for path in engine.cache.glob("memory/**/*") if path.is_fifo()] == []
-    assert [path for path in engine.cache.glob("compiles/*/fifo") if path.is_fifo()] == []
+    assert [path for path in engine.cache.glob("compiles/**/fifo") if path.is_fifo()] == []

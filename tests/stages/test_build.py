@@ -102,6 +102,33 @@ def test_warns_once_of_a_compile_cache_that_goes_bad(
     assert " ".join(done.output.split()).count("warning the compile cache failed") == 1
 
 
+def test_a_package_reaches_no_compile_of_another(engine: Engine, tmp_path: Path) -> None:
+    """One that writes over all objects that it sees: those that others would take are none."""
+    own = {"CUWHEEL_COMPILE_CACHE": str(tmp_path / "compiles")}
+    assert engine.build("tiny-capi", **own).status == 0
+    [wheel] = engine.wheels()
+    first = sha256_of_file(wheel)
+    kept = [path for path in (tmp_path / "compiles").rglob("*") if path.is_file()]
+    hostile = tmp_path / "hostile"
+    shutil.copytree(PACKAGES / "tiny_skbuild", hostile)
+    (hostile / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nproject(hostile NONE)\n"
+        "file(GLOB_RECURSE seen /cuwheel/compiles/*)\nlist(LENGTH seen count)\n"
+        "foreach(path ${seen})\n  file(WRITE ${path} poison)\nendforeach()\n"
+        'message(FATAL_ERROR "${count} files of others")\n'
+    )
+    poisoner = dataclasses.replace(engine, dist=tmp_path / "dist-2", work=tmp_path / "work-2")
+
+    poisoning = poisoner.build("tiny-skbuild", "--source", str(hostile), **own)
+
+    assert "0 files of others" in poisoning.output, poisoning.output
+    assert all(b"poison" not in path.read_bytes() for path in kept if path.exists())
+    shutil.rmtree(engine.work)
+    again = engine.build("tiny-capi", "--replace", **own)
+    assert again.status == 0, again.output
+    assert sha256_of_file(wheel) == first
+
+
 def test_takes_all_from_direct_mode_the_second_time(engine: Engine, tmp_path: Path) -> None:
     own = {"CUWHEEL_COMPILE_CACHE": str(tmp_path / "compiles")}
     assert engine.build("tiny-capi", **own).status == 0

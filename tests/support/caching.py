@@ -114,7 +114,7 @@ def relay_to(remote: RemoteCache, bench: Bench) -> Iterator[tuple[Traffic, list[
     """Serve a bench's relay until the block ends; gives what goes through it, and its warnings."""
     warnings: list[str] = []
     path = bench.paths.socket_folder / RELAY_SOCKET
-    with serve_relay(remote, open_storage(remote), path, warnings.append) as traffic:
+    with serve_relay(remote, open_storage(remote), path, "tiny", warnings.append) as traffic:
         yield traffic, warnings
 
 

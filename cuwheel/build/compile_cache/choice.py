@@ -9,9 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.build.compile_cache.backends import CompileCache, choose_cache, install_program
-from cuwheel.build.compile_cache.folders import RELAY_SOCKET, CachePaths, why_unusable
+from cuwheel.build.compile_cache.folders import (
+    DIRECT_FOLDER,
+    RELAY_SOCKET,
+    CachePaths,
+    why_unusable,
+)
 from cuwheel.build.compile_cache.relay import serve_relay
 from cuwheel.build.compile_cache.remote import parse_remote_cache
+from cuwheel.build.compile_cache.room import remove_oldest
 from cuwheel.errors import CuwheelError, UsageError
 from cuwheel.paths import given_path
 from cuwheel.workspace.problems import Problem, problem_of
@@ -27,6 +33,8 @@ if TYPE_CHECKING:
 
 FOLDER_VARIABLE = "CUWHEEL_COMPILE_CACHE"
 DIRECT_VARIABLE = "CUWHEEL_DIRECT_MODE"
+# Of the size that the compile cache may have, one part in so many comes on top for direct mode.
+_SHARE = 4
 _SAYS = {"": True, "on": True, "off": False}  # what the variable may say
 
 
@@ -39,12 +47,21 @@ class CacheChoice:
         paths: its folders on this machine.
         remote: the cache behind it; None where there is none.
         has_direct_mode: the launcher keeps objects itself, before the cache is asked.
+        package: whose compiles these are: nobody else's builds see them.
     """
 
     cache: CompileCache
     paths: CachePaths
     remote: RemoteCache | None
     has_direct_mode: bool = True
+    package: str = ""
+
+    def tidy_up(self) -> None:
+        """Keep all packages' compiles within what they may fill, behind a build."""
+        folder, size = self.paths.cache_folder, self.cache.size
+        remove_oldest(folder / DIRECT_FOLDER, size // _SHARE)
+        if self.package:
+            remove_oldest(folder.parent, size + size // _SHARE)
 
     def inside(self, path_map: PathMap) -> CachePaths:
         """Its folders as the build sees them."""
@@ -81,7 +98,8 @@ def choose_compile_cache(job: Job, sockets: Path, environ: Mapping[str, str]) ->
     """
     workspace = job.workspace
     cache, remote = _choose(job.settings, environ)
-    cache_folder = compile_cache_folder(workspace, environ)
+    package = job.target.recipe.name
+    cache_folder = compile_cache_folder(workspace, environ) / package
     if cache.name and (problem := why_unusable(cache_folder)):
         workspace.console.warn(
             f"the compile cache {cache_folder} can't be used, so all is compiled: {problem}"
@@ -95,11 +113,17 @@ def choose_compile_cache(job: Job, sockets: Path, environ: Mapping[str, str]) ->
     )
     install_program(cache, paths.program_folder)
     has_direct_mode = _has_direct_mode(environ)
-    return CacheChoice(cache=cache, paths=paths, remote=remote, has_direct_mode=has_direct_mode)
+    return CacheChoice(
+        cache=cache,
+        paths=paths,
+        remote=remote,
+        has_direct_mode=has_direct_mode,
+        package=package,
+    )
 
 
 def compile_cache_folder(workspace: Workspace, environ: Mapping[str, str]) -> Path:
-    """Where compiles are kept; all builds of a machine may share one."""
+    """Where compiles are kept, of each package in a folder of its own; all builds may share it."""
     named = environ.get(FOLDER_VARIABLE)
     return given_path(named) if named else workspace.cache / "compiles"
 
@@ -115,7 +139,7 @@ def serve_remote_cache(choice: CacheChoice, workspace: Workspace) -> Iterator[No
     from cuwheel.build.compile_cache.storage import open_storage  # noqa: PLC0415
 
     storage = open_storage(choice.remote)
-    with serve_relay(choice.remote, storage, path, workspace.console.warn):
+    with serve_relay(choice.remote, storage, path, choice.package, workspace.console.warn):
         yield
 
 

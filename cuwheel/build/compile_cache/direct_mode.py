@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cuwheel.build.compile_cache.folders import DIRECT_FOLDER
 from cuwheel.errors import CommandFailedError
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from cuwheel.build.environment import BuildInputs
     from cuwheel.sandbox.path_map import PathMap
 
-_SHARE = 4  # of the size that the compile cache may have, one part in so many comes on top of it
 _SEARCH_STARTS, _SEARCH_ENDS = "search starts here:", "End of search list."
 # Folders of a build whose content `_identity` stands for, and those in which it may make headers.
 _PINNED = ("cuda", "toolkit", "environment", "packages", "launcher")
@@ -67,37 +66,6 @@ def direct_settings(
         "tree": inside["source"],
         "scratch": tuple(scratch),
     }
-
-
-def remove_oldest(cache_folder: Path, size: int) -> None:
-    """Remove the objects that weren't used for longest, where all together are too large.
-
-    Args:
-        cache_folder: of the compile cache.
-        size: bytes that it may have; objects get a part of that on top.
-    """
-    objects = sorted(_objects(cache_folder / DIRECT_FOLDER), reverse=True)
-    room = size // _SHARE
-    for one in objects:
-        room -= one.size
-        if room < 0:
-            with contextlib.suppress(OSError):  # another build removes it too
-                one.path.unlink()
-
-
-class _Object(NamedTuple):
-    """A file of the folder; the one that was used last is the greatest."""
-
-    used: int
-    size: int
-    path: Path
-
-
-def _objects(folder: Path) -> Iterator[_Object]:
-    for path in folder.glob("*/*"):
-        with contextlib.suppress(OSError):
-            status = path.stat()
-            yield _Object(status.st_mtime_ns, status.st_size, path)
 
 
 def _path_inside(path_map: PathMap, name: str, real: Path) -> str:

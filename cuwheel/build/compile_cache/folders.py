@@ -25,7 +25,7 @@ class CachePaths:
     """Folders of the compile cache, as the build sees them.
 
     Attributes:
-        cache_folder: has a folder for each cache; stays from build to build.
+        cache_folder: of this package; has a folder for each cache; stays from build to build.
         program_folder: holds the program (see `install_program`).
         socket_folder: of this build; its path is short.
         log_folder: of this build, for logs and counts.
@@ -50,31 +50,6 @@ def why_unusable(folder: Path) -> str:
     except OSError as problem:
         return problem.strerror or str(problem)
     return ""
-
-
-def remove_traps(folder: Path) -> None:
-    """Remove what a reader of the compile cache would wait at: FIFOs, sockets, devices, links.
-
-    A build may put them there, and the cache's programs open what they find under a name.
-    ccache's locks stay: links whose text, a host and a process, holds no slash.
-
-    Args:
-        folder: of the caches; needn't be there.
-    """
-    for cache in folder.glob("*/"):  # a person may have put one of them elsewhere, by a link
-        _remove_traps(str(cache))
-
-
-def _remove_traps(folder: str) -> None:
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                _remove_traps(entry.path)
-            elif entry.is_symlink():
-                if "/" in os.readlink(entry.path):  # noqa: PTH115 - of a hundred thousand
-                    os.unlink(entry.path)  # noqa: PTH108
-            elif not entry.is_file(follow_symlinks=False):
-                os.unlink(entry.path)  # noqa: PTH108 - of a hundred thousand
 
 
 @contextlib.contextmanager

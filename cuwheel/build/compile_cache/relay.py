@@ -8,6 +8,7 @@ knows two things to do, get and put, in one storage. docs/adr/0016.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 import socketserver
 import threading
@@ -61,7 +62,7 @@ class Traffic:
 
 @contextlib.contextmanager
 def serve_relay(
-    remote: RemoteCache, storage: Storage, path: Path, warn: Callable[[str], None]
+    remote: RemoteCache, storage: Storage, path: Path, package: str, warn: Callable[[str], None]
 ) -> Iterator[Traffic]:
     """Serve a build's compile cache until the block ends.
 
@@ -71,9 +72,10 @@ def serve_relay(
         remote: where the storage is, for the warning.
         storage: what is read and written.
         path: of the socket; what stands there is replaced.
+        package: whose values are read and written: it reaches no other's.
         warn: called, at most once, when the remote cache doesn't work.
     """
-    relay = _Relay(remote, storage, warn)
+    relay = _Relay(remote, storage, _prefix_of(package), warn)
     relay.probe()
 
     class Handler(socketserver.StreamRequestHandler):
@@ -90,6 +92,7 @@ def serve_relay(
 class _Relay:
     remote: RemoteCache
     storage: Storage
+    prefix: str
     warn: Callable[[str], None]
     traffic: Traffic = field(default_factory=Traffic)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -120,9 +123,9 @@ class _Relay:
         if name == _TRIAL:
             return NOTHING if verb == b"GET" else OK
         if verb == b"SET" and len(arguments) > 1:
-            return self._put(_flat(name), arguments[1])
+            return self._put(self.prefix + _flat(name), arguments[1])
         if verb in {b"GET", b"EXISTS"}:
-            return self._get(_flat(name), only_asked=verb == b"EXISTS")
+            return self._get(self.prefix + _flat(name), only_asked=verb == b"EXISTS")
         return error_reply("this relay knows GET, SET and EXISTS")
 
     def _get(self, name: str, *, only_asked: bool) -> bytes:
@@ -165,6 +168,11 @@ class _Relay:
             f"the remote compile cache {self.remote.redacted_url} doesn't work, so this build goes "
             f"on without it: {why}"
         )
+
+
+def _prefix_of(package: str) -> str:
+    """What stands before the names of a package's values: of one length, so none begins another."""
+    return f"{hashlib.sha256(package.encode()).hexdigest()[:16]}-"
 
 
 def _flat(name: str) -> str:

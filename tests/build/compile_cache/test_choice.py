@@ -34,7 +34,7 @@ def test_keeps_compiles_where_the_caller_says(job: Job, tmp_path: Path) -> None:
     )
 
     assert chosen.cache.name == "sccache"
-    assert chosen.paths.cache_folder == tmp_path / "fast"
+    assert chosen.paths.cache_folder == tmp_path / "fast" / job.target.recipe.name
     assert (chosen.paths.program_folder / "sccache").exists()
     assert heard(job.workspace) == ""
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cuwheel.build.compile_cache.backends import CompileCache
 from cuwheel.build.compile_cache.choice import CacheChoice
-from cuwheel.build.compile_cache.direct_mode import direct_settings, remove_oldest
+from cuwheel.build.compile_cache.direct_mode import direct_settings
 from cuwheel.build.compile_cache.folders import CachePaths
 from cuwheel.build.paths import build_path_map
 from tests.support.factories import make_workspace
@@ -88,15 +87,3 @@ def test_identity_follows_packages(inputs: BuildInputs) -> None:
     changed = settings_of(dataclasses.replace(inputs, python=python))
 
     assert changed["identity"] != settings_of(inputs)["identity"]
-
-
-def test_removes_what_was_not_used_for_longest(tmp_path: Path) -> None:
-    for age in range(5):
-        path = tmp_path / "direct" / "00" / f"{age}.object"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"x" * 100)
-        os.utime(path, (1000 - age, 1000 - age))
-
-    remove_oldest(tmp_path, 4 * 250)
-
-    assert sorted(path.stem for path in (tmp_path / "direct").rglob("*.object")) == ["0", "1"]

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from cuwheel.build.compile_cache.folders import make_socket_folder, remove_traps, why_unusable
+from cuwheel.build.compile_cache.folders import make_socket_folder, why_unusable
 
 
 def test_says_why_a_folder_cant_be_used(tmp_path: Path) -> None:
@@ -29,25 +28,6 @@ def test_keeps_the_paths_of_sockets_short(
         assert folder.stat().st_mode & 0o777 == 0o700
 
     assert not folder.exists()
-
-
-def test_removes_what_readers_would_wait_at(tmp_path: Path) -> None:
-    """A build may have put it there; links to nowhere are ccache's locks, files its objects."""
-    deep = tmp_path / "ccache" / "a" / "b"
-    deep.mkdir(parents=True)
-    (deep / "object").touch()
-    (deep / "lock").symlink_to("host-1234")
-    (deep / "link").symlink_to("/dev/zero")
-    (deep / "relative").symlink_to("../../../fifo")
-    os.mkfifo(deep / "fifo")
-    os.mkfifo(tmp_path / "ccache" / "fifo")
-
-    remove_traps(tmp_path)
-
-    assert sorted(path.name for path in (tmp_path / "ccache").rglob("*") if not path.is_dir()) == [
-        "lock",
-        "object",
-    ]
 
 
 def test_replaces_what_stands_where_sockets_belong(tmp_path: Path) -> None:

@@ -33,10 +33,14 @@ def connect(tmp_path: Path) -> Iterator[Callable[..., Connected]]:
     """Starts a relay to a remote cache, or to what is said to be its storage."""
     with contextlib.ExitStack() as stack:
 
-        def make(remote: RemoteCache, storage: Storage | None = None) -> Connected:
+        def make(
+            remote: RemoteCache, storage: Storage | None = None, package: str = "tiny"
+        ) -> Connected:
             warnings: list[str] = []
-            path = tmp_path / "relay.sock"
-            relay = serve_relay(remote, storage or open_storage(remote), path, warnings.append)
+            path = tmp_path / f"{package}.sock"
+            relay = serve_relay(
+                remote, storage or open_storage(remote), path, package, warnings.append
+            )
             traffic = stack.enter_context(relay)
             client = redis.Redis(unix_socket_path=str(path), protocol=2)
             stack.callback(client.close)
@@ -155,7 +159,7 @@ def test_ends_a_talk_in_another_protocol(
     client, _, _ = connect(shared)
     with socket.socket(socket.AF_UNIX) as plain:
         plain.settimeout(10)
-        plain.connect(str(tmp_path / "relay.sock"))
+        plain.connect(str(tmp_path / "tiny.sock"))
         plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
 
         with contextlib.suppress(ConnectionResetError):  # it hasn't read all of that
@@ -171,22 +175,37 @@ def test_lets_no_name_leave_its_folder(
 
     client.set("../../outside", b"1")
 
-    assert [path.name for path in (tmp_path / "shared").iterdir()] == ["outside"]
+    [kept] = (tmp_path / "shared").iterdir()
+    assert kept.name.endswith("-outside")
     assert not (tmp_path / "outside").exists()
+
+
+def test_a_package_reaches_no_value_of_another(
+    shared: RemoteCache, connect: Callable[..., Connected]
+) -> None:
+    mine, _, _ = connect(shared, package="a")
+    other, _, _ = connect(shared, package="a-b")
+    other.set("key", b"theirs")
+
+    mine.set("key", b"mine")
+    mine.set("b-key", b"mine")
+
+    assert other.get("key") == b"theirs"
+    assert mine.get("key") == b"mine"
 
 
 def test_listens_below_a_path_too_long_for_a_socket(tmp_path: Path, shared: RemoteCache) -> None:
     deep = tmp_path / ("d" * 120)
     deep.mkdir()
 
-    with serve_relay(shared, ObjectStorage(shared), deep / "relay.sock", print):
+    with serve_relay(shared, ObjectStorage(shared), deep / "relay.sock", "tiny", print):
         assert (deep / "relay.sock").is_socket()
 
     assert list(deep.iterdir()) == []
 
 
 def test_ends_though_a_client_stays(tmp_path: Path, shared: RemoteCache) -> None:
-    with serve_relay(shared, ObjectStorage(shared), tmp_path / "relay.sock", print):
+    with serve_relay(shared, ObjectStorage(shared), tmp_path / "relay.sock", "tiny", print):
         client = redis.Redis(unix_socket_path=str(tmp_path / "relay.sock"), protocol=2)
         client.ping()
 
