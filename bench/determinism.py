@@ -271,8 +271,9 @@ def main() -> None:
     before = json.loads(path.read_text()) if path.is_file() else {}
     # Files of one day that were measured one after the other stand in one table.
     rows = before.get("rows", []) if {**before, **record} == before else []
-    for times, way in ((given.bare, _BARE), (given.times, _WITH_LAUNCHER)):
-        for one in files:
+    ways = {_BARE: given.bare, _WITH_LAUNCHER: given.times}
+    for way, times in ways.items():
+        for one in files if times else ():
             asked = argparse.Namespace(**{**vars(given), "times": times})
             found = measure(one, way, asked, ends)
             console.note(json.dumps(found))

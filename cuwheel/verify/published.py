@@ -173,6 +173,8 @@ def _check_statement(found: PublishedWheel) -> None:
         value = found.parameters.get(name, "")
         if not isinstance(value, str) or value.startswith("-") or "/" in value:
             raise ValueError(f"its {name} is {value!r}")
+    if not isinstance(container := found.parameters.get("container", ""), str):
+        raise TypeError(f"its container is {container!r}")
     archs = found.parameters.get("archs", [])
     if not isinstance(archs, list):
         raise TypeError(f"its archs are {archs!r}")

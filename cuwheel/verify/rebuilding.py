@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cuwheel.attest.check import statement_name
 from cuwheel.attest.envelope import sign_statement
 from cuwheel.attest.verification import Verification, statement_of
+from cuwheel.containers.image import parse_image
 from cuwheel.paths import ROOT, project_roots
 from cuwheel.system.files import remove_tree, sha256_of_file, write_atomically
 from cuwheel.verify.inputs import (
@@ -76,8 +77,8 @@ def rebuild_published(
     check_is_enough(theirs, asked.source)
     command = [target_of(theirs), *theirs.options, *asked.options]
     command += ["--source", str(asked.source)] if asked.source else []
-    container = theirs.parameters.get("container", "")
-    command += ["--container", container] if container else []
+    if image := theirs.parameters.get("container"):
+        command += ["--container", parse_image(image).reference]
     again = asked.folder / "again"
     remove_tree(again)  # an earlier one would count as this wheel's build
     tag = ("--build-tag", str(theirs.build_tag)) if theirs.build_tag else ()

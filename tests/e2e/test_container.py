@@ -126,6 +126,21 @@ def test_makes_same_bytes_again(built: Engine, tmp_path: Path) -> None:
     ]
 
 
+def test_rebuilds_in_the_image_that_the_provenance_names(built: Engine, tmp_path: Path) -> None:
+    words = ("--source", PACKAGES / "tiny_capi", "--work", tmp_path)
+
+    done = run(
+        [built.python, "-m", "cuwheel", "rebuild", *built.wheels(), *words],
+        env=built.environment(),
+        cwd=ROOT,
+        check=False,
+    )
+
+    assert done.status == 0, done.output
+    assert "the same bytes" in done.output
+    assert "another material" not in done.output
+
+
 def test_package_can_not_reach_the_network(inside: Engine, tmp_path: Path) -> None:
     own = dataclasses.replace(inside, work=tmp_path / "work", dist=tmp_path / "dist")
 

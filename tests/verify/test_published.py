@@ -64,6 +64,7 @@ def test_refuses_what_is_no_statement(content: str, tmp_path: Path) -> None:
         ("framework", "--offline"),
         ("archs", ("90", "--work=/")),
         ("archs", "90"),
+        ("container", ("debian",)),
     ],
 )
 def test_refuses_statement_that_would_be_an_option(name: str, value: Any, tmp_path: Path) -> None:
