@@ -19,8 +19,12 @@ LEAST = {
     "fourth": 0.99,
     "fifth": 0.88,
     "sixth": 0.78,
+    "seventh": 0.85,
+    "eighth": 0.96,
 }
 MOST_SILENT = 0.03
+# What only words in another language or a bare warning tell.
+SILENT = {"seventh": 0.06, "eighth": 0.04}
 AKIN = 0.5
 
 
@@ -41,4 +45,4 @@ def test_is_right_as_often_as_before(name: str) -> None:
         else:
             wrong.append((case["id"], case["cause"], first))
     assert points / len(cases) >= LEAST[name], wrong
-    assert silent / len(cases) <= MOST_SILENT, wrong
+    assert silent / len(cases) <= SILENT.get(name, MOST_SILENT), wrong
