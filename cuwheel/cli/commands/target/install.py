@@ -71,6 +71,13 @@ def install_parser() -> Parser:
         help="refuse a wheel of which too few of these rebuilders have got the bytes",
     )
     add_statements_option(parser)
+    add(
+        "--dist",
+        metavar="DIR",
+        help="folder with wheels, where --fallback build leaves one; default: dist/ in the "
+        "checkout",
+    )
+    add("--work", metavar="DIR", help="folder in which a build works; default: work/ there")
     add("--dry-run", action="store_true", help="say what would be done, and change nothing")
     add_report_options(
         parser,
@@ -109,7 +116,7 @@ def run_install(given: argparse.Namespace, console: Console) -> None:
         statements=places_of(given),
         is_dry=given.dry_run,
     )
-    done = install(asked, console, partial(_build, entry, tag, console))
+    done = install(asked, console, partial(_build, entry, tag, given, console))
     _tell(done, console, is_dry=given.dry_run)
     if given.json:
         print(json.dumps({"target": target.name, "done": not given.dry_run, **_data(done)}))  # noqa: T201 - data
@@ -156,16 +163,20 @@ def _places(
             )
     if given.index:
         return tuple(map(as_address, named)), artifacts
-    dist = ROOT / "dist"
+    dist = given_path(given.dist) if given.dist else ROOT / "dist"
     listed = map(as_address, os.environ.get(INDEXES_VARIABLE, "").split())
     own = (dist.as_uri(),) if dist.is_dir() else ()
     return (*own, *listed, *configured_indexes(environ)), ()
 
 
-def _build(entry: CatalogueEntry, tag: str, console: Console, python: Path) -> Path:
+def _build(
+    entry: CatalogueEntry, tag: str, given: argparse.Namespace, console: Console, python: Path
+) -> Path:
     """Build the target for an environment's Python; the folder of its wheel."""
-    words = build_parser().parse([f"{entry.name}-{tag}", "--python", str(python)])
-    [job] = requested_jobs(entry, tag, words, console)
+    words = [f"{entry.name}-{tag}", "--python", str(python)]
+    for name in ("dist", "work"):
+        words += [f"--{name}", getattr(given, name)] if getattr(given, name) else []
+    [job] = requested_jobs(entry, tag, build_parser().parse(words), console)
     pipeline.make(job, keep_work=False)
     return job.workspace.dist
 

@@ -1,0 +1,53 @@
+"""`install` where no wheel is there: a whole build, then what it has made."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.paths import ROOT
+from tests.support.engine import PACKAGES
+from tests.support.installed import uv_environment, versions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.engine import Engine
+
+pytestmark = pytest.mark.e2e
+
+
+def test_builds_what_nobody_offers(engine: Engine, project: Path, tmp_path: Path) -> None:
+    environment = uv_environment(tmp_path / "env")
+    checkout = shutil.copytree(project, tmp_path / "checkout")
+    shutil.copytree(PACKAGES / "tiny_capi", checkout / "packages" / "tiny_capi")
+    recipe = checkout / "recipes" / "tiny_capi.py"
+    lines = recipe.read_text().replace("import MIB, Archive,", "import MIB, Folder,").splitlines()
+    folder = '    source=Folder(path="packages/tiny_capi"),'
+    recipe.write_text("\n".join(folder if "source=Archive" in one else one for one in lines))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    words = ("--python", environment, "--index", empty, "--fallback", "build", "--json")
+    places = ("--dist", engine.dist, "--work", engine.work)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "cuwheel", "install", "tiny-capi-130", *words, *places],
+        env=engine.environment(CUWHEEL_PROJECT=str(checkout)),
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout.splitlines()[-1])
+    [wheel] = engine.wheels()
+    assert (data["how"], data["what"]) == ("build", wheel.name)
+    assert "no wheel of tiny-capi-130 fits" in data["because"]
+    assert data["statement"]["archs"]
+    assert versions(environment, "tiny_capi") == ["1.0.0+cu130"]
