@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -257,10 +258,11 @@ def dependencies_of(requirements: Iterable[str]) -> tuple[Dependency, ...]:
     for line in requirements:
         try:
             requirement = Requirement(line)
-        except InvalidRequirement:
+            extras = extras_of(requirement)
+        except (InvalidRequirement, UndefinedComparison, UndefinedEnvironmentName):
             continue
         by = canonicalize_name(requirement.name)
-        for extra in extras_of(requirement):
+        for extra in extras:
             for name in _reached_by(requirement):
                 found[Dependency(distribution=name, by=by, extra=extra, cuda=_cuda_of(name))] = None
     return tuple(found)

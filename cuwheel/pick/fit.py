@@ -171,7 +171,7 @@ class _Judge:
                 found.add(wheel[1])
             elif name == _TOOLKIT_WHEEL:
                 found |= {part.version.partition(".")[0] for part in one.specifier}
-        return found.pop() if len(found) == 1 else ""
+        return found.pop() if len(found) == 1 and min(found).isdecimal() else ""
 
     def _judge_page(self) -> Iterator[Reason]:
         offer, python = self.offer, self.machine.python

@@ -120,7 +120,8 @@ def _read_page(url: str, accept: str, attempts: Attempts) -> requests.Response:
         return run_within(attempts.left, partial(_ask_server, url, accept, attempts), attempts.stop)
     with local_path(url).open("rb") as stream:
         content = stream.read(limits.INDEX_PAGE + 1)
-    return _page(url, content, accept, CaseInsensitiveDict({"Content-Type": "text/html"}))
+    kind = "application/json" if url.endswith(".json") else "text/html"
+    return _page(url, content, accept, CaseInsensitiveDict({"Content-Type": kind}))
 
 
 def _ask_server(url: str, accept: str, attempts: Attempts) -> requests.Response:

@@ -10,6 +10,7 @@ import io
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+import packaging.markers
 import packaging.requirements
 import packaging.utils
 
@@ -18,6 +19,12 @@ from cuwheel.system.whole_files import read_bytes, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+_UNREADABLE = (
+    packaging.requirements.InvalidRequirement,
+    packaging.markers.UndefinedComparison,
+    packaging.markers.UndefinedEnvironmentName,
+)
 
 
 def headers(text: str) -> tuple[tuple[str, str], ...]:
@@ -171,11 +178,17 @@ def installed_path(name: str) -> PurePosixPath | None:
 
 
 def parse_requirement(requirement: str) -> packaging.requirements.Requirement | None:
-    """A `Requires-Dist`; None where it can't be read, or nests as no requirement does."""
+    """A `Requires-Dist`; None where it can't be read, or nests as no requirement does.
+
+    So is one whose marker compares what can't be compared: installers refuse it.
+    """
     try:
-        return packaging.requirements.Requirement(requirement)
-    except (packaging.requirements.InvalidRequirement, RecursionError):
+        parsed = packaging.requirements.Requirement(requirement)
+        if parsed.marker:
+            parsed.marker.evaluate({"extra": ""})
+    except (*_UNREADABLE, RecursionError):
         return None
+    return parsed
 
 
 def project_of(requirement: str) -> str:

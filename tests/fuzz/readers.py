@@ -14,6 +14,9 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement
+from packaging.version import Version
+
 from cuwheel.audit.verdict import audit_wheel
 from cuwheel.binaries.cubin import read_cubin
 from cuwheel.binaries.device_code import (
@@ -36,9 +39,13 @@ from cuwheel.errors import (
     UsageError,
 )
 from cuwheel.explain.explanation import Explainer
+from cuwheel.fetch.retry import Attempts
 from cuwheel.locks.mirror_folder import read_targets
+from cuwheel.pick.fit import WheelFacts, judge
+from cuwheel.pick.machine import parse_machine
 from cuwheel.pypi.indexes import find_releases
 from cuwheel.pypi.lock_file import faults_of_lock
+from cuwheel.pypi.offers import Offer, read_offers
 from cuwheel.sources.archives import unpack_archive
 from cuwheel.sources.patches import try_patch
 from cuwheel.verify.compare.wheel import compare
@@ -57,6 +64,14 @@ TEXTS = {
     "RECORD": b"",
 }
 _EXPLAINER = Explainer()
+_MACHINE = parse_machine("python=3.12,torch=2.11,cuda=13.0,arch=90,glibc=2.36,driver=580")
+_OFFER = Offer(
+    name="toy-1.0-cp312-cp312-manylinux_2_28_x86_64.whl",
+    url="",
+    index="",
+    version=Version("1.0"),
+    is_wheel=True,
+)
 # For the process, which atheris ends at once.
 _FOLDER = Path(tempfile.mkdtemp(prefix="cuwheel-fuzz-"))
 
@@ -171,6 +186,16 @@ def _index(data: bytes) -> None:
         find_releases("toy", indexes=[path.parent.parent.as_uri()])
 
 
+def _release(data: bytes) -> None:
+    read_offers(_write("releases.json", data).as_uri(), "toy", Attempts())
+
+
+def _offer(data: bytes) -> None:
+    """METADATA and the tags of a wheel that somebody else's index offers, held to a machine."""
+    facts = WheelFacts(metadata=data.decode("utf-8", "replace"))
+    judge(_OFFER, _MACHINE, facts, Requirement("toy[a]"))
+
+
 def _patch(data: bytes) -> None:
     _write("tree/setup.py", b"one\ntwo\nthree\n")
     try_patch(data, _FOLDER / "tree")
@@ -207,6 +232,8 @@ READERS: dict[str, Callable[[bytes], None]] = {
     "mirror": _mirror,
     "events": _events,
     "index": _index,
+    "release": _release,
+    "offer": _offer,
     "patch": _patch,
     "archive": _archive,
     "compare": _compare,

@@ -37,6 +37,25 @@ ImportError: libcudart.so.13: cannot open shared object file: No such file or di
 2026-01-01T00:00:00Z g++: fatal error: Killed signal terminated program cc1plus
 ninja: build stopped: subcommand failed.
 """
+_RELEASES = [
+    {
+        "assets": [
+            {
+                "name": "toy-1.0+cu130-py3-none-any.whl",
+                "size": 7,
+                "digest": f"sha256:{'0' * 64}",
+                "browser_download_url": "https://example.org/toy-1.0%2Bcu130-py3-none-any.whl",
+            }
+        ]
+    }
+]
+_REQUIRES = b"""\
+Requires-Python: >=3.10
+Provides-Extra: a
+Requires-Dist: torch>=2 ; extra == 'a' and python_version < '3.13'
+Requires-Dist: nvidia-cublas-cu12==12.8.4.1 ; platform_system == "Linux"
+Requires-Dist: cuda-toolkit[cublas]==13.0.2
+"""
 _PATCH = """\
 Why: a test.
 
@@ -117,7 +136,9 @@ def _texts(folder: Path) -> dict[str, list[bytes]]:
     record = f"pkg/a.py,sha256={digest},0\n{digest},sha512={digest},1\n"
     conda = (ROOT / "envs" / "cuda122" / "conda-lock.yml").read_bytes().split(b"\n- name:")
     return {
-        "metadata": [TEXTS["METADATA"] + b"Requires-Dist: torch>=2 ; extra == 'a'\n"],
+        "metadata": [
+            TEXTS["METADATA"].partition(b"\n\n")[0] + b"\nRequires-Dist: torch>=2 ; extra == 'a'\n"
+        ],
         "tags": [TEXTS["WHEEL"]],
         "record": [record.encode()],
         "lock": [_LOCK.format(digest=digest).encode()],
@@ -128,6 +149,8 @@ def _texts(folder: Path) -> dict[str, list[bytes]]:
         "mirror": [json.dumps(_MIRROR).encode()],
         "events": [f"{json.dumps(_EVENT)}\n".encode()],
         "index": [_INDEX.format(digest=digest).encode()],
+        "release": [json.dumps(_RELEASES).encode()],
+        "offer": [TEXTS["METADATA"].partition(b"\n\n")[0] + b"\n" + _REQUIRES],
         "patch": [_PATCH.encode()],
         "archive": [(folder / "source.tar").read_bytes()],
     }

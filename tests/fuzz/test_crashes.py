@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _DEEP = b"[" * 100_000
+_HEADERS = TEXTS["METADATA"].partition(b"\n\n")[0] + b"\n"
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,14 @@ _DEEP = b"[" * 100_000
         ("tags", b"Tag: a: 1.0-x-any\n"),
         ("ptx", b".entry"),
         ("index", b"<a>" * 1000),
+        *(
+            (reader, _HEADERS + f"Requires-Dist: torch==1 ; {marker}\n".encode())
+            for reader in ("metadata", "offer")
+            for marker in ("platform_machine ~= 'x'", "python_version ~= 'x'", "'x' in extras")
+        ),
+        ("offer", _HEADERS + b"Requires-Dist: cuda-toolkit===foo\n"),
+        ("release", _DEEP),
+        *(("release", text) for text in (b"1", b"[1]", b'[{"assets": 1}]', b'{"files": [1]}')),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
