@@ -123,7 +123,6 @@ HELD_BY = {
     "verify/compare/differences": "verify/compare/test_report",
     "verify/compare/ptx": "verify/compare/test_wheel_cuda",
     "verify/rebuilding": "e2e/test_rebuild",
-    "verify/rebuilds": "e2e/test_verify",
     "version": "build/test_rebuild_key",
     "workspace/failure_record": "matrix/test_state",
     "workspace/job": "build/compile_cache/test_choice",
