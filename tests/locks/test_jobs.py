@@ -55,7 +55,7 @@ def test_all_stands_for_every_lock(entries: tuple[CatalogueEntry, ...]) -> None:
     recipes = {"build:plain", "build:with-torch"}
     assert (
         names
-        == {"engine", "dev", "lock", "nox", "perf"} | toolchains | thirteen | pythons | recipes
+        == {"clients", "engine", "dev", "lock", "nox", "perf"} | toolchains | thirteen | pythons | recipes
     )
 
 
