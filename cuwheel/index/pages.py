@@ -29,13 +29,14 @@ body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 80re
   padding: 0 1rem; color: #1c2024; background: #fff; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .35rem .7rem .35rem 0; border-bottom: 1px solid #e3e6e9;
-  vertical-align: top; overflow-wrap: anywhere; }
+  vertical-align: top; overflow-wrap: break-word; }
 form { display: flex; flex-wrap: wrap; gap: .7rem; margin: 1rem 0; }
 input, select { font: inherit; padding: .25rem; max-width: 100%; }
 pre { background: #f3f5f7; padding: .6rem; overflow-x: auto; }
 code { font-size: .9em; overflow-wrap: anywhere; }
 section { border-top: 1px solid #e3e6e9; padding-top: .5rem; }
 .yanked { color: #b3261e; } .scroll { overflow-x: auto; }
+.scroll td:nth-last-child(-n+2) { white-space: nowrap; }
 @media (prefers-color-scheme: dark) {
   body { color: #e6e8ea; background: #16181a; } th, td, section { border-color: #333; }
   pre { background: #22262a; } a { color: #7cc0ff; } .yanked { color: #ff8a80; }
