@@ -8,7 +8,7 @@ import json
 import os
 import re
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -16,9 +16,10 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from cuwheel.errors import UnsafeArchiveError, WheelIndexError
 from cuwheel.system.files import new_file, sha256_of_file, write_atomically
+from cuwheel.system.parallel import map_all
 from cuwheel.system.regular_files import read_json
 from cuwheel.wheel.archive import open_wheel
-from cuwheel.wheel.metadata import header, parse_requirement
+from cuwheel.wheel.metadata import headers, parse_requirement
 from cuwheel.wheel.publication import STATEMENT, statement_of
 
 if TYPE_CHECKING:
@@ -28,14 +29,17 @@ if TYPE_CHECKING:
     from packaging.tags import Tag
     from packaging.version import Version
 
+    from cuwheel.wheel.archive import Wheel
+
 METADATA = ".metadata"  # PEP 658: behind the wheel's name
 ATTESTATIONS = ".provenance"  # PEP 740: likewise; whoever attests puts it there
 _KNOWN = ".cuwheel/wheels.json"  # in a folder of wheels: what was read of them
-_FORMAT = 1  # of that file
+_FORMAT = 2  # of that file
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?([+-]\d\d:\d\d)")
 _UTC = "%Y-%m-%dT%H:%M:%SZ"  # as PEP 700 has it
 _RELEASE = re.compile(r"\d{1,2}\.\d{1,2}")  # of CUDA
 _FRAMEWORKS = ("torch", "jax", "jaxlib", "tensorflow")
+_NAMES = 1 << 15  # wheels' names that are kept taken apart; 2 kB each
 _Read = tuple[list[list[int]], "Entry"]  # states of the files, and what was read of them
 _Known = dict[str, _Read]  # by file name
 
@@ -55,6 +59,7 @@ class Entry:
         toolkit: the CUDA release that its statement names, `13.0`; empty where there is none.
         framework: what its METADATA requires of one, `torch==2.11.*`; else as its statement names
             it; empty: none.
+        has_libraries: whether it holds shared libraries.
         has_statement: whether its provenance lies beside it.
         has_attestations: whether attestations of PEP 740 lie beside it.
         yanked: why nobody should take it any more (PEP 592); None: it stands.
@@ -68,6 +73,7 @@ class Entry:
     requires_python: str
     toolkit: str = ""
     framework: str = ""
+    has_libraries: bool = False
     has_statement: bool = False
     has_attestations: bool = False
     yanked: str | None = None
@@ -92,13 +98,22 @@ class Entry:
         """Its name in an address."""
         return quote(self.name)
 
-    @cached_property
+    @property
     def _parsed(self) -> tuple[str, Version, object, frozenset[Tag]]:
-        return parse_wheel_filename(self.name)
+        return _parse(self.name)
+
+
+# Read from the folder and from the site, sorted and shown: each name is needed ten times.
+_parse = lru_cache(_NAMES)(parse_wheel_filename)
 
 
 def read_entries(
-    folder: Path, yanks: Mapping[str, str], kept: Path | None = None, *, writes: bool = True
+    folder: Path,
+    yanks: Mapping[str, str],
+    kept: Path | None = None,
+    *,
+    copied: Mapping[str, Entry] | None = None,
+    writes: bool = True,
 ) -> tuple[Entry, ...]:
     """All wheels of a folder, sorted by name.
 
@@ -108,6 +123,7 @@ def read_entries(
         folder: with the wheels.
         yanks: reasons by file name.
         kept: file with what was read before; None: in the folder itself.
+        copied: what is known of wheels that were copied here, and have the same bytes.
         writes: put METADATA beside each wheel, and remove that of wheels that are gone.
 
     Raises:
@@ -117,8 +133,13 @@ def read_entries(
     known = _read_known(memory)
     found: _Known = {}
     faults = []
-    for path in sorted(folder.glob("*.whl")):
-        read = _read_or_fault(path, known.get(path.name), writes=writes)
+    paths = sorted(folder.glob("*.whl"), key=str)
+
+    def read_one(path: Path) -> _Read | str:
+        same = (copied or {}).get(path.name)
+        return _read_or_fault(path, known.get(path.name), same, writes=writes)
+
+    for path, read in zip(paths, map_all(read_one, paths), strict=True):
         if isinstance(read, str):
             faults.append(f"{path.name}: {read}")
         else:
@@ -139,12 +160,18 @@ def read_entries(
     )
 
 
-def _read_or_fault(path: Path, known: _Read | None, *, writes: bool) -> _Read | str:
+def _read_or_fault(
+    path: Path, known: _Read | None, copied: Entry | None, *, writes: bool
+) -> _Read | str:
     """What was read of a wheel before, where nothing has changed since; else what is now."""
     if known and known[0] == _states(path):
         return known
     try:
-        entry, metadata = _read_entry(path)
+        if copied:
+            with open_wheel(path) as wheel:
+                entry, metadata = copied, _metadata(wheel)
+        else:
+            entry, metadata = _read_entry(path)
         if writes:
             with new_file(path.with_name(path.name + METADATA)) as stream:
                 stream.write(metadata)
@@ -164,15 +191,15 @@ def _read_entry(path: Path) -> tuple[Entry, bytes]:
         LookupError: it has no METADATA.
         ValueError: its name and its METADATA contradict each other.
     """
-    project, version, _, _ = parse_wheel_filename(path.name)
+    project, version, _, _ = _parse(path.name)
     with open_wheel(path) as wheel:
-        # Its bytes as they are: installers check the hash of what they are served.
-        metadata = wheel.read("METADATA")
-    if metadata is None:
-        raise LookupError("it has no METADATA")
+        metadata = _metadata(wheel)
+        has_libraries = any(".so" in name for name in wheel.names)
     text = metadata.decode("utf-8", "replace")
-    if header(text, "version") != (str(version),):
-        said = ", ".join(header(text, "version")) or "nothing"
+    found = headers(text)
+    versions = [value for name, value in found if name == "version"]
+    if versions != [str(version)]:
+        said = ", ".join(versions) or "nothing"
         raise ValueError(f"{project} {version} by its name, version {said} by its METADATA")
     statement = _read_statement(path)
     asked = statement.get("buildDefinition", {}).get("externalParameters", {})
@@ -184,18 +211,32 @@ def _read_entry(path: Path) -> tuple[Entry, bytes]:
         size=path.stat().st_size,
         uploaded=_utc(finished) or _utc_of(path),
         metadata_sha256=hashlib.sha256(metadata).hexdigest(),
-        requires_python="".join(header(text, "requires-python")[:1]),
+        requires_python=next((value for name, value in found if name == "requires-python"), ""),
         toolkit=toolkit if _RELEASE.fullmatch(toolkit) else "",  # a folder gets its name
-        framework=_framework(text) or str(asked.get("framework", "")),
+        framework=_framework(found) or str(asked.get("framework", "")),
+        has_libraries=has_libraries,
         has_statement=bool(statement),
         has_attestations=path.with_name(path.name + ATTESTATIONS).is_file(),
     )
     return entry, metadata
 
 
-def _framework(metadata: str) -> str:
+def _metadata(wheel: Wheel) -> bytes:
+    """Its METADATA as it is: installers check the hash of what they are served.
+
+    Raises:
+        LookupError: it has none.
+    """
+    found = wheel.read("METADATA")
+    if found is None:
+        raise LookupError("it has no METADATA")
+    return found
+
+
+def _framework(metadata: Iterable[tuple[str, str]]) -> str:
     """The framework that a wheel requires, in the words of METADATA; empty where it needs none."""
-    parsed = filter(None, map(parse_requirement, header(metadata, "requires-dist")))
+    required = (value for name, value in metadata if name == "requires-dist")
+    parsed = filter(None, map(parse_requirement, required))
     found = (f"{one.name}{one.specifier}" for one in parsed if one.name in _FRAMEWORKS)
     return next(found, "")
 

@@ -11,7 +11,6 @@ from cuwheel.audit.verdict import audit_wheel
 from cuwheel.errors import UnsafeArchiveError
 from cuwheel.system.files import new_file
 from cuwheel.system.whole_files import read_bytes
-from cuwheel.wheel.archive import open_wheel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +47,7 @@ def read_facts(wheel: Path, sha256: str, cache: Path) -> WheelFacts:
     A wheel that can't be read, or is elsewhere, has none.
 
     Args:
-        wheel: the file.
+        wheel: the file; one without libraries has none either, and isn't worth the time.
         sha256: of it.
         cache: the cache's folder.
     """
@@ -59,9 +58,6 @@ def read_facts(wheel: Path, sha256: str, cache: Path) -> WheelFacts:
     except (OSError, ValueError, TypeError, AttributeError):
         pass
     try:
-        with open_wheel(wheel) as opened:
-            if not any(".so" in name for name in opened.names):
-                return WheelFacts()
         result = audit_wheel(wheel, target=None)
     except (UnsafeArchiveError, FileNotFoundError):
         return WheelFacts()

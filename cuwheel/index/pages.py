@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -84,6 +85,32 @@ class ListedWheel:
     cuda: str
     facts: WheelFacts
 
+    @cached_property
+    def choices(self) -> dict[str, tuple[str, ...]]:
+        """What can be chosen of it, by column."""
+        return {
+            "CUDA": (self.cuda,),
+            "Python": (pythons(self.entry),),
+            "framework": (self.entry.framework,),
+            "archs": self.facts.archs,
+        }
+
+    @cached_property
+    def cells(self) -> tuple[str, ...]:
+        """The columns behind the package's name."""
+        entry, facts = self.entry, self.facts
+        return (
+            f"{entry.version}{' (yanked)' if entry.yanked is not None else ''}",
+            self.cuda or ", ".join(map(str, facts.cuda)),
+            *self.choices["Python"],
+            entry.framework,
+            _archs(facts),
+            ", ".join(facts.drivers),
+            oldest_glibc(entry),
+            show_size(entry.size),
+            entry.uploaded[:10],
+        )
+
 
 def people_pages(
     wheels: Iterable[ListedWheel], *, files: str, address: str
@@ -134,7 +161,7 @@ def _cuda_links(wheels: Iterable[ListedWheel]) -> str:
 def _selects(wheels: Sequence[ListedWheel]) -> str:
     found = []
     for title in _CHOICES:
-        values = sorted({value for one in wheels for value in _values(one)[title]})
+        values = sorted({value for one in wheels for value in one.choices[title]})
         options = "".join(f"<option>{escape(value)}</option>" for value in values if value)
         name = title.lower()
         found.append(
@@ -144,43 +171,17 @@ def _selects(wheels: Sequence[ListedWheel]) -> str:
     return "\n".join(found)
 
 
-def _values(one: ListedWheel) -> dict[str, tuple[str, ...]]:
-    """What can be chosen of a wheel, by column."""
-    return {
-        "CUDA": (one.cuda,),
-        "Python": (pythons(one.entry),),
-        "framework": (one.entry.framework,),
-        "archs": one.facts.archs,
-    }
-
-
 def _row(one: ListedWheel) -> str:
     entry = one.entry
     chosen = " ".join(
         f'data-{title.lower()}="{escape("|".join(values))}"'
-        for title, values in _values(one).items()
+        for title, values in one.choices.items()
     )
     link = f"packages/{quote(entry.project)}/index.html#{entry.quoted}"
-    cells = [f'<a href="{escape(link)}">{escape(entry.project)}</a>', *map(escape, _cells(one))]
-    text = escape(" ".join((entry.name.lower(), *_cells(one))).lower())
+    cells = [f'<a href="{escape(link)}">{escape(entry.project)}</a>', *map(escape, one.cells)]
+    text = escape(" ".join((entry.name.lower(), *one.cells)).lower())
     yanked = ' class="yanked"' if entry.yanked is not None else ""
     return f'<tr{yanked} {chosen} data-text="{text}"><td>{"</td><td>".join(cells)}</td></tr>'
-
-
-def _cells(one: ListedWheel) -> tuple[str, ...]:
-    """The columns behind the package's name."""
-    entry, facts = one.entry, one.facts
-    return (
-        f"{entry.version}{' (yanked)' if entry.yanked is not None else ''}",
-        one.cuda or ", ".join(map(str, facts.cuda)),
-        pythons(entry),
-        entry.framework,
-        _archs(facts),
-        ", ".join(facts.drivers),
-        oldest_glibc(entry),
-        show_size(entry.size),
-        entry.uploaded[:10],
-    )
 
 
 def _archs(facts: WheelFacts) -> str:
@@ -204,7 +205,7 @@ def _project_page(project: str, wheels: Sequence[ListedWheel], files: str, addre
 def _section(one: ListedWheel, files: str, address: str) -> str:
     entry = one.entry
     file = f"{files}/{entry.quoted}"
-    facts = [(title, text) for title, text in zip(_TITLES[1:], _cells(one), strict=True) if text]
+    facts = [(title, text) for title, text in zip(_TITLES[1:], one.cells, strict=True) if text]
     rows = "".join(f"<tr><th>{name}</th><td>{escape(text)}</td></tr>" for name, text in facts)
     statement = _statement_link(entry, files)
     yanked = ""

@@ -6,19 +6,18 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import PublishedWheelError, UsageError
+from cuwheel.errors import PublishedWheelError, UsageError, WheelIndexError
 from cuwheel.index.entries import (
     ATTESTATIONS,
     read_entries,
     remember_entries,
     remembered_entries,
 )
-from cuwheel.index.facts import cuda_tag, read_facts
+from cuwheel.index.facts import WheelFacts, cuda_tag, read_facts
 from cuwheel.index.fingerprint import fingerprint
 from cuwheel.index.pages import ListedWheel, people_pages
 from cuwheel.index.simple_api import simple_pages
@@ -31,6 +30,7 @@ from cuwheel.system.files import (
     remove_parts,
     write_atomically,
 )
+from cuwheel.system.parallel import map_all
 from cuwheel.system.regular_files import read_json
 from cuwheel.wheel.publication import REBUILT, SIMPLE, statement_of
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from cuwheel.index.entries import Entry
 
+_CHUNK = 1 << 20  # bytes
 _FILES = "files"  # folder of the wheels
 _PACKAGES = "packages"  # folder of the pages for people
 
@@ -195,8 +196,10 @@ def _write(asked: SiteRequest, kept: _Kept) -> Site:
     _check_unchanged(found, published)
     _publish(files, found, published)
     yanks = _yanks(files, found)
-    entries = read_entries(files, yanks, kept.files)
-    added = len(found.keys() - published.keys())
+    new = {name: replace(one, yanked=None) for name, (_, one) in found.items()}
+    copied = {name: one for name, one in new.items() if name not in published}
+    entries = read_entries(files, yanks, kept.files, copied=copied)
+    added = len(copied)
     return _write_pages(asked, {files / one.name: one for one in entries}, added=added)
 
 
@@ -258,27 +261,43 @@ def _publish(
     files: Path, found: Mapping[str, tuple[Path, Entry]], published: Mapping[str, Entry]
 ) -> None:
     """Put new wheels, and what belongs to them, into the site."""
-    for name, (folder, _) in found.items():
-        for source in (statement_of(folder / name), folder / f"{name}{ATTESTATIONS}"):
+
+    def publish_one(wheel: Path) -> None:
+        for source in (statement_of(wheel), wheel.with_name(f"{wheel.name}{ATTESTATIONS}")):
             if source.is_file():
                 _copy(source, files / source.name)
-        if name not in published:
-            _copy(folder / name, files / name)
+        if wheel.name not in published:
+            _copy(wheel, files / wheel.name, found[wheel.name][1].sha256)
+
+    map_all(publish_one, [folder / name for name, (folder, _) in found.items()])
     for folder in {folder for folder, _ in found.values()}:
         for source in folder.glob(f"*{REBUILT}*.json"):
             if source.name.partition(REBUILT)[0] in found:
                 _copy(source, files / source.name)
 
 
-def _copy(source: Path, final: Path) -> None:
-    """Copy a file; where it is there already with its size and time, it stays."""
+def _copy(source: Path, final: Path, sha256: str = "") -> None:
+    """Copy a file; where it is there already with its size and time, it stays.
+
+    Raises:
+        WheelIndexError: it isn't the file any more whose hash is given.
+    """
     state = source.stat()
-    if final.is_file():
+    if not sha256 and final.is_file():
         there = final.stat()
         if (there.st_size, there.st_mtime_ns) == (state.st_size, state.st_mtime_ns):
             return
+    digest = hashlib.sha256()
     with source.open("rb") as stream, new_file(final) as written:
-        shutil.copyfileobj(stream, written)
+        while piece := stream.read(_CHUNK):
+            digest.update(piece)
+            written.write(piece)
+        if sha256 and digest.hexdigest() != sha256:
+            raise WheelIndexError(
+                f"{source.name} has changed while it was published",
+                why=f"its SHA-256 was {sha256}, it is {digest.hexdigest()}",
+                fix="wait until what writes it has ended, and publish again",
+            )
     os.utime(final, ns=(state.st_atime_ns, state.st_mtime_ns))
 
 
@@ -294,7 +313,11 @@ def _yanks(files: Path, found: Mapping[str, tuple[Path, Entry]]) -> dict[str, st
 def _write_pages(asked: SiteRequest, wheels: Mapping[Path, Entry], *, added: int) -> Site:
     listed = [
         ListedWheel(
-            entry=entry, cuda=cuda_tag(entry), facts=read_facts(path, entry.sha256, asked.cache)
+            entry=entry,
+            cuda=cuda_tag(entry),
+            facts=read_facts(path, entry.sha256, asked.cache)
+            if entry.has_libraries
+            else WheelFacts(),
         )
         for path, entry in wheels.items()
     ]

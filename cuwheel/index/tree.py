@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.system.files import new_file, remove_parts, remove_tree
+from cuwheel.system.parallel import map_all
 from cuwheel.system.whole_files import read_bytes
 
 if TYPE_CHECKING:
@@ -28,8 +30,9 @@ def replace_pages(root: Path, pages: Mapping[str, bytes], *, others_stay: bool =
     for folder in sorted({root, *((root / name).parent for name in pages)}):
         folder.mkdir(parents=True, exist_ok=True)
         remove_parts(folder)
-    for name in sorted(pages, key=lambda one: (-one.count("/"), one)):
-        _replace(root / name, pages[name])
+    by_depth = sorted(pages, key=lambda one: -one.count("/"))
+    for _, names in groupby(by_depth, key=lambda one: one.count("/")):
+        map_all(lambda name: _replace(root / name, pages[name]), [*names])
     if others_stay:
         return
     kept = {root / name for name in pages} | wanted

@@ -9,6 +9,7 @@ import fcntl
 import glob
 import hashlib
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -141,15 +142,18 @@ def new_file(final: Path) -> Iterator[BinaryIO]:
 def _locked_part(final: Path) -> BinaryIO:
     """A new hidden file that is locked for as long as it is open, which marks it as in use."""
     while True:
-        part = tempfile.NamedTemporaryFile(  # noqa: SIM115 - the caller closes it
-            dir=final.parent, prefix=f".{final.name}.", suffix=PART, delete=False
-        )
+        name = final.with_name(f".{final.name}.{secrets.token_hex(8)}{PART}")
+        part = cast("BinaryIO", open(name, "x+b", opener=_for_owner))  # noqa: SIM115
         with contextlib.suppress(OSError):  # some network disks lock nothing
             fcntl.flock(part, fcntl.LOCK_EX)
         # Another process may have taken it for a leftover before it was locked.
         if os.fstat(part.fileno()).st_nlink:
-            return cast("BinaryIO", part)
+            return part
         part.close()
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)  # nobody else reads what isn't complete
 
 
 def remove_parts(folder: Path, name: str = "") -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.errors import PublishedWheelError, UsageError
+from cuwheel.errors import PublishedWheelError, UsageError, WheelIndexError
 from cuwheel.index import site
 from cuwheel.index.site import Site, SiteRequest, write_site
 from cuwheel.index.yanks import yank
@@ -102,6 +102,22 @@ def test_holds_nothing_but_what_is_for_others(tmp_path: Path, publish: Callable[
 
 
 _PAGES = ("index.html", "index.json", "toy/index.html", "toy/index.json")
+
+
+def test_wheel_that_changes_meanwhile_is_not_published(
+    tmp_path: Path, publish: Callable[..., Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = add_wheel(tmp_path / "dist", "1.0+cu130")
+
+    def change(*_: object) -> None:
+        add_wheel(tmp_path / "dist", "1.0+cu130", content="x = 1")
+
+    monkeypatch.setattr(site, "_check_unchanged", change)  # after it was read, before the copy
+
+    with pytest.raises(WheelIndexError, match="has changed while it was published"):
+        publish()
+
+    assert not (tmp_path / "site" / "files" / wheel.name).exists()
 
 
 def test_uv_installs_from_the_index_of_one_cuda_release(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.system.parallel import Stop, StoppedError, run_all, run_within
+from cuwheel.system.parallel import Stop, StoppedError, map_all, run_all, run_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,3 +84,21 @@ def test_waits_for_work_that_looks_whether_it_shall_end() -> None:
         run_all([end, fail], stop)
 
     assert ended.is_set()
+
+
+def test_maps_in_order() -> None:
+    assert map_all(lambda number: number * 2, range(1000)) == [*range(0, 2000, 2)]
+
+
+def test_map_ends_at_first_failure() -> None:
+    done: list[int] = []
+
+    def fail(number: int) -> None:
+        if number == 0:
+            raise ValueError("the first")
+        done.append(number)
+
+    with pytest.raises(ValueError, match="the first"):
+        map_all(fail, range(100_000))
+
+    assert len(done) < 99_999
