@@ -1,4 +1,4 @@
-"""`install` where no wheel is there: a whole build, then what it has made."""
+"""`install` with an environment's own pip; and where no wheel is there, a whole build."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from cuwheel.paths import ROOT
 from tests.support.engine import PACKAGES
-from tests.support.installed import uv_environment, versions
+from tests.support.installed import Installing, offer, pip_environment, uv_environment, versions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,3 +51,15 @@ def test_builds_what_nobody_offers(engine: Engine, project: Path, tmp_path: Path
     assert "no wheel of tiny-capi-130 fits" in data["because"]
     assert data["statement"]["archs"]
     assert versions(environment, "tiny_capi") == ["1.0.0+cu130"]
+
+
+def test_installs_with_the_environments_own_pip(tmp_path: Path) -> None:
+    (tmp_path / "links").mkdir()
+    installing = Installing(environment=pip_environment(tmp_path / "env"), folder=tmp_path)
+    offer(installing.dist)
+
+    done = installing.run()
+
+    assert "-m pip" in done.command
+    assert versions(installing.environment) == ["1.0+cu130"]
+    assert installing.run().was_there

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zipfile
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,15 +23,11 @@ from tests.support.installed import (
     BROKEN,
     Installing,
     offer,
-    pip_environment,
     state,
     toy,
     versions,
 )
 from tests.support.server import Site, serving
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_installs_newest_of_the_targets_cuda(installing: Installing) -> None:
@@ -47,18 +42,6 @@ def test_installs_newest_of_the_targets_cuda(installing: Installing) -> None:
     assert done.trial.imported == ("toy",)
     assert done.statement is not None
     assert done.statement.builder == "urn:test"
-
-
-def test_installs_with_the_environments_own_pip(tmp_path: Path) -> None:
-    (tmp_path / "links").mkdir()
-    installing = Installing(environment=pip_environment(tmp_path / "env"), folder=tmp_path)
-    offer(installing.dist)
-
-    done = installing.run()
-
-    assert "-m pip" in done.command
-    assert versions(installing.environment) == ["1.0+cu130"]
-    assert installing.run().was_there
 
 
 def test_installs_what_a_policy_lets_pass(installing: Installing) -> None:
