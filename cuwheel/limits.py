@@ -18,6 +18,7 @@ MEMORY = 1 * GIB  # bytes that reading one file of others may cost at most; the 
 # Wheels.
 METADATA = 4 * MIB  # bytes of METADATA or WHEEL; descriptions of a megabyte are there
 BRACKETS = 100  # of a requirement; what reads them calls itself for each
+VARIANT = MIB  # bytes of variant.json; a wheel's own has 500
 RECORD = 16 * MIB  # bytes of RECORD, a row of 120 for each file; torch, with 13,000, has 1.5 MB
 RECORD_ROWS = 300_000  # as many as a table of members can hold
 ARCHIVE_TABLE = 16 * MIB  # bytes of a zip's table of members, which zipfile reads in one go

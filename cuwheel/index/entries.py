@@ -21,6 +21,7 @@ from cuwheel.system.regular_files import read_json
 from cuwheel.wheel.archive import open_wheel
 from cuwheel.wheel.metadata import headers, parse_requirement
 from cuwheel.wheel.publication import STATEMENT, statement_of
+from cuwheel.wheel.variants import VARIANT_JSON, split_variant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -62,6 +63,7 @@ class Entry:
         has_libraries: whether it holds shared libraries.
         has_statement: whether its provenance lies beside it.
         has_attestations: whether attestations of PEP 740 lie beside it.
+        variant: its `variant.json` (PEP 825); empty: it is a plain wheel.
         yanked: why nobody should take it any more (PEP 592); None: it stands.
     """
 
@@ -76,6 +78,7 @@ class Entry:
     has_libraries: bool = False
     has_statement: bool = False
     has_attestations: bool = False
+    variant: str = ""
     yanked: str | None = None
 
     @property
@@ -104,7 +107,10 @@ class Entry:
 
 
 # Read from the folder and from the site, sorted and shown: each name is needed ten times.
-_parse = lru_cache(_NAMES)(parse_wheel_filename)
+@lru_cache(_NAMES)
+def _parse(name: str) -> tuple[str, Version, object, frozenset[Tag]]:
+    """What the name of a wheel's file says; of a variant, what its plain wheel's says."""
+    return parse_wheel_filename(split_variant(name)[0])
 
 
 def read_entries(
@@ -189,12 +195,13 @@ def _read_entry(path: Path) -> tuple[Entry, bytes]:
         UnsafeArchiveError: it isn't a wheel, or is damaged.
         InvalidWheelFilename: its name isn't a wheel's.
         LookupError: it has no METADATA.
-        ValueError: its name and its METADATA contradict each other.
+        ValueError: its name and what is in it contradict each other.
     """
     project, version, _, _ = _parse(path.name)
     with open_wheel(path) as wheel:
-        metadata = _metadata(wheel)
+        metadata, variant = _metadata(wheel), wheel.read_text(VARIANT_JSON)
         has_libraries = any(".so" in name for name in wheel.names)
+    _check_variant(split_variant(path.name)[1], variant)
     text = metadata.decode("utf-8", "replace")
     found = headers(text)
     versions = [value for name, value in found if name == "version"]
@@ -217,6 +224,7 @@ def _read_entry(path: Path) -> tuple[Entry, bytes]:
         has_libraries=has_libraries,
         has_statement=bool(statement),
         has_attestations=path.with_name(path.name + ATTESTATIONS).is_file(),
+        variant=variant,
     )
     return entry, metadata
 
@@ -231,6 +239,25 @@ def _metadata(wheel: Wheel) -> bytes:
     if found is None:
         raise LookupError("it has no METADATA")
     return found
+
+
+def _check_variant(label: str, document: str) -> None:
+    """See that the name of a file and its `variant.json` tell of one variant.
+
+    Raises:
+        ValueError: they don't.
+    """
+    if not label and not document:
+        return
+    try:
+        said = tuple(json.loads(document)["variants"])
+    except (ValueError, KeyError, TypeError):
+        said = ()
+    if said != (label,):
+        raise ValueError(
+            f"variant {label or 'none'} by its name, {', '.join(map(str, said)) or 'none'} by its "
+            f"{VARIANT_JSON}"
+        )
 
 
 def _framework(metadata: Iterable[tuple[str, str]]) -> str:

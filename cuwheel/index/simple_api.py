@@ -8,7 +8,9 @@ where it can choose.
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections import defaultdict
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
@@ -36,6 +38,28 @@ _FOOT = "</body>\n</html>\n"
 
 
 @dataclass(frozen=True, kw_only=True)
+class IndexFile:
+    """A file that a project's page lists beside its wheels: what variants a release has.
+
+    Attributes:
+        project: its normalised name.
+        name: of the file.
+        content: all of it.
+        uploaded: as a wheel's.
+    """
+
+    project: str
+    name: str
+    content: bytes
+    uploaded: str
+
+    @property
+    def sha256(self) -> str:
+        """Of its content."""
+        return hashlib.sha256(self.content).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Place:
     """Where wheels are: as a project's page links them, and by full address where it is known."""
 
@@ -45,13 +69,18 @@ class _Place:
     def url_of(self, entry: Entry) -> str:
         return f"{self.base}/{entry.quoted}"
 
+    def url_of_file(self, file: IndexFile) -> str:
+        return f"{self.base}/{quote(file.name)}"
+
     def attestations_of(self, entry: Entry) -> str | None:
         if not (entry.has_attestations and self.address):
             return None
         return f"{self.address}/{entry.quoted}{ATTESTATIONS}"
 
 
-def simple_pages(entries: Iterable[Entry], files: str, address: str = "") -> dict[str, bytes]:
+def simple_pages(
+    entries: Iterable[Entry], files: str, address: str = "", others: Iterable[IndexFile] = ()
+) -> dict[str, bytes]:
     """Contents of all pages by their path below `simple/`.
 
     Args:
@@ -60,20 +89,24 @@ def simple_pages(entries: Iterable[Entry], files: str, address: str = "") -> dic
             without a slash at its end.
         address: the wheels' full address, which links to attestations have to have; empty: it isn't
             known, and attestations aren't linked.
+        others: files that lie beside the wheels; of projects without wheels they are left out.
     """
     by_project = sorted(entries, key=lambda one: (one.project, one.version, one.name))
     projects = {
         project: tuple(wheels)
         for project, wheels in groupby(by_project, key=lambda one: one.project)
     }
+    beside: dict[str, list[IndexFile]] = defaultdict(list)
+    for one in others:
+        beside[one.project].append(one)
     place = _Place(base=files if "://" in files else f"../{files}", address=address)
     pages = {
         "index.html": _projects_html(projects),
         "index.json": _json({"projects": [{"name": project} for project in projects]}),
     }
     for project, wheels in projects.items():
-        pages[f"{project}/index.html"] = _project_html(project, wheels, place)
-        pages[f"{project}/index.json"] = _project_json(project, wheels, place)
+        pages[f"{project}/index.html"] = _project_html(project, wheels, beside[project], place)
+        pages[f"{project}/index.json"] = _project_json(project, wheels, beside[project], place)
     return {path: text.encode() for path, text in pages.items()}
 
 
@@ -83,8 +116,13 @@ def _projects_html(projects: Iterable[str]) -> str:
     return f"{_HEAD.format(title='Simple index')}{''.join(links)}{_FOOT}"
 
 
-def _project_html(project: str, wheels: Sequence[Entry], place: _Place) -> str:
+def _project_html(
+    project: str, wheels: Sequence[Entry], others: Sequence[IndexFile], place: _Place
+) -> str:
     links = "".join(_link(entry, place) for entry in wheels)
+    for one in others:
+        address = f"{place.url_of_file(one)}#sha256={one.sha256}"
+        links += f'<a href="{escape(address)}">{escape(one.name)}</a><br>\n'
     return f"{_HEAD.format(title=escape(project))}<h1>{escape(project)}</h1>\n{links}{_FOOT}"
 
 
@@ -102,9 +140,21 @@ def _link(entry: Entry, place: _Place) -> str:
     return f"<a {said}>{escape(entry.name)}</a><br>\n"
 
 
-def _project_json(project: str, wheels: Sequence[Entry], place: _Place) -> str:
+def _project_json(
+    project: str, wheels: Sequence[Entry], others: Sequence[IndexFile], place: _Place
+) -> str:
     versions = dict.fromkeys(str(entry.version) for entry in wheels)
     files = [_file(entry, place) for entry in wheels]
+    files += [
+        {
+            "filename": one.name,
+            "url": place.url_of_file(one),
+            "hashes": {"sha256": one.sha256},
+            "size": len(one.content),
+            "upload-time": one.uploaded,
+        }
+        for one in others
+    ]
     return _json({"name": project, "versions": list(versions), "files": files})
 
 

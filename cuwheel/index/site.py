@@ -22,6 +22,7 @@ from cuwheel.index.fingerprint import fingerprint
 from cuwheel.index.pages import ListedWheel, people_pages
 from cuwheel.index.simple_api import simple_pages
 from cuwheel.index.tree import replace_pages
+from cuwheel.index.variants import variants_in, variants_of_releases, write_variants
 from cuwheel.index.yanks import read_yanks, write_yanks, yank
 from cuwheel.system.files import (
     file_lock,
@@ -56,6 +57,7 @@ class SiteRequest:
             bucket; empty: they are put into the site.
         address: of the site, for the lines that people copy; empty: the page finds it out.
         cache: the cache's folder.
+        has_variants: write a variant (PEP 825) of each wheel of which that can be said.
     """
 
     folders: tuple[Path, ...]
@@ -63,6 +65,7 @@ class SiteRequest:
     base_url: str
     address: str
     cache: Path
+    has_variants: bool = False
 
     @property
     def files(self) -> Path:
@@ -75,13 +78,15 @@ class Site:
     """What was published.
 
     Attributes:
-        wheels: so many in all.
+        wheels: so many in all, without variants.
         added: so many of them are new.
+        variants: so many beside them.
         cuda: releases with an index of their own, `cu130`.
     """
 
     wheels: int
     added: int
+    variants: int
     cuda: tuple[str, ...]
 
 
@@ -101,12 +106,17 @@ def write_site(asked: SiteRequest) -> Site:
     kept = _Kept(folder=asked.cache / "index" / _digest_of(asked.site))
     with _site_lock(asked):
         # Before anything is read: what comes meanwhile is found by the next run.
-        state = fingerprint(asked.folders, asked.base_url, asked.address)
+        state = fingerprint(asked.folders, asked.base_url, asked.address, str(asked.has_variants))
         if found := _unchanged(asked, kept, state):
             return found
         site = _write(asked, kept)
         written = {"state": state, "site": fingerprint([asked.site])}
-        said = {**written, "wheels": site.wheels, "cuda": site.cuda}
+        said = {
+            **written,
+            "wheels": site.wheels,
+            "variants": site.variants,
+            "cuda": site.cuda,
+        }
         write_atomically(kept.last, json.dumps(said))
         return site
 
@@ -174,7 +184,12 @@ def _unchanged(asked: SiteRequest, kept: _Kept, state: str) -> Site | None:
     said = read_json(kept.last) or {}
     try:
         if said["state"] == state and said["site"] == fingerprint([asked.site]):
-            return Site(wheels=said["wheels"], added=0, cuda=tuple(said["cuda"]))
+            return Site(
+                wheels=said["wheels"],
+                added=0,
+                variants=said["variants"],
+                cuda=tuple(said["cuda"]),
+            )
     except (KeyError, TypeError):
         pass
     return None
@@ -199,6 +214,8 @@ def _write(asked: SiteRequest, kept: _Kept) -> Site:
     new = {name: replace(one, yanked=None) for name, (_, one) in found.items()}
     copied = {name: one for name, one in new.items() if name not in published}
     entries = read_entries(files, yanks, kept.files, copied=copied)
+    if asked.has_variants and write_variants(files, entries, asked.cache):
+        entries = read_entries(files, _yanks(files, found), kept.files)
     added = len(copied)
     return _write_pages(asked, {files / one.name: one for one in entries}, added=added)
 
@@ -306,6 +323,11 @@ def _yanks(files: Path, found: Mapping[str, tuple[Path, Entry]]) -> dict[str, st
     before = {name: why for name, why in read_yanks(files).items() if name not in found}
     now = {name: one.yanked for name, (_, one) in found.items() if one.yanked is not None}
     yanks = {**before, **now}
+    for name, plain in variants_in(files):
+        if plain in found:
+            yanks.pop(name, None)
+        if plain in now:
+            yanks[name] = now[plain]
     write_yanks(files, yanks)
     return yanks
 
@@ -320,18 +342,25 @@ def _write_pages(asked: SiteRequest, wheels: Mapping[Path, Entry], *, added: int
             else WheelFacts(),
         )
         for path, entry in wheels.items()
+        if not entry.variant
     ]
     by_cuda: dict[str, list[Entry]] = defaultdict(list)
-    for one in listed:
-        by_cuda[one.cuda].append(one.entry)
+    for entry in wheels.values():
+        by_cuda[cuda_tag(entry)].append(entry)
+    releases = variants_of_releases(wheels.values())
+    if not asked.base_url:
+        beside = {one.name: one.content for one in releases}
+        replace_pages(asked.files, beside, others_stay=True)
     base, address = asked.base_url.rstrip("/"), asked.address.rstrip("/")
     full = base or (f"{address}/{_FILES}" if address else "")
-    replace_pages(asked.site / SIMPLE, simple_pages(wheels.values(), base or f"../{_FILES}", full))
+    pages = simple_pages(wheels.values(), base or f"../{_FILES}", full, releases)
+    replace_pages(asked.site / SIMPLE, pages)
     tags = tuple(sorted(filter(None, by_cuda)))
     for tag in tags:
-        pages = simple_pages(by_cuda[tag], base or f"../../{_FILES}", full)
+        pages = simple_pages(by_cuda[tag], base or f"../../{_FILES}", full, releases)
         replace_pages(asked.site / tag / SIMPLE, pages)
     home, packages = people_pages(listed, files=base, address=address)
     replace_pages(asked.site / _PACKAGES, packages)
     replace_pages(asked.site, {"index.html": home}, others_stay=True)
-    return Site(wheels=len(wheels), added=added, cuda=tags)
+    variants = len(wheels) - len(listed)
+    return Site(wheels=len(listed), added=added, variants=variants, cuda=tags)

@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion, Version
 from cuwheel.errors import UsageError, suggest
 from cuwheel.system.files import write_atomically
 from cuwheel.system.whole_files import read_text
+from cuwheel.wheel.variants import split_variant
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -100,7 +101,7 @@ def write_yanks(folder: Path, yanks: Mapping[str, str]) -> None:
 def _is_of(file: str, name: str) -> bool:
     project, _, version = name.partition("==")
     try:
-        found, release, _, _ = parse_wheel_filename(file)
+        found, release, _, _ = parse_wheel_filename(split_variant(file)[0])
         return (found, release) == (canonicalize_name(project), Version(version))
     except (InvalidWheelFilename, InvalidVersion):
         return False

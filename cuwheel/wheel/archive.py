@@ -55,7 +55,12 @@ _EXECUTE = 0o111  # anybody's
 _SCHEMES = ("data", "headers", "platlib", "purelib", "scripts")
 _ENCRYPTED = 1  # general purpose bit 0, .ZIP File Format Specification 4.4.4
 # Bytes of those files of the `.dist-info` folder that are read whole.
-_TEXTS = {"METADATA": limits.METADATA, "WHEEL": limits.METADATA, "RECORD": limits.RECORD}
+_TEXTS = {
+    "METADATA": limits.METADATA,
+    "WHEEL": limits.METADATA,
+    "RECORD": limits.RECORD,
+    "variant.json": limits.VARIANT,
+}
 
 
 @dataclass(frozen=True, kw_only=True)

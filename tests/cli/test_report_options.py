@@ -31,6 +31,8 @@ _NAMED = {
     "audit": ["x.whl"],
     "explain": ["x.log"],
     "lock-verify": ["all"],
+    "pick": ["torch"],
+    "attestations": ["x.whl", "--policy", "rebuilders.txt"],
 }
 LOG = ROOT / "tests" / "logs" / "raw" / "nvcc-not-found--make.log"
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import json
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +17,11 @@ from cuwheel.system import process
 from cuwheel.system.files import sha256_of_file
 from cuwheel.wheel.publication import statement_of
 from tests.index.test_entries import STATEMENT
+from tests.support.site_server import serving_site
 from tests.support.toy_wheel import add_wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-JSON_TYPE = "application/vnd.pypi.simple.v1+json"
 
 
 @pytest.fixture
@@ -39,28 +35,10 @@ def publish(tmp_path: Path) -> Callable[..., Site]:
     return act
 
 
-class Negotiating(http.server.SimpleHTTPRequestHandler):
-    """Serves the JSON form to whoever asks for it, as docs/how-to/publish.md tells nginx to."""
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        if self.path.endswith("/") and JSON_TYPE in self.headers.get("Accept", ""):
-            self.path += "index.json"
-            self.extensions_map = {**self.extensions_map, ".json": JSON_TYPE}
-        super().do_GET()
-
-
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
-    handler = functools.partial(Negotiating, directory=str(tmp_path / "site"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+    with serving_site(tmp_path / "site") as address:
+        yield address
 
 
 def uv_install(index: str, target: Path, *words: str) -> process.Finished:

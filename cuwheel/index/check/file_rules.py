@@ -25,6 +25,7 @@ from cuwheel.system.quantities import show_size
 from cuwheel.wheel.archive import member_faults, open_wheel
 from cuwheel.wheel.metadata import header
 from cuwheel.wheel.record import Content, ContentHash, RecordFormatError, record_faults, record_rows
+from cuwheel.wheel.variants import split_variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -206,7 +207,7 @@ class FileCheck:
     def _check_headers(self, text: str) -> None:
         name, version = ("".join(header(text, one)[:1]) for one in ("name", "version"))
         with contextlib.suppress(InvalidWheelFilename):  # which the page's rules find
-            own = parse_wheel_filename(self.file.name)[:2]
+            own = parse_wheel_filename(split_variant(self.file.name)[0])[:2]
             if (canonicalize_name(name), _version(version)) != own:
                 self._add("wheel-name", f"METADATA says {name} {version}")
         said, own_pythons = self.file.requires_python, "".join(header(text, "requires-python")[:1])

@@ -21,6 +21,7 @@ from packaging.version import InvalidVersion, Version
 
 from cuwheel.fetch.urls import redact_url
 from cuwheel.index.check.rules import Finding
+from cuwheel.wheel.variants import VARIANTS, split_variant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -110,10 +111,10 @@ def _link_faults(listing: Listing, file: ListedFile) -> Iterator[tuple[str, str]
 def _name_faults(project: str, name: str) -> Iterator[tuple[str, str]]:
     try:
         if is_wheel(name):
-            own = parse_wheel_filename(name)[0]
+            own = parse_wheel_filename(split_variant(name)[0])[0]
         elif name.endswith(_SPECIFIED_SOURCES):
             own = parse_sdist_filename(name)[0]
-        elif name.endswith(_SOURCES):
+        elif name.endswith((*_SOURCES, VARIANTS)):
             return
         else:
             yield "file-kind", "installers take .whl and source archives"
@@ -188,7 +189,9 @@ def _version(text: str) -> Version | None:
 def _version_of(name: str) -> Version | None:
     """The version in a file's name; None where it can't be read."""
     try:
-        return parse_wheel_filename(name)[1] if is_wheel(name) else parse_sdist_filename(name)[1]
+        if is_wheel(name):
+            return parse_wheel_filename(split_variant(name)[0])[1]
+        return parse_sdist_filename(name)[1]
     except (InvalidWheelFilename, InvalidSdistFilename):
         return None
 

@@ -58,6 +58,12 @@ def index_parser() -> Parser:
         metavar="URL",
         help="with --to: where DIR is served, for the lines to copy; default: browsers find out",
     )
+    add(
+        "--variants",
+        action="store_true",
+        help="with --to: beside each wheel its variant (PEP 825, a draft), which installers that "
+        "know them choose by driver and GPU",
+    )
     add("--yank", metavar="FILE|NAME==VERSION", help="withdraw wheels: only who pinned gets them")
     add("--reason", default="", metavar="TEXT", help="with --yank: why, for who has it pinned")
     add("--unyank", metavar="FILE|NAME==VERSION", help="take that back")
@@ -120,6 +126,7 @@ def run_index(given: argparse.Namespace, console: Console) -> None:
         base_url=given.base_url,
         address=given.address,
         cache=default_cache(),
+        has_variants=given.variants,
     )
     yanked = _yank(given, lambda asked: yank_in_site(site, asked), console)
     with console.live("index"):
@@ -128,7 +135,15 @@ def run_index(given: argparse.Namespace, console: Console) -> None:
         f"{site.site}: {plural(done.wheels, 'wheel')}, {done.added} of them new; simple/ and "
         f"{', '.join(f'{tag}/simple/' for tag in done.cuda) or 'no index for one CUDA release'}"
     )
-    data = {"site": str(site.site), "added": done.added, "cuda": done.cuda, **yanked}
+    if done.variants:
+        text += f"; {plural(done.variants, 'variant')}"
+    data = {
+        "site": str(site.site),
+        "added": done.added,
+        "variants": done.variants,
+        "cuda": done.cuda,
+        **yanked,
+    }
     _tell(text, data, site.site / SIMPLE, given, console)
 
 
@@ -224,11 +239,18 @@ def _check(given: argparse.Namespace, folders: tuple[Path, ...]) -> None:
             why="without --to the index is written into the folder itself",
             fix="publish them together: -- --dist A --dist B --to DIR",
         )
-    if (given.base_url or given.address) and not given.to:
+    if (given.base_url or given.address or given.variants) and not given.to:
         raise UsageError(
-            "--base-url and --address are for what is served",
+            "--base-url, --address and --variants are for what is served",
             why="without --to the index links the wheels beside it",
             fix="name the folder to write: -- --to DIR",
+        )
+    if given.base_url and given.variants:
+        raise UsageError(
+            "--variants writes wheels, and with --base-url the wheels are elsewhere",
+            why="they are written beside the published ones",
+            fix="publish without --base-url, put the folder files/ to that address and its wheels "
+            "into --dist, then write the pages with --base-url",
         )
     if given.yank and given.yank == given.unyank:
         raise UsageError(

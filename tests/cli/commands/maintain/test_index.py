@@ -86,6 +86,7 @@ def test_says_as_data_what_was_published(
     assert found == {
         "site": str(tmp_path / "site"),
         "added": 1,
+        "variants": 0,
         "cuda": [],
         "withdrawn": [wheel.name],
         "good_again": [],
