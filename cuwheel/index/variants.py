@@ -45,9 +45,11 @@ def write_variants(files: Path, entries: Iterable[Entry], cache: Path) -> bool:
     cache.mkdir(parents=True, exist_ok=True)
     is_new = False
     for entry in entries:
+        if entry.variant or not entry.has_libraries:
+            continue
         plain = files / entry.name
         facts = read_facts(plain, entry.sha256, cache)
-        variant = None if entry.variant else cuda_variant(facts.cuda, facts.archs)
+        variant = cuda_variant(facts.cuda, facts.archs)
         if variant is None:
             continue
         path = files / variant_name(entry.name, variant)
