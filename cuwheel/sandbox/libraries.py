@@ -18,6 +18,8 @@ from cuwheel.sandbox.backends import Mount, is_of_system
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cuwheel.binaries.elf import Elf
+
 _EXTENSIONS = "lib*/python3.*/lib-dynload/*.so"
 _ORIGIN = "$ORIGIN"
 
@@ -68,15 +70,22 @@ def foreign_libraries(python: Path, inside: Path) -> tuple[Mount, ...]:
 
 def _needed(loaded: _Loaded) -> tuple[list[_Place], tuple[_Place, ...]]:
     """The libraries that a file names and that aren't the system's; where they look in turn."""
-    try:
-        with loaded.place.real.open("rb") as stream:
-            elf = read_elf(stream)
-    except (OSError, ElfFormatError):
+    elf = _read(loaded.place.real)
+    if elf is None:
         return [], loaded.inherited
     own = tuple(_folders(elf.search_path, loaded.place))
     searched = own if elf.runpath else (*own, *loaded.inherited)
     inherited = loaded.inherited if elf.runpath else searched
     return [place for name in elf.needed for place in _find(name, searched)], inherited
+
+
+@functools.cache  # a build has its Python under two names
+def _read(path: Path) -> Elf | None:
+    try:
+        with path.open("rb") as stream:
+            return read_elf(stream)
+    except (OSError, ElfFormatError):
+        return None
 
 
 def _folders(entries: tuple[str, ...], place: _Place) -> Iterator[_Place]:

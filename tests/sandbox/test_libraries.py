@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.sandbox import libraries
 from cuwheel.sandbox.backends import Mount, sandboxed
 from cuwheel.sandbox.libraries import foreign_libraries
 from cuwheel.sandbox.prefixes import interpreter_mounts, prefix_mounts
@@ -78,6 +79,7 @@ def installed(module_path: Path) -> Installed:
 def how(request: pytest.FixtureRequest, installed: Installed) -> str:
     installed.lead(request.param)
     foreign_libraries.cache_clear()
+    libraries._read.cache_clear()
     return str(request.param)
 
 
