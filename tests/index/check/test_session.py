@@ -294,6 +294,14 @@ def test_our_own_site_is_clean(copy: SiteCopy) -> None:
     assert result.downloaded == sum(one["size"] for one in copy.page["files"])
 
 
+def test_attestations_that_are_there_are_no_finding(copy: SiteCopy) -> None:
+    (copy.folder / "files" / "toy.provenance").write_text("{}")
+    copy.entry["provenance"] = f"{copy.address}/files/toy.provenance"
+    copy.write()
+
+    assert found(check(f"{copy.address}/simple/")) == []
+
+
 def test_site_that_was_written_anew_is_clean(copy: SiteCopy) -> None:
     copy.write()
 
