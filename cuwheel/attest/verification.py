@@ -34,6 +34,8 @@ _PASSED, _FAILED = "PASSED", "FAILED"
 _OURS = "cuwheel_rebuild"  # SLSA asks for a vendor in front of an extension's name
 _SLSA = "1.1"
 _VERIFIER = "urn:cuwheel:rebuilder:"  # and the key's id
+# What reading a field of another type raises; nesting without end, what showing it does.
+_MALFORMED = (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError)
 _to_dict: Callable[[Any], dict[str, Any]] = json_format.MessageToDict  # it has no annotations
 
 
@@ -111,7 +113,7 @@ def check_statement(stated: Mapping[str, Any], wheel: str, sha256: str) -> str:
         if predicate[_OURS]["sha256"] != sha256:
             raise StatementError("it says PASSED of a wheel that was built to other bytes")
         return str(predicate["verifier"]["id"]).removeprefix(_VERIFIER)
-    except (KeyError, TypeError, ValueError, IndexError) as problem:
+    except _MALFORMED as problem:
         raise StatementError(f"it isn't whole ({problem!r})") from problem
 
 
@@ -135,7 +137,7 @@ def _check_subject(stated: Mapping[str, Any], wheel: str, sha256: str) -> None:
 
 
 def _what_differed(predicate: Mapping[str, Any]) -> str:
-    differences = [str(one) for one in predicate.get(_OURS, {}).get("differences", ())]
+    differences = [str(one) for one in predicate[_OURS]["differences"]]
     more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
     where = f": {differences[0]}{more}" if differences else ""
     return f"it says that building again gave other bytes{where}"

@@ -300,6 +300,70 @@ def test_refuses_statement_that_lies(lie: str, wheel: Path, policy: Policy, keys
     assert (name, reason in said) == ("lie.json", True), said
 
 
+_WRONG: tuple[Any, ...] = (None, [], {}, [None], {"a": None}, 0, 1e400, True, "", "\ud800")
+_DEEP = json.loads("[" * 400 + "]" * 400)
+_PLACES = [
+    *[("_type",), ("subject",), ("predicateType",), ("predicate",)],
+    *[("subject", 0), ("subject", 0, "name"), ("subject", 0, "digest")],
+    ("subject", 0, "digest", "sha256"),
+    *[("predicate", name) for name in ("verifier", "policy", "verificationResult")],
+    *[("predicate", name) for name in ("verifiedLevels", "cuwheel_rebuild", "timeVerified")],
+    *[("predicate", name) for name in ("resourceUri", "slsaVersion", "inputAttestations")],
+    *[("predicate", "verifier", "id"), ("predicate", "policy", "uri")],
+    *[("predicate", "cuwheel_rebuild", one) for one in ("sha256", "differences", "materials")],
+    *[("predicate", "cuwheel_rebuild", one) for one in ("result", "cuwheel")],
+]
+_ENVELOPE_PLACES = [
+    *[("payload",), ("payloadType",), ("signatures",)],
+    *[("signatures", 0), ("signatures", 0, "keyid"), ("signatures", 0, "sig")],
+]
+_UNREAD = {"timeVerified", "resourceUri", "slsaVersion", "inputAttestations"} | {
+    *("materials", "result", "cuwheel", "differences")
+}
+
+
+def _put(data: dict[str, Any], place: tuple[str | int, ...], value: object) -> None:
+    inside: Any = data
+    for part in place[:-1]:
+        inside = inside[part]
+    inside[place[-1]] = value
+
+
+@pytest.mark.parametrize("result", ["PASSED", "FAILED"])
+@pytest.mark.parametrize("place", _PLACES, ids=lambda one: ".".join(map(str, one)))
+def test_field_of_another_type_spoils_one_statement(
+    place: tuple[str | int, ...], result: str, wheel: Path, policy: Policy, keys: Keys
+) -> None:
+    """It is refused, or the field is none that anything rests on; the others count."""
+    changes = {} if result == "PASSED" else {"rebuilt_sha256": "2" * 64, "differences": ("a",)}
+    for value in (*_WRONG, _DEEP):
+        said = json.loads(say(wheel, keys["alice"], **changes))
+        _put(said, place, value)
+        content = sign_statement(json.dumps(said), keys["alice"]).encode()
+        lying = SignedStatement(name="lie.json", content=content)
+
+        verdict = check_policy(wheel, policy, [lying, signed(wheel, keys["bob"])], TODAY)
+
+        counts = result == "PASSED" and place[-1] in _UNREAD
+        assert verdict.counted == (("alice", "bob") if counts else ("bob",)), value
+        assert [name for name, _ in verdict.refused] == ["lie.json"] * (not counts), value
+
+
+@pytest.mark.parametrize("place", _ENVELOPE_PLACES, ids=lambda one: ".".join(map(str, one)))
+def test_field_of_another_type_spoils_one_envelope(
+    place: tuple[str | int, ...], wheel: Path, policy: Policy, keys: Keys
+) -> None:
+    for value in (*_WRONG, _DEEP):
+        envelope = json.loads(signed(wheel, keys["alice"]).content)
+        _put(envelope, place, value)
+        lying = SignedStatement(name="lie.json", content=json.dumps(envelope).encode())
+
+        verdict = check_policy(wheel, policy, [lying, signed(wheel, keys["bob"])], TODAY)
+
+        assert verdict.counted == ("bob",), value
+        assert [name for name, _ in verdict.refused] == ["lie.json"], value
+
+
 def test_signature_of_another_statement_is_refused(wheel: Path, policy: Policy, keys: Keys) -> None:
     """Alice says of her wheel that it is the same bytes; mallory puts that beside another one."""
     hers = json.loads(signed(wheel, keys["alice"]).content)
