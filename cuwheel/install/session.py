@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from cuwheel import limits
 from cuwheel.attest.check import check_policy, find_statements, raise_if_refused
@@ -33,9 +33,10 @@ from cuwheel.install.environment import (
 )
 from cuwheel.install.statement import check_statement, fetch_statement, stated_sha256
 from cuwheel.install.trial import Trial, try_wheel
-from cuwheel.pick.choice import ask_indexes, choose
+from cuwheel.pick.choice import Offers, ask_indexes, choose
 from cuwheel.pick.declarations import declared
 from cuwheel.pick.machine import read_here
+from cuwheel.pypi.offers import Offer
 from cuwheel.system.files import sha256_of_file
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from cuwheel.pick.choice import Choice
     from cuwheel.pick.fit import Judgement
     from cuwheel.pick.machine import Here
-    from cuwheel.pypi.offers import Offer
     from cuwheel.system.console import Console
 
 Fallback = Literal["fail", "requirement", "build"]
@@ -122,7 +122,7 @@ def install(asked: InstallOptions, console: Console, build: Callable[[Path], Pat
     Args:
         asked: what.
         console: shows how it goes.
-        build: builds the target for an interpreter; gives back the folder of the wheel.
+        build: builds the target for an interpreter; gives back the wheel.
 
     Raises:
         NoFittingWheelError: no wheel fits, and `fallback` says to fail.
@@ -150,9 +150,9 @@ def install(asked: InstallOptions, console: Console, build: Callable[[Path], Pat
             return replace(run.requirement(), because=because)
         if asked.is_dry:
             return Installed(how="build", what=asked.target.name, because=because)
-        # Who has built it doesn't ask others whether they have.
+        # Who has built it doesn't ask others whether they have: that holds of this one file alone.
         own = replace(run, asked=replace(asked, policy=None))
-        made = own.wheel((build(here.environment.python).as_uri(),))
+        made = own.built(build(here.environment.python))
         return replace(made, how="build", because=because)
 
 
@@ -190,8 +190,20 @@ class _Run:
         )
 
     def wheel(self, addresses: tuple[str, ...]) -> Installed:
-        """Install the newest wheel of these addresses that fits."""
-        taken = self._choose(addresses)
+        """Install the newest wheel that fits, of these addresses and the artifacts."""
+        artifacts = [self._unpacked(number, one) for number, one in enumerate(self.asked.artifacts)]
+        return self._install(ask_indexes(Requirement(self.named), (*artifacts, *addresses)))
+
+    def built(self, wheel: Path) -> Installed:
+        """Install this very wheel, whatever lies beside it and whatever its index offers."""
+        _, version, _, _ = parse_wheel_filename(wheel.name)
+        url, index = wheel.absolute().as_uri(), wheel.parent.absolute().as_uri()
+        offer = Offer(name=wheel.name, url=url, index=index, version=version, is_wheel=True)
+        return self._install(Offers(files=(offer,), counts={index: 1}, faults={}))
+
+    def _install(self, offers: Offers) -> Installed:
+        """Install the newest wheel of all that fits."""
+        taken = self._choose(offers)
         offer, content = taken.offer, fetch_statement(taken.offer, Attempts())
         sha256 = offer.sha256 or stated_sha256(content)
         if not sha256:
@@ -242,12 +254,11 @@ class _Run:
 
         return replace(done, trial=self._tried(fill, name, pinned))
 
-    def _choose(self, addresses: tuple[str, ...]) -> Judgement:
-        artifacts = [self._unpacked(number, one) for number, one in enumerate(self.asked.artifacts)]
-        wanted = Requirement(self.named)
-        offers = ask_indexes(wanted, (*artifacts, *addresses))
+    def _choose(self, offers: Offers) -> Judgement:
         mine = tuple(one for one in offers.files if self._is_of_target(one))
-        choice = choose(replace(offers, files=mine), self.here.machine, wanted)
+        choice = choose(
+            replace(offers, files=mine), self.here.machine, Requirement(self.named)
+        )
         if choice.taken is None:
             raise self._none_fits(choice, offers.faults)
         return choice.taken

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import WheelStatementError
 from cuwheel.pypi.pages import read_page
-from cuwheel.system.files import checked_sha256
 from cuwheel.wheel.provenance import PREDICATE_TYPE
 from cuwheel.wheel.publication import STATEMENT
 
@@ -41,10 +40,9 @@ def fetch_statement(offer: Offer, attempts: Attempts) -> bytes | None:
 def stated_sha256(content: bytes | None) -> str:
     """The SHA-256 that a statement is about; empty where there is none."""
     try:
-        stated = json.loads(content or b"")["subject"][0]["digest"]["sha256"]
+        return str(json.loads(content or b"")["subject"][0]["digest"]["sha256"])
     except (ValueError, LookupError, TypeError, RecursionError):
         return ""
-    return checked_sha256(str(stated))
 
 
 def check_statement(
@@ -75,7 +73,7 @@ def check_statement(
     try:
         stated = json.loads(content)
         [subject] = stated["subject"]
-        about = str(subject["digest"]["sha256"]).lower()
+        about = str(subject["digest"]["sha256"])
         predicate, kind = stated["predicate"], str(stated["predicateType"])
         builder = str(predicate["runDetails"]["builder"]["id"])
         archs = predicate["buildDefinition"]["externalParameters"].get("archs", ())

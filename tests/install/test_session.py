@@ -96,6 +96,31 @@ def test_asks_nobody_about_what_was_built_here(installing: Installing) -> None:
     assert (done.how, done.rebuilt_by, installing.built) == ("build", (), 1)
 
 
+def test_takes_nothing_but_what_was_built(installing: Installing) -> None:
+    """What lies beside it in dist/ was downloaded: nobody has built it here or rebuilt it."""
+    policy = write_policy(
+        installing.folder / "rebuilders.txt", 1, make_keys(installing.folder / "keys", "alice")
+    )
+    offer(installing.folder / "built", "99.0+cu130")
+
+    done = installing.run(policy=policy, fallback="build")
+
+    assert done.what.startswith("toy-9.0+cu130-")
+    assert versions(installing.environment) == ["9.0+cu130"]
+
+
+def test_does_not_go_back_to_an_artifact_after_a_build(installing: Installing) -> None:
+    broken = offer(installing.folder / "made", "99.0+cu130", BROKEN)
+    artifact = installing.folder / "wheels.zip"
+    with zipfile.ZipFile(artifact, "w") as archive:
+        archive.write(broken, broken.name)
+
+    done = installing.run(addresses=(), artifacts=(artifact,), fallback="build")
+
+    assert "99.0+cu130" in done.because
+    assert versions(installing.environment) == ["9.0+cu130"]
+
+
 def test_does_nothing_twice(installing: Installing) -> None:
     offer(installing.dist)
     installing.run()

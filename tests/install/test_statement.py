@@ -32,15 +32,6 @@ def test_takes_wheel_without_statement() -> None:
     assert stated_sha256(None) == ""
 
 
-def test_takes_hashes_alone_for_hashes() -> None:
-    assert stated_sha256(statement(WHEEL.name, SHA256.upper()).encode()) == SHA256
-    assert stated_sha256(statement(WHEEL.name, "../../deep").encode()) == ""
-
-
-def test_takes_hash_in_capitals() -> None:
-    assert check(statement(WHEEL.name, SHA256.upper())) == "urn:test"
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [

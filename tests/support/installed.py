@@ -169,7 +169,7 @@ class Installing:
 
     def _build(self, _: Path) -> Path:
         self.built += 1
-        return offer(self.folder / "built", "9.0+cu130").parent
+        return offer(self.folder / "built", "9.0+cu130")
 
 
 def toy(**changes: Any) -> Target:

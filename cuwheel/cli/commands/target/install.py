@@ -172,13 +172,12 @@ def _places(
 def _build(
     entry: CatalogueEntry, tag: str, given: argparse.Namespace, console: Console, python: Path
 ) -> Path:
-    """Build the target for an environment's Python; the folder of its wheel."""
+    """Build the target for an environment's Python; the wheel."""
     words = [f"{entry.name}-{tag}", "--python", str(python)]
     for name in ("dist", "work"):
         words += [f"--{name}", getattr(given, name)] if getattr(given, name) else []
     [job] = requested_jobs(entry, tag, build_parser().parse(words), console)
-    pipeline.make(job, keep_work=False)
-    return job.workspace.dist
+    return job.workspace.dist / pipeline.make(job, keep_work=False).wheel
 
 
 def _tell(done: Installed, console: Console, *, is_dry: bool) -> None:
