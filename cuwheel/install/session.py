@@ -256,9 +256,7 @@ class _Run:
 
     def _choose(self, offers: Offers) -> Judgement:
         mine = tuple(one for one in offers.files if self._is_of_target(one))
-        choice = choose(
-            replace(offers, files=mine), self.here.machine, Requirement(self.named)
-        )
+        choice = choose(replace(offers, files=mine), self.here.machine, Requirement(self.named))
         if choice.taken is None:
             raise self._none_fits(choice, offers.faults)
         return choice.taken
