@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from functools import partial
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import DownloadError
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from cuwheel.system.console import Console
     from cuwheel.system.output.live import Downloads, Listener
 
+_HASHES = {"sha256": re.compile(r"[0-9a-f]{64}"), "md5": re.compile(r"[0-9a-f]{32}")}
+
 
 def cached_path(cache: Path, file: PinnedFile) -> Path:
     """Where a file is in the cache, or will be.
@@ -35,9 +39,24 @@ def cached_path(cache: Path, file: PinnedFile) -> Path:
     Args:
         cache: cuwheel's cache folder.
         file: the one that is pinned.
+
+    Raises:
+        DownloadError: its name or hash would lead out of the cache.
     """
+    if not _HASHES[file.algorithm].fullmatch(file.digest):
+        raise _refused_place(file, f"{file.pinned_by} gives {file.digest!r} as {file.algorithm}")
+    if file.name in {"", ".."} or file.name != PurePosixPath(file.name).name:
+        raise _refused_place(file, "it is no name of a file")
     folder = file.sha256 or f"md5-{file.md5}"
     return cache / "downloads" / folder / file.name
+
+
+def _refused_place(file: PinnedFile, why: str) -> DownloadError:
+    return DownloadError(
+        f"{file.name!r} can't be kept in the cache",
+        why=why,
+        fix="don't use what names it so: correct it, or ask whoever runs it",
+    )
 
 
 def fetch(  # noqa: PLR0913 - what, from where, to where, and how

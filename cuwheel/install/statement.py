@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import WheelStatementError
-from cuwheel.pypi.pages import read_page
+from cuwheel.fetch.urls import redact_url
+from cuwheel.pypi.pages import PageFault, read_page
+from cuwheel.system.files import checked_sha256
 from cuwheel.wheel.provenance import PREDICATE_TYPE
 from cuwheel.wheel.publication import STATEMENT
 
@@ -32,17 +34,31 @@ class CheckedStatement:
 
 
 def fetch_statement(offer: Offer, attempts: Attempts) -> bytes | None:
-    """The statement beside a wheel; None: there is none."""
+    """The statement beside a wheel; None: there is none.
+
+    Raises:
+        WheelStatementError: whether there is one can't be found out.
+    """
     answer = read_page(f"{offer.url}{STATEMENT}", attempts, "application/json")
-    return None if isinstance(answer, str) else answer.content
+    if not isinstance(answer, PageFault):
+        return answer.content
+    if answer.kind == "missing":
+        return None
+    raise WheelStatementError(
+        f"the statement beside {offer.name} couldn't be asked for",
+        why=f"{redact_url(offer.url)}{STATEMENT}: {answer}",
+        fix="try again later, or name an index that answers; without the answer nobody knows "
+        "whether the wheel is the one that was built",
+    )
 
 
 def stated_sha256(content: bytes | None) -> str:
     """The SHA-256 that a statement is about; empty where there is none."""
     try:
-        return str(json.loads(content or b"")["subject"][0]["digest"]["sha256"])
+        stated = json.loads(content or b"")["subject"][0]["digest"]["sha256"]
     except (ValueError, LookupError, TypeError, RecursionError):
         return ""
+    return checked_sha256(str(stated))
 
 
 def check_statement(
@@ -73,7 +89,7 @@ def check_statement(
     try:
         stated = json.loads(content)
         [subject] = stated["subject"]
-        about = str(subject["digest"]["sha256"])
+        about = str(subject["digest"]["sha256"]).lower()
         predicate, kind = stated["predicate"], str(stated["predicateType"])
         builder = str(predicate["runDetails"]["builder"]["id"])
         archs = predicate["buildDefinition"]["externalParameters"].get("archs", ())

@@ -32,7 +32,7 @@ class _Form:
 # flash-attn, causal-conv1d and mamba: cu12torch2.8cxx11abiTRUE. Astral: cu.12.8.torch.2.11.
 # PyTorch, vLLM, xformers: cu128, cpu, rocm6.4, xpu. PyTorch Geometric: pt28cu128. PyTorch3D:
 # pt2.8.0cu129. Ours: cu130torch2.11. Projects with a name for each CUDA: jax-cuda13-plugin,
-# cupy-cuda12x, nvidia-cublas-cu12.
+# cupy-cuda12x, nvidia-cublas-cu12, spconv-cu120.
 _FORMS = (
     _Form(fact="cuda", pattern=re.compile(r"(?<![a-z])cu(?:da)?\.?(\d\d)(?:\.?(\d))?(?!\d)")),
     _Form(fact="torch", pattern=re.compile(r"(?:torch|pt)\.?(\d)\.?(\d{1,2})(?!\d)")),
@@ -40,7 +40,7 @@ _FORMS = (
     _Form(fact="cxx11_abi", pattern=re.compile(r"cxx11[-_.]?abi[-_.]?(true|false)")),
     _Form(fact="device", pattern=re.compile(r"(?<![a-z])(rocm|cpu|xpu|metal|vulkan)")),
 )
-_PROJECT_CUDA = re.compile(r"-(?:cuda|cu)(\d\d)x?(?=-|$)")
+_PROJECT_CUDA = re.compile(r"-(?:cuda|cu)(\d\d)(\d)?x?(?=-|$)")
 
 
 def declared(project: str, version: Version) -> dict[str, str]:
@@ -52,7 +52,7 @@ def declared(project: str, version: Version) -> dict[str, str]:
     """
     facts = dict(_in_local(version.local or ""))
     if "cuda" not in facts and (found := _PROJECT_CUDA.search(project)):
-        facts["cuda"] = found[1]
+        facts["cuda"] = ".".join(filter(None, found.groups()))
     return facts
 
 

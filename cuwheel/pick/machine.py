@@ -46,7 +46,8 @@ class TargetMachine:
         glibc: `2.36`.
         driver: NVIDIA's, `580.65.06`.
         archs: capabilities of the GPUs, `90`.
-        cuda: the release that the framework was built with, `13.0`; `cpu`: it knows none.
+        cuda: the release that the framework was built with, `13.0`, or its major; `cpu`: it knows
+            none.
         cuda_of: the framework that says so; empty: nobody but the person.
         frameworks: version by name, of those that are installed.
         is_here: all frameworks were looked for; those that aren't named aren't installed.
@@ -189,10 +190,18 @@ def parse_machine(text: str) -> TargetMachine:
 _EXAMPLE = 'write --for "python=3.12,torch=2.11,cuda=13.0,arch=90,driver=580.65.06,glibc=2.36"'
 _FORMS = {
     "arch": re.compile(r"\d{2,3}"),
-    "cuda": re.compile(rf"\d+\.\d+|{CPU_ONLY}"),
+    "cuda": re.compile(rf"\d+(\.\d+)?|{CPU_ONLY}"),
     "driver": re.compile(r"\d+(\.\d+)*"),
     "platform": re.compile(r"\w+"),
-    "python": re.compile(r"3\.\d+(\.\d+|t)?"),
+    "python": re.compile(r"3\.\d+(\.\d+)?t?"),
+}
+_EXAMPLES = {
+    "arch": "90",
+    "cuda": f"13.0, 13 or {CPU_ONLY}",
+    "driver": "580.65.06",
+    "glibc": "2.36",
+    "platform": "x86_64",
+    "python": "3.12, 3.12.4 or 3.14t",
 }
 
 
@@ -208,5 +217,8 @@ def _checked(name: str, value: str) -> str:
         value = value.removeprefix("linux_").lower()
         value = _PLATFORMS.get(value, value)
     if not _FORMS.get(name, _VERSION).fullmatch(value) or (name == "arch" and not is_arch(value)):
-        raise UsageError(f"--for says {name}={value}", why=f"no {name} looks so", fix=_EXAMPLE)
+        why = f"{name} is a release with two parts or more, such as {_EXAMPLES.get(name, '2.11')}"
+        if name in _FORMS:
+            why = f"{name} is written {_EXAMPLES[name]}"
+        raise UsageError(f"--for says {name}={value}", why=why, fix=_EXAMPLE)
     return value

@@ -34,7 +34,7 @@ def read_parameters(offer: Offer, attempts: Attempts) -> Mapping[str, object] | 
         definition = content["predicate"]["buildDefinition"]
         parameters = definition["externalParameters"]
         is_ours = definition["buildType"] == BUILD_TYPE  # which says what the parameters mean
-        is_of_it = offer.sha256 in {"", subject["digest"]["sha256"]}
+        is_of_it = offer.sha256 in {"", str(subject["digest"]["sha256"]).lower()}
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
     return parameters if is_ours and is_of_it and isinstance(parameters, dict) else None

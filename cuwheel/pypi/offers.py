@@ -23,7 +23,7 @@ from packaging.version import InvalidVersion, Version
 
 from cuwheel.fetch.urls import is_local, local_path
 from cuwheel.pypi.pages import lacks, read_page, read_project_page, with_credentials
-from cuwheel.system.files import sha256_of_file
+from cuwheel.system.files import checked_sha256, sha256_of_file
 from cuwheel.wheel.publication import SIMPLE
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _ANY_FORM = "application/vnd.pypi.simple.v1+json, application/json;q=0.9, text/h
 _RELEASE_PAGE = re.compile(r"/releases/tag/(?=[^/]+$)")
 _RELEASE_FILES = "/releases/expanded_assets/"
 _MOST_PAGES = 20  # of a list of releases
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+_NAME = re.compile(r"[A-Za-z0-9._+!-]+")  # of a wheel or an sdist; all else may lead elsewhere
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,12 +136,12 @@ def _of_index(page: pypi_simple.ProjectPage, address: str, project: str) -> Iter
                 name=file.filename,
                 url=with_credentials(file.url, address),
                 index=address,
-                sha256=file.digests.get("sha256", ""),
-                size=file.size,
+                sha256=checked_sha256(file.digests.get("sha256", "")),
+                size=_size(file.size),
                 requires_python=file.requires_python or "",
                 yanked=(file.yanked_reason or "no reason is given") if file.is_yanked else None,
                 has_metadata=bool(file.has_metadata),
-                metadata_sha256=(file.metadata_digests or {}).get("sha256", ""),
+                metadata_sha256=(file.metadata_digests or {}).get("sha256", "").lower(),
                 is_in_index=True,
                 **known,
             )
@@ -188,12 +188,11 @@ def _of_links(page: requests.Response, address: str, project: str) -> Iterator[O
         name = unquote(urlsplit(link.url).path.rpartition("/")[2])
         if known := _identify(name, project):
             url, _, fragment = link.url.partition("#")
-            stated = fragment.removeprefix("sha256=")
             yield Offer(
                 name=name,
                 url=with_credentials(url, address),
                 index=address,
-                sha256=stated if _SHA256.fullmatch(stated) else "",
+                sha256=checked_sha256(fragment.removeprefix("sha256=")),
                 requires_python=_text(link.attrs.get("data-requires-python")),
                 **known,
             )
@@ -203,15 +202,19 @@ def _of_release(release: dict[str, Any], address: str, project: str) -> Iterator
     """The files of a release as GitHub's API has them."""
     for asset in release.get("assets", ()):
         if known := _identify(str(asset["name"]), project):
-            stated = str(asset.get("digest") or "").removeprefix("sha256:")
             yield Offer(
                 name=str(asset["name"]),
                 url=str(asset["browser_download_url"]),
                 index=address,
-                sha256=stated if _SHA256.fullmatch(stated) else "",
-                size=int(asset["size"]) if "size" in asset else None,
+                sha256=checked_sha256(str(asset.get("digest") or "").removeprefix("sha256:")),
+                size=_size(int(asset["size"])) if "size" in asset else None,
                 **known,
             )
+
+
+def _size(stated: int | None) -> int | None:
+    """Bytes that an index states; None where that can't be."""
+    return stated if stated is None or stated >= 0 else None
 
 
 def _text(value: str | list[str] | None) -> str:
@@ -219,7 +222,9 @@ def _text(value: str | list[str] | None) -> str:
 
 
 def _identify(name: str, project: str) -> dict[str, Any]:
-    """Version and kind of a project's file; empty for other files."""
+    """Version and kind of a project's file; empty for other files, and for what is no name."""
+    if not _NAME.fullmatch(name):
+        return {}
     try:
         if name.endswith(".whl"):
             owner, version, _, _ = parse_wheel_filename(name)

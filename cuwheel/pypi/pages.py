@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from http import HTTPStatus
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 import pypi_simple
@@ -26,14 +26,36 @@ if TYPE_CHECKING:
     from cuwheel.fetch.retry import Attempts
 
     Read = TypeVar("Read")
+    Kind = Literal["missing", "unreadable", "unasked"]
 
 _CHUNK = 1 << 16  # bytes
-_NO_INDEX = "is not a simple index (PEP 503 or 691)"
+_GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
+
+
+class PageFault(str):
+    """Why there is no page, as words behind the address.
+
+    Attributes:
+        kind: `missing`: whoever was asked hasn't got it; `unreadable`: what came is another thing;
+            `unasked`: nobody knows, since nobody answered, or with an error.
+    """
+
+    __slots__ = ("kind",)
+    kind: Kind
+
+    def __new__(cls, words: str, kind: Kind) -> PageFault:  # noqa: PYI034 - Self is newer than Python 3.10
+        """Words with their kind."""
+        fault = super().__new__(cls, words)
+        fault.kind = kind
+        return fault
+
+
+_NO_INDEX = PageFault("is not a simple index (PEP 503 or 691)", "unreadable")
 
 
 def read_project_page(
     index: str, project: str, attempts: Attempts
-) -> pypi_simple.ProjectPage | str:
+) -> pypi_simple.ProjectPage | PageFault:
     """An index's page of a project, or why there is none.
 
     Args:
@@ -44,7 +66,7 @@ def read_project_page(
     return _read_or_say_why(index, project, attempts, _read_project_page)
 
 
-def read_page(url: str, attempts: Attempts, accept: str) -> requests.Response | str:
+def read_page(url: str, attempts: Attempts, accept: str) -> requests.Response | PageFault:
     """Any page with a limit, or why there is none.
 
     Args:
@@ -55,14 +77,14 @@ def read_page(url: str, attempts: Attempts, accept: str) -> requests.Response | 
     return _read_or_say_why(url, accept, attempts, _read_page)
 
 
-def lacks(project: str) -> str:
+def lacks(project: str) -> PageFault:
     """What is said of an index that has no page of a project."""
-    return f"has no {project}"
+    return PageFault(f"has no {project}", "missing")
 
 
-def answered(status: int) -> str:
+def answered(status: int) -> PageFault:
     """What is said of a server that answered with an error status."""
-    return f"answered {status}"
+    return PageFault(f"answered {status}", "missing" if status in _GONE else "unasked")
 
 
 def with_credentials(url: str, index: str) -> str:
@@ -76,7 +98,7 @@ def with_credentials(url: str, index: str) -> str:
 
 def _read_or_say_why(  # noqa: PLR0911 - one for each way in which a server can fail
     url: str, about: str, attempts: Attempts, read: Callable[[str, str, Attempts], Read]
-) -> Read | str:
+) -> Read | PageFault:
     try:
         return read(url, about, attempts)
     except pypi_simple.NoSuchProjectError as problem:
@@ -86,14 +108,17 @@ def _read_or_say_why(  # noqa: PLR0911 - one for each way in which a server can 
     except requests.JSONDecodeError:
         return _NO_INDEX
     except requests.RequestException as problem:
-        return unreachable(url, problem, fix="").why
+        return PageFault(unreachable(url, problem, fix="").why, "unasked")
     except TimeoutError:
         limit = attempts.retry_policy.limit
-        return f"sent no whole page within {limit:.0f} seconds ({SLOW_FIX})"
+        words = f"sent no whole page within {limit:.0f} seconds ({SLOW_FIX})"
+        return PageFault(words, "unasked")
     except _PageError as problem:
-        return f"{problem}; none has that"
+        return PageFault(f"{problem}; none has that", "unreadable")
     except OSError as problem:
-        return f"can't be read: {problem.strerror}"
+        is_missing = isinstance(problem, FileNotFoundError | NotADirectoryError)
+        words = f"can't be read: {problem.strerror}"
+        return PageFault(words, "missing" if is_missing else "unasked")
     except (pypi_simple.UnsupportedRepoVersionError, ValueError, RecursionError):
         return _NO_INDEX
 
@@ -108,7 +133,7 @@ def _read_project_page(index: str, project: str, attempts: Attempts) -> pypi_sim
     except (FileNotFoundError, NotADirectoryError):
         raise pypi_simple.NoSuchProjectError(project, url) from None
     except requests.HTTPError as problem:
-        if problem.response.status_code == HTTPStatus.NOT_FOUND:
+        if problem.response.status_code in _GONE:
             raise pypi_simple.NoSuchProjectError(project, url) from None
         raise
     return pypi_simple.ProjectPage.from_response(page, project)

@@ -9,6 +9,7 @@ import fcntl
 import glob
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 _CHUNK = 1 << 20  # bytes
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 PART = ".cuwheel-part"  # suffix of a file that isn't complete
 PARTS = f".*{PART}"  # pattern of such files' names
 _EXCHANGE = 2  # renameat2(2): both names stay, each with the other's content
@@ -39,6 +41,12 @@ def sha256_of_file(path: Path) -> str:
         OSError: it can't be read.
     """
     return hash_of_file(path, "sha256")
+
+
+def checked_sha256(text: str) -> str:
+    """A SHA-256 that somebody else states, in small letters; empty where it is none."""
+    lowered = text.lower()
+    return lowered if _SHA256.fullmatch(lowered) else ""
 
 
 def hash_of_file(path: Path, algorithm: str) -> str:

@@ -61,6 +61,24 @@ def wanted(sha256: str = SHA256, max_size: int = 1_000_000) -> PinnedFile:
     return PinnedFile(name="tiny-1.0.tar.gz", sha256=sha256, max_size=max_size)
 
 
+@pytest.mark.parametrize(
+    ("name", "sha256", "md5"),
+    [
+        ("1/../../x.whl", SHA256, ""),
+        ("/x.whl", SHA256, ""),
+        ("..", SHA256, ""),
+        ("x.whl", "/deep", ""),
+        ("x.whl", "..", ""),
+        ("x.whl", "", "/../../deep"),
+    ],
+)
+def test_refuses_place_outside_the_cache(name: str, sha256: str, md5: str, tmp_path: Path) -> None:
+    file = PinnedFile(name=name, sha256=sha256, md5=md5, max_size=1)
+
+    with pytest.raises(DownloadError, match="can't be kept in the cache"):
+        cached_path(tmp_path, file)
+
+
 def download(
     workspace: Workspace,
     url: str,

@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from cuwheel.errors import WheelStatementError
-from cuwheel.install.statement import check_statement, stated_sha256
+from cuwheel.fetch.retry import Attempts
+from cuwheel.install.statement import check_statement, fetch_statement, stated_sha256
+from cuwheel.pypi.offers import Offer
+from tests.support.factories import HASTY
 from tests.support.installed import statement
+from tests.support.server import Site, serving
 
 WHEEL = Path("toy-1.0-py3-none-any.whl")
 SHA256 = "ab" * 32
@@ -30,6 +35,45 @@ def test_takes_statement_about_the_wheel() -> None:
 def test_takes_wheel_without_statement() -> None:
     assert check_statement(WHEEL, SHA256, None, is_required=False) is None
     assert stated_sha256(None) == ""
+
+
+def test_takes_hashes_alone_for_hashes() -> None:
+    assert stated_sha256(statement(WHEEL.name, SHA256.upper()).encode()) == SHA256
+    assert stated_sha256(statement(WHEEL.name, "../../deep").encode()) == ""
+
+
+def test_takes_hash_in_capitals() -> None:
+    assert check(statement(WHEEL.name, SHA256.upper())) == "urn:test"
+
+
+def fetch(url: str) -> bytes | None:
+    version = Version("1.0")
+    offer = Offer(name=WHEEL.name, url=url, index="", version=version, is_wheel=True)
+    return fetch_statement(offer, Attempts(HASTY))
+
+
+@pytest.mark.parametrize("status", [404, 410])
+def test_knows_that_there_is_no_statement(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serving(Site(statuses=[status])) as site:
+        assert fetch(site.url("/w.whl")) is None
+
+
+@pytest.mark.parametrize("status", [401, 403, 500, 503])
+def test_takes_no_fault_for_no_statement(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with (
+        serving(Site(statuses=[status] * 99)) as site,
+        pytest.raises(WheelStatementError, match="couldn't be asked for") as caught,
+    ):
+        fetch(site.url("/w.whl", login="me:secret@"))
+
+    assert f"answered {status}" in caught.value.why
+    assert "secret" not in caught.value.why
+
+
+def test_knows_that_no_statement_lies_beside_a_file(tmp_path: Path) -> None:
+    assert fetch((tmp_path / WHEEL.name).as_uri()) is None
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,16 @@ def test_reads_machine_on_paper() -> None:
     assert found.tag == "cp314t"
 
 
+def test_takes_major_of_cuda() -> None:
+    assert parse_machine("python=3.12,cuda=13").cuda == "13"
+
+
+def test_takes_free_threaded_patch_release() -> None:
+    found = parse_machine("python=3.13.1t")
+
+    assert (found.python, found.is_free_threaded, found.tag) == ("3.13.1", True, "cp313t")
+
+
 @pytest.mark.parametrize("arch", ["90", "9.0", "sm_90"])
 def test_reads_archs_as_people_write_them(arch: str) -> None:
     assert parse_machine(f"python=3.12,arch={arch}").archs == ("90",)
@@ -92,10 +102,11 @@ def test_reads_archs_as_people_write_them(arch: str) -> None:
         ("torch=2.11", "names no Python"),
         ("python=3.12,pyton=3", 'did you mean "python"'),
         ("python=3.12,python=3.13", "names python twice"),
-        ("python=2.7", "no python looks so"),
-        ("python=3.12,cuda=13", "no cuda looks so"),
-        ("python=3.12,arch=hopper", "no arch looks so"),
-        ("python=3.12,glibc=new", "no glibc looks so"),
+        ("python=2.7", "python is written 3.12"),
+        ("python=3.12,cuda=cu130", "cuda is written 13.0, 13 or cpu"),
+        ("python=3.12,torch=2", "torch is a release with two parts or more, such as 2.11"),
+        ("python=3.12,arch=hopper", "arch is written 90"),
+        ("python=3.12,glibc=new", "such as 2.36"),
         ("", "names no Python"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 
@@ -70,6 +71,54 @@ def test_reads_index_of_json(site: Site) -> None:
 
     assert (found.size, found.requires_python) == (7, ">=3.10")
     assert (found.has_metadata, found.metadata_sha256) == (True, "cd" * 32)
+
+
+def json_page(**fields: object) -> bytes:
+    file = {"filename": WHEEL, "url": f"/f/{QUOTED}", "hashes": {}, **fields}
+    return json.dumps({"meta": {"api-version": "1.0"}, "name": "toy", "files": [file]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("stated", "sha256"),
+    [("AB" * 32, SHA256), ("/tmp/x/deep", ""), ("../..", ""), ("ab" * 31, ""), ("", "")],
+)
+def test_takes_hashes_alone_for_hashes(stated: str, sha256: str, site: Site) -> None:
+    site.files["/simple/toy/"] = json_page(hashes={"sha256": stated})
+    site.files["/links.html"] = f'<a href="/f/{QUOTED}#sha256={stated}">toy</a>'.encode()
+    site.headers = {"Content-Type": "application/vnd.pypi.simple.v1+json"}
+    of_index = only(site.url("/simple/"))
+    site.headers = {"Content-Type": "text/html"}
+
+    assert (of_index.sha256, only(site.url("/links.html")).sha256) == (sha256, sha256)
+
+
+def test_takes_no_size_below_zero(site: Site) -> None:
+    site.files["/simple/toy/"] = json_page(size=-7)
+    site.headers = {"Content-Type": "application/vnd.pypi.simple.v1+json"}
+
+    assert only(site.url("/simple/")).size is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "toy-9.9+cu130-1/../../../../x-py3-none-any.whl",
+        "toy-9.9-1\\x-py3-none-any.whl",
+        "toy-9.9-1\n-py3-none-any.whl",
+        "toy-9.9-1\x1b-py3-none-any.whl",
+    ],
+)
+def test_passes_over_names_that_lead_elsewhere(name: str, site: Site) -> None:
+    site.headers = {"Content-Type": "application/vnd.pypi.simple.v1+json"}
+    site.files["/simple/toy/"] = json_page(filename=name)
+    asset = {"name": name, "browser_download_url": "https://example.org/x"}
+    site.files["/release"] = json.dumps({"assets": [asset]}).encode()
+    said = [read(site.url(path)) for path in ("/simple/", "/release")]
+    site.headers = {"Content-Type": "text/html"}
+    site.files["/links.html"] = f'<a href="/f/{quote(name, safe="")}">toy</a>'.encode()
+    said.append(read(site.url("/links.html")))
+
+    assert said == ["has no toy"] * 3
 
 
 @pytest.mark.parametrize("path", ["/simple/toy/", "/find-links.html"])
