@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import requests
@@ -90,6 +91,8 @@ class _RemoteFile(io.RawIOBase):
         self._attempts.note_progress()
         try:
             with self._session.get(self._url, headers=headers, stream=True) as answer:
+                if not start and answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                    return b"", 0  # only an empty file has no first byte (RFC 9110, 14.1.2)
                 if not answer.ok:
                     raise refused(self._url, answer, fix=_FIX)
                 said = _SPAN.fullmatch(answer.headers.get("Content-Range", ""))

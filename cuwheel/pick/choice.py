@@ -171,5 +171,7 @@ class _Chooser:
         try:
             facts = WheelFacts(metadata=read_metadata(offer, attempts), statement=statement)
         except UnreadMetadataError as problem:
-            facts = WheelFacts(unread=str(problem), statement=statement)
+            facts = WheelFacts(
+                unread=str(problem), is_unusable=problem.is_unusable, statement=statement
+            )
         return judge(offer, self.machine, facts, self.wanted)

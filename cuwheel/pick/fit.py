@@ -39,11 +39,13 @@ class WheelFacts:
     Attributes:
         metadata: METADATA; None: it wasn't read.
         unread: why it can't be read.
+        is_unusable: it can't since the wheel is gone or damaged.
         statement: the parameters of its provenance: `archs`, `ptx`, `toolkit`; None: there is none.
     """
 
     metadata: str | None = None
     unread: str = ""
+    is_unusable: bool = False
     statement: Mapping[str, object] | None = None
 
 
@@ -187,7 +189,7 @@ class _Judge:
             yield Reason(kind="python", text=text)
         if self.facts.unread:
             text = f"what it requires can't be read: {self.facts.unread}"
-            yield Reason(kind="metadata", text=text, is_against=False)
+            yield Reason(kind="metadata", text=text, is_against=self.facts.is_unusable)
 
     def _judge_frameworks(self) -> Iterator[Reason]:
         for one in self._requirements:

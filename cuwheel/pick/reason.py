@@ -24,7 +24,6 @@ Kind = Literal[
 # installation, a driver another day, a GPU another machine. Another Python weighs more than a
 # driver, since most releases have a wheel for each.
 _WEIGHTS: dict[Kind, int] = {
-    "metadata": 1,
     "framework": 2,
     "string-abi": 2,
     "cuda": 3,
@@ -34,6 +33,7 @@ _WEIGHTS: dict[Kind, int] = {
     "glibc": 7,
     "prerelease": 8,
     "yanked": 8,
+    "metadata": 8,
     "arch": 8,
     "device": 20,
     "platform": 40,

@@ -108,11 +108,14 @@ def _read_index(address: str, project: str, attempts: Attempts) -> tuple[Offer, 
 def _read_folder(address: str, project: str, attempts: Attempts) -> tuple[Offer, ...] | None:
     """What a folder of this machine offers; None: it holds no wheels."""
     folder = local_path(address)
-    if (folder / SIMPLE / "index.html").is_file():
-        page = read_project_page((folder / SIMPLE).as_uri(), project, attempts)
-        return () if isinstance(page, str) else tuple(_of_index(page, address, project))
     wheels = sorted(folder.glob("*.whl"))
-    return tuple(_of_names(wheels, project)) if wheels else None
+    if not (folder / SIMPLE / "index.html").is_file():
+        return tuple(_of_names(wheels, project)) if wheels else None
+    page = read_project_page((folder / SIMPLE).as_uri(), project, attempts)
+    listed = () if isinstance(page, str) else tuple(_of_index(page, address, project))
+    # An index may be older than the folder; what it does name counts as it says.
+    known = {one.name for one in listed}
+    return (*listed, *_of_names((one for one in wheels if one.name not in known), project))
 
 
 def _of_names(paths: Iterable[Path], project: str) -> Iterator[Offer]:

@@ -10,7 +10,7 @@ import requests
 from packaging.utils import InvalidWheelFilename
 
 from cuwheel import limits
-from cuwheel.errors import CuwheelError
+from cuwheel.errors import CuwheelError, DownloadError, UnsafeArchiveError
 from cuwheel.fetch.remote_file import open_remote
 from cuwheel.fetch.urls import is_local, local_path
 from cuwheel.pypi.pages import read_page
@@ -24,7 +24,15 @@ _WINDOW = 1 << 15  # bytes of a request; METADATA and the table of most wheels a
 
 
 class UnreadMetadataError(Exception):
-    """What a wheel requires can't be found out; the message goes on behind its name."""
+    """What a wheel requires can't be found out; the message goes on behind its name.
+
+    Attributes:
+        is_unusable: since the wheel is gone or damaged; else it may be sound.
+    """
+
+    def __init__(self, why: str, *, is_unusable: bool = False) -> None:
+        super().__init__(why)
+        self.is_unusable = is_unusable
 
 
 def read_metadata(offer: Offer, attempts: Attempts) -> str:
@@ -53,9 +61,13 @@ def read_metadata(offer: Offer, attempts: Attempts) -> str:
         ):
             return wheel.read_text("METADATA")
     except CuwheelError as problem:
-        raise UnreadMetadataError(f"{problem.what}: {problem.why}") from problem
+        is_gone = isinstance(problem, DownloadError) and problem.is_missing
+        is_unusable = is_gone or isinstance(problem, UnsafeArchiveError)
+        words = f"{problem.what}: {problem.why}"
+        raise UnreadMetadataError(words, is_unusable=is_unusable) from problem
     except (OSError, InvalidWheelFilename, requests.RequestException) as problem:
-        raise UnreadMetadataError(str(problem)) from problem
+        is_unusable = isinstance(problem, FileNotFoundError | InvalidWheelFilename)
+        raise UnreadMetadataError(str(problem), is_unusable=is_unusable) from problem
 
 
 def _is_as_promised(content: bytes, offer: Offer) -> bool:

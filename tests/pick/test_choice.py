@@ -58,6 +58,35 @@ def test_takes_older_one_where_newest_requires_other_torch(index: Index) -> None
     assert [one.kind for one in found.newer.reasons] == ["framework"]
 
 
+@pytest.mark.parametrize("content", [b"", b"garbage" * 99, None])
+def test_takes_older_one_where_newest_is_damaged_or_gone(
+    content: bytes | None, index: Index
+) -> None:
+    index.add("1.0")
+    path = f"/files/{index.add('2.0').name}"
+    if content is None:
+        del index.site.files[path]
+    else:
+        index.site.files[path] = content
+
+    found = index.pick().choice
+
+    assert found.taken is not None
+    assert str(found.taken.offer.version) == "1.0"
+    assert found.newer is not None
+    assert [one.kind for one in found.newer.reasons] == ["metadata"]
+
+
+def test_wheel_that_is_not_read_in_parts_may_fit(index: Index) -> None:
+    index.add("2.0")
+    index.site.knows_range = False
+
+    found = index.pick().choice.taken
+
+    assert found is not None
+    assert "metadata" in [one.kind for one in found.unknown]
+
+
 def test_takes_newest_of_several_indexes(index: Index) -> None:
     index.add("1.0")
     index.site.files["/first/toy/"] = index.site.files["/simple/toy/"]

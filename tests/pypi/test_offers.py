@@ -208,6 +208,30 @@ def test_reads_folder_with_its_index(tmp_path: Path) -> None:
     assert only(wheel.parent.as_uri()).sha256 == sha256_of_file(wheel)
 
 
+def test_reads_wheels_that_an_older_index_beside_them_lacks(tmp_path: Path) -> None:
+    dist = add_wheel(tmp_path / "dist", "1.0+cu130").parent
+    write_index(dist)
+    newer = add_wheel(dist, "2.0+cu130")
+
+    found = read(dist.as_uri())
+
+    assert not isinstance(found, str)
+    assert {str(one.version): bool(one.sha256) for one in found} == {
+        "1.0+cu130": True,
+        "2.0+cu130": False,
+    }
+    assert newer.name in {one.name for one in found}
+
+
+def test_wheel_that_the_index_beside_it_withdrew_stays_withdrawn(tmp_path: Path) -> None:
+    dist = add_wheel(tmp_path / "dist", "1.0+cu130").parent
+    write_index(dist)
+    page = dist / "simple" / "toy" / "index.html"
+    page.write_text(page.read_text().replace("<a ", '<a data-yanked="wrong results" '))
+
+    assert only(dist.as_uri()).yanked == "wrong results"
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [(b"[{}, 1]", "has no toy"), (b"nothing", "has no toy"), (None, "has no toy")],

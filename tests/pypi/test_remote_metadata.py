@@ -74,13 +74,37 @@ def test_reads_file_of_this_machine(tmp_path: Path) -> None:
 def test_says_that_server_gives_no_parts(site: Site) -> None:
     site.knows_range = False
 
-    with pytest.raises(UnreadMetadataError, match="can't be read in parts"):
+    with pytest.raises(UnreadMetadataError, match="can't be read in parts") as caught:
         read(offer(site.url("/w.whl")))
 
+    assert not caught.value.is_unusable
 
-def test_says_that_wheel_is_gone(site: Site) -> None:
-    with pytest.raises(UnreadMetadataError, match="404"):
-        read(offer(site.url("/gone.whl")))
+
+@pytest.mark.parametrize(("status", "is_unusable"), [(404, True), (410, True), (403, False)])
+def test_says_that_wheel_is_gone(status: int, is_unusable: bool, site: Site) -> None:  # noqa: FBT001
+    site.statuses = [status]
+
+    with pytest.raises(UnreadMetadataError, match=str(status)) as caught:
+        read(offer(site.url("/w.whl")))
+
+    assert caught.value.is_unusable is is_unusable
+
+
+def test_says_that_file_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(UnreadMetadataError) as caught:
+        read(offer((tmp_path / "w.whl").as_uri()))
+
+    assert caught.value.is_unusable
+
+
+@pytest.mark.parametrize("length", [0, 1, 100, SIZE])
+def test_says_that_wheel_is_damaged(length: int, site: Site) -> None:
+    site.files["/w.whl"] = site.files["/w.whl"][:length]
+
+    with pytest.raises(UnreadMetadataError, match="damaged") as caught:
+        read(offer(site.url("/w.whl")))
+
+    assert caught.value.is_unusable
 
 
 def test_refuses_table_of_members_beyond_all_measure(site: Site) -> None:
