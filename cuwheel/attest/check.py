@@ -13,9 +13,9 @@ from urllib.parse import quote
 from cuwheel import limits
 from cuwheel.attest.envelope import StatementError, open_envelope
 from cuwheel.attest.verification import check_statement
-from cuwheel.errors import PolicyError, UsageError
+from cuwheel.errors import DownloadError, OversizedDownloadError, PolicyError, UsageError
 from cuwheel.fetch.download import PinnedFile, download
-from cuwheel.fetch.retry import Attempts
+from cuwheel.fetch.retry import RETRY_POLICY, Attempts
 from cuwheel.fetch.urls import redact_url
 from cuwheel.fetch.web import ask_head
 from cuwheel.system.files import sha256_of_file
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from cuwheel.attest.keys import PublicKey
     from cuwheel.attest.policy import Policy, Rebuilder
+    from cuwheel.fetch.retry import RetryPolicy
     from cuwheel.system.console import Console
 
 
@@ -38,10 +39,12 @@ class SignedStatement:
     Attributes:
         name: where it is, for messages.
         content: what it holds.
+        fault: why nobody knows what it holds; empty where that is known.
     """
 
     name: str
     content: bytes
+    fault: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +134,8 @@ def _author(
     Raises:
         StatementError: nobody of the policy; or it says something else, or the key has ended.
     """
+    if statement.fault:
+        raise StatementError(statement.fault)
     stated, by = open_envelope(statement.content, [one.key for one in policy.rebuilders])
     author = check_statement(stated, wheel, sha256)
     if author not in {key.id for key in by}:
@@ -168,24 +173,31 @@ def raise_if_refused(verdict: Verdict) -> None:
 
 
 def find_statements(
-    wheel: Path, policy: Policy, places: Sequence[str | Path], console: Console
+    wheel: Path,
+    policy: Policy,
+    places: Sequence[str | Path],
+    console: Console,
+    retry_policy: RetryPolicy = RETRY_POLICY,
 ) -> tuple[SignedStatement, ...]:
     """The statements of a wheel that lie beside it and in other places.
+
+    What a server doesn't give is among them with its fault: others may be enough for the policy.
 
     Args:
         wheel: the file.
         policy: by whose keys files are named at an address.
         places: folders, files, and addresses of folders on a server.
         console: shows downloads.
+        retry_policy: how long to go on trying, for each address.
 
     Raises:
         UsageError: a folder or file isn't there.
-        DownloadError: a server doesn't answer.
     """
-    found: dict[Path | str, bytes] = {}
+    found: dict[str, SignedStatement] = {}
     for place in (wheel.parent, *places):
         if isinstance(place, str):
-            found.update(_at_address(place, wheel.name, policy, console))
+            server = _Server(address=place, console=console, retry_policy=retry_policy)
+            found.update((one.name, one) for one in server.statements(wheel.name, policy))
             continue
         if not place.exists():
             raise UsageError(
@@ -196,10 +208,9 @@ def find_statements(
         files = sorted(place.glob(f"*{REBUILT}*.json")) if place.is_dir() else [place]
         for path in files:
             if path == place or path.name.startswith(f"{wheel.name}{REBUILT}"):
-                found[path.absolute()] = _content(path)
-    return tuple(
-        SignedStatement(name=str(name), content=content) for name, content in found.items()
-    )
+                name = str(path.absolute())
+                found[name] = SignedStatement(name=name, content=_content(path))
+    return tuple(found.values())
 
 
 def _content(path: Path) -> bytes:
@@ -209,17 +220,34 @@ def _content(path: Path) -> bytes:
     return b""
 
 
-def _at_address(
-    address: str, wheel: str, policy: Policy, console: Console
-) -> Iterator[tuple[str, bytes]]:
-    """The statements of a policy's rebuilders in a folder on a server; those that aren't there."""
-    for rebuilder in policy.rebuilders:
-        name = statement_name(wheel, rebuilder.key)
-        url = f"{address.rstrip('/')}/{quote(name)}"
-        if not ask_head(url, Attempts(), fix="leave the address out").is_there:
-            continue
+@dataclass(frozen=True, kw_only=True)
+class _Server:
+    """A folder on a server that is asked for statements."""
+
+    address: str
+    console: Console
+    retry_policy: RetryPolicy
+
+    def statements(self, wheel: str, policy: Policy) -> Iterator[SignedStatement]:
+        """Those of a policy's rebuilders; none of a rebuilder whose isn't there."""
+        attempts = Attempts(self.retry_policy)  # at all of them: one wait for a server that is down
+        for rebuilder in policy.rebuilders:
+            name = statement_name(wheel, rebuilder.key)
+            url = f"{self.address.rstrip('/')}/{quote(name)}"
+            try:
+                if ask_head(url, attempts, fix="leave the address out").is_there:
+                    yield SignedStatement(name=redact_url(url), content=self._download(name, url))
+                attempts.note_progress()
+            except DownloadError as problem:  # some refuse where nothing is: the next may be there
+                fault = f"could not be asked: {problem.why}"
+                yield SignedStatement(name=redact_url(url), content=b"", fault=fault)
+            except OversizedDownloadError as problem:
+                fault = f"it isn't read: {problem.why}"
+                yield SignedStatement(name=redact_url(url), content=b"", fault=fault)
+
+    def _download(self, name: str, url: str) -> bytes:
         with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
             path = Path(folder) / name
             file = PinnedFile(name=name, sha256="", max_size=limits.JSON)  # its signature proves it
-            download(file, path, url, console=console)
-            yield redact_url(url), _content(path)
+            download(file, path, url, console=self.console, retry_policy=self.retry_policy)
+            return _content(path)

@@ -12,6 +12,7 @@ import pytest
 from google.protobuf import json_format
 from in_toto_attestation.predicates.vsa.v1 import vsa_pb2
 
+from cuwheel import limits
 from cuwheel.attest import verification
 from cuwheel.attest.check import (
     SignedStatement,
@@ -22,6 +23,7 @@ from cuwheel.attest.check import (
 )
 from cuwheel.attest.envelope import sign_statement
 from cuwheel.errors import PolicyError, UsageError
+from cuwheel.fetch.retry import RetryPolicy
 from cuwheel.system.console import Console
 from tests.support.attested import TODAY, make_keys, say, signed, write_policy
 from tests.support.server import Site, serving
@@ -432,6 +434,63 @@ def test_finds_statements_at_an_address(policy: Policy, keys: Keys, tmp_path: Pa
 
     assert check_policy(wheel, policy, found, TODAY).counted == ("alice", "bob")
     assert "secret" not in "".join(one.name for one in found)
+
+
+_SOON = RetryPolicy(pause=0.01)
+
+
+@pytest.mark.parametrize("status", [403, 500])
+def test_address_that_refuses_leaves_the_others(
+    status: int, policy: Policy, keys: Keys, tmp_path: Path
+) -> None:
+    """A bucket that can't be listed answers 403 for what isn't there."""
+    wheel = tmp_path / "toy-1.0+cu130-py3-none-any.whl"
+    wheel.write_bytes(b"x")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    alice, carol = (signed(wheel, keys[name]) for name in ("alice", "carol"))
+    (elsewhere / alice.name).write_bytes(alice.content)
+    tries = _SOON.attempts if status == 500 else 1
+    with serving(Site(files={f"/f/{carol.name}": carol.content}, statuses=[status] * tries)) as one:
+        places = [one.url("/f/", "me:secret@"), elsewhere]
+        found = find_statements(wheel, policy, places, Console(), _SOON)
+
+    verdict = check_policy(wheel, policy, found, TODAY)
+
+    assert verdict.counted == ("alice", "carol")
+    [(name, reason)] = verdict.refused
+    assert name == one.url(f"/f/{alice.name.replace('+', '%2B')}")
+    assert reason.startswith(f"could not be asked: the server answered {status}")
+
+
+def test_names_address_that_does_not_answer(policy: Policy, keys: Keys, tmp_path: Path) -> None:
+    wheel = tmp_path / "toy-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"x")
+    with serving(Site()) as site:
+        pass  # and it is gone
+
+    found = find_statements(wheel, policy, [site.url("/f/")], Console(), _SOON)
+
+    with pytest.raises(PolicyError) as caught:
+        raise_if_refused(check_policy(wheel, policy, found, TODAY))
+    assert caught.value.why.count("could not be asked: ") == len(policy.rebuilders)
+    assert site.url(f"/f/{statement_name(wheel.name, keys['bob'].public)}") in caught.value.why
+
+
+def test_statement_that_is_too_large_leaves_the_others(
+    policy: Policy, keys: Keys, tmp_path: Path
+) -> None:
+    wheel = tmp_path / "toy-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"x")
+    alice, bob = (signed(wheel, keys[name]) for name in ("alice", "bob"))
+    large = b" " * (limits.JSON + 1)
+    with serving(Site(files={f"/f/{alice.name}": large, f"/f/{bob.name}": bob.content})) as site:
+        found = find_statements(wheel, policy, [site.url("/f/")], Console(), _SOON)
+
+    verdict = check_policy(wheel, policy, found, TODAY)
+
+    assert verdict.counted == ("bob",)
+    assert "it isn't read" in verdict.refused[0][1]
 
 
 def test_place_that_is_not_there_is_an_error(wheel: Path, policy: Policy, tmp_path: Path) -> None:

@@ -96,6 +96,29 @@ def test_asks_nobody_about_what_was_built_here(installing: Installing) -> None:
     assert (done.how, done.rebuilt_by, installing.built) == ("build", (), 1)
 
 
+def test_server_that_refuses_to_be_asked_hinders_no_policy_that_is_met(
+    installing: Installing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    keys = make_keys(installing.folder / "keys", "alice")
+    wheel = offer(installing.folder / "made")
+    policy = write_policy(installing.folder / "rebuilders.txt", 1, keys)
+    statement = signed(wheel, keys["alice"])
+    elsewhere = installing.folder / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / statement.name).write_bytes(statement.content)
+    page = f'<a href="/files/{wheel.name}#sha256={sha256_of_file(wheel)}">{wheel.name}</a>'
+    files = {"/simple/toy/": page.encode(), f"/files/{wheel.name}": wheel.read_bytes()}
+    # Nobody is let in where the statement would be, without the status of what isn't there.
+    moved = {f"/files/{statement.name.replace('+', '%2B')}": "/files"}
+    with serving(Site(files=files, moved={**moved, "/files": "/files"})) as site:
+        addresses = (site.url("/simple/"),)
+
+        done = installing.run(policy=policy, addresses=addresses, statements=(elsewhere,))
+
+    assert done.rebuilt_by == ("alice",)
+
+
 def test_takes_nothing_but_what_was_built(installing: Installing) -> None:
     """What lies beside it in dist/ was downloaded: nobody has built it here or rebuilt it."""
     policy = write_policy(
