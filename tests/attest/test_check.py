@@ -452,7 +452,7 @@ def test_address_that_refuses_leaves_the_others(
     (elsewhere / alice.name).write_bytes(alice.content)
     tries = _SOON.attempts if status == 500 else 1
     with serving(Site(files={f"/f/{carol.name}": carol.content}, statuses=[status] * tries)) as one:
-        places = [one.url("/f/", "me:secret@"), elsewhere]
+        places: list[str | Path] = [one.url("/f/", "me:secret@"), elsewhere]
         found = find_statements(wheel, policy, places, Console(), _SOON)
 
     verdict = check_policy(wheel, policy, found, TODAY)
