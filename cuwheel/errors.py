@@ -7,14 +7,16 @@ that page; the arguments of one instance speak about one case.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 class CuwheelError(Exception):
@@ -668,8 +670,30 @@ class WheelStatementError(CuwheelError):
     anchor = "wheel-statement"
 
 
-def of_system_error(error: OSError) -> CuwheelError:
-    """What an error of the operating system means to the reader."""
+@contextlib.contextmanager
+def naming_option(option: str, path: Path) -> Iterator[None]:
+    """Name the option that has named a file or folder which can't be used.
+
+    Raises:
+        DiskFullError: no space is left there.
+        FileAccessError: it can't be used for another reason.
+    """
+    try:
+        yield
+    except OSError as error:
+        at = Path(os.fsdecode(error.filename or ""))
+        if at != path and at not in path.parents and path not in at.parents:
+            raise
+        raise of_system_error(error, option) from error
+
+
+def of_system_error(error: OSError, option: str = "") -> CuwheelError:
+    """What an error of the operating system means to the reader.
+
+    Args:
+        error: of the system.
+        option: by which a person has named the file; empty: it is one of cuwheel's own.
+    """
     name = error.filename or "a file"
     reason = error.strerror or str(error)
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
@@ -684,6 +708,12 @@ def of_system_error(error: OSError) -> CuwheelError:
             why=reason,
             fix="see what has written it and remove it, or take it from its repository again; if "
             "cuwheel was to write it, raise the limit on the size of files (`ulimit -f`)",
+        )
+    if option:
+        return FileAccessError(
+            f"{name} can't be used",
+            why=f"{option} names it, and the system says: {reason}",
+            fix=f"see whether it is there and whose it is, or name another one with {option}",
         )
     return FileAccessError(
         f"{name} can't be used",

@@ -115,6 +115,12 @@ def read_published(path: Path, option: str = "--against ") -> PublishedWheel:
         else:
             found = _of_statement(path)
         _check_statement(found)
+    except FileNotFoundError as problem:
+        raise UsageError(
+            f"{option}{path} is not there",
+            why="no file has this name, as seen from the folder in which nox was started",
+            fix="name a .whl that is there, or the .provenance.json beside one",
+        ) from problem
     except UnsafeArchiveError as problem:
         raise UsageError(
             f"{option}{path} is no wheel that can be read",

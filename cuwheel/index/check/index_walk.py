@@ -197,6 +197,7 @@ class IndexWalk:
             ]
             run_all([partial(_run, one, bar) for one in checks], stop)
         self.result.files += len(new)
+        self.result.unhashed += sum(one.is_quick for one in checks)
         self.result.add(finding for one in checks for finding in one.findings)
         return {one.file.name: one.digest for one in checks}
 

@@ -75,9 +75,10 @@ def _wrapped(text: str, indent: str, hanging: int = 0) -> str:
 def _summary(result: CheckResult) -> str:
     said = [plural(found, one) for one in SEVERITIES if (found := result.count(one))]
     read = f", {show_size(result.downloaded)} downloaded" if result.downloaded else ""
+    left = f"; hashes of {plural(result.unhashed, 'file')} weren't compared (--quick)"
     return (
         f"{plural(result.pages, 'page')}, {plural(result.files, 'file')}{read}: "
-        f"{', '.join(said) or 'nothing found'}"
+        f"{', '.join(said) or 'nothing found'}{left if result.unhashed else ''}"
     )
 
 
@@ -89,6 +90,7 @@ def check_as_data(result: CheckResult) -> dict[str, Any]:
         "pages": result.pages,
         "files": result.files,
         "downloaded": result.downloaded,
+        "unhashed": result.unhashed,
         "counts": dict(result.counts),
         "findings": [
             {

@@ -48,6 +48,7 @@ class CheckResult:
         pages: how many pages of projects were read.
         files: how many files were checked.
         downloaded: bytes of files.
+        unhashed: how many files weren't compared with their hashes, as a quick check was asked for.
         findings: of each rule the first ones.
         counts: how many there are, by code.
     """
@@ -56,6 +57,7 @@ class CheckResult:
     pages: int = 0
     files: int = 0
     downloaded: int = 0
+    unhashed: int = 0
     findings: list[Finding] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from cuwheel import limits
 from cuwheel.cli.parser import Parser, new_parser, size_argument
 from cuwheel.cli.report_options import add_report_options
-from cuwheel.errors import IndexCheckError, UsageError
+from cuwheel.errors import IndexCheckError, UsageError, naming_option
+from cuwheel.fetch.urls import redact_url
 from cuwheel.index.check.report import check_as_data, print_check
 from cuwheel.index.check.result import CheckRequest
 from cuwheel.index.check.rules import RULES
@@ -25,7 +27,7 @@ from cuwheel.wheel.publication import SIMPLE
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from cuwheel.index.check.result import CheckResult
@@ -110,6 +112,7 @@ def _add_check_options(parser: Parser) -> None:
 
 def run_index(given: argparse.Namespace, console: Console) -> None:
     """Write the package index, or check one."""
+    _check_belongs(given)
     if given.check:
         _run_check(given, console)
         return
@@ -128,9 +131,10 @@ def run_index(given: argparse.Namespace, console: Console) -> None:
         cache=default_cache(),
         has_variants=given.variants,
     )
-    yanked = _yank(given, lambda asked: yank_in_site(site, asked), console)
-    with console.live("index"):
-        done = write_site(site)
+    with naming_option("--to", site.site):
+        yanked = _yank(given, lambda asked: yank_in_site(site, asked), console)
+        with console.live("index"):
+            done = write_site(site)
     text = (
         f"{site.site}: {plural(done.wheels, 'wheel')}, {done.added} of them new; simple/ and "
         f"{', '.join(f'{tag}/simple/' for tag in done.cuda) or 'no index for one CUDA release'}"
@@ -152,16 +156,9 @@ def _run_check(given: argparse.Namespace, console: Console) -> None:
 
     Raises:
         IndexCheckError: one has errors.
-        UsageError: what was asked for contradicts itself, or is no index.
+        UsageError: it is no index.
         DownloadError: one doesn't answer.
     """
-    writing = ("dist", "to", "base_url", "address", "yank", "unyank")
-    if other := next((name for name in writing if getattr(given, name)), None):
-        raise UsageError(
-            f"--check writes nothing, and --{other.replace('_', '-')} is for writing",
-            why="an index is checked as it is served",
-            fix="write it first, then check it: nox -s index -- --check DIR",
-        )
     asked = CheckRequest(
         places=tuple(one if "://" in one else str(given_path(one)) for one in given.check),
         projects=tuple(given.only),
@@ -181,6 +178,64 @@ def _run_check(given: argparse.Namespace, console: Console) -> None:
             why=f"{', '.join(one.code for one in RULES if _is_error(one, result))}: listed above",
             fix="do what stands there behind `to fix`, and check again",
         )
+
+
+def _check_belongs(given: argparse.Namespace) -> None:
+    """See that nothing is said that would be passed over.
+
+    Raises:
+        UsageError: it would be.
+    """
+    writing = ("dist", "to", "base_url", "address", "variants", "yank", "reason", "unyank")
+    checking = ("only", "quick", "snapshot", "max_download")
+    if given.check and (other := _first_given(given, writing)):
+        raise UsageError(
+            f"--check writes nothing, and {other} is for writing",
+            why="an index is checked as it is served",
+            fix="write it first, then check it: nox -s index -- --check DIR",
+        )
+    if not given.check and (other := _first_given(given, checking)):
+        raise UsageError(
+            f"{other} is for --check, and nothing is to be checked",
+            why="without --check an index is written",
+            fix="name what to check: nox -s index -- --check DIR",
+        )
+    if given.reason and not given.yank:
+        raise UsageError(
+            "--reason is for --yank, and nothing is withdrawn",
+            why="it says to whoever has a wheel pinned why it was withdrawn",
+            fix="name the wheel: -- --yank NAME==VERSION --reason TEXT",
+        )
+    for option, address in (("--base-url", given.base_url), ("--address", given.address)):
+        if fault := _address_fault(address) if address else "":
+            raise UsageError(
+                f"{option} {redact_url(address)!r} is no address of files: {fault}",
+                why="it is put in front of names, into links for installers and people",
+                fix="write https://HOST/PATH, blanks as %20",
+            )
+
+
+def _first_given(given: argparse.Namespace, names: Iterable[str]) -> str:
+    """The first of some options that isn't at its default; empty where all are."""
+    parser = index_parser()
+    said = (name for name in names if getattr(given, name) != parser.get_default(name))
+    return next((f"--{name.replace('_', '-')}" for name in said), "")
+
+
+def _address_fault(address: str) -> str:
+    """Why files can't stand at an address; empty where they can."""
+    try:
+        parts = urlsplit(address)
+        host, _ = parts.hostname, parts.port
+    except ValueError as problem:
+        return str(problem)
+    if not address.isprintable() or " " in address:
+        return "it holds a blank or a control character"
+    if parts.scheme not in {"http", "https"}:
+        return "it doesn't begin with https:// or http://"
+    if "?" in address or "#" in address:
+        return "it holds a query or a fragment"
+    return "" if host else "it names no host"
 
 
 def _is_error(rule: Rule, result: CheckResult) -> bool:

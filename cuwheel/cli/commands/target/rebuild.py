@@ -10,7 +10,7 @@ from cuwheel.attest.policy import line_of
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.report_options import add_report_options
 from cuwheel.cli.target_options import add_work_options
-from cuwheel.errors import UsageError
+from cuwheel.errors import UsageError, naming_option
 from cuwheel.paths import ROOT, given_path
 from cuwheel.sandbox.backends import KINDS
 from cuwheel.system.files import file_lock
@@ -79,7 +79,7 @@ def run_rebuild(given: argparse.Namespace, console: Console) -> None:
             why="it is a file, its .provenance.json, or the address of either",
             fix="nox -s rebuild -- dist/NAME.whl",
         )
-    key = read_signing_key(given_path(given.key)) if given.key else None  # before an hour's build
+    key = _read_key(given_path(given.key)) if given.key else None  # before an hour's build
     work = (given_path(given.work).resolve() if given.work else ROOT / "work") / "rebuild"
     work.mkdir(parents=True, exist_ok=True)
     with file_lock(work / ".lock", on_wait=lambda: console.note("another rebuild is running")):
@@ -121,8 +121,14 @@ def _rebuild(
 
 def _make_key(path: Path) -> None:
     """Write a new key, and say how a policy names it."""
-    made = make_signing_key(path)
+    with naming_option("--new-key", path):
+        made = make_signing_key(path)
     print(line_of(path.stem, made.public))  # noqa: T201 - to be put into a file
+
+
+def _read_key(path: Path) -> SigningKey:
+    with naming_option("--key", path):
+        return read_signing_key(path)
 
 
 def _options(given: argparse.Namespace) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.cli.dispatch import run_command
-from cuwheel.errors import IndexCheckError, UsageError
+from cuwheel.errors import FileAccessError, IndexCheckError, UsageError
 from cuwheel.system.console import Console
 from tests.support.toy_wheel import add_wheel
 
@@ -128,6 +128,87 @@ def test_check_that_finds_errors_fails(tmp_path: Path, capsys: pytest.CaptureFix
     assert "error missing: A file isn't where its page says." in capsys.readouterr().out
 
 
-def test_check_writes_nothing(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--to is for writing"):
-        run_command("index", ["--check", str(tmp_path), "--to", str(tmp_path)], Console())
+@pytest.mark.parametrize(
+    "words",
+    [("--to", "site"), ("--variants",), ("--reason", "old"), ("--yank", "toy"), ("--dist", "a")],
+)
+def test_check_writes_nothing(words: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"--check writes nothing, and {words[0]} is for writing"):
+        run_command("index", ["--check", str(tmp_path), *words], Console())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--quick",), ("--only", "toy"), ("--snapshot", "s.json"), ("--max-download", "1G")],
+)
+def test_refuses_what_only_a_check_knows(words: tuple[str, ...], tmp_path: Path) -> None:
+    add_wheel(tmp_path / "a")
+
+    with pytest.raises(UsageError, match=f"{words[0]} is for --check"):
+        index(tmp_path, "a", *words)
+
+
+def test_refuses_a_reason_for_nothing(tmp_path: Path) -> None:
+    add_wheel(tmp_path / "a")
+
+    with pytest.raises(UsageError, match="--reason is for --yank"):
+        index(tmp_path, "a", "--unyank", "toy==1.0", "--reason", "good again")
+
+
+@pytest.mark.parametrize("option", ["--base-url", "--address"])
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("notaurl", "doesn't begin with https"),
+        ("files/toy", "doesn't begin with https"),
+        ("file:///srv/wheels", "doesn't begin with https"),
+        ("https://", "names no host"),
+        ("https:///path", "names no host"),
+        ("https://[x/", "Invalid IPv6"),
+        ("https://host:port/", "Port"),
+        ("https://host/a b", "a blank"),
+        ("https://host/a\n", "a blank"),
+        ("https://host/?a=b", "a query"),
+        ("https://host/#a", "a fragment"),
+    ],
+)
+def test_refuses_what_is_no_address(option: str, address: str, said: str, tmp_path: Path) -> None:
+    add_wheel(tmp_path / "a")
+
+    with pytest.raises(UsageError, match=said) as caught:
+        index(tmp_path, "a", option, address)
+
+    assert option in caught.value.what
+    assert not (tmp_path / "site").exists()
+
+
+def test_names_the_option_of_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    add_wheel(tmp_path / "a")
+    (tmp_path / "site").write_text("a file")
+
+    for to in (str(tmp_path / "site"), str(tmp_path / "site" / "below"), "/proc/x/y"):
+        with pytest.raises(FileAccessError) as caught:
+            run_command("index", ["--dist", str(tmp_path / "a"), "--to", to], Console())
+
+        assert "--to names it" in caught.value.why
+        assert "CUWHEEL_CACHE" not in caught.value.fix
+
+
+def test_quick_check_says_that_it_compares_no_hashes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = add_wheel(tmp_path / "a")
+    index(tmp_path, "a")
+    published = tmp_path / "site" / "files" / wheel.name
+    published.chmod(0o644)
+    content = bytearray(published.read_bytes())
+    content[12] ^= 1  # a member's date
+    published.write_bytes(bytes(content))
+
+    run_command("index", ["--check", str(tmp_path / "site"), "--quick"], Console())
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.endswith("nothing found; hashes of 1 file weren't compared (--quick)")
+    run_command("index", ["--check", str(tmp_path / "site"), "--quick", "--json"], Console())
+    assert json.loads(capsys.readouterr().out)["unhashed"] == 1
+    with pytest.raises(IndexCheckError, match="1 error"):
+        run_command("index", ["--check", str(tmp_path / "site")], Console())

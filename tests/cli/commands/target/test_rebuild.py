@@ -8,7 +8,7 @@ import pytest
 
 from cuwheel.attest.policy import read_policy
 from cuwheel.cli.dispatch import run_command
-from cuwheel.errors import OtherInputsError, UsageError
+from cuwheel.errors import FileAccessError, OtherInputsError, UsageError
 from cuwheel.system.console import Console
 from tests.support.published import publish
 from tests.verify.test_inputs import materials_of
@@ -38,6 +38,21 @@ def test_looks_at_the_key_before_an_hours_build(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="no private key"):
         run_command("rebuild", ["x.whl", "--key", str(tmp_path / "key.pem")], Console())
+
+
+@pytest.mark.parametrize("option", ["--new-key", "--key"])
+def test_names_the_option_of_a_key_that_cannot_be_had(option: str, tmp_path: Path) -> None:
+    with pytest.raises(FileAccessError) as caught:
+        run_command("rebuild", ["x.whl", option, str(tmp_path / "nowhere" / "a.pem")], Console())
+
+    assert f"{option} names it" in caught.value.why
+    assert "CUWHEEL_CACHE" not in caught.value.fix
+
+
+@pytest.mark.parametrize("name", ["gone.whl", "gone.whl.provenance.json"])
+def test_says_that_a_wheel_is_not_there(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"{name} is not there"):
+        run_command("rebuild", [str(tmp_path / name), "--work", str(tmp_path)], Console())
 
 
 def test_refuses_wheel_without_provenance(tmp_path: Path) -> None:
