@@ -85,7 +85,6 @@ HELD_BY = {
     "perf/request": "perf/test_session",
     "perf/rounds": "perf/test_session",
     "perf/worker": "perf/test_session",
-    "pick/commands": "e2e/test_pick",
     "pick/reason": "pick/test_fit",
     "pick/session": "cli/commands/report/test_pick",
     "pick/statement": "pick/test_fit",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from packaging.specifiers import SpecifierSet
 from packaging.utils import parse_wheel_filename
 
 from cuwheel.fetch.retry import RETRY_POLICY, Attempts
 from cuwheel.pick.fit import Judgement, WheelFacts, judge
 from cuwheel.pick.statement import read_parameters
 from cuwheel.pypi.offers import read_offers, with_hash
+from cuwheel.pypi.pages import PageFault
 from cuwheel.pypi.remote_metadata import UnreadMetadataError, read_metadata
 from cuwheel.system.parallel import Stop, run_all
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from cuwheel.pick.machine import TargetMachine
     from cuwheel.pypi.offers import Offer
 
+_INSTALLERS_SEE = ("abi", "glibc", "platform", "python", "yanked")  # reasons, and pass it over
 _MOST_NEAREST = 5  # likewise, of those that don't fit by their names
 _AT_ONCE = 8
 _MOST_READ = 64  # wheels whose METADATA is asked for; the newest that may fit come first
@@ -42,7 +46,7 @@ class Offers:
 
     files: tuple[Offer, ...]
     counts: Mapping[str, int]
-    faults: Mapping[str, str]
+    faults: Mapping[str, PageFault]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +56,7 @@ class Choice:
     Attributes:
         taken: the wheel that fits; None: none does.
         nearest: where none fits, the one with the least against it; None: there is no wheel.
+        rivals: wheels of its index that installers prefer to it where only its version is named.
         newer: where one fits, the nearest of those with a higher version.
         others: how many wheels were judged.
         sdist: the newest sdist.
@@ -60,6 +65,7 @@ class Choice:
 
     taken: Judgement | None
     nearest: Judgement | None
+    rivals: tuple[Offer, ...] = ()
     newer: Judgement | None
     others: int
     sdist: Offer | None
@@ -82,12 +88,12 @@ def ask_indexes(
     found = {
         address: [one for one in answer if wanted.specifier.contains(one.version, prereleases=True)]
         for address, answer in answers.items()
-        if not isinstance(answer, str)
+        if not isinstance(answer, PageFault)
     }
     return Offers(
         files=tuple(one for files in found.values() for one in files),
         counts={address: len(files) for address, files in found.items()},
-        faults={address: why for address, why in answers.items() if isinstance(why, str)},
+        faults={address: why for address, why in answers.items() if isinstance(why, PageFault)},
     )
 
 
@@ -119,10 +125,24 @@ def choose(
     return Choice(
         taken=taken and replace(taken, offer=with_hash(taken.offer)),
         nearest=nearest,
+        rivals=_rivals(taken, ordered) if taken else (),
         newer=chooser.nearest(newer),
         others=len(judged),
         sdist=max(sdists, key=lambda one: one.version, default=None),
         is_cut=taken is None and len(read) < sum(one.fits for one in judged),
+    )
+
+
+def _rivals(taken: Judgement, ordered: Iterable[Judgement]) -> tuple[Offer, ...]:
+    """Wheels of one index that `==` lets installers take instead: PEP 440, local versions."""
+    same = SpecifierSet(f"=={taken.offer.version}")
+    before = itertools.takewhile(lambda one: one.offer.url != taken.offer.url, ordered)
+    return tuple(
+        one.offer
+        for one in before
+        if one.offer.index == taken.offer.index
+        and same.contains(one.offer.version, prereleases=True)
+        and not any(reason.kind in _INSTALLERS_SEE for reason in one.reasons)
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from cuwheel.diagnose.rules.installer import Installer
@@ -12,10 +13,11 @@ from cuwheel.diagnose.session import callers_environment
 from cuwheel.errors import DownloadError
 from cuwheel.fetch.urls import redact_url
 from cuwheel.pick.choice import Offers, ask_indexes, choose
-from cuwheel.pick.commands import commands_of
+from cuwheel.pick.commands import commands_of, is_known_by_version
 from cuwheel.pick.machine import parse_machine, read_here
 from cuwheel.pick.report import Report, report_data, report_lines
 from cuwheel.pypi.indexes import configured_indexes
+from cuwheel.pypi.pages import answered
 from cuwheel.system.output.terminal import report_terminal
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 INDEXES_VARIABLE = "CUWHEEL_INDEXES"  # addresses, separated by blanks
 NONE_FITS = 1  # exit code
+_LOGIN = (answered(HTTPStatus.UNAUTHORIZED), answered(HTTPStatus.FORBIDDEN))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +73,7 @@ def pick_session(
     Raises:
         InterpreterNotFoundError: there is no such interpreter, or it can't be asked.
         UsageError: the machine on paper is malformed.
-        DownloadError: no address could be asked.
+        DownloadError: no address has it, or none could be asked.
     """
     environ = callers_environment(os.environ)
     with console.live("asking machine and indexes"):
@@ -107,12 +110,15 @@ def find(
     _raise_if_silent(asked.wanted.name, offers)
     choice = choose(offers, machine, asked.wanted)
     name, taken = asked.wanted.name, choice.taken
+    by_version = is_known_by_version(choice, offers, configured)
     return Report(
         wanted=asked.wanted,
         machine=machine,
         offers=offers,
         choice=choice,
-        commands=commands_of(taken, asked.wanted, installer, configured) if taken else {},
+        commands=commands_of(taken, asked.wanted, installer, by_version=by_version)
+        if taken
+        else {},
         obstacle=f"{installer.obstacle.what}: {installer.obstacle.cause}"
         if installer.obstacle
         else "",
@@ -126,10 +132,16 @@ def _raise_if_silent(project: str, offers: Offers) -> None:
     Raises:
         DownloadError: nobody did.
     """
+    if offers.counts:
+        return
+    elsewhere = f"name where it is: --index ADDRESS, or {INDEXES_VARIABLE}"
+    unasked = [why for why in offers.faults.values() if why.kind == "unasked"]
+    what, fix = f"no index has {project}", elsewhere
+    if unasked:
+        is_all = len(unasked) == len(offers.faults)
+        what = f"no index {'could be asked for' if is_all else 'that could be asked has'} {project}"
+        login = "write user and password into its address, https://USER:PASSWORD@HOST/"
+        again = "see that its address is right and the network is there, and try again"
+        fix = f"{login if any(why in _LOGIN for why in unasked) else again}; or {elsewhere}"
     said = "; ".join(f"{redact_url(one)}: {why}" for one, why in offers.faults.items())
-    if not offers.counts:
-        raise DownloadError(
-            f"no index has {project}",
-            why=said,
-            fix=f"name where it is: --index ADDRESS, or {INDEXES_VARIABLE}",
-        )
+    raise DownloadError(what, why=said, fix=fix)

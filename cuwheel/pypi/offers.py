@@ -22,7 +22,7 @@ from packaging.utils import (
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.fetch.urls import is_local, local_path
-from cuwheel.pypi.pages import lacks, read_page, read_project_page, with_credentials
+from cuwheel.pypi.pages import PageFault, lacks, read_page, read_project_page, with_credentials
 from cuwheel.system.files import checked_sha256, sha256_of_file
 from cuwheel.wheel.publication import SIMPLE
 
@@ -75,7 +75,7 @@ class Offer:
     is_in_index: bool = False
 
 
-def read_offers(address: str, project: str, attempts: Attempts) -> tuple[Offer, ...] | str:
+def read_offers(address: str, project: str, attempts: Attempts) -> tuple[Offer, ...] | PageFault:
     """All that an address offers of a project, or why it offers nothing.
 
     Args:
@@ -84,6 +84,8 @@ def read_offers(address: str, project: str, attempts: Attempts) -> tuple[Offer, 
         project: its name.
         attempts: at asking.
     """
+    if is_local(address) and not local_path(address).exists():
+        return PageFault("isn't there", "unasked")
     offered = _read_folder(address, project, attempts) if is_local(address) else None
     if offered is None:
         found = _read_index(address, project, attempts)
@@ -91,18 +93,18 @@ def read_offers(address: str, project: str, attempts: Attempts) -> tuple[Offer, 
     return offered or lacks(project)
 
 
-def _read_index(address: str, project: str, attempts: Attempts) -> tuple[Offer, ...] | str:
+def _read_index(address: str, project: str, attempts: Attempts) -> tuple[Offer, ...] | PageFault:
     """What an index offers, or a site with one, or else the page itself."""
-    said = ""
+    said = None
     for index in (address, f"{address.rstrip('/')}/{SIMPLE}/"):
         page = read_project_page(index, project, attempts)
-        if not isinstance(page, str):
+        if not isinstance(page, PageFault):
             return tuple(_of_index(page, index, project))
         said = said or page
         attempts.reset_count()
     found = _read_pages(address, project, attempts)
     # Where neither is understood, the index's own words are those that help.
-    return said if isinstance(found, str) else found
+    return (said or found) if isinstance(found, PageFault) else found
 
 
 def _read_folder(address: str, project: str, attempts: Attempts) -> tuple[Offer, ...] | None:
@@ -150,7 +152,7 @@ def _of_index(page: pypi_simple.ProjectPage, address: str, project: str) -> Iter
             )
 
 
-def _read_pages(address: str, project: str, attempts: Attempts) -> tuple[Offer, ...] | str:
+def _read_pages(address: str, project: str, attempts: Attempts) -> tuple[Offer, ...] | PageFault:
     """What the page itself lists, and those that follow it."""
     found: list[Offer] = []
     url, asked = _RELEASE_PAGE.sub(_RELEASE_FILES, address), set[str]()
@@ -163,7 +165,7 @@ def _read_pages(address: str, project: str, attempts: Attempts) -> tuple[Offer, 
         try:
             found += _of_page(page, address, project)
         except (ValueError, TypeError, AttributeError, RecursionError, KeyError):
-            return "is no page that lists files"
+            return PageFault("is no page that lists files", "unreadable")
         url = _next_page(page)
     return tuple(found)
 

@@ -251,4 +251,4 @@ def test_says_that_nobody_answers(site: Site) -> None:
 
 
 def test_says_that_folder_is_not_there(tmp_path: Path) -> None:
-    assert read((tmp_path / "nowhere").as_uri()) == "has no toy"
+    assert read((tmp_path / "nowhere").as_uri()) == "isn't there"

@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.report_options import add_report_options
 from cuwheel.errors import UsageError
+from cuwheel.fetch.urls import is_local, local_path
 from cuwheel.model.catalogue import load_catalogue
 from cuwheel.model.target import declared_target
 from cuwheel.paths import given_path, project_roots
@@ -92,7 +93,7 @@ def run_pick(given: argparse.Namespace, console: Console) -> int:
         wanted=read_requirement(given.package, pre=given.pre),
         python=given.python,
         paper=given.paper,
-        indexes=tuple(map(as_address, given.index)),
+        indexes=tuple(map(given_address, given.index)),
         listed=tuple(map(as_address, os.environ.get(INDEXES_VARIABLE, "").split())),
         start=given_path("."),
         as_json=given.json,
@@ -129,6 +130,22 @@ def read_requirement(text: str, *, pre: bool) -> Requirement:
 def as_address(text: str) -> str:
     """An address; a path becomes one."""
     return text if "://" in text else given_path(text).as_uri()
+
+
+def given_address(text: str) -> str:
+    """What `--index` names, as an address.
+
+    Raises:
+        UsageError: it is a folder of this machine that isn't there.
+    """
+    address = as_address(text)
+    if is_local(address) and not local_path(address).exists():
+        raise UsageError(
+            f"there is no folder {local_path(address)}",
+            why="--index names it, as seen from the folder in which nox was started",
+            fix="name the folder that holds the wheels, or an index with http:// or https://",
+        )
+    return address
 
 
 def _targets(entry: CatalogueEntry) -> Iterable[tuple[str, str]]:

@@ -12,7 +12,7 @@ from cuwheel import pipeline
 from cuwheel.attest.policy import read_policy
 from cuwheel.cli.commands.build.build import build_parser
 from cuwheel.cli.commands.report.attestations import add_statements_option, places_of
-from cuwheel.cli.commands.report.pick import add_index_option, as_address
+from cuwheel.cli.commands.report.pick import add_index_option, as_address, given_address
 from cuwheel.cli.parser import Parser, new_parser, refuse_none
 from cuwheel.cli.report_options import add_report_options
 from cuwheel.cli.target_choice import named_targets
@@ -162,7 +162,7 @@ def _places(
                 fix="name the artifact's zip where it was downloaded, or the folder out of it",
             )
     if given.index:
-        return tuple(map(as_address, named)), artifacts
+        return tuple(map(given_address, named)), artifacts
     dist = given_path(given.dist) if given.dist else ROOT / "dist"
     listed = map(as_address, os.environ.get(INDEXES_VARIABLE, "").split())
     own = (dist.as_uri(),) if dist.is_dir() else ()

@@ -10,6 +10,8 @@ import pytest
 from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import DownloadError, UsageError
 from cuwheel.system.console import Console
+from tests.support.factories import HASTY
+from tests.support.server import Site, serving
 from tests.support.toy_wheel import add_wheel
 
 if TYPE_CHECKING:
@@ -91,12 +93,34 @@ def test_names_addresses_that_have_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("status", "fix"), [(401, "USER:PASSWORD"), (403, "USER:PASSWORD"), (500, "try again")]
+)
+def test_says_that_nobody_could_be_asked(
+    status: int, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("cuwheel.pick.choice.ask_indexes.__defaults__", (HASTY,))
+    with (
+        serving(Site(statuses=[status] * 99)) as site,
+        pytest.raises(DownloadError, match="no index could be asked for toy") as caught,
+    ):
+        pick("toy", "--index", site.url("/simple/"), "--for", PAPER)
+    with pytest.raises(DownloadError, match="no index that could be asked has toy"):
+        pick("toy", "--index", site.url("/simple/"), "--index", str(tmp_path), "--for", PAPER)
+
+    assert f"answered {status}" in caught.value.why
+    assert fix in caught.value.fix
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         (("toy", "--for", PAPER, "--python", "x"), "contradict"),
         (("toy @ https://example.org/x.whl",), "more than a package"),
         (("toy; python_version > '3'",), "more than a package"),
         (("no name",), "no name of a package"),
+        (("toy", "--for", PAPER, "--index", "/nowhere/x"), "there is no folder /nowhere/x"),
+        (("toy", "--for", PAPER, "--index", "file:///nowhere/x"), "there is no folder /nowhere/x"),
     ],
 )
 def test_refuses_what_makes_no_sense(words: tuple[str, ...], said: str) -> None:

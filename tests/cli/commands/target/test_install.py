@@ -69,6 +69,7 @@ def test_says_why_none_fits(environment: Path) -> None:
         (("toy-130", "toy-130"), "takes one target"),
         (("toy-131",), "toy"),
         (("toy-130", "--index", "gone.zip"), "there is no file"),
+        (("toy-130", "--index", "gone"), "there is no folder"),
     ],
 )
 def test_refuses_what_makes_no_sense(words: tuple[str, ...], said: str) -> None:
