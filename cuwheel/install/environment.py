@@ -174,6 +174,29 @@ class Saved:
     files: Mapping[str, Path]
 
 
+def recorded_files(environment: PythonEnvironment, project: str) -> tuple[str, ...]:
+    """The files of a project that is installed, as its RECORD names them; none where it isn't.
+
+    Raises:
+        InstallError: it has no RECORD that can be read, so nobody knows which files are its own.
+    """
+    there = environment.distributions.get(project)
+    if there is None:
+        return ()
+    try:
+        return tuple(name for name, _, _ in _rows_of(there))
+    except (OSError, UnicodeDecodeError, RecordFormatError) as problem:
+        missing = isinstance(problem, (FileNotFoundError, NotADirectoryError))
+        lack = "has no RECORD" if missing else "has a RECORD that can't be read"
+        raise InstallError(
+            f"{project} {there.version} {lack}, so it couldn't be put back",
+            why=f"{there.metadata} doesn't say which files are its own; packages of conda or a "
+            "system, and old eggs, are so",
+            fix="remove it with what has installed it (conda remove, apt remove, pip uninstall), "
+            "or name another environment with --python: python3 -m venv DIR makes one",
+        ) from problem
+
+
 def save(destination: Destination, project: str, folder: Path) -> Saved:
     """Copy the files of a project that is installed; none where it isn't.
 
@@ -181,12 +204,15 @@ def save(destination: Destination, project: str, folder: Path) -> Saved:
         destination: where.
         project: its name.
         folder: for the copies.
+
+    Raises:
+        InstallError: nobody knows which files are its own.
     """
     there = destination.environment.distributions.get(project)
     files = {}
     if there is not None:
         prefix = destination.environment.prefix.resolve()
-        for number, (name, _, _) in enumerate(_rows_of(there)):
+        for number, name in enumerate(recorded_files(destination.environment, project)):
             path = Path(os.path.normpath(there.site / name))
             if path.is_file() and path.resolve().is_relative_to(prefix):
                 shutil.copy2(path, folder / str(number))

@@ -28,6 +28,7 @@ from cuwheel.install.environment import (
     install_wheel,
     is_installed,
     pinned_wheel,
+    recorded_files,
     restore,
     save,
 )
@@ -137,6 +138,7 @@ def install(asked: InstallOptions, console: Console, build: Callable[[Path], Pat
     obstacle = here.installer.obstacle
     if obstacle and here.environment.managed:  # where only an installer is missing, uv is here
         raise InstallError(obstacle.what, why=obstacle.cause, fix=obstacle.fix)
+    recorded_files(here.environment, canonicalize_name(asked.target.project))  # else no build helps
     with _folder() as folder:
         run = _Run(asked, here, folder, console)
         try:
@@ -158,9 +160,14 @@ def install(asked: InstallOptions, console: Console, build: Callable[[Path], Pat
 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
-    """A folder for logs and copies, which stays where something fails."""
+    """A folder for logs and copies, which stays where something fails and has left any."""
     folder = Path(tempfile.mkdtemp(prefix="cuwheel-install-"))
-    yield folder
+    try:
+        yield folder
+    except BaseException:
+        with contextlib.suppress(OSError):  # it isn't empty
+            folder.rmdir()
+        raise
     shutil.rmtree(folder)
 
 

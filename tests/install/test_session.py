@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -28,6 +29,9 @@ from tests.support.installed import (
     versions,
 )
 from tests.support.server import Site, serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_installs_newest_of_the_targets_cuda(installing: Installing) -> None:
@@ -343,6 +347,40 @@ def test_takes_wheels_of_an_artifact(installing: Installing) -> None:
 
     assert done.statement is not None
     assert versions(installing.environment) == ["1.0+cu130"]
+
+
+@pytest.mark.parametrize("fallback", ["fail", "build"])
+def test_refuses_to_exchange_what_could_not_be_put_back(
+    fallback: str, installing: Installing
+) -> None:
+    """Packages of conda and Debian may have no RECORD."""
+    offer(installing.dist, "1.0+cu130")
+    installing.run()
+    [record] = installing.environment.glob("lib/python*/site-packages/toy-*.dist-info/RECORD")
+    record.unlink()
+    offer(installing.dist, "2.0+cu130")
+    before = state(installing.environment)
+
+    with pytest.raises(InstallError) as caught:
+        installing.run(fallback=fallback)
+
+    assert caught.value.what == "toy 1.0+cu130 has no RECORD, so it couldn't be put back"
+    assert state(installing.environment) == before
+    assert installing.built == 0
+
+
+def test_leaves_no_empty_folder(
+    installing: Installing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    installing.dist.mkdir()
+
+    with pytest.raises(NoFittingWheelError):
+        installing.run()
+
+    assert list(temporary.iterdir()) == []
 
 
 def test_names_nearest_wheel_where_none_fits(installing: Installing) -> None:

@@ -23,6 +23,7 @@ FACTS_TIME_LIMIT = 15.0  # seconds; a slow disk with hundreds of packages
 _OLDEST = (3, 8)  # that the script runs in
 _VERSION = "import sys; sys.stdout.write('%d.%d.%d' % sys.version_info[:3])"  # Python 2 too
 _RENAMED = re.compile(r"~[-~.=%0-9]*")  # what pip puts before a name
+_NAME = re.compile(r"python|pypy")  # such a program is a Python, though it may be broken
 _RELEASE = re.compile(r"(\d+)\.(\d+)\.\d+")
 
 
@@ -100,7 +101,7 @@ def ask_environment(python: Path, environ: Mapping[str, str]) -> PythonEnvironme
     """
     answer, output, fault = ask_probe(python, {"ask": "facts"}, environ, FACTS_TIME_LIMIT)
     if "version" not in answer:
-        _refuse_old_python(python, environ)
+        _refuse_other_programs(python, environ)
         said = (output.strip().splitlines() or [""])[-1][:160]
         raise InterpreterNotFoundError(
             f"{python} is no Python that can be asked",
@@ -172,17 +173,25 @@ def _is_renamed(name: str, folder: str) -> bool:
     return False
 
 
-def _refuse_old_python(python: Path, environ: Mapping[str, str]) -> None:
-    """See that it isn't older than what describes environments; an older one calls that an error.
+def _refuse_other_programs(python: Path, environ: Mapping[str, str]) -> None:
+    """See that it is a Python, and not older than what describes environments.
+
+    What another program or an older Python says of that script helps nobody.
 
     Raises:
-        InterpreterNotFoundError: it is.
+        InterpreterNotFoundError: it isn't, or is older.
     """
     try:
         done = run([python, "-c", _VERSION], env=environ, timeout=FACTS_TIME_LIMIT, check=False)
     except CommandFailedError:
         return
     found = _RELEASE.fullmatch(done.output.strip())
+    if not found and not _NAME.match(python.name):
+        raise InterpreterNotFoundError(
+            f"{python} is no Python",
+            why="asked for its version as each Python is (-c CODE), it gives none",
+            fix="name an interpreter, or its environment, with --python",
+        )
     if found and (int(found[1]), int(found[2])) < _OLDEST:
         needed = ".".join(map(str, _OLDEST))
         raise InterpreterNotFoundError(

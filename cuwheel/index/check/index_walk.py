@@ -107,6 +107,13 @@ class IndexWalk:
                 fix="name the address that pip gets as --index-url; for one that lists no "
                 "projects, name them with --only",
             )
+        links = listed[False] if listed.keys() == {False} else ()
+        if links and not any(_is_project(name, url) for name, url in links):
+            raise DownloadError(
+                f"{redact_url(self.url)} is no package index",
+                why="it is a page of which no link leads to what the link says, a project's page",
+                fix="name the address that pip gets as --index-url",
+            )
         for names in listed.values():
             self._check_names(names)
         found = [{str(canonicalize_name(name)) for name, _ in names} for names in listed.values()]
@@ -120,8 +127,7 @@ class IndexWalk:
         for name, url in names:
             project = canonicalize_name(name)
             seen[project] += 1
-            at = url.removesuffix("index.html").rstrip("/").rpartition("/")[2]
-            if url and at != project:
+            if url and not _is_project(name, url):
                 fact = f"{name} is linked as {redact_url(url)}, it has to end in {project}/"
                 self._add("project-name", self.name, fact)
         for name, count in seen.items():
@@ -200,6 +206,12 @@ class IndexWalk:
         self.result.unhashed += sum(one.is_quick for one in checks)
         self.result.add(finding for one in checks for finding in one.findings)
         return {one.file.name: one.digest for one in checks}
+
+
+def _is_project(name: str, url: str) -> bool:
+    """Whether an address is that of a project's page."""
+    at = url.removesuffix("index.html").rstrip("/").rpartition("/")[2]
+    return at == canonicalize_name(name)
 
 
 def _read(read: Callable[[RawPage], Result], page: RawPage) -> Result | str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from pathlib import Path
+
 import pytest
 
 from cuwheel.diagnose.facts import environment, imports
@@ -66,3 +70,14 @@ def test_goes_on_past_file_that_a_power_failure_has_zeroed(
     assert report.frameworks[0].was_imported
     assert report.environment
     assert ("ext" in report.environment.distributions) is is_read
+
+
+@pytest.mark.parametrize("name", ["ls", "cat", "true"])
+def test_says_that_a_program_is_no_python(name: str) -> None:
+    path = shutil.which(name)
+    assert path
+
+    with pytest.raises(InterpreterNotFoundError, match=f"{name} is no Python$") as caught:
+        environment.ask_environment(Path(path), os.environ)
+
+    assert "environment.py" not in caught.value.why

@@ -448,3 +448,12 @@ def test_snapshot_takes_what_is_new(copy: SiteCopy, tmp_path: Path) -> None:
 
     assert found(second) == ["new", "yanked"]
     assert found(third) == []
+
+
+def test_page_without_projects_is_no_index() -> None:
+    page = b'<title>News</title><a href="/about">Who we are</a> <a href="https://x.test/">x</a>'
+    with serving(Site(files={"/": page})) as server, pytest.raises(DownloadError) as caught:
+        check(server.url("/"))
+
+    assert "is no package index" in caught.value.what
+    assert "no link leads" in caught.value.why
