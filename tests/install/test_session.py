@@ -322,8 +322,10 @@ def test_refuses_wheel_of_which_nobody_states_a_hash(
 ) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     site = Site()
-    name = offer(installing.dist).name
+    wheel = offer(installing.dist)
+    name = wheel.name
     site.files["/simple/toy/"] = f'<a href="/f/{name.replace("+", "%2B")}">{name}</a>'.encode()
+    site.files[f"/f/{name}"] = wheel.read_bytes()
 
     with serving(site), pytest.raises(NoFittingWheelError, match="which bytes"):
         installing.run(addresses=(site.url("/simple/"),))
