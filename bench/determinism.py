@@ -119,8 +119,7 @@ def compiles_of(command: Sequence[str], work: Path) -> Iterator[Compile]:
         env=os.environ,
         cwd=ROOT,
         check=False,
-        # A compile was begun: the file is whole.
-        gives_up=lambda _: bool([*work.glob("*/events/events.jsonl")] and [*_ninjas(work)]),
+        gives_up=lambda _: _has_begun(work),
     )
     listed = next(_ninjas(work), None)
     if listed is None:
@@ -155,8 +154,16 @@ def compiles_of(command: Sequence[str], work: Path) -> Iterator[Compile]:
             )
 
 
+def _has_begun(work: Path) -> bool:
+    """Whether a compile was begun and ninja's files are whole, as they have been for a second."""
+    has_compiled = any(work.glob("*/events/events.jsonl"))
+    return has_compiled and any(time.time() - path.stat().st_mtime > 1 for path in _ninjas(work))
+
+
 def _ninjas(work: Path) -> Iterator[Path]:
-    return work.glob("*/t*/**/build.ninja")
+    """The package's own; CMake has others while it asks what the compiler can do."""
+    found = work.glob("*/t*/**/build.ninja")
+    return (path for path in found if "CMakeFiles" not in path.parts)
 
 
 def chosen(found: Sequence[Compile], given: argparse.Namespace) -> list[Compile]:
