@@ -272,6 +272,12 @@ def main() -> None:
     command = (given.target, "--python", given.python, "--any-driver", *archs, *source)
     console = Console()
     files = chosen([*compiles_of(command, given.folder / "work")], given)
+    if not files:
+        raise UsageError(
+            f"{given.target} compiles no CUDA source",
+            why="its build.ninja names no file that ends in .cu",
+            fix="take a package that does",
+        )
     record: dict[str, Any] = {"target": given.target, "archs": given.arch, "date": today()}
     record["nvcc"] = files[0].nvcc
     path = given.record or RESULTS / f"determinism-{given.target}-{today()}.json"
