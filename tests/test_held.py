@@ -100,6 +100,7 @@ HELD_BY = {
     "standalone/memory_gate/child": "standalone/memory_gate/test_gate",
     "standalone/memory_gate/service_client": "build/launcher/test_memory_service",
     "standalone/namespaces/hide": "smoke/test_hide_cuda",
+    "standalone/perf/frameworks": "perf/test_session",
     "standalone/perf/gpu_driver": "perf/test_session",
     "standalone/perf/kernel_reader": "perf/test_session",
     "standalone/perf/perf_case": "perf/test_session",

@@ -74,17 +74,16 @@ class MeasuredCase:
             found: what `prepare` of the worker's script answered.
             own: the wheel's kernels.
         """
-        error, limit = found["error"], self.facts["limit"]
         share = own_share(found["kernels"], own)
-        if not math.isfinite(error):
-            self._blame("the result holds NaN or infinity where a number was expected")
-        elif error > limit:
-            self._blame(f"the relative error is {error:.1e}, at most {limit:.1e} is right")
+        if fault := self._wrong(found):
+            self._blame(fault)
         if self.facts["has_own_kernels"] and not found["unread"]:
             self._judge_kernels(found["kernels"], share or 0.0)
         self.result = replace(
             self.result,
-            error=_if_finite(error),
+            error=_if_finite(found["error"]),
+            block_error=_if_finite(found["block_error"]),
+            block=found["block"],
             rival_error=_if_finite(found["rival_error"]),
             own_share=share,
             kernels=longest(found["kernels"]),
@@ -108,14 +107,17 @@ class MeasuredCase:
         Args:
             found: what `prepare` of the worker's script answered.
         """
-        if "error" in found and not found["error"] <= self.facts["limit"]:
+        if "error" in found and self._wrong(found):
             self._blame("the old wheel is wrong here, so nothing can be compared with it")
 
-    def judge_last(self, error: float | None) -> None:
-        """Judge the last call of those that were measured."""
-        limit = self.facts["limit"]
-        if error is not None and not error <= limit:
-            self._blame(f"after many calls the relative error is {error:.1e}, at most {limit:.1e}")
+    def judge_last(self, found: Mapping[str, Any]) -> None:
+        """Judge the last call of those that were measured, where it was checked.
+
+        Args:
+            found: what `finish` of the worker's script answered.
+        """
+        if "error" in found and (fault := self._wrong(found)):
+            self._blame(f"after many calls {fault}")
 
     def compare(self, rounds: Rounds, tolerance: float) -> None:
         """Compare with the old wheel by what fresh processes measured, once more.
@@ -168,6 +170,24 @@ class MeasuredCase:
             clocks=clocks,
         )
 
+    def _wrong(self, found: Mapping[str, Any]) -> str:
+        """What is wrong with a result by its errors; empty: nothing."""
+        error, block_error, block = found["error"], found["block_error"], found["block"]
+        limit, block_limit = self.facts["limit"], self.result.block_limit
+        if not (math.isfinite(error) and math.isfinite(block_error)):
+            return f"the result holds NaN or infinity where a number was expected, in {block}"
+        if error > limit:
+            return (
+                f"the relative error is {error:.1e}, at most {limit:.1e} is right; "
+                f"it is {block_error:.1e} in {block}"
+            )
+        if block_error > block_limit:
+            return (
+                f"the relative error of {block} is {block_error:.1e}, at most {block_limit:.1e} is "
+                f"right in a block; of the whole it is {error:.1e}, which is right"
+            )
+        return ""
+
     def _judge_kernels(self, kernels: list[dict[str, Any]], share: float) -> None:
         """Judge what ran by the share of the time that the wheel's own kernels took."""
         least = self.facts["own_share"]
@@ -194,6 +214,8 @@ def new_case(facts: Mapping[str, Any]) -> MeasuredCase:
     result = CaseResult(
         name=facts["name"],
         limit=facts["limit"],
+        block_limit=facts["limit"] * facts["block_factor"],
+        block_reason=facts["block_reason"],
         rival_name=facts["rival_name"],
         precision=facts["precision"] if facts["operations"] else "",
     )

@@ -107,6 +107,11 @@ class CaseResult:
         name: of it.
         error: relative error against the reference; None: it was left out.
         limit: of that error.
+        block_error: of the worst block of elements; None: it was left out, or by a cuwheel that
+            didn't look at blocks.
+        block: which that is: `elements 512 to 767`.
+        block_limit: of that error; 0: blocks weren't looked at.
+        block_reason: why that limit isn't the usual multiple of the other; empty: it is.
         rival_error: that of what a user without the package would call; None: there is none.
         faults: why it is wrong; empty: it isn't.
         failed: what its call or its reference raised; empty: nothing.
@@ -130,6 +135,10 @@ class CaseResult:
     name: str
     error: float | None = None
     limit: float = 0.0
+    block_error: float | None = None
+    block: str = ""
+    block_limit: float = 0.0
+    block_reason: str = ""
     rival_error: float | None = None
     faults: tuple[str, ...] = ()
     failed: str = ""
@@ -196,6 +205,8 @@ class PerfRun:
         against: what it was compared with; empty: nothing.
         answer: of the comparison, the worst of its cases; empty: there was none.
         tolerance: the share of the time that counted as the same; 0: nothing was compared.
+        cuwheel: release that measured; empty: one that didn't say it.
+        commit: of its checkout; empty: it is no git checkout.
         version: of this form.
     """
 
@@ -217,6 +228,8 @@ class PerfRun:
     against: str = ""
     answer: Answer | Literal[""] = ""
     tolerance: float = 0.0
+    cuwheel: str = ""
+    commit: str = ""
     version: int = VERSION
 
     @property

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from cuwheel.paths import ROOT
 from cuwheel.perf import gate
 from cuwheel.perf.gpu_state import GpuMonitor, merge_clocks
 from cuwheel.perf.measured_case import Rounds, compare_with_past, new_case
@@ -30,7 +31,9 @@ from cuwheel.perf.request import check_imports, check_probe
 from cuwheel.perf.rounds import Player, play
 from cuwheel.perf.worker import CaseFailedError, OutOfGpuMemoryError, Worker, start_worker
 from cuwheel.smoke.loaded_libraries import find_loaded_libraries, owners
+from cuwheel.sources.checkouts import commit_of
 from cuwheel.system.quantities import show_size
+from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -198,7 +201,7 @@ class _Session:
         case.rival += players[-1].rounds if players[-1].whose == "rival" else []
         for worker in workers:
             last = worker.ask("finish", case=case.name, checks=worker is first)
-            case.judge_last(last["error"])
+            case.judge_last(last)
         if others and not case.result.faults:
             rounds = Rounds(*(player.rounds for player in players[:_COMPARED]))
             case.compare(rounds, found.tolerance)
@@ -269,6 +272,8 @@ class _Session:
             against=asked.against,
             answer=answer,
             tolerance=found.tolerance,
+            cuwheel=__version__,
+            commit=commit_of(ROOT),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from cuwheel.perf.measured_case import MeasuredCase, Rounds, new_case
 FACTS = {
     "name": "forward",
     "limit": 1e-3,
+    "block_factor": 4.0,
+    "block_reason": "",
     "rival_name": "",
     "has_own_kernels": True,
     "own_share": 0.0,
@@ -18,15 +21,62 @@ FACTS = {
     "operations": 8_000_000,
     "precision": "bf16",
 }
+RIGHT = {"error": 1e-6, "block_error": 3e-6, "block": "elements 0 to 255"}
 OWN = frozenset({"_Z3ownv"})
 
 
 def judged(*kernels: str, unread: str = "", **facts: Any) -> MeasuredCase:
     case = new_case({**FACTS, **facts})
     ran = [{"name": name, "count": 1, "nanoseconds": 10} for name in kernels]
-    answer = {"error": 1e-6, "rival_error": None, "kernels": ran, "unread": unread}
+    answer = {**RIGHT, "rival_error": None, "kernels": ran, "unread": unread}
     case.judge_results(answer, OWN)
     return case
+
+
+_WRONG_BLOCK = (
+    "the relative error of elements 0 to 255 is 5.0e-03, at most 4.0e-03 is right in a block; "
+    "of the whole it is 1.0e-06, which is right"
+)
+_WRONG = (
+    "the relative error is 2.0e-03, at most 1.0e-03 is right; it is 5.0e-01 in elements 0 to 255"
+)
+_NO_NUMBER = "the result holds NaN or infinity where a number was expected, in elements 0 to 255"
+
+
+@pytest.mark.parametrize(
+    ("found", "fault"),
+    [
+        ({"block_error": 4e-3}, ""),
+        ({"block_error": 5e-3}, _WRONG_BLOCK),
+        ({"error": 2e-3, "block_error": 0.5}, _WRONG),
+        ({"block_error": math.nan}, _NO_NUMBER),
+    ],
+)
+def test_errors_of_the_last_call_are_judged(found: dict[str, float], fault: str) -> None:
+    case = judged("_Z3ownv")
+
+    case.judge_last({})
+    case.judge_last({**RIGHT, **found})
+
+    assert case.result.faults == ((f"after many calls {fault}",) if fault else ())
+
+
+def test_limit_of_a_block_is_the_cases_own() -> None:
+    case = judged("_Z3ownv", block_factor=9.0, block_reason="middles between codes")
+
+    case.judge_last({**RIGHT, "block_error": 8e-3})
+
+    assert case.result.faults == ()
+    assert case.result.block_limit == pytest.approx(9e-3)
+    assert case.result.block_reason == "middles between codes"
+
+
+def test_old_wheel_that_is_wrong_in_a_block_decides_nothing() -> None:
+    case = judged("_Z3ownv")
+
+    case.judge_old({**RIGHT, "block_error": 5e-3})
+
+    assert len(case.result.faults) == 1
 
 
 def test_own_kernels_ran() -> None:
@@ -100,7 +150,7 @@ def test_a_difference_has_to_be_said_twice(times: tuple[float, ...], answer: str
 def test_old_wheel_that_is_wrong_is_told() -> None:
     case = judged("_Z3ownv")
 
-    case.judge_old({"error": 0.5})
+    case.judge_old({**RIGHT, "error": 0.5})
     case.judge_old({})
 
     assert case.result.faults == (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,8 @@ from tests.support.measured import compared, make_case, make_run, make_timing
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+_BLOCKS = ("block_error", "block", "block_limit", "block_reason")
 
 
 def test_reads_what_was_written(tmp_path: Path) -> None:
@@ -55,3 +58,14 @@ def test_faults_name_their_case() -> None:
     run = make_run(make_case("a", faults=("wrong",)), make_case("b"))
 
     assert run.faults == ("a: wrong",)
+
+
+def test_reads_what_a_cuwheel_wrote_that_looked_at_no_blocks(tmp_path: Path) -> None:
+    content = json.loads(make_run().as_json())
+    for one, names in ((content, ("cuwheel", "commit")), (content["cases"][0], _BLOCKS)):
+        for name in names:
+            del one[name]
+    path = tmp_path / "perf.json"
+    path.write_text(json.dumps(content))
+
+    assert read_run(path).cases[0].block_error is None

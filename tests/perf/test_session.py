@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 from cuwheel.errors import GpuError, ProbeError, UsageError
+from cuwheel.paths import ROOT
 from cuwheel.perf.request import SweepRequest
 from cuwheel.perf.session import measure
 from cuwheel.perf.worker import start_worker
 from cuwheel.sandbox.backends import choose_sandbox
 from cuwheel.sandbox.confinement import Confinement
+from cuwheel.sources.checkouts import commit_of
 from cuwheel.system.console import Console
+from cuwheel.version import __version__
 from tests.support.measured import (
     PROBE,
     RIGHT,
@@ -27,6 +30,12 @@ from tests.support.measured import (
 )
 from tests.support.requirements import require
 
+ONE_WRONG = """\
+def double(x):
+    found = 2 * x
+    found[777] += 0.02
+    return found
+"""
 TIRED = """\
 calls = []
 def double(x):
@@ -61,6 +70,9 @@ def test_measures_what_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert run.faults == ()
     assert run.package == "measured 1.0+cu130"
     assert run.gpu.name == "Test GPU"
+    assert (run.cuwheel, run.commit) == (__version__, commit_of(ROOT))
+    assert large.block_limit == pytest.approx(4e-12)
+    assert large.block_error == 0
     assert run.ceilings["copy"] > 0
     assert run.variables["MEASURED_LIKE"] == "this"
     assert run.cases[0].unread  # CUPTI has no GPU to read, or isn't there
@@ -86,6 +98,16 @@ def test_names_what_is_wrong(tmp_path: Path, code: str, fault: str) -> None:
     run = measure(request_for(tmp_path, code), Console())
 
     assert run.faults[0].startswith(f"large: {fault}")
+
+
+def test_names_the_block_where_one_of_a_million_elements_is_wrong(tmp_path: Path) -> None:
+    probe = PROBE.replace("random(1000)", "random(1 << 20)").replace("1e-12", "1e-4")
+
+    run = measure(request_for(tmp_path, ONE_WRONG, probe=probe), Console())
+
+    assert run.faults[0].startswith("large: the relative error of elements 768 to 1023 is")
+    assert run.cases[0].error
+    assert run.cases[0].error < run.cases[0].limit
 
 
 def test_goes_on_behind_a_case_that_raises(tmp_path: Path) -> None:

@@ -131,6 +131,11 @@ def _missing_atheris() -> str:
     return "" if is_there else f"atheris has no wheel for {platform.machine()}"
 
 
+def _missing_torch() -> str:
+    is_there = importlib.util.find_spec("torch") is not None
+    return "" if is_there else "PyTorch isn't installed beside the tests (pip install torch)"
+
+
 def _driver() -> str:
     try:
         ctypes.CDLL("libcuda.so.1")
@@ -166,6 +171,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "openssl": _program("openssl", "openssl"),
     "systemd": _program("systemd-analyze", "systemd"),
     "atheris": _missing_atheris,
+    "torch": _missing_torch,
     "boot": _found_by_test,
     "ccache": _found_by_test,
     "disks": _second_disk,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from cuwheel.system.quantities import GIB, show_share
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 _TERA, _GIGA = 1e12, 1e9
 TITLES = ("case", "error", "limit", "time", "rate", "of ceiling", "against", "own kernels")
+
+# Both errors are also given as multiples of the case's limit; "at most": what a block's may be.
+ERROR_TITLES = ("case", "error", "of limit", "worst block", "of limit", "at most", "where")
 
 
 def show_seconds(seconds: float) -> str:
@@ -99,6 +103,23 @@ def row_of(case: CaseResult) -> tuple[str, ...]:
     )
 
 
+def errors_of(cases: Iterable[CaseResult]) -> Iterator[tuple[str, ...]]:
+    """How the errors of the cases stand to their limits, under `ERROR_TITLES`."""
+    for case in cases:
+        if case.error is None or case.block_error is None:
+            continue
+        limit = case.limit or math.inf
+        yield (
+            case.name,
+            f"{case.error:.1e}",
+            f"{case.error / limit:.2g} x",
+            f"{case.block_error:.1e}",
+            f"{case.block_error / limit:.2g} x",
+            f"{case.block_limit / limit:.3g} x",
+            ": ".join(filter(None, (case.block, case.block_reason))),
+        )
+
+
 def _against(case: CaseResult) -> str:
     if case.comparison:
         return show_comparison(case.comparison)
@@ -119,6 +140,8 @@ def describe_run(run: PerfRun) -> Iterator[tuple[str, str]]:
     yield "date", run.date
     yield "Python", f"{run.python}, {run.framework}" if run.framework else run.python
     yield "time by", run.clock
+    if run.cuwheel:
+        yield "cuwheel", " ".join(filter(None, (run.cuwheel, run.commit[:12])))
     yield "ceilings", show_ceilings(run)
     if run.variables:
         yield "variables", ", ".join(f"{name}={value}" for name, value in run.variables.items())

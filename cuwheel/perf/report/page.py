@@ -6,7 +6,15 @@ import base64
 from html import escape
 from typing import TYPE_CHECKING
 
-from cuwheel.perf.report.figures import TITLES, describe_run, row_of, show_answer, show_seconds
+from cuwheel.perf.report.figures import (
+    ERROR_TITLES,
+    TITLES,
+    describe_run,
+    errors_of,
+    row_of,
+    show_answer,
+    show_seconds,
+)
 from cuwheel.perf.report.history import changes_of
 from cuwheel.perf.report.picture import draw_history
 from cuwheel.system.quantities import show_share, show_size
@@ -48,6 +56,8 @@ def page_of(run: PerfRun, picture: bytes, history: Sequence[PerfRun]) -> str:
         "<h2>Cases</h2>",
         _table(TITLES, [tuple(map(escape, row_of(case))) for case in run.cases]),
         *_sweep(run),
+        "<h2>Errors</h2>",
+        _table(ERROR_TITLES, [tuple(map(escape, one)) for one in errors_of(run.cases)]),
         "<h2>Clocks and kernels</h2>",
         _table(
             ("case", "SM clock, MHz", "cycles", "power, W", "°C", "kernels that took longest"),

@@ -9,8 +9,10 @@ import rich.markup
 import rich.table
 
 from cuwheel.perf.report.figures import (
+    ERROR_TITLES,
     TITLES,
     describe_run,
+    errors_of,
     row_of,
     show_answer,
     show_seconds,
@@ -46,15 +48,7 @@ def _print_cases(run: PerfRun, terminal: rich.console.Console, *, is_verbose: bo
         terminal.print(f"{title:10} {text}", markup=False)
     table = _new_table(TITLES)
     for case in run.cases:
-        answer = case.comparison.answer if case.comparison else ""
-        style = (
-            "red"
-            if case.faults or case.failed
-            else "dim"
-            if case.skipped
-            else _STYLES.get(answer, "")
-        )
-        table.add_row(*map(rich.markup.escape, row_of(case)), style=style)
+        table.add_row(*map(rich.markup.escape, row_of(case)), style=_style_of(case))
     terminal.print(table)
     if run.sweep:
         terminal.print(_sweep_table(run.sweep))
@@ -62,7 +56,17 @@ def _print_cases(run: PerfRun, terminal: rich.console.Console, *, is_verbose: bo
         terminal.print(line, markup=False, style="dim")
     for note in run.notes:
         terminal.print(f"note: {note}", markup=False)
-    for case in run.cases if is_verbose else ():
+    if is_verbose:
+        _print_details(run, terminal)
+
+
+def _print_details(run: PerfRun, terminal: rich.console.Console) -> None:
+    """How errors stand to their limits, and the kernels of each case."""
+    errors = _new_table(ERROR_TITLES)
+    for row in errors_of(run.cases):
+        errors.add_row(*map(rich.markup.escape, row), style="dim")
+    terminal.print(errors)
+    for case in run.cases:
         for name, share in case.kernels:
             terminal.print(f"{case.name}: {show_share(share)} {name}", markup=False, style="dim")
 

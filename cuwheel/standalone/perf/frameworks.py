@@ -1,4 +1,4 @@
-"""Time, errors and memory as each framework has them: PyTorch, JAX, or none.
+"""Time, differences and memory as each framework has them: PyTorch, JAX, or none.
 
 Standard library only; a framework is imported by the class that is for it.
 """
@@ -11,12 +11,19 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from differences import (  # type: ignore[import-not-found]
+    compare,
+    leaves,
+    numpy_sums,
+    torch_sums,
+)
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from differences import Difference
     from gpu_driver import Gpu  # type: ignore[import-not-found]
 
-_CHUNK = 1 << 25  # elements of a comparison at once
 _MATRIX = 8192  # rows of the matrices whose product is a card's ceiling
 _PRODUCTS = 10
 _FLUSHED = 2  # times the L2, so that nothing of it stays
@@ -24,19 +31,6 @@ _LEAST_FLUSH = 1e-5  # seconds; where the events are too coarse to tell
 _RECENT = 16  # calls whose time on the host is remembered
 _MARGIN = 1.5  # times that, as other programs use the host too
 _LONGEST_LEAD = 5e-3  # seconds of writing before a call
-
-
-def leaves(value: Any) -> list[Any]:
-    """The arrays of an output: itself, or those of a tuple, list or dictionary of them."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (tuple, list)):
-        return [leaf for part in value for leaf in leaves(part)]
-    return [] if value is None else [value]
-
-
-class WrongOutputError(ValueError):
-    """An output has another shape than expected, or there are more or fewer of them."""
 
 
 class Host:
@@ -65,20 +59,13 @@ class Host:
         self.wait(value)
         return time.perf_counter() - started, value
 
-    def relative_error(self, actual: Any, expected: Any) -> float:
-        """Norm of the difference over the norm of what is expected; NaN where one is in them."""
-        import numpy as np  # noqa: PLC0415 - where the package has it
+    def difference(self, actual: Any, expected: Any) -> Difference:
+        """How far an output is from what is expected; compared in the host's memory.
 
-        worst = 0.0
-        for one, other in pairs(actual, expected):
-            a = np.asarray(one)
-            b = np.asarray(other)
-            if a.shape != b.shape:
-                raise WrongOutputError(f"its shape is {a.shape}, and {b.shape} was expected")
-            kind = "complex128" if np.iscomplexobj(b) or np.iscomplexobj(a) else "float64"
-            a, b = a.astype(kind), b.astype(kind)
-            worst = larger(worst, ratio(float(np.linalg.norm(a - b)), float(np.linalg.norm(b))))
-        return worst
+        Raises:
+            WrongOutputError: it has other arrays, or they have other shapes.
+        """
+        return compare(actual, expected, numpy_sums)
 
     def poison(self, outputs: object) -> None:
         """Leave NaN where the next call's output may come to lie."""
@@ -147,26 +134,9 @@ class Torch(Host):
         self.wait()
         return min(a.elapsed_time(b) for a, b in zip(events, events[1:])) / 1e3 or _LEAST_FLUSH  # noqa: RUF007
 
-    def relative_error(self, actual: Any, expected: Any) -> float:
-        """As `Host` has it, on the GPU and in pieces."""
-        worst = 0.0
-        for one, other in pairs(actual, expected):
-            if tuple(one.shape) != tuple(other.shape):
-                raise WrongOutputError(
-                    f"its shape is {tuple(one.shape)}, and {tuple(other.shape)} was expected"
-                )
-            difference = size = 0.0
-            pieces = zip(
-                one.detach().reshape(-1).split(_CHUNK), other.detach().reshape(-1).split(_CHUNK)
-            )
-            for a, b in pieces:
-                wide = self.torch.complex128 if b.is_complex() else self.torch.float64
-                right = b.to(wide)
-                wrong = a.to(device=b.device, dtype=wide) - right
-                difference += float(wrong.abs().square().sum())
-                size += float(right.abs().square().sum())
-            worst = larger(worst, ratio(math.sqrt(difference), math.sqrt(size)))
-        return worst
+    def difference(self, actual: Any, expected: Any) -> Difference:
+        """As `Host` has it, on the GPU."""
+        return compare(actual, expected, torch_sums)
 
     def poison(self, outputs: object) -> None:
         """Fill blocks of the outputs' sizes and hand them back to PyTorch's allocator."""
@@ -256,25 +226,3 @@ class Jax(Host):
 
 
 FRAMEWORKS = {"host": Host, "torch": Torch, "jax": Jax}
-
-
-def pairs(actual: Any, expected: Any) -> Iterator[tuple[Any, Any]]:
-    """Each array of an output with the one that was expected.
-
-    Raises:
-        WrongOutputError: there are more of one than of the other.
-    """
-    ours, theirs = leaves(actual), leaves(expected)
-    if len(ours) != len(theirs):
-        raise WrongOutputError(f"it gives {len(ours)} arrays, and {len(theirs)} were expected")
-    return zip(ours, theirs)
-
-
-def ratio(difference: float, size: float) -> float:
-    """A relative error; the difference itself where nothing but zeros was expected."""
-    return float(difference) / float(size) if size else float(difference)
-
-
-def larger(worst: float, found: float) -> float:
-    """The larger of two errors; NaN and infinity are larger than all."""
-    return found if not math.isfinite(found) or found > worst else worst

@@ -22,6 +22,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# How many times its limit the error of one block may be. Of what is rounded alike everywhere the
+# worst of 16,384 blocks of 256 elements is wrong by a fifth more than the whole; the rest is for
+# values that differ in size, and for what a limit is above the rounding anyway.
+BLOCK_FACTOR = 4.0
+
 
 @dataclass(frozen=True)
 class Case:
@@ -36,6 +41,8 @@ class Case:
         expected: the same by other code in higher precision, from the same arguments.
         limit: of the relative error, the norm of the difference over the norm of what is expected;
             where the rounding of a precision sets it, the probe says so.
+        block_factor: how many times that limit the error of one block of 256 elements may be.
+        block_reason: why that isn't the usual `BLOCK_FACTOR`; empty: it is.
         bytes: that the call has to move at least between the GPU's memory and its processors; 0:
             it doesn't count, as for what is bound by computing.
         operations: additions and multiplications that the call does; 0: it doesn't count.
@@ -67,6 +74,17 @@ class Case:
     is_quick: bool = True
     gpus: int = 1
     memory: int = 0
+    block_factor: float = BLOCK_FACTOR
+    block_reason: str = ""
+
+    def __post_init__(self) -> None:
+        """Ask for a reason where blocks may be wrong by another factor.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if self.block_factor != BLOCK_FACTOR and not self.block_reason:
+            raise ValueError(f"{self.name}: block_factor without a block_reason")
 
 
 @dataclass(frozen=True)

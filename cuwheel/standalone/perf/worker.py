@@ -8,7 +8,7 @@ to standard error. The process ends with its input.
 - `prepare` `case` `checks`: inputs are made, with `checks` the results compared and the kernels
   read, then the call is warmed up;
 - `sample` `case` `calls` `whose`: seconds of so many calls of the package or its rival;
-- `finish` `case` `checks`: the error of the last result; its memory is given back;
+- `finish` `case` `checks`: the errors of the last result; its memory is given back;
 - `ceilings`: what a copy and a matrix product reach;
 - `libraries`: the shared libraries of this process;
 - `sweep` `clients` `requests` `model`: as the probe has it.
@@ -36,11 +36,12 @@ from typing import IO, TYPE_CHECKING, Any
 if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
 
-from frameworks import (  # type: ignore[import-not-found]
-    FRAMEWORKS,
+from differences import (  # type: ignore[import-not-found]
     WrongOutputError,
     larger,
+    worst,
 )
+from frameworks import FRAMEWORKS  # type: ignore[import-not-found]
 from gpu_driver import Gpu, NoGpuError  # type: ignore[import-not-found]
 from kernel_reader import (  # type: ignore[import-not-found]
     KernelReader,
@@ -50,6 +51,7 @@ from kernel_reader import (  # type: ignore[import-not-found]
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from differences import Difference
     from perf_case import Case  # type: ignore[import-not-found]
 
 _SEEDS = (0, 1)  # of the inputs, which are used in turn
@@ -114,25 +116,27 @@ class Worker:
         return found
 
     def _facts_of(self, case: Case) -> dict[str, Any]:
-        names = ("name", "bytes", "operations", "precision", "limit", "rival_name")
+        names = ("name", "bytes", "operations", "precision", "rival_name")
+        limits = ("limit", "block_factor", "block_reason")
         more = ("has_own_kernels", "is_timed", "is_quick", "gpus", "memory")
-        facts = {name: getattr(case, name) for name in (*names, *more)}
+        facts = {name: getattr(case, name) for name in (*names, *limits, *more)}
         own_share = self.probe.get("OWN_SHARE", 0.0)
         return {**facts, "has_rival": case.rival is not None, "own_share": own_share}
 
     def _check(self, case: Case) -> dict[str, Any]:
-        error, rivals, failure = 0.0, 0.0, ""
+        found, rivals, failure = [], 0.0, ""
         for arguments in self.inputs:
             expected = case.expected(*arguments)
-            error = larger(error, self._error(case.call, arguments, expected))
+            found.append(self._difference(case.call, arguments, expected))
             if case.rival and not failure:
                 try:
-                    rivals = larger(rivals, self._error(case.rival, arguments, expected))
+                    other = self._difference(case.rival, arguments, expected)
+                    rivals = larger(rivals, other.error)
                 except Exception as problem:  # noqa: BLE001 - it is not what is measured
                     failure = f"{type(problem).__name__}: {problem}"
             del expected
         return {
-            "error": error,
+            **worst(found)._asdict(),
             "rival_error": rivals if case.rival and not failure else None,
             "rival_failure": failure,
             **self._read_kernels(case),
@@ -150,16 +154,16 @@ class Worker:
                 self.last = (self.calls, value)
         return found
 
-    def finish(self, case: str, *, checks: bool) -> dict[str, float | None]:
-        """The error of the last call that was measured."""
+    def finish(self, case: str, *, checks: bool) -> dict[str, Any]:
+        """The errors of the last call that was measured; nothing where they weren't checked."""
         one = self.cases[case]
-        error = None
+        found = {}
         if self.last is not None and checks:
             number, value = self.last
             expected = one.expected(*self.inputs[number % len(self.inputs)])
-            error = self.framework.relative_error(value, expected)
+            found = self.framework.difference(value, expected)._asdict()
         self._forget()
-        return {"error": error}
+        return found
 
     def ceilings(self) -> dict[str, float]:
         """Bytes a second of a copy, operations a second of matrix products."""
@@ -184,14 +188,14 @@ class Worker:
             "memory": done.memory,
         }
 
-    def _error(
+    def _difference(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], expected: object
-    ) -> float:
+    ) -> Difference:
         """Of a call whose output lies where NaN was before; NaN or infinite counts as it is."""
         self.framework.poison(function(*arguments))
         actual = function(*arguments)
         self.framework.wait(actual)
-        return float(self.framework.relative_error(actual, expected))
+        return self.framework.difference(actual, expected)
 
     def _read_kernels(self, case: Case) -> dict[str, Any]:
         try:

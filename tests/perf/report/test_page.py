@@ -37,6 +37,7 @@ def test_page_loads_nothing() -> None:
     assert re.findall(r'(?:src|href)="(?!data:)', page) == []
     assert "&lt;b&gt;case&lt;/b&gt;" in page
     assert "a &lt;note&gt;" in page
+    assert "<td>elements 512 to 767</td>" in page
     assert "<b>case" not in page
 
 

@@ -12,10 +12,12 @@ from cuwheel.system.console import Console
 from tests.support.measured import compared, make_case, make_run
 
 
-def printed(*cases: object, **more: object) -> str:
+def printed(*cases: object, is_verbose: bool = False, **more: object) -> str:
     stream = io.StringIO()
     terminal = rich.console.Console(file=stream, width=200)
-    print_run(make_run(*cases, **more), terminal, Console())  # type: ignore[arg-type]
+    console = Console()
+    console.is_verbose = is_verbose
+    print_run(make_run(*cases, **more), terminal, console)  # type: ignore[arg-type]
     return stream.getvalue()
 
 
@@ -39,6 +41,16 @@ def test_says_what_is_wrong_and_what_was_left_out() -> None:
     assert "wrong: forward: the result holds NaN" in text
     assert "left out" in text
     assert "it needs 2 GPUs" in text
+
+
+def test_says_how_errors_stand_to_their_limits_where_asked() -> None:
+    case = make_case(block_limit=9e-3, block_reason="middles between codes")
+
+    text = " ".join(printed(case, is_verbose=True).split())
+
+    assert "forward 1.0e-06 0.001 x 2.5e-06 0.0025 x 9 x" in text
+    assert "elements 512 to 767: middles between codes" in text
+    assert "elements 512" not in printed(case)
 
 
 def test_says_which_is_slower() -> None:

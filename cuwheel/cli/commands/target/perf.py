@@ -62,7 +62,7 @@ def perf_parser() -> Parser:
     add_report_options(
         parser,
         quiet="print what is wrong, and the answer",
-        verbose="list the kernels of each case",
+        verbose="list errors of blocks, and the kernels of each case",
     )
     return parser
 
