@@ -32,7 +32,8 @@ from cuwheel.errors import (
 from cuwheel.fetch.mirror import configured_mirror
 from cuwheel.fetch.slow import SLOW_FIX, ProgramWatch, slow_factor
 from cuwheel.fetch.urls import redact_url
-from cuwheel.paths import ROOT, default_cache, given_path
+from cuwheel.laid_out import engine_root
+from cuwheel.paths import default_cache, given_path
 from cuwheel.system.in_use import hold
 from cuwheel.system.trust import check_cache
 
@@ -61,9 +62,10 @@ def main(arguments: list[str]) -> int:
         check_cache(default_cache(), "CUWHEEL_CACHE")
         if compiles := os.environ.get("CUWHEEL_COMPILE_CACHE"):
             check_cache(given_path(compiles), "CUWHEEL_COMPILE_CACHE")
-        python = _environment(name, offline="--offline" in command) / "bin" / "python"
+        root = engine_root(default_cache() / "engine")
+        python = _environment(name, root, offline="--offline" in command) / "bin" / "python"
         # UTF-8 mode: paths and files mean the same under every locale.
-        own = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUTF8": "1"}
+        own = {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUTF8": "1"}
         environment = {**os.environ, **own}
         os.execve(python, [str(python), *command], environment)  # noqa: S606 - that's the point
     except CuwheelError as error:
@@ -75,9 +77,9 @@ def main(arguments: list[str]) -> int:
         return _INTERRUPTED
 
 
-def _environment(name: str, *, offline: bool) -> Path:
+def _environment(name: str, root: Path, *, offline: bool) -> Path:
     """The folder of the complete environment."""
-    lock = ROOT / "envs" / f"{name}.lock"
+    lock = root / "envs" / f"{name}.lock"
     if not lock.is_file():
         raise LockError(
             f"envs/{lock.name} is missing",

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from cuwheel.spelling import as_typed
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -35,9 +37,9 @@ class CuwheelError(Exception):
 
     def __init__(self, what: str, *, why: str = "", fix: str = "") -> None:
         super().__init__(what)
-        self.what = what
-        self.why = why
-        self.fix = fix
+        self.what = as_typed(what)
+        self.why = as_typed(why)
+        self.fix = as_typed(fix)
 
     def __str__(self) -> str:
         """The whole message as `__main__` prints it, without colour."""
@@ -57,6 +59,18 @@ class UsageError(CuwheelError):
 
     exit_code = 2
     anchor = "usage"
+
+
+class ProjectError(CuwheelError):
+    """A command of an installed cuwheel was started outside of any project.
+
+    What builds needs recipes. A project is a folder with `recipes/`, `envs/` and `patches/`; it is
+    found upwards from the working directory, and `CUWHEEL_PROJECT` names others. `cuwheel init`
+    makes one. audit, diagnose, explain and pick need none.
+    """
+
+    exit_code = 7
+    anchor = "project"
 
 
 class RecipeError(CuwheelError):

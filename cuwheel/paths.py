@@ -8,7 +8,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+# The folder that the package is in: a checkout, the copy that `cuwheel.laid_out` makes of an
+# installed wheel, or the site-packages of that wheel. Only the first has recipes.
 ROOT = Path(__file__).resolve().parent.parent
+_ROOT_USER = 0
 
 
 def default_cache() -> Path:
@@ -20,14 +23,52 @@ def default_cache() -> Path:
     return Path(caches).absolute() / "cuwheel"
 
 
-def project_roots() -> tuple[Path, ...]:
-    """Folders with `recipes/`, `envs/` and `patches/`: those in `CUWHEEL_PROJECT`, then our own.
+def is_checkout() -> bool:
+    """Whether this cuwheel runs from its repository, or a copy of that; else it is installed."""
+    return (ROOT / "recipes").is_dir() and not (ROOT / "cuwheel" / "envs").is_dir()
 
-    `CUWHEEL_PROJECT` names one or more folders, separated by `:`, so that recipes can be kept
-    outside this repository.
+
+def find_project() -> Path | None:
+    """The project that the working directory is in; None outside of any.
+
+    A cuwheel that runs from its checkout has that one. For an installed one it is the nearest
+    folder with `recipes/`, upwards from the working directory. Recipes are code: as git does with
+    `safe.directory`, folders above are taken only where they are the user's own, or root's.
     """
+    if is_checkout():
+        return ROOT
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        recipes = folder / "recipes"
+        if recipes.is_dir() and (
+            folder == here or recipes.stat().st_uid in {_ROOT_USER, os.getuid()}
+        ):
+            return folder
+    return None
+
+
+def project_folder() -> Path:
+    """The folder that holds `work/`, `dist/` and `reports/`.
+
+    The project; where there is none the first of `CUWHEEL_PROJECT`, else the working directory.
+    """
+    return find_project() or next(iter(_named_projects()), None) or Path.cwd()
+
+
+def project_roots() -> tuple[Path, ...]:
+    """Folders with `recipes/`, `envs/` and `patches/`, the first of which counts.
+
+    Those in `CUWHEEL_PROJECT`, separated by `:`, so that recipes can be kept in several places;
+    then the project that the working directory is in; then cuwheel's own folder, whose `envs/` has
+    locks of toolchains and Pythons.
+    """
+    found = find_project()
+    return tuple(dict.fromkeys((*_named_projects(), *([found] if found else ()), ROOT)))
+
+
+def _named_projects() -> tuple[Path, ...]:
     named = os.environ.get("CUWHEEL_PROJECT", "").split(os.pathsep)
-    return (*(Path(name).expanduser().absolute() for name in named if name), ROOT)
+    return tuple(Path(name).expanduser().absolute() for name in named if name)
 
 
 def find_python_lock(release: str) -> Path | None:
@@ -42,5 +83,5 @@ def find_lock(name: str, roots: tuple[Path, ...]) -> Path | None:
 
 def given_path(text: str) -> Path:
     """A path from the command line, relative to where nox was started (nox changes the folder)."""
-    start = Path(os.environ.get("CUWHEEL_INVOKED_FROM", Path.cwd()))
+    start = Path(os.environ.get("CUWHEEL_INVOKED_FROM") or Path.cwd())
     return (start / Path(text).expanduser()).absolute()

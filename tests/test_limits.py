@@ -26,6 +26,7 @@ READ_WHOLE = {
     "cuda/torch_exports": "the engine's own table",
     "drafts/readers/setup_py": "no file: a syntax tree, which was read in bounds",
     "index/check/snapshot": "a file whose size was compared with a limit",
+    "laid_out": "the engine's own files",
     "perf/package": "a RECORD that was checked, and limited, when its environment was made",
     "sandbox/system_calls": "the filter that libseccomp has just made",
     "smoke/loaded_libraries": "a RECORD, as in perf/package",

@@ -34,7 +34,7 @@ from cuwheel.paths import project_roots
 entries = load_catalogue(project_roots())
 assert not [path for path in sys.path if "site-packages" in path]
 rooms = {name.split(".")[1] for name in sys.modules if name.startswith("cuwheel.")}
-assert rooms == {"cuda", "errors", "model", "paths", "system", "version"}, rooms
+assert rooms == {"cuda", "errors", "model", "paths", "spelling", "system", "version"}, rooms
 system = [name for name in sys.modules if name.startswith("cuwheel.system.")]
 assert system == ["cuwheel.system.quantities"], system
 print([entry.fault for entry in entries if entry.fault], sessions_of(entries)[0].name)

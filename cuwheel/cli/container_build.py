@@ -15,7 +15,7 @@ from cuwheel.containers.image import image_here, parse_image
 from cuwheel.containers.mounts import share
 from cuwheel.containers.refusals import no_engine
 from cuwheel.errors import UsageError
-from cuwheel.paths import ROOT, given_path
+from cuwheel.paths import given_path, project_folder
 from cuwheel.pipeline import STAGES
 from cuwheel.system.output.github import SUMMARY_VARIABLE, add_to_summary
 from cuwheel.system.process import which
@@ -169,7 +169,7 @@ def build_in_container(given: argparse.Namespace, console: Console) -> int:
         ContainerError: likewise, or the container can't be started.
     """
     container = open_container(given, console)
-    work, dist = (_folder(given, name) or ROOT / name for name in ("work", "dist"))
+    work, dist = (_folder(given, name) or project_folder() / name for name in ("work", "dist"))
     source = _folder(given, "source")
     status = 0
     work.mkdir(parents=True, exist_ok=True)

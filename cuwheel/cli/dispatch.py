@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuwheel.cli.report_options import set_amount
 from cuwheel.errors import UsageError, suggest
+from cuwheel.spelling import as_typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ COMMANDS = {
     "diagnose": "report.diagnose",
     "docs": "maintain.docs",
     "explain": "report.explain",
+    "help": "own.help",
     "index": "maintain.index",
     "install": "target.install",
     "lock": "maintain.lock",
@@ -69,7 +71,7 @@ def run_command(name: str, arguments: Sequence[str], console: Console) -> int:
     parser = parser_of(name)
     if name == "build":  # its target stands in the session's name, a recipe behind it
         target = next((one for one in arguments[:1] if _TARGET.search(one)), "")
-        parser.prog = f"nox -s build-{target} --" if target else "nox -s build --"
+        parser.prog = as_typed(f"nox -s build-{target} --" if target else "nox -s build --")
     given = parser.parse(arguments)
     set_amount(given, console)
     return _find(name, "run_{}")(given, console) or 0

@@ -26,7 +26,7 @@ from cuwheel.errors import (
 )
 from cuwheel.model.catalogue import load_catalogue
 from cuwheel.nightly.gpus import lock_names, usable_gpus
-from cuwheel.paths import ROOT, default_cache, given_path, project_roots
+from cuwheel.paths import default_cache, given_path, project_folder, project_roots
 from cuwheel.perf.obstacles import check_has_driver
 from cuwheel.perf.records import read_run
 from cuwheel.perf.report import history
@@ -82,7 +82,11 @@ def measure_wheel(given: argparse.Namespace, console: Console) -> None:
             fix="build one, `nox -s build-causal-conv1d-130`, or name one: -- --wheel FILE",
         )
     check_has_driver(entry.name)
-    folder = given_path(given.report) if given.report else ROOT / "reports" / "perf" / entry.name
+    folder = (
+        given_path(given.report)
+        if given.report
+        else project_folder() / "reports" / "perf" / entry.name
+    )
     folder.mkdir(parents=True, exist_ok=True)
     past = read_run(given_path(given.against)) if _is_record(given.against) else None
     with tempfile.TemporaryDirectory(prefix="cuwheel-perf-") as scratch:
@@ -156,7 +160,7 @@ def _choose(
                 fix="leave the target out: the wheel says which it is",
             )
         return chosen
-    dist = given_path(given.dist) if given.dist else ROOT / "dist"
+    dist = given_path(given.dist) if given.dist else project_folder() / "dist"
     found = (
         None if given.python and target and not given.dist else newest_wheel(dist, entries, target)
     )

@@ -6,10 +6,18 @@ import argparse
 from typing import TYPE_CHECKING, NoReturn
 
 from cuwheel.errors import UsageError, suggest
+from cuwheel.spelling import as_typed
 from cuwheel.system.quantities import read_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Writes commands as the caller types them."""
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        return as_typed(super()._expand_help(action))
 
 
 class Parser(argparse.ArgumentParser):
@@ -61,7 +69,12 @@ class Parser(argparse.ArgumentParser):
 
 def new_parser(session: str, description: str) -> Parser:
     """A parser without options yet."""
-    return Parser(prog=f"nox -s {session} --", description=description, allow_abbrev=False)
+    return Parser(
+        prog=as_typed(f"nox -s {session} --"),
+        description=as_typed(description),
+        allow_abbrev=False,
+        formatter_class=_Formatter,
+    )
 
 
 def refuse_none(session: str, kind: str, names: Sequence[str], known: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import InterpreterNotFoundError, UsageError
 from cuwheel.locks.framework_fit import fitting_toolkit, settle_framework
 from cuwheel.model.catalogue import load_catalogue
-from cuwheel.paths import ROOT, default_cache, given_path, project_roots
+from cuwheel.paths import default_cache, given_path, project_folder, project_roots
 from cuwheel.system.pythons import find_python
 from cuwheel.toolchains.python_choice import choose_python
 from cuwheel.workspace.job import BuildSettings, Job
@@ -173,11 +173,11 @@ def _workspace(
     console: Console, target: Target, given: argparse.Namespace, checked: dict[Path, Any]
 ) -> Workspace:
     # Compilers write the folder's real name: links and `..` would hide it from the path map.
-    work = given_path(given.work).resolve() if given.work else ROOT / "work"
+    work = given_path(given.work).resolve() if given.work else project_folder() / "work"
     return Workspace(
         cache=default_cache(),
         work=work / target.id,
-        dist=given_path(given.dist) if given.dist else ROOT / "dist",
+        dist=given_path(given.dist) if given.dist else project_folder() / "dist",
         console=console,
         checked=checked,
     )

@@ -13,7 +13,7 @@ from cuwheel.containers.refusals import (
     no_python_inside,
     pull_failed,
 )
-from cuwheel.paths import ROOT
+from cuwheel.paths import project_folder
 from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.process import Finished, attach, run
 
@@ -130,7 +130,14 @@ class Engine:
         status = attach(
             [
                 *self._run(),
-                *("--name", name, "--workdir", str(ROOT), *network, *shared.options(image)),
+                *(
+                    "--name",
+                    name,
+                    "--workdir",
+                    str(project_folder()),
+                    *network,
+                    *shared.options(image),
+                ),
                 *inside.choices(),
                 *(image.reference, *start, *arguments),
             ],

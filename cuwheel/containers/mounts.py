@@ -79,8 +79,8 @@ def share(
     if environ.get(_COMPILES):
         own[_COMPILES] = str(given_path(environ[_COMPILES]))
     projects = project_roots()
-    if projects[:-1]:
-        own["CUWHEEL_PROJECT"] = os.pathsep.join(map(str, projects[:-1]))
+    if outside := [str(root) for root in projects if root != ROOT]:
+        own["CUWHEEL_PROJECT"] = os.pathsep.join(outside)
     if environ.get(_MIRROR) and (network or is_local(environ[_MIRROR])):
         own[_MIRROR] = environ[_MIRROR]
     others = {

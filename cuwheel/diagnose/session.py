@@ -18,7 +18,7 @@ from cuwheel.diagnose.report import Report, print_report, report_as_text
 from cuwheel.diagnose.rules.driver import judge_driver
 from cuwheel.diagnose.rules.toolkit import judge_installations
 from cuwheel.diagnose.verdict import LEVELS, exit_code_of, not_asked
-from cuwheel.paths import ROOT
+from cuwheel.paths import ROOT, project_folder
 from cuwheel.system.output.terminal import report_terminal
 
 if TYPE_CHECKING:
@@ -110,7 +110,9 @@ def diagnose(
         recipes: as for `diagnose_session`.
         fit: likewise.
     """
-    machine = TimedCall[HostFacts | None](_MACHINE_TIME_LIMIT, lambda: read_host_facts(ROOT))
+    machine = TimedCall[HostFacts | None](
+        _MACHINE_TIME_LIMIT, lambda: read_host_facts(project_folder())
+    )
     gpus = TimedCall(_MACHINE_TIME_LIMIT, lambda: find_driver(environ))
     programs = TimedCall(_MACHINE_TIME_LIMIT, lambda: find_installations(environ))
     chosen = find_environment(asked.python, environ, asked.start)

@@ -9,7 +9,8 @@ import rich.markup
 
 from cuwheel.drafts.choices import NOBODY
 from cuwheel.drafts.target_choice import ARCHS, TOOLKIT
-from cuwheel.paths import ROOT
+from cuwheel.paths import project_folder
+from cuwheel.spelling import as_typed
 from cuwheel.system.output.terminal import report_terminal
 from cuwheel.system.quantities import plural
 from cuwheel.system.whole_files import read_text
@@ -40,7 +41,8 @@ def print_draft(draft: Draft, upstream: Upstream, survey: Survey, path: Path) ->
 
 
 def _lines(draft: Draft, upstream: Upstream, survey: Survey, path: Path) -> Iterator[str]:
-    shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+    project = project_folder()
+    shown = path.relative_to(project) if path.is_relative_to(project) else path
     count = len(read_text(path).splitlines())
     release = f"{upstream.project} {upstream.version}"
     yield f"[bold]{shown}[/]: {plural(count, 'line')}, drafted from the source of {release}"
@@ -58,9 +60,9 @@ def _lines(draft: Draft, upstream: Upstream, survey: Survey, path: Path) -> Iter
     target = f"build-{draft.name}-{TOOLKIT.replace('.', '')}"
     if NOBODY in read_text(path):
         yield f"  write your handle into `maintainers` in {shown}"
-    yield f"  nox -s lock -- {' '.join(_locks(draft))}"
-    yield f"  nox -s {target} -- --arch {ARCHS[1]} --until preflight"
-    yield f"  nox -s {target} -- --arch {ARCHS[1]}"
+    yield as_typed(f"  nox -s lock -- {' '.join(_locks(draft))}")
+    yield as_typed(f"  nox -s {target} -- --arch {ARCHS[1]} --until preflight")
+    yield as_typed(f"  nox -s {target} -- --arch {ARCHS[1]}")
 
 
 def _locks(draft: Draft) -> Iterator[str]:

@@ -6,6 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any, Literal
 
 from cuwheel.explain.catalogue import Weight
+from cuwheel.spelling import as_typed
 from cuwheel.system.quantities import plural
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _cause(number: int, found: FoundCause, width: int, *, is_whole: bool) -> Ite
         yield from _labelled(f"line {one.number}", one.text[:_LONGEST], width)
     yield from _labelled("because", found.why, width)
     yield from _labelled("to fix", found.fix, width)
-    yield from _labelled("confirm", found.cause.confirm, width)
+    yield from _labelled("confirm", as_typed(found.cause.confirm), width)
     yield from _labelled("more", found.anchor, width)
     for link in found.cause.links if is_whole else ():
         yield from _labelled("", link, width)
@@ -123,7 +124,7 @@ def _cause_data(found: FoundCause) -> dict[str, Any]:
         "evidence": [_line_data(one) for one in found.evidence],
         "why": found.why,
         "fix": found.fix,
-        "confirm": found.cause.confirm,
+        "confirm": as_typed(found.cause.confirm),
         "anchor": found.anchor,
         "links": list(found.cause.links),
     }

@@ -10,7 +10,7 @@ from cuwheel.errors import LockError, UsageError, nearest, suggest
 from cuwheel.model.catalogue import how_to_draft
 from cuwheel.model.recipe import Framework
 from cuwheel.model.recipe_lock import RecipeLock, locks_of
-from cuwheel.paths import ROOT, find_lock, project_roots
+from cuwheel.paths import ROOT, find_lock, is_checkout, project_roots
 from cuwheel.pypi.lock_file import as_input, faults_of_lock, read_input
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ _TOOLCHAIN_LOCKS = {"pypi": "pypi.lock", "conda": "conda-lock.yml"}  # by provid
 
 COOLDOWN = 7  # days that a release has to have been public before it is considered
 
+# cuwheel's own, which its repository alone writes.
+_OWN = ("clients", "engine", "dev", "lock", "nox", "perf", "report")
 _OLDEST_PYTHON = "3.10"  # that the engine itself runs on
 
 
@@ -183,18 +185,11 @@ def _all_jobs(entries: tuple[CatalogueEntry, ...]) -> list[PypiLockSpec | CondaL
             lock=envs / f"{name}.lock",
             python=_OLDEST_PYTHON,
         )
-        for name in ("clients", "engine", "dev", "lock", "nox", "perf")
+        for name in (_OWN if is_checkout() else ())
     ]
-    jobs += [
-        PypiLockSpec(
-            name=f"toolchain:{source.parent.name.removeprefix('cuda')}:pypi",
-            source=source,
-            lock=source.with_suffix(".lock"),
-            python=_OLDEST_PYTHON,
-        )
-        for source in sorted(envs.glob("cuda*/pypi.in"))
-    ]
-    jobs += _conda_jobs(project_roots())
+    roots = tuple(root for root in project_roots() if root != ROOT or is_checkout())
+    jobs += _toolchain_jobs(roots)
+    jobs += _conda_jobs(roots)
     for entry in entries:
         if entry.recipe:  # its build lock and smoke lock, or those for single majors of CUDA
             declared = locks_of(entry.recipe)
@@ -212,6 +207,18 @@ def _kept_beside(declared: RecipeLock, root: Path) -> Iterator[RecipeLock]:
     for path in sorted(root.glob(str(pattern))):
         version = path.name.removesuffix(".lock").rpartition(f"-{name}")[2]
         yield replace(declared, framework=Framework(name=name, version=version))
+
+
+def _toolchain_jobs(roots: tuple[Path, ...]) -> list[PypiLockSpec]:
+    """Those from wheels, of all project folders; the first of two with one name counts."""
+    found: dict[str, PypiLockSpec] = {}
+    for root in roots:
+        for source in sorted((root / "envs").glob("cuda*/pypi.in")):
+            name = f"toolchain:{source.parent.name.removeprefix('cuda')}:pypi"
+            lock = source.with_suffix(".lock")
+            job = PypiLockSpec(name=name, source=source, lock=lock, python=_OLDEST_PYTHON)
+            found.setdefault(name, job)
+    return list(found.values())
 
 
 def _conda_jobs(roots: tuple[Path, ...]) -> list[CondaLockSpec]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from cuwheel.locks.jobs import PypiLockSpec
 from cuwheel.model.recipe_lock import RecipeLock
 from cuwheel.model.source import Folder
-from cuwheel.paths import ROOT
 from cuwheel.pypi.build_requirements import read_build_system
 from cuwheel.pypi.run_requirements import stated_requirements, unlocked_requirements
 from cuwheel.workspace.records import SourceTree
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
     from cuwheel.system.console import Console
 
 
-def warn_of_source(
-    specs: Iterable[object], console: Console, *, work: Path = ROOT / "work"
-) -> None:
+def warn_of_source(specs: Iterable[object], console: Console, work: Path) -> None:
     """Warn of each lock without what the source states: the build or the smoke test would fail.
 
     Args:

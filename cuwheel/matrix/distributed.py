@@ -10,7 +10,7 @@ from cuwheel.errors import CommandFailedError
 from cuwheel.matrix.executor import Task
 from cuwheel.matrix.resources import memory_of
 from cuwheel.matrix.state import read_states
-from cuwheel.paths import ROOT
+from cuwheel.paths import project_folder
 from cuwheel.system.whole_files import read_end
 from cuwheel.workspace.failure_record import failure_path, read_failure, write_failure
 
@@ -40,7 +40,7 @@ def task_of(cell: Cell, options: Sequence[str], cores: int) -> Task:
         command=command,
         # A job that a killed caller left is of this very cell only where this is the same.
         environment=(("CUWHEEL_CELL", digest_of_key(key_of(cell.job))),),
-        folder=ROOT,
+        folder=project_folder(),
         cores=cores,
         memory=memory_of(cell.job, cores),
         log=failure_path(cell.job.workspace.dist, cell.id).with_name(f"{cell.id}.log"),

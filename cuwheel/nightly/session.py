@@ -23,7 +23,7 @@ from cuwheel.nightly.page import PAGE
 from cuwheel.nightly.record import OUT_OF_TIME, NightlyRun, Step, now, read_run
 from cuwheel.nightly.recorder import Recorder
 from cuwheel.nightly.update import commit_of, update_checkout
-from cuwheel.paths import ROOT
+from cuwheel.paths import project_folder
 from cuwheel.system.gpu_lock import hold_gpus, lock_folder
 from cuwheel.system.quantities import plural, show_time
 from cuwheel.workspace.serialization import to_json
@@ -106,7 +106,11 @@ def nightly_session(asked: NightlyOptions, console: Console) -> None:
     ):
         recorder = _begin(asked, driver, gpus, console)
         with _published(recorder, asked):
-            if asked.updates and not recorder.run.steps and update_checkout(ROOT, recorder):
+            if (
+                asked.updates
+                and not recorder.run.steps
+                and update_checkout(project_folder(), recorder)
+            ):
                 _start_updated(asked, recorder.folder)
             run_cycle(_cycle_options(asked, driver, gpus), recorder)
     if asked.as_json:
@@ -123,7 +127,7 @@ def _begin(
         run = NightlyRun(
             started=now(),
             host=platform.node(),
-            commit=commit_of(ROOT),
+            commit=commit_of(project_folder()),
             gpus=tuple(gpu.name for gpu in gpus),
             driver=driver.version,
         )

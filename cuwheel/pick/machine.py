@@ -16,7 +16,7 @@ from cuwheel.diagnose.facts.host import read_host_facts
 from cuwheel.diagnose.facts.python_choice import find_environment
 from cuwheel.diagnose.rules.installer import Installer, installer_of
 from cuwheel.errors import InterpreterNotFoundError, UsageError, suggest
-from cuwheel.paths import ROOT
+from cuwheel.paths import project_folder
 from cuwheel.pypi.build_requirements import framework_cuda
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def read_here(asked: str | None, environ: Mapping[str, str], start: Path) -> Her
     environment = ask_environment(chosen.path, environ)
     driver, _ = gpus.answer(Driver())
     return Here(
-        machine=_machine_of(environment, driver, read_host_facts(ROOT).glibc),
+        machine=_machine_of(environment, driver, read_host_facts(project_folder()).glibc),
         environment=environment,
         installer=installer_of(environment, chosen, environ),
     )

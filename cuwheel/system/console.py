@@ -11,6 +11,7 @@ import rich.console
 import rich.markup
 
 from cuwheel.errors import CommandFailedError
+from cuwheel.spelling import as_typed
 from cuwheel.system.output import github
 from cuwheel.system.output.live import Downloads, Live, new_bar
 from cuwheel.system.output.terminal import is_live, make_terminal, visible
@@ -180,13 +181,14 @@ class Console:
 
     def note(self, text: str) -> None:
         """Say something that belongs to the stage now running."""
-        self._say(f"  {rich.markup.escape(text)}")
+        self._say(f"  {rich.markup.escape(as_typed(text))}")
 
     def warn(self, text: str) -> None:
         """Say something that the reader should look at, though it stops nothing; once.
 
         Preflight, for one, is asked twice in a build.
         """
+        text = as_typed(text)
         if text in self._warnings:
             return
         self._warnings.add(text)

@@ -10,6 +10,7 @@ import rich.markup
 import rich.table
 
 from cuwheel.pypi.lock_file import parse_pins
+from cuwheel.spelling import as_typed
 from cuwheel.system.output.terminal import report_terminal
 from cuwheel.system.quantities import plural
 from cuwheel.updates.file_changes import diff_of
@@ -106,7 +107,7 @@ def _lines(updates: Updates) -> Iterator[str]:
             )
         is_asked = not one.upstream.note.startswith("pinned as")
         if one.upstream.is_outdated and is_asked and not one.held_back:
-            yield f"{one.name}: `nox -s bump -- {one.name}` makes the change"
+            yield as_typed(f"{one.name}: `nox -s bump -- {one.name}` makes the change")
         for lock in one.locks:
             yield f"{one.name}: {lock.file} is {lock.days} days old"
     if updates.toolkits:
@@ -167,7 +168,8 @@ def print_bump(bump: Bump, *, is_trial: bool) -> None:
     terminal.print(f"[bold]{name} {bump.recipe.version} → {bump.version}[/]: {count} {done}")
     if not is_trial:
         tag = bump.recipe.toolkits[-1].replace(".", "")
-        terminal.print(f"review with `git diff`, then `nox -s build-{name}-{tag} -- --arch 90`")
+        again = as_typed(f"nox -s build-{name}-{tag} -- --arch 90")
+        terminal.print(f"review with `git diff`, then `{again}`")
 
 
 def _style(line: str) -> str | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cuwheel.build.compile_cache.choice import FOLDER_VARIABLE
 from cuwheel.build.compile_cache.remote import REMOTE_VARIABLE
 from cuwheel.errors import CommandFailedError, RebuildFailedError
-from cuwheel.paths import ROOT
+from cuwheel.paths import ROOT, project_folder
 from cuwheel.system.files import remove_tree, sha256_of_file
 from cuwheel.system.machine import usable_cores
 from cuwheel.system.process import run
@@ -144,7 +144,7 @@ def rebuild(command: Sequence[str], how: Variation, console: Console) -> Rebuilt
             run(
                 ["/bin/sh", "-c", f'umask {how.umask:03o}; exec "$0" "$@"', *words],
                 env={**os.environ, "PYTHONPATH": str(how.root), **how.variables},
-                cwd=how.root,
+                cwd=project_folder() if how.root == ROOT else how.root,
                 log=log,
                 shown=words,
                 on_line=lambda text, _: line.show(text.strip()) if text.strip() else None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuwheel.errors import StageOrderError
 from cuwheel.fetch.retry import RETRY_POLICY
-from cuwheel.paths import ROOT, default_cache
+from cuwheel.paths import default_cache, project_folder
 from cuwheel.system.files import write_atomically
 from cuwheel.workspace.records import RECORDS
 from cuwheel.workspace.serialization import Artefact, read_record, to_json
@@ -101,7 +101,7 @@ def bare_workspace(console: Console) -> Workspace:
     """The folders of a session that builds no target."""
     return Workspace(
         cache=default_cache(),
-        work=ROOT / "work" / "session",
-        dist=ROOT / "dist",
+        work=project_folder() / "work" / "session",
+        dist=project_folder() / "dist",
         console=console,
     )

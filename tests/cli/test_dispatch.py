@@ -40,7 +40,8 @@ print(*sys.modules)
 def test_every_session_has_its_command() -> None:
     asked = {session.command[0] for session in sessions_of(load_catalogue([ROOT]))}
 
-    assert asked == set(COMMANDS)
+    own = {name for name, module in COMMANDS.items() if module.startswith("own.")}
+    assert asked == set(COMMANDS) - own
 
 
 def test_names_nearest_command() -> None:

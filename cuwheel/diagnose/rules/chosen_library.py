@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.diagnose.facts.chosen_library import is_own_library
 from cuwheel.diagnose.verdict import DeclaredEntry, broken, not_asked, warns, works
+from cuwheel.spelling import as_typed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,7 +126,7 @@ class LibraryJudge:
                 f"there the nearest to {name}'s CUDA {cuda}"
             )
         session = f"build-{recipe.name}-{cuda.replace('.', '')}"
-        builds = f", or build it: nox -s {session}" if cuda in recipe.toolkits else ""
+        builds = as_typed(f", or build it: nox -s {session}") if cuda in recipe.toolkits else ""
         return (
             f"install a {self.project} with a library for CUDA {cuda.partition('.')[0]}, or a "
             f"{name} for {', '.join(choice.held_releases) or 'another CUDA'}{builds}"

@@ -6,6 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.index.check.rules import RULES, SEVERITIES
+from cuwheel.spelling import as_typed
 from cuwheel.system.output.terminal import one_line
 from cuwheel.system.quantities import plural, show_size
 
@@ -39,7 +40,7 @@ def print_check(result: CheckResult, terminal: rich.console.Console, console: Co
         for line in _places(result, rule, is_verbose=console.is_verbose):
             terminal.print(line, markup=False)
         terminal.print(_wrapped(f"because  {rule.why}", "  ", 9), markup=False)
-        terminal.print(_wrapped(f"to fix   {rule.fix}", "  ", 9), markup=False)
+        terminal.print(_wrapped(f"to fix   {as_typed(rule.fix)}", "  ", 9), markup=False)
         terminal.print()
     terminal.print(_wrapped(_summary(result), ""), markup=False)
 
@@ -99,7 +100,7 @@ def check_as_data(result: CheckResult) -> dict[str, Any]:
                 "where": one.where,
                 "fact": one.fact,
                 "why": one.rule.why,
-                "fix": one.rule.fix,
+                "fix": as_typed(one.rule.fix),
             }
             for rule in _broken(result)
             for one in result.findings

@@ -11,7 +11,7 @@ from cuwheel.cli.parser import Parser, new_parser, read_count
 from cuwheel.cli.report_options import add_report_options
 from cuwheel.cli.target_options import add_arch, add_build_options, add_targets, add_work_options
 from cuwheel.nightly.session import CONTINUE, NightlyOptions, nightly_session
-from cuwheel.paths import ROOT, given_path
+from cuwheel.paths import given_path, project_folder
 
 if TYPE_CHECKING:
     from cuwheel.system.console import Console
@@ -104,7 +104,7 @@ def run_nightly(given: argparse.Namespace, console: Console) -> None:
         build=(*common, *_words(given, "dist"), "--jobs", given.jobs, "--sandbox", given.sandbox),
         smoke=tuple(common),
         perf=(*_words(given, "dist"), *_flags(given, "offline", "quick")),
-        reports=given_path(given.to) if given.to else ROOT / "nightly",
+        reports=given_path(given.to) if given.to else project_folder() / "nightly",
         time_limit=given.time_limit,
         keep=given.keep,
         on_failure=given.on_failure,

@@ -19,7 +19,7 @@ from cuwheel.index.check.session import check_indexes
 from cuwheel.index.folder_index import write_index
 from cuwheel.index.site import SiteRequest, write_site, yank_in_site
 from cuwheel.index.yanks import yank
-from cuwheel.paths import ROOT, default_cache, given_path
+from cuwheel.paths import default_cache, given_path, project_folder
 from cuwheel.system.output.terminal import report_terminal
 from cuwheel.system.quantities import plural
 from cuwheel.system.whole_files import read_text
@@ -116,7 +116,7 @@ def run_index(given: argparse.Namespace, console: Console) -> None:
     if given.check:
         _run_check(given, console)
         return
-    folders = tuple(map(given_path, given.dist)) if given.dist else (ROOT / "dist",)
+    folders = tuple(map(given_path, given.dist)) if given.dist else (project_folder() / "dist",)
     _check(given, folders)
     if not given.to:
         yanked = _yank(given, lambda asked: yank(asked, folders), console)

@@ -14,7 +14,7 @@ from cuwheel.locks.jobs import COOLDOWN, conda_jobs, lock_jobs
 from cuwheel.locks.resolve import find_faults, raise_if_faulty, resolve_locks, verify_locks
 from cuwheel.locks.source_at_hand import warn_of_source
 from cuwheel.model.catalogue import load_catalogue
-from cuwheel.paths import project_roots
+from cuwheel.paths import project_folder, project_roots
 from cuwheel.workspace.workspace import bare_workspace
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def run_lock(given: argparse.Namespace, console: Console) -> None:
     workspace = bare_workspace(console)
     specs = fit_specs(jobs, workspace)
     resolve_locks(specs, workspace, cooldown=given.cooldown, note=given.note)
-    warn_of_source(specs, console)
+    warn_of_source(specs, console, project_folder() / "work")
     console.tell_durations()
 
 

@@ -17,6 +17,7 @@ from cuwheel.model.catalogue import load_catalogue
 from cuwheel.model.target import declared_target
 from cuwheel.paths import given_path, project_roots
 from cuwheel.pick.session import INDEXES_VARIABLE, PickOptions, pick_session
+from cuwheel.spelling import as_typed
 
 if TYPE_CHECKING:
     import argparse
@@ -170,7 +171,7 @@ def _hint(entries: tuple[CatalogueEntry, ...], project: str, machine: TargetMach
         if canonicalize_name(_project(entry, release)) == project
     ]
     if not names:
-        return f"`nox -s new -- {project}` drafts a recipe"
+        return as_typed(f"`nox -s new -- {project}` drafts a recipe")
     wanted = machine.cuda.replace(".", "")
     name = next((one for one in names if one.endswith(f"-{wanted}")), names[-1])
-    return f"`nox -s build-{name}` builds one"
+    return as_typed(f"`nox -s build-{name}` builds one")

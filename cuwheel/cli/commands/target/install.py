@@ -23,7 +23,7 @@ from cuwheel.errors import UsageError
 from cuwheel.install.session import FALLBACKS, InstallOptions, install
 from cuwheel.model.catalogue import load_catalogue, target_names
 from cuwheel.model.target import declared_target
-from cuwheel.paths import ROOT, default_cache, given_path, project_roots
+from cuwheel.paths import default_cache, given_path, project_folder, project_roots
 from cuwheel.pick.session import INDEXES_VARIABLE
 from cuwheel.pypi.indexes import configured_indexes
 
@@ -163,7 +163,7 @@ def _places(
             )
     if given.index:
         return tuple(map(given_address, named)), artifacts
-    dist = given_path(given.dist) if given.dist else ROOT / "dist"
+    dist = given_path(given.dist) if given.dist else project_folder() / "dist"
     listed = map(as_address, os.environ.get(INDEXES_VARIABLE, "").split())
     own = (dist.as_uri(),) if dist.is_dir() else ()
     return (*own, *listed, *configured_indexes(environ)), ()

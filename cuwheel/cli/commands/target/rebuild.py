@@ -11,7 +11,7 @@ from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.report_options import add_report_options
 from cuwheel.cli.target_options import add_work_options
 from cuwheel.errors import UsageError, naming_option
-from cuwheel.paths import ROOT, given_path
+from cuwheel.paths import given_path, project_folder
 from cuwheel.sandbox.backends import KINDS
 from cuwheel.system.files import file_lock
 from cuwheel.system.output.terminal import report_terminal
@@ -80,7 +80,9 @@ def run_rebuild(given: argparse.Namespace, console: Console) -> None:
             fix="nox -s rebuild -- dist/NAME.whl",
         )
     key = _read_key(given_path(given.key)) if given.key else None  # before an hour's build
-    work = (given_path(given.work).resolve() if given.work else ROOT / "work") / "rebuild"
+    work = (
+        given_path(given.work).resolve() if given.work else project_folder() / "work"
+    ) / "rebuild"
     work.mkdir(parents=True, exist_ok=True)
     with file_lock(work / ".lock", on_wait=lambda: console.note("another rebuild is running")):
         _rebuild(given, key, work, console)

@@ -12,7 +12,7 @@ from cuwheel.cli.target_jobs import requested_jobs
 from cuwheel.cli.target_options import add_target_options, add_targets
 from cuwheel.errors import CuwheelError, NotReproducibleError, UsageError
 from cuwheel.model.catalogue import load_catalogue, target_names
-from cuwheel.paths import ROOT, given_path, project_roots
+from cuwheel.paths import given_path, project_folder, project_roots
 from cuwheel.system.files import file_lock, remove_tree
 from cuwheel.system.output.terminal import report_terminal
 from cuwheel.verify.leftovers import tell_leftovers
@@ -136,7 +136,7 @@ def _verify(job: Job, given: argparse.Namespace, console: Console) -> VerifiedTa
             tell_leftovers(folder, console)
     found = VerifiedTarget.of(job.target, verified)
     if given.record:
-        record(found, ROOT)
+        record(found, project_folder())
     return found
 
 

@@ -1,0 +1,1 @@
+"""Commands that the console script `cuwheel` has and nox doesn't."""

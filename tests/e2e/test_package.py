@@ -1,0 +1,104 @@
+"""The package in an empty environment, as pip, uvx and pipx install it, and its commands."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.errors import AuditWarningError
+from cuwheel.paths import ROOT
+from cuwheel.system.process import run
+from tests.support.factories import write_wheel
+from tests.support.package import build_package
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.e2e
+
+LOG = ROOT / "tests" / "logs" / "raw" / "nvcc-not-found--make.log"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """An environment with cuwheel, and a home whose cache is empty at first."""
+
+    environment: Path
+    home: Path
+
+    def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """In an empty folder, as a person's shell starts it."""
+        return subprocess.run(
+            [str(self.environment / "bin" / "cuwheel"), *words],
+            cwd=self.home,
+            env={**_plain_environment(), "HOME": str(self.home), "COLUMNS": "200", **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+def _plain_environment() -> dict[str, str]:
+    """This process's, without what starts cuwheel."""
+    own = ("PYTHON", "CUWHEEL_", "VIRTUAL_ENV")
+    return {name: value for name, value in os.environ.items() if not name.startswith(own)}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_package("wheel", ROOT, tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def tool(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Tool:
+    folder = tmp_path_factory.mktemp("tool")
+    (folder / "home").mkdir()
+    run([sys.executable, "-m", "venv", folder / "env"], env=dict(os.environ))
+    pip = [str(folder / "env" / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    run([*pip, str(wheel)], env=_plain_environment())
+    return Tool(folder / "env", folder / "home")
+
+
+def test_readers_of_logs_and_machines_need_no_more(tool: Tool) -> None:
+    explained = tool.run("explain", str(LOG))
+    diagnosed = tool.run("diagnose", "--fail-on", "never", "--json")
+
+    assert "nvcc is not installed" in explained.stdout
+    assert (diagnosed.returncode, diagnosed.stdout[:1]) == (0, "{")
+    assert not (tool.home / ".cache").exists()
+
+
+def test_audit_makes_its_environment_once(tool: Tool, tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path, {"tests/__init__.py": b""}, name="pkg", tag="py3-none-any")
+
+    first, second = (tool.run("audit", str(wheel)) for _ in range(2))
+
+    assert "making its own environment from envs/report.lock (once)" in first.stderr
+    assert "making" not in second.stderr
+    assert first.returncode == second.returncode == AuditWarningError.exit_code
+    assert first.stdout == second.stdout
+
+
+def test_pick_asks_an_index_of_ones_own(tool: Tool, tmp_path: Path) -> None:
+    write_wheel(tmp_path, {"pkg/__init__.py": b""}, name="pkg", tag="py3-none-any")
+
+    done = tool.run("pick", "pkg", "--index", str(tmp_path), "--quiet")
+
+    assert done.returncode == 0, done.stderr
+    assert "pip install" in done.stdout
+
+
+def test_neighbours_and_working_directory_do_not_get_in(tool: Tool) -> None:
+    """A module beside the person's own work may be called as one of the engine's packages."""
+    for name in ("rich", "packaging", "cuwheel"):
+        (tool.home / f"{name}.py").write_text("raise SystemExit('not this one')")
+
+    done = tool.run("cache")
+
+    assert done.returncode == 0, done.stderr
+    assert "not this one" not in done.stderr + done.stdout

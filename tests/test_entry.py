@@ -1,0 +1,88 @@
+"""Where the console script runs a command, and where it refuses to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel import entry, paths
+from cuwheel.cli.dispatch import COMMANDS
+from cuwheel.entry import PACKAGES, check_place, command_of, environment_of
+from cuwheel.errors import ProjectError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PERF = ("nightly", "perf")
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installed cuwheel, in a folder without a project."""
+    monkeypatch.setattr(paths, "ROOT", tmp_path / "site")
+    monkeypatch.setattr(entry, "is_checkout", lambda: False)
+    monkeypatch.delenv("CUWHEEL_PROJECT", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
+def test_helps_where_nothing_is_asked(arguments: list[str]) -> None:
+    assert command_of(arguments) == "help"
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - PACKAGES.keys()))
+def test_builds_in_environment_of_the_lock(command: str) -> None:
+    assert environment_of(command, []) == ("perf" if command in PERF else "engine")
+
+
+@pytest.mark.parametrize("command", sorted(PACKAGES))
+def test_reads_where_it_is_installed(command: str) -> None:
+    assert environment_of(command, []) == ""
+
+
+@pytest.mark.parametrize("command", ["audit", "pick"])
+def test_reads_in_small_environment_where_packages_lack(
+    monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setitem(PACKAGES, command, ("gone.deep", "gone"))
+
+    assert environment_of(command, []) == "report"
+
+
+def test_fit_of_recipes_needs_the_engine() -> None:
+    assert environment_of("diagnose", ["--targets"]) == "engine"
+
+
+def test_installs_nothing_for_command_that_there_is_not() -> None:
+    assert environment_of("bild", []) == ""
+
+
+@pytest.mark.usefixtures("outside")
+@pytest.mark.parametrize("command", [*PACKAGES, "cache", "index", "rebuild", "toolchain", "bild"])
+def test_works_without_project(command: str) -> None:
+    check_place(command, [command])
+
+
+@pytest.mark.usefixtures("outside")
+def test_shows_options_without_project() -> None:
+    check_place("build", ["build", "--help"])
+
+
+@pytest.mark.usefixtures("outside")
+def test_refuses_build_without_project() -> None:
+    with pytest.raises(ProjectError, match="cuwheel build needs a project"):
+        check_place("build", ["build", "x-130"])
+
+
+def test_builds_in_project(outside: Path) -> None:
+    (outside / "recipes").mkdir()
+
+    check_place("build", ["build", "x-130"])
+
+
+def test_builds_in_named_project(outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUWHEEL_PROJECT", str(outside / "other"))
+
+    check_place("build", ["build", "x-130"])

@@ -1,0 +1,66 @@
+"""Commands in messages: as nox takes them, or as the console script does."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from cuwheel.errors import UsageError
+from cuwheel.paths import ROOT
+from cuwheel.spelling import ENTRY_VARIABLE, as_typed
+
+_AT_LEAST = 100  # texts that have a command
+_TYPED = {
+    "nox -s lock": "cuwheel lock",
+    "nox -s lock -- toolchain:122:conda": "cuwheel lock toolchain:122:conda",
+    "`nox -s build-tiny-130`, or": "`cuwheel build tiny-130`, or",
+    "nox -s build-tiny-130 -- --arch 90": "cuwheel build tiny-130 --arch 90",
+    "nox -s build -- tiny --framework torch==2.1": "cuwheel build tiny --framework torch==2.1",
+    "nox -s lock-check": "cuwheel lock-check",
+    "nox -s mirror --: --to is missing": "cuwheel mirror: --to is missing",
+    "`nox -l` lists the sessions": "`cuwheel help` lists the commands",
+    "name one: -- --wheel FILE": "name one: --wheel FILE",
+    "-- --python 3.12": "--python 3.12",
+    "behind `more`; -- --fail-on error": "behind `more`; --fail-on error",
+    "git diff -- recipes": "git diff -- recipes",
+}
+
+
+@pytest.mark.parametrize("text", _TYPED)
+def test_writes_command_for_console_script(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv(ENTRY_VARIABLE, "cuwheel")
+
+    assert as_typed(text) == _TYPED[text]
+
+
+def test_leaves_command_for_nox() -> None:
+    assert [as_typed(text) for text in _TYPED] == [*_TYPED]
+
+
+def test_errors_are_written_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENTRY_VARIABLE, "cuwheel")
+
+    error = UsageError("nox -s lock -- is wrong", why="`nox -s pick`", fix="nox -s lock -- x")
+
+    assert (error.what, error.why, error.fix) == (
+        "cuwheel lock is wrong",
+        "`cuwheel pick`",
+        "cuwheel lock x",
+    )
+
+
+def test_no_text_of_the_sources_keeps_nox(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENTRY_VARIABLE, "cuwheel")
+    texts = [
+        node.value
+        for path in ROOT.glob("cuwheel/**/*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+
+    written = [as_typed(text) for text in texts if "nox -" in text]
+
+    assert len(written) > _AT_LEAST
+    assert [text for text in written if re.search(r"nox -[sl] ?\w", text)] == []
