@@ -35,6 +35,7 @@ from cuwheel.perf.report.picture import draw_run
 from cuwheel.perf.report.table import print_run
 from cuwheel.perf.request import PerfRequest, SweepRequest
 from cuwheel.perf.session import measure
+from cuwheel.perf.unpacked import link_neighbours
 from cuwheel.perf.wheel_choice import check_probe, newest_wheel, read_wheel
 from cuwheel.perf.worker import Place
 from cuwheel.pypi.uv import unpack_into
@@ -196,6 +197,7 @@ class _Places:
                 unpack_into(
                     folder, wheel.path, wheel.sha256, python=python, cache=default_cache(), log=log
                 )
+                link_neighbours(folder, python)
             self.console.note(f"{name} is run in your own environment, without a sandbox")
             return Place(python=python, folder=folder if wheel else None, name=name)
         tag = wheel.tag if wheel else ""
