@@ -4,8 +4,9 @@
     python3 ci/github_cells.py left CELLS FOLDER     cells without an artifact, as a matrix
     python3 ci/github_cells.py report CELLS FOLDER   a table; status 1 unless all are built
 
-CELLS is what `nox -s matrix -- --json` printed; FOLDER has a folder `cell-ID` for each cell that
-came to an end, with `result.json` of `nox -s build -- … --json`. It needs nothing but Python.
+CELLS holds `include` of what `nox -s matrix -- --json` printed; FOLDER has a folder `cell-ID` for
+each cell that came to an end, with `result.json` of `nox -s build -- … --json`. It needs Python and
+nothing else.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def cells_left(cells: dict[str, list[dict[str, str]]], folder: Path) -> dict[str
 
 
 def result_of(cell: dict[str, str], folder: Path) -> dict[str, Any]:
-    """What a cell's build printed; `unfinished` where it left nothing."""
+    """What a cell's build printed, at last an error; `unfinished` where it left nothing."""
     path = folder / f"cell-{cell['id']}" / "result.json"
     try:
         lines = path.read_text().splitlines()
@@ -38,11 +39,12 @@ def write_report(cells: dict[str, list[dict[str, str]]], folder: Path) -> bool:
     results = [(cell["id"], result_of(cell, folder)) for cell in cells["include"]]
     lines = ["| cell | state | |", "| --- | --- | --- |"]
     for name, result in results:
-        said = result.get("sha256") or result.get("what", "")
-        cause = f" ({result['cause']})" if result.get("cause") else ""
-        lines.append(f"| {name} | {result['state']} | {said}{cause} |")
+        failure = result.get("failure") or result  # an error's document has the same names
+        said = (result.get("wheel") or {}).get("sha256") or failure.get("what", "")
+        cause = f" ({failure['cause']})" if failure.get("cause") else ""
+        lines.append(f"| {name} | {result.get('state', 'failed')} | {said}{cause} |")
     sys.stdout.write("\n".join(lines) + "\n")
-    return all(result["state"] == "built" for _, result in results)
+    return all(result.get("state") == "built" for _, result in results)
 
 
 def main(action: str, cells: str, folder: str) -> int:

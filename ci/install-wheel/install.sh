@@ -29,7 +29,7 @@ python3 -c '
 import json
 import sys
 
-done = json.loads(sys.argv[1].splitlines()[-1])
+done = json.loads(sys.argv[1].splitlines()[-1])["installed"]
 for name, key in (("how", "how"), ("wheel", "what"), ("sha256", "sha256")):
     print(f"{name}={done[key]}")
 ' "$answer" >> "$GITHUB_OUTPUT"

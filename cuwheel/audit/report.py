@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import rich.console
 import rich.filesize
@@ -16,6 +17,7 @@ import rich.text
 from cuwheel.audit.findings import SEVERITIES
 from cuwheel.audit.scan import join_codes
 from cuwheel.binaries.archs import DeviceCode, describe_code
+from cuwheel.system.output.documents import Schema
 from cuwheel.system.output.terminal import one_line
 from cuwheel.system.quantities import plural
 
@@ -70,66 +72,201 @@ def print_verdicts(results: Iterable[AuditResult], terminal: rich.console.Consol
         terminal.print(_verdict(result), markup=False, soft_wrap=True)
 
 
-def result_as_data(result: AuditResult) -> dict[str, Any]:
-    """A judgement for machines: texts, numbers, lists; the keys stay what they are."""
+@dataclass(frozen=True, kw_only=True)
+class DeviceFile:
+    """A file with device code alone, beside the libraries.
+
+    Attributes:
+        file: in the wheel.
+        archs: compute capabilities of its machine code.
+        ptx_archs: compute capabilities of its PTX.
+        lto_archs: compute capabilities of its code for a link at run time.
+        tile_archs: compute capabilities of its Tile IR.
+    """
+
+    file: str
+    archs: tuple[str, ...]
+    ptx_archs: tuple[str, ...]
+    lto_archs: tuple[str, ...]
+    tile_archs: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedLibrary(DeviceFile):
+    """A shared library of the wheel.
+
+    Attributes:
+        file: in the wheel.
+        archs: compute capabilities of its machine code.
+        ptx_archs: compute capabilities of its PTX.
+        lto_archs: compute capabilities of its code for a link at run time.
+        tile_archs: compute capabilities of its Tile IR.
+        linked_runtime: release of the CUDA runtime that is linked into it; null: none is.
+        needs: sonames of `DT_NEEDED`.
+        rpath: folders of `DT_RPATH`.
+        runpath: folders of `DT_RUNPATH`.
+    """
+
+    linked_runtime: str | None
+    needs: tuple[str, ...]
+    rpath: tuple[str, ...]
+    runpath: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuppliedLibrary:
+    """Who supplies a library that another one needs.
+
+    Attributes:
+        library: that needs it, in the wheel.
+        needs: soname of what it needs.
+        supplier: who has it.
+        condition: under which that is so; empty: it always is.
+    """
+
+    library: str
+    needs: str
+    supplier: str
+    condition: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditFinding:
+    """Something that is wrong with a wheel, or good to know.
+
+    Attributes:
+        severity: how bad it is.
+        rule: that it breaks, `needed library`.
+        file: in the wheel; or the wheel itself.
+        fact: what was found.
+        anchor: where to read on, `TROUBLESHOOTING.md#audit-needed-library`.
+    """
+
+    severity: Severity
+    rule: str
+    file: str
+    fact: str
+    anchor: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedWheel:
+    """What the audit says of one wheel.
+
+    Attributes:
+        wheel: its file name.
+        sha256: of the file; empty where it can't be read.
+        size: bytes.
+        verdict: the severity of its worst finding; `ok`: there is none.
+        recipe: project of the recipe that it was held to; null: to what any wheel has to keep.
+        cuda: the CUDA majors that its libraries work with.
+        linked_runtimes: releases of the CUDA runtime that are linked into its libraries.
+        min_driver: the oldest Linux driver, by CUDA major.
+        archs: compute capabilities of all machine code in it.
+        ptx_archs: compute capabilities of the PTX in it.
+        lto_archs: compute capabilities of the code for a link at run time in it.
+        tile_archs: compute capabilities of the Tile IR in it.
+        libraries: its shared libraries.
+        device_files: its other files with device code.
+        supplies: who supplies what they need.
+        findings: the worst first.
+    """
+
+    wheel: str
+    sha256: str
+    size: int
+    verdict: Severity | Literal["ok"]
+    recipe: str | None
+    cuda: tuple[int, ...]
+    linked_runtimes: tuple[str, ...]
+    min_driver: dict[str, str]
+    archs: tuple[str, ...]
+    ptx_archs: tuple[str, ...]
+    lto_archs: tuple[str, ...]
+    tile_archs: tuple[str, ...]
+    libraries: tuple[AuditedLibrary, ...]
+    device_files: tuple[DeviceFile, ...]
+    supplies: tuple[SuppliedLibrary, ...]
+    findings: tuple[AuditFinding, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditDocument:
+    """What `audit --json` prints.
+
+    Attributes:
+        wheels: in the order in which they were named.
+    """
+
+    SCHEMA: ClassVar = Schema("audit", "1.0")
+
+    wheels: tuple[AuditedWheel, ...]
+
+
+def audit_document(results: Iterable[AuditResult]) -> AuditDocument:
+    """Judgements as a document."""
+    return AuditDocument(wheels=tuple(map(_audited_wheel, results)))
+
+
+def _audited_wheel(result: AuditResult) -> AuditedWheel:
     case = result.case
-    return {
-        "wheel": case.scan.file_name,
-        "sha256": case.scan.sha256,
-        "size": case.scan.size,
-        "verdict": result.verdict or "ok",
-        "recipe": case.contract.project if case.contract else None,
-        "cuda": list(result.majors),
-        "linked_runtimes": list(case.runtimes),
-        "min_driver": {str(major): driver for major, driver in result.min_driver},
-        "archs": list(result.archs),
-        "ptx_archs": list(result.ptx_archs),
-        "lto_archs": list(result.lto_archs),
-        "tile_archs": list(result.tile_archs),
-        "libraries": [_library_data(library) for library in case.scan.libraries],
-        "device_files": [
-            {"file": name, **_code_data(code)} for name, code in case.scan.device_files.items()
-        ],
-        "supplies": [
-            {
-                "library": supply.library,
-                "needs": supply.soname,
-                "supplier": supply.supplier,
-                "condition": supply.condition,
-            }
+    return AuditedWheel(
+        wheel=case.scan.file_name,
+        sha256=case.scan.sha256,
+        size=case.scan.size,
+        verdict=result.verdict or "ok",
+        recipe=case.contract.project if case.contract else None,
+        cuda=result.majors,
+        linked_runtimes=tuple(case.runtimes),
+        min_driver={str(major): driver for major, driver in result.min_driver},
+        archs=result.archs,
+        ptx_archs=result.ptx_archs,
+        lto_archs=result.lto_archs,
+        tile_archs=result.tile_archs,
+        libraries=tuple(map(_audited_library, case.scan.libraries)),
+        device_files=tuple(
+            DeviceFile(file=name, **_archs(code)) for name, code in case.scan.device_files.items()
+        ),
+        supplies=tuple(
+            SuppliedLibrary(
+                library=supply.library,
+                needs=supply.soname,
+                supplier=supply.supplier,
+                condition=supply.condition,
+            )
             for supply in result.supplies
-        ],
-        "findings": [
-            {
-                "severity": finding.severity,
-                "rule": finding.rule,
-                "file": finding.file,
-                "fact": finding.fact,
-                "anchor": f"TROUBLESHOOTING.md#{finding.anchor}",
-            }
+        ),
+        findings=tuple(
+            AuditFinding(
+                severity=finding.severity,
+                rule=finding.rule,
+                file=finding.file,
+                fact=finding.fact,
+                anchor=f"TROUBLESHOOTING.md#{finding.anchor}",
+            )
             for finding in result.findings
-        ],
-    }
+        ),
+    )
 
 
-def _library_data(library: ScannedLibrary) -> dict[str, Any]:
-    code, elf = library.device_code, library.elf
+def _audited_library(library: ScannedLibrary) -> AuditedLibrary:
+    elf = library.elf
+    return AuditedLibrary(
+        file=library.name,
+        **_archs(library.device_code or DeviceCode()),
+        linked_runtime=library.cudart or None,
+        needs=tuple(elf.needed) if elf else (),
+        rpath=tuple(elf.rpath) if elf else (),
+        runpath=tuple(elf.runpath) if elf else (),
+    )
+
+
+def _archs(code: DeviceCode) -> dict[str, tuple[str, ...]]:
     return {
-        "file": library.name,
-        **_code_data(code or DeviceCode()),
-        "linked_runtime": library.cudart or None,
-        "needs": list(elf.needed) if elf else [],
-        "rpath": list(elf.rpath) if elf else [],
-        "runpath": list(elf.runpath) if elf else [],
-    }
-
-
-def _code_data(code: DeviceCode) -> dict[str, list[str]]:
-    return {
-        "archs": list(code.sass),
-        "ptx_archs": list(code.ptx),
-        "lto_archs": list(code.lto),
-        "tile_archs": list(code.tile),
+        "archs": code.sass,
+        "ptx_archs": code.ptx,
+        "lto_archs": code.lto,
+        "tile_archs": code.tile,
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import traceback
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from cuwheel.audit.findings import SEVERITIES
-from cuwheel.audit.report import print_result, print_verdicts, result_as_data
+from cuwheel.audit.report import audit_document, print_result, print_verdicts
 from cuwheel.audit.verdict import audit_wheel, unreadable
 from cuwheel.cuda.toolkits import TOOLKITS
 from cuwheel.errors import AuditError, AuditWarningError, UnsafeArchiveError, UsageError
@@ -80,7 +79,7 @@ def audit_session(
         if not options.as_json:
             print_result(found, terminal, console)
     if options.as_json:
-        terminal.out(json.dumps([result_as_data(one) for one in made], indent=2), highlight=False)
+        console.answer(audit_document(made))
     elif len(made) > 1 and not console.is_quiet:
         print_verdicts(made, terminal)
     _end(made, options.fails_on)

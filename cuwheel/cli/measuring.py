@@ -43,6 +43,7 @@ from cuwheel.sandbox.confinement import Confinement
 from cuwheel.smoke.environment import install_wheel
 from cuwheel.system.files import file_lock, write_atomically
 from cuwheel.system.gpu_lock import HELD_VARIABLE, hold_gpus, lock_folder
+from cuwheel.system.output.documents import as_file
 from cuwheel.system.output.terminal import report_terminal
 from cuwheel.system.quantities import plural
 from cuwheel.verify.published import read_published
@@ -254,12 +255,12 @@ def _report(run: PerfRun, folder: Path, given: argparse.Namespace, console: Cons
     picture = draw_run(run)
     past = given_path(given.history) if given.history else folder / "history"
     history.keep(run, past)
-    write_atomically(folder / "perf.json", run.as_json())
+    write_atomically(folder / "perf.json", as_file(run))
     write_atomically(folder / "perf.png", picture)
     page = page_of(run, picture, history.read_history(past, run))
     write_atomically(folder / "perf.html", page)
     if given.json:
-        print(run.as_json(), end="")  # noqa: T201 - data
+        console.answer(run)
     else:
         print_run(run, report_terminal(), console)
     console.note(f"report: {folder / 'perf.html'}, perf.png and perf.json beside it")

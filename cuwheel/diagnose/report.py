@@ -1,25 +1,22 @@
-"""A diagnosis as one screen for people and as data for machines."""
+"""A diagnosis as one screen for people."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-import json
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import rich.console
 import rich.text
 
 from cuwheel.binaries.archs import describe_code
 from cuwheel.diagnose.rules.nvidia_wheels import cuda_majors, nvidia_wheels
-from cuwheel.diagnose.verdict import LEVELS, exit_code_of, worst_level
+from cuwheel.diagnose.verdict import LEVELS, worst_level
 from cuwheel.system.quantities import show_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
 
     from cuwheel.diagnose.facts.chosen_library import ChosenLibrary
     from cuwheel.diagnose.facts.environment import PythonEnvironment
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
     from cuwheel.diagnose.facts.installed_toolkits import Installations
     from cuwheel.diagnose.facts.python_choice import ChosenPython
     from cuwheel.diagnose.rules.target_fit import Fit
-    from cuwheel.diagnose.verdict import FailsOn, Level, Verdict
+    from cuwheel.diagnose.verdict import Level, Verdict
     from cuwheel.system.console import Console
 
 
@@ -75,67 +72,6 @@ class Report:
     def level(self) -> Level:
         """The worst verdict's."""
         return worst_level(self.verdicts)
-
-
-def report_as_text(report: Report, fails_on: FailsOn = "broken") -> str:
-    """The report as a JSON document; the keys stay what they are."""
-    return json.dumps(_data(report, fails_on), indent=2, default=str)
-
-
-def _data(report: Report, fails_on: FailsOn) -> dict[str, Any]:
-    environment = report.environment
-    return {
-        "verdict": report.level,
-        "exit_code": exit_code_of(report.level, fails_on),
-        "machine": {
-            "surroundings": _record(report.host),
-            "driver": _record(report.driver),
-            "installations": _record(report.installations),
-            "settings": dict(report.settings),
-        },
-        "environment": {
-            "python": str(report.chosen.path or ""),
-            "chosen_by": report.chosen.how,
-            "version": environment.version if environment else "",
-            "prefix": str(environment.prefix) if environment else "",
-            "is_conda": environment.is_conda if environment else None,
-            "frameworks": [
-                {**_record(one), "libraries": [*map(str, filter(_is_of_gpu, one.libraries))]}
-                for one in report.frameworks
-            ],
-            "leftovers": [*map(str, environment.leftovers)] if environment else [],
-            "nvidia_wheels": {one.name: one.version for one in nvidia_wheels(environment)}
-            if environment
-            else {},
-        },
-        "packages": [_package_data(one) for one in report.packages],
-        "chosen_libraries": {
-            name: _record(choice) for name, choice in report.chosen_libraries.items()
-        },
-        "targets": [{**_record(one), "fits": not (one.runs or one.builds)} for one in report.fits],
-        "verdicts": [{**_record(one), "more": one.more} for one in report.verdicts],
-    }
-
-
-def _record(record: Any) -> Any:
-    return dataclasses.asdict(record) if record is not None else None
-
-
-def _is_of_gpu(path: Path) -> bool:
-    return path.name.startswith(("libcu", "libnv", "libnccl", "libtorch", "libc10"))
-
-
-def _package_data(package: InstalledPackage) -> dict[str, Any]:
-    code = package.code
-    return {
-        "name": package.name,
-        "version": package.version,
-        "archs": list(code.sass) if code else [],
-        "ptx_archs": list(code.ptx) if code else [],
-        "suppliers": package.suppliers,
-        "other_libraries": package.others,
-        "libraries": [_record(one) for one in package.libraries],
-    }
 
 
 def print_report(report: Report, terminal: rich.console.Console, console: Console) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cuwheel.diagnose.document import diagnose_document
 from cuwheel.diagnose.environment_diagnosis import EnvironmentDiagnosis
 from cuwheel.diagnose.facts.chosen_library import choosing_packages
 from cuwheel.diagnose.facts.deadline import TimedCall
@@ -14,7 +15,7 @@ from cuwheel.diagnose.facts.gpus import Driver, find_driver
 from cuwheel.diagnose.facts.host import HostFacts, read_host_facts
 from cuwheel.diagnose.facts.installed_toolkits import Installations, find_installations
 from cuwheel.diagnose.facts.python_choice import find_environment
-from cuwheel.diagnose.report import Report, print_report, report_as_text
+from cuwheel.diagnose.report import Report, print_report
 from cuwheel.diagnose.rules.driver import judge_driver
 from cuwheel.diagnose.rules.toolkit import judge_installations
 from cuwheel.diagnose.verdict import LEVELS, exit_code_of, not_asked
@@ -79,11 +80,10 @@ def diagnose_session(
     environ = callers_environment(os.environ)
     with console.live("asking machine and environment"):
         report = diagnose(asked, environ, recipes, fit)
-    terminal = report_terminal()
     if asked.as_json:
-        terminal.out(report_as_text(report, asked.fails_on), highlight=False)
+        console.answer(diagnose_document(report, asked.fails_on))
     else:
-        print_report(report, terminal, console)
+        print_report(report, report_terminal(), console)
     return exit_code_of(report.level, asked.fails_on)
 
 

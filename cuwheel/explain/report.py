@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from cuwheel.explain.catalogue import Weight
 from cuwheel.spelling import as_typed
+from cuwheel.system.output.documents import Schema
 from cuwheel.system.quantities import plural
 
 if TYPE_CHECKING:
@@ -23,6 +25,13 @@ _EVIDENCE = 2  # lines shown for a cause
 _LONGEST = 400  # characters of a line of the log
 _HOW_TO_ADD = "docs/how-to/failure-catalogue.md"
 Amount = Literal["short", "usual", "whole"]
+Sureness = Literal["decisive", "likely", "hint", "perhaps"]
+_SURENESS: dict[Weight, Sureness] = {
+    Weight.DECISIVE: "decisive",
+    Weight.LIKELY: "likely",
+    Weight.HINT: "hint",
+    Weight.PERHAPS: "perhaps",
+}
 
 
 def explanation_as_text(
@@ -59,18 +68,137 @@ def explanation_as_text(
     return "\n".join(lines)
 
 
-def explanation_as_data(explanation: Explanation, name: str) -> dict[str, Any]:
-    """An explanation for machines; the keys stay what they are."""
+@dataclass(frozen=True, kw_only=True)
+class LogLine:
+    """A line of a log.
+
+    Attributes:
+        line: its number, from 1 on.
+        text: all of it.
+        captures: what was read out of it, by name: `{"arch": "90"}`.
+    """
+
+    line: int
+    text: str
+    captures: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainedCause:
+    """A cause that was found.
+
+    Attributes:
+        slug: of its entry in the catalogue of failures, `nvcc-not-found`.
+        title: the fact in a few words.
+        stage: of a build, in which it happens.
+        weight: how sure it is; `perhaps`: no pattern fits, the words resemble this cause's.
+        evidence: the lines that tell it, the first one first.
+        why: the cause.
+        fix: what to do.
+        confirm: how to see that this is it.
+        anchor: where to read on, `TROUBLESHOOTING.md#nvcc-not-found`.
+        links: addresses with more.
+    """
+
+    slug: str
+    title: str
+    stage: str
+    weight: Sureness
+    evidence: tuple[LogLine, ...]
+    why: str
+    fix: str
+    confirm: str
+    anchor: str
+    links: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainedLog:
+    """What a log says.
+
+    Attributes:
+        log: its name, as it was given.
+        lines: how many it has.
+        failed: whether what wrote it came to a bad end.
+        causes: the likeliest first; empty: none is known, or nothing failed.
+        first_error: where no cause is known, the first line that speaks of a failure.
+        overcome: slugs of what went wrong on the way and was overcome.
+        facts: what it says of the machine and the tools, by name: `{"cuda": "12.2"}`.
+    """
+
+    log: str
+    lines: int
+    failed: bool
+    causes: tuple[ExplainedCause, ...]
+    first_error: LogLine | None
+    overcome: tuple[str, ...]
+    facts: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainDocument:
+    """What `explain --json` prints.
+
+    Attributes:
+        logs: in the order in which they were named.
+    """
+
+    SCHEMA: ClassVar = Schema("explain", "1.0")
+
+    logs: tuple[ExplainedLog, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerDocument:
+    """A line that `explain --jsonl` answers a line with.
+
+    Attributes:
+        id: of the question, as it was given.
+        causes: slugs, the likeliest first.
+    """
+
+    SCHEMA: ClassVar = Schema("explain-answer", "1.0")
+
+    id: Any
+    causes: tuple[str, ...]
+
+
+def explained_log(explanation: Explanation, name: str) -> ExplainedLog:
+    """An explanation as part of a document.
+
+    Args:
+        explanation: of the log.
+        name: of the log.
+    """
     failure = explanation.failure
-    return {
-        "log": name,
-        "lines": explanation.lines,
-        "failed": explanation.failed,
-        "causes": [_cause_data(found) for found in explanation.causes],
-        "first_error": _line_data(failure) if failure else None,
-        "overcome": list(explanation.overcome),
-        "facts": dict(explanation.facts),
-    }
+    return ExplainedLog(
+        log=name,
+        lines=explanation.lines,
+        failed=explanation.failed,
+        causes=tuple(map(_explained_cause, explanation.causes)),
+        first_error=_log_line(failure) if failure else None,
+        overcome=tuple(explanation.overcome),
+        facts=dict(explanation.facts),
+    )
+
+
+def _explained_cause(found: FoundCause) -> ExplainedCause:
+    return ExplainedCause(
+        slug=found.cause.slug,
+        title=found.cause.title,
+        stage=found.cause.stage,
+        weight=_SURENESS[found.weight],
+        evidence=tuple(map(_log_line, found.evidence)),
+        why=found.why,
+        fix=found.fix,
+        confirm=as_typed(found.cause.confirm),
+        anchor=found.anchor,
+        links=tuple(found.cause.links),
+    )
+
+
+def _log_line(one: MatchedLine) -> LogLine:
+    return LogLine(line=one.number, text=one.text, captures=dict(one.captures))
 
 
 def _cause(number: int, found: FoundCause, width: int, *, is_whole: bool) -> Iterator[str]:
@@ -113,22 +241,3 @@ def _wrapped(text: str, width: int, start: str = "") -> list[str]:
     # A path or a command that is longer begins at the left, and is cut as a terminal cuts it.
     parts = [line[at : at + room] for line in lines for at in range(0, max(len(line), 1), room)]
     return [f"{start if index == 0 else ' ' * len(start)}{one}" for index, one in enumerate(parts)]
-
-
-def _cause_data(found: FoundCause) -> dict[str, Any]:
-    return {
-        "slug": found.cause.slug,
-        "title": found.cause.title,
-        "stage": found.cause.stage,
-        "weight": found.weight.name.lower(),
-        "evidence": [_line_data(one) for one in found.evidence],
-        "why": found.why,
-        "fix": found.fix,
-        "confirm": as_typed(found.cause.confirm),
-        "anchor": found.anchor,
-        "links": list(found.cause.links),
-    }
-
-
-def _line_data(one: MatchedLine) -> dict[str, Any]:
-    return {"line": one.number, "text": one.text, "captures": dict(one.captures)}

@@ -12,7 +12,13 @@ from typing import IO, TYPE_CHECKING, Any
 from cuwheel.errors import UsageError, of_system_error
 from cuwheel.explain.explanation import Explainer
 from cuwheel.explain.log_text import is_text
-from cuwheel.explain.report import WIDTH, explanation_as_data, explanation_as_text
+from cuwheel.explain.report import (
+    WIDTH,
+    AnswerDocument,
+    ExplainDocument,
+    explained_log,
+    explanation_as_text,
+)
 from cuwheel.system.output.terminal import report_terminal
 
 if TYPE_CHECKING:
@@ -46,7 +52,7 @@ def explain_session(names: Sequence[str], folder: Path, console: Console, *, as_
         with _opened(path) as stream:
             made.append((name, explainer.explain(stream)))
     if as_json:
-        _write(json.dumps([explanation_as_data(one, name) for name, one in made], indent=2))
+        console.answer(ExplainDocument(logs=tuple(explained_log(one, name) for name, one in made)))
         return
     shown = [(name, one) for name, one in made if one.failed] or made[:1]
     width = min(report_terminal().width, WIDTH)
@@ -73,12 +79,13 @@ def explained(log: Path, known: Mapping[str, str], console: Console) -> str:
     return explanation_as_text(found, log.name, width=min(console.terminal.width, WIDTH))
 
 
-def explain_lines(names: Sequence[str], folder: Path) -> None:
+def explain_lines(names: Sequence[str], folder: Path, console: Console) -> None:
     """Answer `{"id", "log"}` with `{"id", "causes": [slug, …]}`, line by line.
 
     Args:
         names: files, or `-` for standard input.
         folder: what relative ones are relative to.
+        console: prints the answers.
 
     Raises:
         UsageError: a name is no file, or a line is not of that form.
@@ -91,8 +98,8 @@ def explain_lines(names: Sequence[str], folder: Path) -> None:
                 if line.strip():
                     question = _read_question(line, f"{name}:{number}")
                     log = io.BytesIO(question["log"].encode("utf-8", "surrogatepass"))
-                    causes = [one.cause.slug for one in explainer.explain(log).causes]
-                    _write(json.dumps({"id": question["id"], "causes": causes}))
+                    causes = tuple(one.cause.slug for one in explainer.explain(log).causes)
+                    console.answer(AnswerDocument(id=question["id"], causes=causes))
 
 
 def _read_question(line: bytes, location: str) -> dict[str, Any]:

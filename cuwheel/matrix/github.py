@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from cuwheel.errors import UsageError
+from cuwheel.system.output.documents import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,13 +19,44 @@ if TYPE_CHECKING:
 MAX_JOBS = 256
 
 
-def as_github_matrix(states: Iterable[CellState]) -> dict[str, list[dict[str, str]]]:
-    """What `strategy.matrix` takes through `fromJSON`: a list `include`, one item for each cell
-    that a build would build.
+@dataclass(frozen=True, kw_only=True)
+class MatrixJob:
+    """A job of the workflow: one cell to be built.
+
+    Attributes:
+        id: of the cell, `causal-conv1d-130-cp312-torch2.11`.
+        target: recipe and toolkit, `causal-conv1d-130`.
+        python: `3.12`.
+        options: what stands behind `nox -s build --` for it.
+        cache: name of the compile cache that it shares with cells of the same kernels.
+    """
+
+    id: str
+    target: str
+    python: str
+    options: str
+    cache: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixDocument:
+    """What `matrix --json` prints: what is to be built, as GitHub Actions takes it.
+
+    Attributes:
+        include: for `strategy.matrix.include`, one item for each cell that a build would build.
+    """
+
+    SCHEMA: ClassVar = Schema("matrix", "1.0")
+
+    include: tuple[MatrixJob, ...]
+
+
+def matrix_document(states: Iterable[CellState]) -> MatrixDocument:
+    """The cells that a build would build, as jobs.
 
     Raises:
         UsageError: there are more of them than one workflow run may have.
-    """  # noqa: D205 - one sentence
+    """
     due = [state for state in states if state.is_due]
     if len(due) > MAX_JOBS:
         raise UsageError(
@@ -31,16 +64,16 @@ def as_github_matrix(states: Iterable[CellState]) -> dict[str, list[dict[str, st
             why="a run with more is refused as a whole",
             fix="name fewer: --only 'causal-conv1d-*', --python 3.12, --framework torch==2.11.0",
         )
-    return {"include": [_item(state) for state in due]}
+    return MatrixDocument(include=tuple(map(_job, due)))
 
 
-def _item(state: CellState) -> dict[str, str]:
+def _job(state: CellState) -> MatrixJob:
     target = state.cell.job.target
-    return {
-        "id": state.cell.id,
-        "target": target.name,
-        "python": target.python,
-        "options": " ".join(state.cell.options),
+    return MatrixJob(
+        id=state.cell.id,
+        target=target.name,
+        python=target.python,
+        options=" ".join(state.cell.options),
         # Cells that share kernels share a compile cache.
-        "cache": state.cell.id.replace(f"-cp{target.python.replace('.', '')}", ""),
-    }
+        cache=state.cell.id.replace(f"-cp{target.python.replace('.', '')}", ""),
+    )

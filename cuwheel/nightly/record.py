@@ -6,8 +6,9 @@ import dataclasses
 import datetime
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
+from cuwheel.system.output.documents import Schema
 from cuwheel.system.quantities import plural
 from cuwheel.system.whole_files import read_text
 from cuwheel.workspace.serialization import from_json
@@ -54,7 +55,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class NightlyRun:
-    """A run.
+    """A run; what `nightly.json` holds and `nightly --json` prints.
 
     Attributes:
         started: when, in UTC, `2026-11-23T02:30:00+00:00`.
@@ -65,6 +66,8 @@ class NightlyRun:
         steps: so far.
         ended: when; empty while it runs, or where it was killed.
     """
+
+    SCHEMA: ClassVar = Schema("nightly", "1.0")
 
     started: str
     host: str
@@ -115,6 +118,7 @@ def read_run(folder: Path) -> NightlyRun:
     """
     content = json.loads(read_text(folder / REPORT))
     try:
+        NightlyRun.SCHEMA.take_from(content)
         steps = tuple(from_json(Step, step) for step in content.pop("steps"))
         return dataclasses.replace(from_json(NightlyRun, content), steps=steps)
     except (KeyError, TypeError, AttributeError) as error:

@@ -16,10 +16,10 @@ from cuwheel.nightly.folders import earlier_runs
 from cuwheel.nightly.page import PAGE, page_of
 from cuwheel.nightly.record import OUT_OF_TIME, REPORT, Step, now
 from cuwheel.system.files import write_atomically
+from cuwheel.system.output.documents import as_file
 from cuwheel.system.process import run as run_program
 from cuwheel.system.quantities import show_time
 from cuwheel.system.whole_files import read_end
-from cuwheel.workspace.serialization import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,7 +147,7 @@ class Recorder:
         return kept
 
     def _write(self) -> None:
-        write_atomically(self.folder / REPORT, to_json(self.run))
+        write_atomically(self.folder / REPORT, as_file(self.run))
         earlier = tuple(earlier_runs(self.folder))
         write_atomically(self.folder / PAGE, page_of(self.run, earlier))
 

@@ -26,7 +26,6 @@ from cuwheel.nightly.update import commit_of, update_checkout
 from cuwheel.paths import project_folder
 from cuwheel.system.gpu_lock import hold_gpus, lock_folder
 from cuwheel.system.quantities import plural, show_time
-from cuwheel.workspace.serialization import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -114,7 +113,7 @@ def nightly_session(asked: NightlyOptions, console: Console) -> None:
                 _start_updated(asked, recorder.folder)
             run_cycle(_cycle_options(asked, driver, gpus), recorder)
     if asked.as_json:
-        print(to_json(recorder.run), end="")  # noqa: T201 - data
+        recorder.console.answer(recorder.run)
     _raise_failure(recorder)
 
 

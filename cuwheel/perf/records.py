@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from cuwheel.errors import UsageError
+from cuwheel.system.output.documents import Schema
 from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-VERSION = 1  # of the file's form
 
 Answer = Literal["FASTER", "SAME", "SLOWER", "UNDECIDED"]
 
@@ -184,7 +183,7 @@ class SweepResult:
 
 @dataclass(frozen=True, kw_only=True)
 class PerfRun:
-    """A run.
+    """A run; what `perf.json` holds and `perf --json` prints.
 
     Attributes:
         recipe: whose probe it was.
@@ -207,8 +206,9 @@ class PerfRun:
         tolerance: the share of the time that counted as the same; 0: nothing was compared.
         cuwheel: release that measured; empty: one that didn't say it.
         commit: of its checkout; empty: it is no git checkout.
-        version: of this form.
     """
+
+    SCHEMA: ClassVar = Schema("perf", "1.0")
 
     recipe: str
     package: str
@@ -230,7 +230,6 @@ class PerfRun:
     tolerance: float = 0.0
     cuwheel: str = ""
     commit: str = ""
-    version: int = VERSION
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -242,10 +241,6 @@ class PerfRun:
         """Every case that raised, with what it raised."""
         return tuple(f"{case.name}: {case.failed}" for case in self.cases if case.failed)
 
-    def as_json(self) -> str:
-        """The file's content."""
-        return json.dumps(asdict(self), indent=1, allow_nan=False) + "\n"
-
 
 def read_run(path: Path) -> PerfRun:
     """A run that was written before.
@@ -255,8 +250,7 @@ def read_run(path: Path) -> PerfRun:
     """
     try:
         content = json.loads(read_text(path))
-        if content["version"] != VERSION:
-            raise _unreadable(path, f"its form is {content['version']}, this one is {VERSION}")
+        PerfRun.SCHEMA.take_from(content)
         return _checked(_as_run(content))
     except OSError as problem:
         raise _unreadable(path, str(problem.strerror)) from None

@@ -1,12 +1,12 @@
-"""What `pick` says: to people within 80 columns, to programs as data."""
+"""What `pick` says to people, within 80 columns."""
 
 from __future__ import annotations
 
 import textwrap
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from cuwheel.fetch.urls import redact_url, without_credentials
+from cuwheel.fetch.urls import redact_url
 from cuwheel.pick.machine import CPU_ONLY
 from cuwheel.pypi.pages import lacks
 from cuwheel.system.output.terminal import one_line
@@ -160,46 +160,3 @@ def _facts(label: str, texts: Iterable[str]) -> Iterator[str]:
             break_on_hyphens=False,
         )
         label = ""
-
-
-def report_data(report: Report) -> dict[str, Any]:
-    """The report for programs; the keys stay what they are."""
-    choice, offers = report.choice, report.offers
-    return {
-        "project": report.wanted.name,
-        "specifier": str(report.wanted.specifier),
-        "fits": choice.taken is not None,
-        "machine": {**asdict(report.machine), "frameworks": dict(report.machine.frameworks)},
-        "wheel": _judgement_data(choice.taken),
-        "nearest": _judgement_data(choice.nearest),
-        "newer": _judgement_data(choice.newer),
-        "commands": dict(report.commands),
-        "obstacle": report.obstacle,
-        "sdist": choice.sdist.name if choice.sdist else None,
-        "indexes": [
-            *({"address": redact_url(one), "files": n} for one, n in offers.counts.items()),
-            *({"address": redact_url(one), "fault": why} for one, why in offers.faults.items()),
-        ],
-        "judged": choice.others,
-        "all_read": not choice.is_cut,
-    }
-
-
-def _judgement_data(one: Judgement | None) -> dict[str, Any] | None:
-    if one is None:
-        return None
-    offer = one.offer
-    return {
-        "name": offer.name,
-        "version": str(offer.version),
-        "url": without_credentials(offer.url),
-        "index": redact_url(offer.index),
-        "sha256": offer.sha256,
-        "size": offer.size,
-        "cuda": one.cuda,
-        "archs": one.archs,
-        "needs": list(one.needs),
-        "extras": list(one.extras),
-        "reasons": [{"kind": reason.kind, "text": reason.text} for reason in one.reasons],
-        "unknown": [{"kind": reason.kind, "text": reason.text} for reason in one.unknown],
-    }

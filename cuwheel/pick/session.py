@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -14,8 +13,9 @@ from cuwheel.errors import DownloadError
 from cuwheel.fetch.urls import redact_url
 from cuwheel.pick.choice import Offers, ask_indexes, choose
 from cuwheel.pick.commands import commands_of, is_known_by_version
+from cuwheel.pick.document import pick_document
 from cuwheel.pick.machine import parse_machine, read_here
-from cuwheel.pick.report import Report, report_data, report_lines
+from cuwheel.pick.report import Report, report_lines
 from cuwheel.pypi.indexes import configured_indexes
 from cuwheel.pypi.pages import answered
 from cuwheel.system.output.terminal import report_terminal
@@ -78,10 +78,10 @@ def pick_session(
     environ = callers_environment(os.environ)
     with console.live("asking machine and indexes"):
         report = find(asked, environ, hint)
-    terminal = report_terminal()
     if asked.as_json:
-        terminal.out(json.dumps(report_data(report), indent=2), highlight=False)
+        console.answer(pick_document(report))
     else:
+        terminal = report_terminal()
         amount = {"is_quiet": console.is_quiet, "is_verbose": console.is_verbose}
         for line in report_lines(report, **amount):
             terminal.print(line, soft_wrap=True, markup=False, highlight=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import rich.console
 import rich.markup
@@ -14,6 +14,7 @@ from cuwheel.profile.chrome_trace import trace_text
 from cuwheel.profile.picture import svg_text
 from cuwheel.profile.timeline import make_timeline
 from cuwheel.system.files import write_atomically
+from cuwheel.system.output.documents import Schema
 from cuwheel.system.quantities import show_share, show_size, show_time
 
 if TYPE_CHECKING:
@@ -61,26 +62,73 @@ def write_profile(events: Events, folder: Path, title: str) -> Profile:
     return Profile(picture=folder / PICTURE, trace=folder / TRACE, timeline=timeline)
 
 
-def profile_as_data(profile: Profile, title: str) -> dict[str, object]:
-    """A profile for machines; times in seconds, memory in bytes, the slowest compile first."""
+@dataclass(frozen=True, kw_only=True)
+class ProfiledCompile:
+    """One compile of a build.
+
+    Attributes:
+        file: the source.
+        worked: seconds.
+        share: of the time of all compiles.
+        waited: seconds in which it waited for memory.
+        peak: bytes of memory, the most that it took; 0: not known.
+        archs: compute capabilities that it was for.
+    """
+
+    file: str
+    worked: float
+    share: float
+    waited: float
+    peak: int
+    archs: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileDocument:
+    """What `profile --json` prints, a line for each target.
+
+    Attributes:
+        target: `causal-conv1d-130-cp312-torch2.11`.
+        compiles: the slowest first.
+        advice: what stands out, in sentences.
+        picture: path of an SVG file.
+        trace: path of a file in Chrome's trace event format.
+    """
+
+    SCHEMA: ClassVar = Schema("profile", "1.0")
+
+    target: str
+    compiles: tuple[ProfiledCompile, ...]
+    advice: tuple[str, ...]
+    picture: Path
+    trace: Path
+
+
+def profile_document(profile: Profile, title: str) -> ProfileDocument:
+    """A profile as a document.
+
+    Args:
+        profile: of a build.
+        title: names the build.
+    """
     timeline = profile.timeline
-    return {
-        "target": title,
-        "compiles": [
-            {
-                "file": job.file,
-                "worked": job.worked,
-                "share": timeline.share(job),
-                "waited": job.waited,
-                "peak": job.peak,
-                "archs": job.archs,
-            }
+    return ProfileDocument(
+        target=title,
+        compiles=tuple(
+            ProfiledCompile(
+                file=job.file,
+                worked=job.worked,
+                share=timeline.share(job),
+                waited=job.waited,
+                peak=job.peak,
+                archs=tuple(job.archs),
+            )
             for job in timeline.slowest(len(timeline.jobs))
-        ],
-        "advice": list(advise(timeline)),
-        "picture": str(profile.picture),
-        "trace": str(profile.trace),
-    }
+        ),
+        advice=tuple(advise(timeline)),
+        picture=profile.picture,
+        trace=profile.trace,
+    )
 
 
 def print_profile(profile: Profile, terminal: rich.console.Console, console: Console) -> None:

@@ -13,6 +13,7 @@ import rich.markup
 from cuwheel.errors import CommandFailedError
 from cuwheel.spelling import as_typed
 from cuwheel.system.output import github
+from cuwheel.system.output.documents import as_line
 from cuwheel.system.output.live import Downloads, Live, new_bar
 from cuwheel.system.output.terminal import is_live, make_terminal, visible
 from cuwheel.system.quantities import describe_durations, show_size
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from cuwheel.errors import CuwheelError
+    from cuwheel.system.output.documents import Document
 
 
 class Console:
@@ -37,6 +39,7 @@ class Console:
         is_verbose: tables are printed whole; else what they come to.
         is_quiet: nothing is printed but warnings and errors.
         durations: of each stage that has ended, in seconds.
+        has_answered: a document was printed.
     """
 
     def __init__(self, terminal: rich.console.Console | None = None) -> None:
@@ -44,9 +47,15 @@ class Console:
         self.is_verbose = False
         self.is_quiet = False
         self.durations: dict[str, float] = {}
+        self.has_answered = False
         self._is_github = github.is_github(os.environ)
         self._token = ""  # while the runner obeys nothing
         self._warnings: set[str] = set()
+
+    def answer(self, document: Document) -> None:
+        """Print a document for a program: to standard output, as one line of JSON."""
+        self.has_answered = True
+        print(as_line(document), flush=True)  # noqa: T201 - data
 
     def heading(self, text: str) -> None:
         """Begin a part, such as a build among several."""

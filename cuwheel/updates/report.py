@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import rich.markup
 import rich.table
 
 from cuwheel.pypi.lock_file import parse_pins
 from cuwheel.spelling import as_typed
+from cuwheel.system.output.documents import Schema
 from cuwheel.system.output.terminal import report_terminal
 from cuwheel.system.quantities import plural
 from cuwheel.updates.file_changes import diff_of
@@ -18,10 +18,10 @@ from cuwheel.updates.file_changes import diff_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.sources.patch_health import PatchHealth
+    from cuwheel.sources.patch_health import PatchHealth, State
     from cuwheel.system.console import Console
     from cuwheel.updates.bump import Bump
-    from cuwheel.updates.outdated import Pinned, RecipeUpdates, Updates
+    from cuwheel.updates.outdated import OldLock, Pinned, RecipeUpdates, Updates
 
 _COLOURS = {"applies": "green", "offset": "yellow", "obsolete": "cyan", "broken": "red"}
 _SAID = {
@@ -40,10 +40,10 @@ def print_updates(updates: Updates, console: Console, *, as_json: bool) -> None:
         console: says how much: where it is quiet, no recipe that is up to date.
         as_json: print data instead, all of them.
     """
-    terminal = report_terminal()
     if as_json:
-        terminal.print(json.dumps(_as_data(updates), indent=2), markup=False, soft_wrap=True)
+        console.answer(_document(updates))
         return
+    terminal = report_terminal()
     is_quiet, is_verbose = console.is_quiet, console.is_verbose
     following = [
         one for one in updates.recipes if not one.held_back and (not is_quiet or _is_behind(one))
@@ -120,29 +120,109 @@ def _lines(updates: Updates) -> Iterator[str]:
         yield f"{lock.file} is {lock.days} days old"
 
 
-def _as_data(updates: Updates) -> dict[str, object]:
-    return {
-        "recipes": [
-            {
-                "name": one.name,
-                "upstream": _pin(one.upstream),
-                "frameworks": [_pin(pin) for pin in one.frameworks],
-                "patches": [
-                    {"file": health.file, "state": health.state, "details": health.details}
+@dataclass(frozen=True, kw_only=True)
+class PinnedRelease:
+    """Something that is pinned, and what the index has.
+
+    Attributes:
+        name: of it.
+        pinned: the release.
+        newest: on the index; empty: not known.
+        note: what there is to say beside that.
+        is_outdated: whether the index has a later release.
+    """
+
+    name: str
+    pinned: str
+    newest: str
+    note: str
+    is_outdated: bool
+
+    @classmethod
+    def of(cls, pin: Pinned) -> PinnedRelease:
+        """A pin as part of a document."""
+        return cls(
+            name=pin.name,
+            pinned=pin.pinned,
+            newest=pin.newest,
+            note=pin.note,
+            is_outdated=pin.is_outdated,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedPatch:
+    """Whether a patch fits upstream's newest source.
+
+    Attributes:
+        file: the patch.
+        state: `offset`: its lines stand elsewhere in their files; `obsolete`: the source has the
+            change; `broken`: neither.
+        details: of `offset`, how far each hunk moved; of `broken`, what is wrong with which hunk.
+    """
+
+    file: str
+    state: State
+    details: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutdatedRecipe:
+    """What is newer than what a recipe pins.
+
+    Attributes:
+        name: the recipe's.
+        upstream: its source.
+        frameworks: what it is compiled against.
+        patches: on upstream's newest source; none where that is pinned or has no source.
+        locks: the old ones of it.
+        held_back: why that stays so; empty: it is to be taken over.
+    """
+
+    name: str
+    upstream: PinnedRelease
+    frameworks: tuple[PinnedRelease, ...]
+    patches: tuple[CheckedPatch, ...]
+    locks: tuple[OldLock, ...]
+    held_back: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutdatedDocument:
+    """What `outdated --json` prints.
+
+    Attributes:
+        recipes: those that were asked for.
+        toolkits: releases of CUDA on the index that cuwheel doesn't know.
+        locks: old ones that belong to no recipe.
+    """
+
+    SCHEMA: ClassVar = Schema("outdated", "1.0")
+
+    recipes: tuple[OutdatedRecipe, ...]
+    toolkits: tuple[str, ...]
+    locks: tuple[OldLock, ...]
+
+
+def _document(updates: Updates) -> OutdatedDocument:
+    return OutdatedDocument(
+        recipes=tuple(
+            OutdatedRecipe(
+                name=one.name,
+                upstream=PinnedRelease.of(one.upstream),
+                frameworks=tuple(map(PinnedRelease.of, one.frameworks)),
+                patches=tuple(
+                    CheckedPatch(file=health.file, state=health.state, details=health.details)
                     for health in one.patches
-                ],
-                "locks": [dataclasses.asdict(lock) for lock in one.locks],
-                "held_back": one.held_back,
-            }
+                ),
+                locks=one.locks,
+                held_back=one.held_back,
+            )
             for one in updates.recipes
-        ],
-        "toolkits": updates.toolkits,
-        "locks": [dataclasses.asdict(lock) for lock in updates.locks],
-    }
-
-
-def _pin(pin: Pinned) -> dict[str, object]:
-    return {**dataclasses.asdict(pin), "is_outdated": pin.is_outdated}
+        ),
+        toolkits=updates.toolkits,
+        locks=updates.locks,
+    )
 
 
 def print_bump(bump: Bump, *, is_trial: bool) -> None:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import rich.console
 import rich.table
 
 from cuwheel.errors import NotReproducibleError
 from cuwheel.system.files import write_atomically
+from cuwheel.system.output.documents import as_file
+from cuwheel.verify.compare.differences import CAUSES
 from cuwheel.verify.compare.diffoscope import keep_diffoscope
 from cuwheel.verify.compare.report import (
-    comparison_as_data,
+    comparison_document,
     difference_lines,
     print_comparison,
 )
 from cuwheel.verify.compare.wheel import compare
-from cuwheel.verify.leftovers import leftovers_of
 from cuwheel.verify.published import PublishedWheel, read_published
 from cuwheel.verify.rebuilds import Variation, rebuild, variations
 from cuwheel.wheel.publication import statement_of
@@ -95,9 +95,7 @@ def compare_wheels(a: Path, b: Path, folder: Path, out: rich.console.Console) ->
     """Say in what two wheels differ and why, and keep that in a folder."""
     found = compare(a, b)
     print_comparison(found, out)
-    write_atomically(
-        folder / "comparison.json", json.dumps(comparison_as_data(found), indent=2) + "\n"
-    )
+    write_atomically(folder / "comparison.json", as_file(comparison_document(found)))
     out.print(f"kept in {folder / 'comparison.json'}", soft_wrap=True, highlight=False)
     out.print(keep_diffoscope(a, b, folder).note, soft_wrap=True, highlight=False)
     return found
@@ -105,11 +103,11 @@ def compare_wheels(a: Path, b: Path, folder: Path, out: rich.console.Console) ->
 
 def causes_of(comparison: Comparison) -> Iterator[str]:
     """Why two wheels differ, in words; that causes are unknown, too."""
-    data = comparison_as_data(comparison)
+    causes = (CAUSES[key] for key, _ in comparison.causes)
     # What only follows from another difference has no remedy of its own.
-    yield from (cause["text"] for cause in data["causes"].values() if cause["remedy"])
-    if data["unexplained"]:
-        yield f"{data['unexplained']} differences of unknown cause"
+    yield from (cause.text for cause in causes if cause.remedy)
+    if comparison.unexplained:
+        yield f"{len(comparison.unexplained)} differences of unknown cause"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,46 +203,6 @@ def raise_if_unequal(found: Verified, name: str) -> None:
             fix="the report above names members and kernels, and a remedy for each known cause; "
             "docs/reproducibility.md has more",
         )
-
-
-def verified_as_data(found: Verified, name: str, folder: Path) -> dict[str, Any]:
-    """What a verification found, for machines; the keys stay what they are."""
-    return {
-        "target": name,
-        "state": "other bytes" if found.unequal else "the same bytes",
-        "builds": list(map(_build_as_data, found.builds)),
-        "unequal": list(found.unequal),
-        "causes": list(found.causes),
-        "left": _left_as_data(folder),
-    }
-
-
-def against_as_data(found: VerifiedAgainst, name: str, folder: Path) -> dict[str, Any]:
-    """What a comparison with a published wheel found, likewise."""
-    return {
-        "target": name,
-        "state": "the same bytes" if found.is_equal else "other bytes",
-        "against": {"file": str(found.theirs.named), "sha256": found.theirs.sha256},
-        "builds": [_build_as_data(found.build)],
-        "causes": list(found.causes),
-        "materials": list(found.materials),
-        "left": _left_as_data(folder),
-    }
-
-
-def _build_as_data(one: Rebuilt) -> dict[str, Any]:
-    return {
-        "name": one.variation.name,
-        "varied": one.variation.says,
-        "wheel": str(one.wheel),
-        "sha256": one.sha256,
-        "seconds": one.seconds,
-        "cache": one.cache,
-    }
-
-
-def _left_as_data(folder: Path) -> dict[str, int]:
-    return {str(one.path): one.size for one in leftovers_of(folder)}
 
 
 def _table(builds: Sequence[Rebuilt], *, is_verbose: bool) -> rich.table.Table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from cuwheel.audit.verdict import audit_wheel
 from cuwheel.system import process
 from cuwheel.system.console import Console
 from tests.support.audited import make_wheel, run_session
+from tests.support.documents import read_document
 from tests.support.factories import compile_cuda, write_wheel
 from tests.support.planted import TAG, make_library
 
@@ -39,7 +39,7 @@ def test_prints_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
     run_session(tmp_path, wheel, as_json=True, fails_on="never")
 
-    [data] = json.loads(capsys.readouterr().out)
+    [data] = read_document(capsys.readouterr().out, "audit")["wheels"]
     assert (data["wheel"], data["verdict"], data["recipe"]) == (wheel.name, "warning", None)
     assert data["findings"] == [
         {

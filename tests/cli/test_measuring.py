@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from cuwheel.paths import ROOT
 from cuwheel.system import process
 from cuwheel.system.console import Console
 from cuwheel.system.gpu_lock import hold_gpus
+from tests.support.documents import read_document
 from tests.support.measured import PROBE, install_driver, write_package, write_probe
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 RECIPE = """\
 from cuwheel import MIB, Archive, Link, Recipe, Setuptools, Smoke
+from tests.support.documents import read_document
 
 RECIPE = Recipe(
     name="measured",
@@ -79,7 +80,7 @@ def test_wheel_on_top_of_an_environment(project: Path) -> None:
     found = perf(project, *words)
 
     assert found.status == 0, found.output
-    written = json.loads((report / "perf.json").read_text())
+    written = read_document((report / "perf.json").read_text(), "perf")
     assert written["wheel"] == wheel.name
     assert len(written["sweep"]) == 2
     assert (report / "perf.png").read_bytes().startswith(b"\x89PNG")
@@ -174,4 +175,4 @@ def test_shares_the_gpu_where_it_is_told_to(project: Path, lock: Path) -> None:
         )
 
     assert shared.status == 0, shared.output
-    assert json.loads(shared.output)["recipe"] == "measured"
+    assert read_document(shared.output, "perf")["recipe"] == "measured"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from cuwheel.model.nox_sessions import VERBS
 from cuwheel.paths import ROOT
 from cuwheel.system.console import Console
 from cuwheel.system.process import run
+from tests.support.documents import read_document
 from tests.support.factories import write_wheel
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def test_gives_nothing_but_data(
 
     out, _ = said(capsys, name, *words.get(name, []), "--json")
 
-    assert json.loads(out)
+    assert read_document(out, name)
 
 
 @pytest.mark.parametrize("options", [("--dry-run",), ()])
@@ -95,7 +95,7 @@ def test_build_gives_nothing_but_data(
         error_log=engine.dist / "stderr",
     )
 
-    found = json.loads(done.output)
+    found = read_document(done.output, "build")
     assert found["state"] == ("up to date" if options else "built")
 
 
@@ -132,7 +132,41 @@ def test_profile_gives_nothing_but_data(
 
     out, _ = said(capsys, "profile", "tiny-capi-130", f"--work={tmp_path / 'work'}", "--json")
 
-    assert json.loads(out)["target"].startswith("tiny-capi-130")
+    assert read_document(out, "profile")["target"].startswith("tiny-capi-130")
+
+
+@pytest.mark.parametrize(("stage", "schema"), [("source", "stage"), ("repair", "error")])
+def test_stage_gives_its_record(
+    stage: str,
+    schema: str,
+    engine: Engine,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = [f"--work={engine.work}", f"--dist={engine.dist}", f"--stage={stage}", "--json"]
+    source = f"--source={ROOT / 'tests' / 'packages' / 'tiny_capi'}"
+    for name, value in engine.environment().items():
+        monkeypatch.setenv(name, value)
+
+    out, _ = said(capsys, "build", "tiny-capi-130", source, *words)
+
+    told = read_document(out, "stage" if schema == "stage" else "error")
+    assert told.get("stage") == (stage if schema == "stage" else None)
+
+
+@pytest.mark.e2e
+def test_smoke_gives_nothing_but_data(engine: Engine) -> None:
+    assert engine.build("tiny-capi", "--keep-work").status == 0
+    words = ["smoke", "tiny-capi-130", f"--work={engine.work}", "--json"]
+    source = f"--source={ROOT / 'tests' / 'packages' / 'tiny_capi'}"
+
+    done = run(
+        [sys.executable, "-m", "cuwheel", *words, source],
+        env=engine.environment(),
+        error_log=engine.dist / "stderr",
+    )
+
+    assert read_document(done.output, "smoke")["smoke"]["imported"] == ["tiny_capi"]
 
 
 def test_dry_run_says_why(

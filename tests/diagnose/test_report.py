@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import typing
 from typing import TYPE_CHECKING, Any
@@ -11,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import rich.console
 
+from cuwheel.diagnose.document import diagnose_document
 from cuwheel.diagnose.facts import environment
 from cuwheel.diagnose.facts.gpus import Driver, Gpu
 from cuwheel.diagnose.facts.installed_toolkits import Installations
 from cuwheel.diagnose.facts.python_choice import ChosenPython
-from cuwheel.diagnose.report import Report, print_report, report_as_text
+from cuwheel.diagnose.report import Report, print_report
 from cuwheel.diagnose.rules.target_fit import Fit
 from cuwheel.diagnose.session import DiagnoseOptions, callers_environment, diagnose
 from cuwheel.diagnose.verdict import (
@@ -31,6 +31,8 @@ from cuwheel.diagnose.verdict import (
 )
 from cuwheel.paths import ROOT
 from cuwheel.system.console import Console
+from cuwheel.system.output.documents import as_line
+from tests.support.documents import read_document
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,9 +108,9 @@ def test_shows_reasons_of_targets() -> None:
 
 
 def test_data_hold_verdicts() -> None:
-    told = json.loads(
-        report_as_text(make_report(verdicts=(warns("diagnose-versions", "a", "b", "c"),)))
-    )
+    report = make_report(verdicts=(warns("diagnose-versions", "a", "b", "c"),))
+
+    told = read_document(as_line(diagnose_document(report)), "diagnose")
 
     assert (told["verdict"], told["exit_code"]) == ("warning", 0)
     assert told["verdicts"] == [
@@ -119,7 +121,6 @@ def test_data_hold_verdicts() -> None:
             "fix": "c",
             "command": "",
             "anchor": "diagnose-versions",
-            "more": "TROUBLESHOOTING.md#diagnose-versions",
         }
     ]
 

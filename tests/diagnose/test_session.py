@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from cuwheel.paths import ROOT
 from cuwheel.system import process
 from cuwheel.system.console import Console
 from tests.support.diagnosed import CALL_OF_TORCH, CALLERS_PATH, Env, look_into, verdict_on
+from tests.support.documents import read_document
 from tests.support.factories import make_recipe
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def test_exit_code_tells_worst_verdict(
 
     ended, text = command("--json", "torch", LD_LIBRARY_PATH=str(driver), **variables)
 
-    told = json.loads(text)
+    told = read_document(text, "diagnose")
     assert (ended, told["exit_code"]) == (status, status), told["verdicts"]
 
 

@@ -6,7 +6,6 @@ the cache holds.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.paths import ROOT
+from tests.support.documents import read_document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +73,7 @@ def diagnose(python: Path, *words: str, **variables: str) -> dict[str, Any]:
         text=True,
         check=False,
     )
-    told: dict[str, Any] = json.loads(done.stdout)
+    told = read_document(done.stdout, "diagnose")
     assert told["exit_code"] == done.returncode
     return told
 

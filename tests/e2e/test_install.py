@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.paths import ROOT
+from tests.support.documents import read_document
 from tests.support.engine import PACKAGES
 from tests.support.installed import Installing, offer, pip_environment, uv_environment, versions
 
@@ -45,7 +45,7 @@ def test_builds_what_nobody_offers(engine: Engine, project: Path, tmp_path: Path
     )
 
     assert done.returncode == 0, done.stderr
-    data = json.loads(done.stdout.splitlines()[-1])
+    data = read_document(done.stdout.splitlines()[-1], "install")["installed"]
     [wheel] = engine.wheels()
     assert (data["how"], data["what"]) == ("build", wheel.name)
     assert "no wheel of tiny-capi-130 fits" in data["because"]

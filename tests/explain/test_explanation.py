@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import subprocess
 import sys
@@ -11,8 +10,10 @@ import pytest
 
 from cuwheel.explain.catalogue import Weight
 from cuwheel.explain.explanation import Explainer, Explanation
-from cuwheel.explain.report import explanation_as_data, explanation_as_text
+from cuwheel.explain.report import ExplainDocument, explained_log, explanation_as_text
 from cuwheel.paths import ROOT
+from cuwheel.system.output.documents import as_line
+from tests.support.documents import read_document
 from tests.support.explained import BUILT, GCC_TOO_NEW
 
 if TYPE_CHECKING:
@@ -128,9 +129,10 @@ def test_survives_anything(log: str, explainer: Explainer) -> None:
 
 
 def test_gives_data(explainer: Explainer) -> None:
-    data = explanation_as_data(explain(explainer, "first", GCC_TOO_NEW), "build.log")
+    found = explained_log(explain(explainer, "first", GCC_TOO_NEW), "build.log")
 
-    (cause,) = json.loads(json.dumps(data))["causes"]
+    [data] = read_document(as_line(ExplainDocument(logs=(found,))), "explain")["logs"]
+    (cause,) = data["causes"]
     assert (data["log"], data["lines"], data["failed"]) == ("build.log", 2, True)
     assert cause["evidence"][0]["line"] == 2
     assert cause["anchor"] == "TROUBLESHOOTING.md#host-compiler-too-new"
@@ -173,7 +175,7 @@ def test_names_the_nearest_cause_where_no_pattern_fits(explainer: Explainer) -> 
     assert [evidence.text for evidence in one.evidence] == [line]
     text = explanation_as_text(found, "x.log")
     assert text.index("nothing in it is known") < text.index("Perhaps:")
-    assert explanation_as_data(found, "x.log")["causes"][0]["weight"] == "perhaps"
+    assert explained_log(found, "x.log").causes[0].weight == "perhaps"
 
 
 def test_guesses_nothing_where_nothing_failed(explainer: Explainer) -> None:

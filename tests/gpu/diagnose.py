@@ -26,9 +26,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from cuwheel.diagnose.report import print_report, report_as_text  # noqa: E402
+from cuwheel.diagnose.document import diagnose_document  # noqa: E402
+from cuwheel.diagnose.report import print_report  # noqa: E402
 from cuwheel.diagnose.session import DiagnoseOptions, callers_environment, diagnose  # noqa: E402
 from cuwheel.model.catalogue import load_catalogue  # noqa: E402
+from cuwheel.system.output.documents import as_data  # noqa: E402
 
 TIME_LIMIT = 300  # seconds
 KERNEL = """
@@ -256,7 +258,7 @@ def try_case(case: Case) -> dict[str, Any]:
         ],
         "reality": said.strip().splitlines()[-4:],
         "text": _text(report),
-        "report": json.loads(report_as_text(report)) if case.name == "sound" else None,
+        "report": as_data(diagnose_document(report)) if case.name == "sound" else None,
     }
 
 

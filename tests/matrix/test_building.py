@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html.parser
-import json
 import os
 import re
 import signal
@@ -15,6 +14,7 @@ import pytest
 
 from cuwheel.errors import CellsFailedError
 from cuwheel.paths import ROOT
+from tests.support.documents import read_document
 from tests.support.matrices import BROKEN, kernel_of, matrix_command, matrix_engine, run_matrix
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def test_one_failure_keeps_no_other_from_being_built(engine: Engine) -> None:
     assert "(1 of 1)" in second.output  # the one that failed, and nothing else
     assert wheel.stat().st_mtime_ns == changed
     assert not [*(engine.dist / ".cuwheel").glob("*.failed.*")]
-    assert json.loads(run_matrix(engine, "--json").output) == {"include": []}
+    assert read_document(run_matrix(engine, "--json").output, "matrix")["include"] == []
 
 
 @pytest.mark.e2e
@@ -133,7 +133,7 @@ def test_one_cell_tells_a_program_what_became_of_it(engine: Engine) -> None:
     kernel.write_text(BROKEN + sound)
 
     failed = _build_as_json(engine)
-    log = (engine.dist / ".cuwheel" / failed["log"]).read_text()
+    log = (engine.dist / ".cuwheel" / failed["failure"]["log"]).read_text()
     kernel.write_text(sound)
     built = _build_as_json(engine)
 
@@ -141,8 +141,9 @@ def test_one_cell_tells_a_program_what_became_of_it(engine: Engine) -> None:
     assert failed["target"] == built["target"]
     assert "this kernel isn't finished" in log
     assert built["state"] == "built"
-    assert (engine.dist / built["wheel"]).stat().st_size == built["size"]
-    assert {stage for stage, _ in built["durations"]} >= {"build", "audit", "smoke"}
+    wheel = built["wheel"]
+    assert (engine.dist / wheel["wheel"]).stat().st_size == wheel["size"]
+    assert {stage for stage, _ in wheel["durations"]} >= {"build", "audit", "smoke"}
 
 
 def _build_as_json(engine: Engine) -> dict[str, Any]:
@@ -156,6 +157,6 @@ def _build_as_json(engine: Engine) -> dict[str, Any]:
         check=False,
     )
     [line] = done.stdout.splitlines()
-    said: dict[str, Any] = json.loads(line)
+    said = read_document(line, "build")
     assert (done.returncode == 0) == (said["state"] == "built")
     return said

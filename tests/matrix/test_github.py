@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.errors import UsageError
-from cuwheel.matrix.github import MAX_JOBS, as_github_matrix
+from cuwheel.matrix.github import MAX_JOBS, matrix_document
 from cuwheel.matrix.state import KINDS, Cell, CellState, Kind
 from tests.support.factories import make_job, make_target, make_workspace
 
@@ -25,10 +26,10 @@ def _state(folder: Path, kind: Kind) -> CellState:
 
 
 def test_names_what_a_job_passes_on(tmp_path: Path) -> None:
-    made = as_github_matrix([_state(tmp_path, "missing")])
+    made = matrix_document([_state(tmp_path, "missing")])
 
-    [item] = made["include"]
-    assert item == {
+    [item] = made.include
+    assert dataclasses.asdict(item) == {
         "id": "tiny-cuda-130-cp312",
         "target": "tiny-cuda-130",
         "python": "3.12",
@@ -38,14 +39,14 @@ def test_names_what_a_job_passes_on(tmp_path: Path) -> None:
 
 
 def test_leaves_out_what_needs_no_build(tmp_path: Path) -> None:
-    made = as_github_matrix(_state(tmp_path, kind) for kind in KINDS)
+    made = matrix_document(_state(tmp_path, kind) for kind in KINDS)
 
-    assert len(made["include"]) == len(KINDS) - 2
+    assert len(made.include) == len(KINDS) - 2
 
 
 def test_refuses_more_than_a_run_may_have(tmp_path: Path) -> None:
     many = [_state(tmp_path, "missing")] * (MAX_JOBS + 1)
 
-    assert len(as_github_matrix(many[1:])["include"]) == MAX_JOBS
+    assert len(matrix_document(many[1:]).include) == MAX_JOBS
     with pytest.raises(UsageError, match="257 cells are to be built"):
-        as_github_matrix(many)
+        matrix_document(many)

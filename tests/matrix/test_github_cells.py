@@ -14,6 +14,7 @@ from cuwheel.paths import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
+_FAILURE = {"what": "it broke", "cause": "arch-newer-than-nvcc"}
 _CELLS = {"include": [{"id": name} for name in ("one", "two", "three")]}
 
 
@@ -21,8 +22,8 @@ _CELLS = {"include": [{"id": name} for name in ("one", "two", "three")]}
 def folder(tmp_path: Path) -> Path:
     """The artifacts: `one` was built, `two` failed, `three` ran out of time."""
     for name, said in (
-        ("one", {"state": "built", "sha256": "0123abcd"}),
-        ("two", {"state": "failed", "what": "it broke", "cause": "arch-newer-than-nvcc"}),
+        ("one", {"state": "built", "wheel": {"sha256": "0123abcd"}}),
+        ("two", {"state": "failed", "wheel": None, "failure": _FAILURE}),
     ):
         (tmp_path / f"cell-{name}").mkdir()
         (tmp_path / f"cell-{name}" / "result.json").write_text(json.dumps(said) + "\n")
@@ -59,6 +60,13 @@ def test_report_names_each_and_fails_unless_all_are_built(folder: Path) -> None:
         "| three | unfinished |  |",
     ]
     assert _run("report", {"include": [{"id": "one"}]}, folder).returncode == 0
+
+
+def test_build_that_never_began_says_why(folder: Path) -> None:
+    said = {"schema": "error", "what": "no such option", "exit_code": 2}
+    (folder / "cell-one" / "result.json").write_text(json.dumps(said))
+
+    assert "| one | failed | no such option |" in _run("report", _CELLS, folder).stdout
 
 
 def test_build_that_ended_without_a_word_has_failed(folder: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from cuwheel.nightly.folders import earlier_runs, new_run_folder, publish, remove_old_runs
 from cuwheel.nightly.record import REPORT, NightlyRun, read_run
-from cuwheel.workspace.serialization import to_json
+from cuwheel.system.output.documents import as_file
 from tests.support.nights import STARTED, make_run
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def _write(reports: Path, day: int, run: NightlyRun) -> Path:
     folder = new_run_folder(reports, f"2026-11-{day}T02:30:00+00:00")
-    (folder / REPORT).write_text(to_json(run))
+    (folder / REPORT).write_text(as_file(run))
     return folder
 
 
@@ -28,11 +28,16 @@ def test_report_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_run(folder) == make_run()
 
 
-@pytest.mark.parametrize("content", ["[]", '{"steps": [{"no": 1}]}', "{"])
+_OTHER = '{"schema": "nightly", "schema_version": "2.0"}'
+
+
+@pytest.mark.parametrize("content", ["[]", '{"steps": [{"no": 1}]}', _OTHER, "{"])
 def test_refuses_what_is_no_report(tmp_path: Path, content: str) -> None:
     (tmp_path / REPORT).write_text(content)
 
-    with pytest.raises(ValueError, match=r"holds no nightly run|no Step|Expecting"):
+    with pytest.raises(
+        ValueError, match=r"holds no nightly run|no Step|Expecting|its schema is nightly 2"
+    ):
         read_run(tmp_path)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
-import json
 import re
 import shutil
 import signal
@@ -16,6 +15,7 @@ import pytest
 from cuwheel.errors import GpuInUseError, NightlyFailedError, NightlyTimeError
 from cuwheel.paths import ROOT
 from tests.support.diagnosed import make_driver
+from tests.support.documents import read_document
 from tests.support.engine import TIME_LIMIT, Engine, Outcome
 from tests.support.factories import commit_all
 from tests.support.matrices import BROKEN, OWN_PYTHON, kernel_of, matrix_engine
@@ -55,7 +55,7 @@ def _latest(engine: Engine) -> Path:
 
 
 def _report(engine: Engine) -> dict[str, Any]:
-    return dict(json.loads((_latest(engine) / "nightly.json").read_text()))
+    return read_document((_latest(engine) / "nightly.json").read_text(), "nightly")
 
 
 def _steps(engine: Engine) -> dict[str, str]:

@@ -9,6 +9,7 @@ import pytest
 
 from cuwheel.errors import UsageError
 from cuwheel.perf.records import read_run
+from cuwheel.system.output.documents import as_file
 from tests.support.measured import compared, make_case, make_run, make_timing
 
 if TYPE_CHECKING:
@@ -17,11 +18,15 @@ if TYPE_CHECKING:
 _BLOCKS = ("block_error", "block", "block_limit", "block_reason")
 
 
+def _named(schema: str, version: str) -> str:
+    return json.dumps({"schema": schema, "schema_version": version})
+
+
 def test_reads_what_was_written(tmp_path: Path) -> None:
     skipped = make_case("two", timing=None, rival_timing=None, skipped="it needs 2 GPUs")
     run = make_run(make_case(comparison=compared("SAME")), skipped, answer="SAME", against="x.whl")
     path = tmp_path / "perf.json"
-    path.write_text(run.as_json())
+    path.write_text(as_file(run))
 
     assert read_run(path) == run
 
@@ -31,10 +36,11 @@ def test_reads_what_was_written(tmp_path: Path) -> None:
     [
         ("", "JSONDecodeError"),
         ("[]", "TypeError"),
-        ("{}", "KeyError: 'version'"),
-        ('{"version": 99}', "its form is 99, this one is 1"),
-        ('{"version": 1}', "KeyError: 'cases'"),
-        (make_run(make_case(timing=make_timing(0.0))).as_json(), "a time in it isn't positive"),
+        ("{}", "KeyError: 'schema'"),
+        (_named("perf", "99.0"), "its schema is perf 99.0, not perf 1.0"),
+        (_named("nightly", "1.0"), "its schema is nightly 1.0, not perf 1.0"),
+        (_named("perf", "1.7"), "KeyError: 'cases'"),
+        (as_file(make_run(make_case(timing=make_timing(0.0)))), "a time in it isn't positive"),
     ],
 )
 def test_refuses_what_is_no_run(tmp_path: Path, content: str, why: str) -> None:
@@ -61,7 +67,7 @@ def test_faults_name_their_case() -> None:
 
 
 def test_reads_what_a_cuwheel_wrote_that_looked_at_no_blocks(tmp_path: Path) -> None:
-    content = json.loads(make_run().as_json())
+    content = json.loads(as_file(make_run()))
     for one, names in ((content, ("cuwheel", "commit")), (content["cases"][0], _BLOCKS)):
         for name in names:
             del one[name]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
 from typing import TYPE_CHECKING
@@ -33,6 +32,7 @@ from tests.support.channel import (
     write_solved_lock,
     write_source,
 )
+from tests.support.documents import read_document
 from tests.support.factories import heard, make_workspace
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def test_verifying_notes_that_files_were_seen(
     assert re.fullmatch(r"fetched \d{4}-\d\d-\d\d: every hash and size compared", after.files)
     assert after.packages == before.packages
     assert key_of_lock(job.lock) == key  # the same toolchain
-    [told] = json.loads(capsys.readouterr().out)["locks"]
+    [told] = read_document(capsys.readouterr().out, "lock-verify")["locks"]
     assert told["lock"] == str(job.lock)
     assert {one["url"]: one["sha256"] for one in told["files"]} == {
         one.url: one.sha256 for one in before.packages

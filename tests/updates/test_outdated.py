@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +10,7 @@ from cuwheel.model.source import Archive, Folder, GitCommit, Patch, Sdist
 from cuwheel.system.console import Console
 from cuwheel.updates.outdated import find_updates
 from cuwheel.updates.report import print_updates
+from tests.support.documents import read_document
 from tests.support.factories import make_recipe, make_workspace
 from tests.support.patched import SETUP, changed
 from tests.support.updated import make_updated
@@ -139,7 +139,7 @@ def test_prints_table_and_data(
     print_updates(updates, Console(), as_json=False)
     table = capsys.readouterr().out
     print_updates(updates, Console(), as_json=True)
-    data = json.loads(capsys.readouterr().out)
+    data = read_document(capsys.readouterr().out, "outdated")
 
     assert "0005-change.patch: applies with offset" in table
     assert "`nox -s bump -- tiny-up` makes the change" in table

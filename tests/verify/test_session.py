@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 
 from cuwheel.errors import NotReproducibleError
+from cuwheel.system.output.documents import as_line
+from cuwheel.verify.document import rebuild_document
 from cuwheel.verify.published import PublishedWheel
 from cuwheel.verify.rebuilds import Rebuilt, Variation
 from cuwheel.verify.session import (
     Verified,
     VerifiedAgainst,
-    against_as_data,
     raise_if_other,
     raise_if_unequal,
 )
+from tests.support.documents import read_document
 
 NOTHING = Verified(builds=(), unequal=(), causes=())
 
@@ -41,7 +43,7 @@ def test_comparison_with_a_published_wheel_ends_as_its_data_say(
     theirs = PublishedWheel(named=Path("y.whl"), sha256="a", wheel=None, statement={})
     found = VerifiedAgainst(theirs=theirs, build=build, causes=("a cause",))
 
-    said = against_as_data(found, "x-130", tmp_path)
+    said = read_document(as_line(rebuild_document(found, "x-130", tmp_path)), "rebuild")
 
     assert (said["state"], said["against"]["file"]) == (state, "y.whl")
     if sha256 == "a":

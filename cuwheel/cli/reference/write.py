@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from cuwheel.cli.reference.index_check_page import index_check_page
 from cuwheel.cli.reference.options_page import options_page
 from cuwheel.cli.reference.recipe_page import recipe_page
+from cuwheel.cli.reference.schemas import check_versions, schema_files, schemas_page
 from cuwheel.cli.reference.toolkits_page import toolkits_page
 from cuwheel.cli.reference.troubleshooting import troubleshooting
 from cuwheel.system.files import write_atomically
@@ -25,7 +26,9 @@ def write_documents(root: Path) -> tuple[Path, ...]:
 
     Raises:
         OSError: one can't be written.
+        UsageError: what programs get has changed, and its version hasn't.
     """
+    check_versions(root)
     made = documents()
     for name, text in made.items():
         write_atomically(root / name, text)
@@ -38,6 +41,8 @@ def documents() -> dict[str, str]:
         "TROUBLESHOOTING.md": troubleshooting(),
         "docs/reference/recipe.md": recipe_page(),
         "docs/reference/index-check.md": index_check_page(),
+        "docs/reference/json.md": schemas_page(),
         "docs/reference/options.md": options_page(),
         "docs/reference/toolkits.md": toolkits_page(),
+        **schema_files(),
     }

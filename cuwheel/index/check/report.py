@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from cuwheel.index.check.rules import RULES, SEVERITIES
 from cuwheel.spelling import as_typed
+from cuwheel.system.output.documents import Schema
 from cuwheel.system.output.terminal import one_line
 from cuwheel.system.quantities import plural, show_size
 
@@ -83,27 +85,75 @@ def _summary(result: CheckResult) -> str:
     )
 
 
-def check_as_data(result: CheckResult) -> dict[str, Any]:
-    """The findings for machines; the keys stay what they are."""
-    return {
-        "indexes": result.indexes,
-        "verdict": result.verdict or "ok",
-        "pages": result.pages,
-        "files": result.files,
-        "downloaded": result.downloaded,
-        "unhashed": result.unhashed,
-        "counts": dict(result.counts),
-        "findings": [
-            {
-                "severity": one.rule.severity,
-                "code": one.code,
-                "where": one.where,
-                "fact": one.fact,
-                "why": one.rule.why,
-                "fix": as_typed(one.rule.fix),
-            }
+@dataclass(frozen=True, kw_only=True)
+class IndexFinding:
+    """A place that breaks a rule.
+
+    Attributes:
+        severity: how bad it is.
+        code: of the rule, as docs/reference/index-check.md lists them.
+        where: the page or file.
+        fact: what was found.
+        why: why that matters.
+        fix: what to do.
+    """
+
+    severity: Severity
+    code: str
+    where: str
+    fact: str
+    why: str
+    fix: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexCheckDocument:
+    """What `index --check --json` prints.
+
+    Attributes:
+        indexes: the addresses that were checked, without passwords.
+        verdict: the severity of the worst finding; `ok`: there is none.
+        pages: how many pages of projects were read.
+        files: how many files were checked.
+        downloaded: bytes of files.
+        unhashed: how many files weren't compared with their hashes.
+        counts: how many findings there are, by code.
+        findings: of each rule the first ones.
+    """
+
+    SCHEMA: ClassVar = Schema("index-check", "1.0")
+
+    indexes: tuple[str, ...]
+    verdict: Severity | Literal["ok"]
+    pages: int
+    files: int
+    downloaded: int
+    unhashed: int
+    counts: dict[str, int]
+    findings: tuple[IndexFinding, ...]
+
+
+def check_document(result: CheckResult) -> IndexCheckDocument:
+    """What a check found, as a document."""
+    return IndexCheckDocument(
+        indexes=result.indexes,
+        verdict=result.verdict or "ok",
+        pages=result.pages,
+        files=result.files,
+        downloaded=result.downloaded,
+        unhashed=result.unhashed,
+        counts=dict(result.counts),
+        findings=tuple(
+            IndexFinding(
+                severity=one.rule.severity,
+                code=one.code,
+                where=one.where,
+                fact=one.fact,
+                why=one.rule.why,
+                fix=as_typed(one.rule.fix),
+            )
             for rule in _broken(result)
             for one in result.findings
             if one.code == rule.code
-        ],
-    }
+        ),
+    )

@@ -12,6 +12,7 @@ import ruptures
 from cuwheel.errors import UsageError
 from cuwheel.perf.records import read_run
 from cuwheel.system.files import write_atomically
+from cuwheel.system.output.documents import as_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +28,7 @@ def keep(run: PerfRun, folder: Path) -> None:
     """Add a run to a history."""
     folder.mkdir(parents=True, exist_ok=True)
     stamp = run.date.partition("+")[0].replace(":", "").replace("-", "")
-    content = run.as_json()
+    content = as_file(run)
     digest = hashlib.sha256(content.encode()).hexdigest()[:8]
     write_atomically(folder / f"{stamp}-{digest}.json", content)
 

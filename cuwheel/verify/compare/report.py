@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import rich.console
 import rich.filesize
@@ -14,13 +14,14 @@ import rich.table
 import rich.text
 
 from cuwheel.system import process
+from cuwheel.system.output.documents import Schema
 from cuwheel.system.quantities import plural
-from cuwheel.verify.compare.differences import CAUSES
+from cuwheel.verify.compare.differences import CAUSES, Location
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from cuwheel.verify.compare.differences import Comparison, Difference, Location
+    from cuwheel.verify.compare.differences import CauseKey, Comparison, Difference, Side
 
 
 _SHOWN = 8  # differences of one member with the same causes
@@ -54,29 +55,92 @@ def verdict(comparison: Comparison) -> str:
     return f"not the same bytes: {count}, {unknown or 'none'} of unknown cause"
 
 
-def comparison_as_data(comparison: Comparison) -> dict[str, Any]:
-    """A comparison for machines: texts, numbers, lists; the keys stay what they are."""
-    return {
-        "is_same": comparison.is_same,
-        "a": dataclasses.asdict(comparison.a),
-        "b": dataclasses.asdict(comparison.b),
-        "causes": {
-            key: {"count": count, "text": CAUSES[key].text, "remedy": CAUSES[key].remedy}
+@dataclass(frozen=True, kw_only=True)
+class CountedCause:
+    """A known cause of differences.
+
+    Attributes:
+        count: of the differences that it explains.
+        text: the cause, one clause.
+        remedy: what takes it away; empty for what only follows from another difference.
+    """
+
+    count: int
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DifferenceData(Location):
+    """One thing in which two wheels differ.
+
+    Attributes:
+        member: the file in the wheel; empty for the archive itself.
+        section: of an ELF file, `.nv_fatbin`.
+        fatbin: number of the fat binary in that file, from 1; 0 where it is none.
+        code: kind and arch of device code, `SASS sm_90`, `PTX compute_90`.
+        part: what of the device code: a section of a cubin, such as `.note.nv.tkinfo`.
+        kernel: the function, as the compiler mangled its name.
+        fact: what differs, one clause.
+        a: what the first wheel says there, where that is a text.
+        b: the same of the second.
+        causes: all that explain it; none where the evidence shows none.
+        is_consequence: whether it only follows from other differences.
+    """
+
+    fact: str
+    a: str
+    b: str
+    causes: tuple[CauseKey, ...]
+    is_consequence: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonDocument:
+    """What `comparison.json` holds, which `verify` and `rebuild` leave where bytes differ.
+
+    Attributes:
+        is_same: whether both wheels are the same bytes.
+        a: the first.
+        b: the second.
+        causes: the known ones, by their names.
+        unexplained: how many differences have no known cause.
+        differences: all of them.
+    """
+
+    SCHEMA: ClassVar = Schema("comparison", "1.0")
+
+    is_same: bool
+    a: Side
+    b: Side
+    causes: dict[str, CountedCause]
+    unexplained: int
+    differences: tuple[DifferenceData, ...]
+
+
+def comparison_document(comparison: Comparison) -> ComparisonDocument:
+    """A comparison as a document."""
+    return ComparisonDocument(
+        is_same=comparison.is_same,
+        a=comparison.a,
+        b=comparison.b,
+        causes={
+            key: CountedCause(count=count, text=CAUSES[key].text, remedy=CAUSES[key].remedy)
             for key, count in comparison.causes
         },
-        "unexplained": len(comparison.unexplained),
-        "differences": [
-            {
-                **dataclasses.asdict(one.location),
-                "fact": one.fact,
-                "a": one.a,
-                "b": one.b,
-                "causes": list(one.causes),
-                "is_consequence": one.is_consequence,
-            }
+        unexplained=len(comparison.unexplained),
+        differences=tuple(
+            DifferenceData(
+                **asdict(one.location),
+                fact=one.fact,
+                a=one.a,
+                b=one.b,
+                causes=one.causes,
+                is_consequence=one.is_consequence,
+            )
             for one in comparison.differences
-        ],
-    }
+        ),
+    )
 
 
 def difference_lines(comparison: Comparison) -> tuple[str, ...]:

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-import json
-
 import rich.console
 
-from cuwheel.index.check.report import check_as_data, print_check
+from cuwheel.index.check.report import check_document, print_check
 from cuwheel.index.check.result import CheckResult
 from cuwheel.index.check.rules import RULES, Finding
 from cuwheel.system.console import Console
+from cuwheel.system.output.documents import as_line
+from tests.support.documents import read_document
 
 
 def shown(result: CheckResult, *, is_quiet: bool = False) -> str:
@@ -58,7 +58,7 @@ def test_nothing_found() -> None:
 
 
 def test_data_hold_all_of_it() -> None:
-    data = json.loads(json.dumps(check_as_data(broken("hash", "new"))))
+    data = read_document(as_line(check_document(broken("hash", "new"))), "index-check")
 
     assert (data["verdict"], data["counts"]) == ("error", {"hash": 30, "new": 30})
     assert set(data["findings"][0]) == {"severity", "code", "where", "fact", "why", "fix"}

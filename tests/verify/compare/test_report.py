@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import io
-import json
 from typing import TYPE_CHECKING, Any
 
 import rich.console
 
+from cuwheel.system.output.documents import as_line
 from cuwheel.verify.compare.differences import CAUSES, Comparison, Difference, Location, Side
-from cuwheel.verify.compare.report import comparison_as_data, demangle, print_comparison
+from cuwheel.verify.compare.report import comparison_document, demangle, print_comparison
+from tests.support.documents import read_document
 
 if TYPE_CHECKING:
     import pytest
@@ -86,7 +87,9 @@ def test_wraps_on_terminal() -> None:
 
 
 def test_data_can_be_written_as_json() -> None:
-    data = json.loads(json.dumps(comparison_as_data(_comparison(_KERNEL, _PATH, _RECORD))))
+    data = read_document(
+        as_line(comparison_document(_comparison(_KERNEL, _PATH, _RECORD))), "comparison"
+    )
 
     assert data["is_same"] is False
     assert data["unexplained"] == 1

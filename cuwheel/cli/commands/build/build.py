@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from cuwheel import pipeline
 from cuwheel.build.summary import print_summary
@@ -21,13 +20,57 @@ from cuwheel.cli.report_options import add_report_options
 from cuwheel.cli.target_jobs import requested_jobs, requested_targets
 from cuwheel.cli.target_options import add_build_options, add_target_options
 from cuwheel.errors import CuwheelError
+from cuwheel.system.output.documents import Schema
 from cuwheel.workspace.failure_record import read_failure
-from cuwheel.workspace.serialization import to_json
 
 if TYPE_CHECKING:
     from cuwheel.build.summary import Summary
     from cuwheel.system.console import Console
+    from cuwheel.workspace.failure_record import FailureRecord
     from cuwheel.workspace.job import Job
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildDocument:
+    """What `build --json` prints, a line for each wheel.
+
+    Attributes:
+        target: `causal-conv1d-130-cp312-torch2.11`.
+        state: what became of it; `stopped`: `--until` ended it as asked.
+        wheel: that was built; null in any other state.
+        failure: how it ended; null unless it failed, or where the disk took no record of it.
+        stage: the last one that was run; empty unless it was stopped.
+        reasons: with `--dry-run`, why it would be built.
+        last: with `--dry-run`, why the last build ran.
+    """
+
+    SCHEMA: ClassVar = Schema("build", "1.0")
+
+    target: str
+    state: Literal["built", "failed", "stopped", "would be built", "up to date"]
+    wheel: Summary | None = None
+    failure: FailureRecord | None = None
+    stage: str = ""
+    reasons: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageDocument:
+    """What `build --stage` prints, a line for each wheel.
+
+    Attributes:
+        target: `causal-conv1d-130-cp312-torch2.11`.
+        stage: that was run.
+        record: what it left for the next one; its form is the stage's own, and any release of
+            cuwheel may change it.
+    """
+
+    SCHEMA: ClassVar = Schema("stage", "1.0")
+
+    target: str
+    stage: str
+    record: Any
 
 
 def build_parser() -> Parser:
@@ -99,7 +142,7 @@ def run_build(given: argparse.Namespace, console: Console) -> int:
         for job in requested_jobs(entry, tag, given, console):
             if given.dry_run or given.stage or given.until:
                 _do_less(job, given, console)
-            elif (made := _make(job, given)) is None:
+            elif (made := _make(job, given, console)) is None:
                 status = UNFINISHED  # the part after this one tells of all wheels
             elif given.part:
                 parts.append((job, made))
@@ -115,12 +158,13 @@ def _do_less(job: Job, given: argparse.Namespace, console: Console) -> None:
     if given.dry_run:
         _foretell(job, given, console)
     elif given.stage:
-        print(to_json(pipeline.make_stage(given.stage, job)), end="")  # noqa: T201 - data
+        record = pipeline.make_stage(given.stage, job)
+        console.answer(StageDocument(target=job.target.id, stage=given.stage, record=record))
         console.tell_durations()
     else:
         pipeline.make_until(given.until, job)
         if given.json:
-            _print_line({"target": job.target.id, "state": "stopped", "stage": given.until})
+            console.answer(BuildDocument(target=job.target.id, state="stopped", stage=given.until))
         console.tell_durations()
 
 
@@ -128,8 +172,13 @@ def _foretell(job: Job, given: argparse.Namespace, console: Console) -> None:
     """Say what a build would do, and why."""
     now, before = pipeline.rebuild_reasons(job)
     if given.json:
-        state = "would be built" if now else "up to date"
-        _print_line({"target": job.target.id, "state": state, "reasons": now, "last": before})
+        document = BuildDocument(
+            target=job.target.id,
+            state="would be built" if now else "up to date",
+            reasons=tuple(now),
+            last=tuple(before),
+        )
+        console.answer(document)
         return
     console.note("a build now would run, because:" if now else "a build now would do nothing")
     for reason in now:
@@ -138,12 +187,7 @@ def _foretell(job: Job, given: argparse.Namespace, console: Console) -> None:
         console.note(f"the last build ran because {reason}")
 
 
-def _print_line(said: dict[str, Any]) -> None:
-    """One JSON object, for a scheduler."""
-    print(json.dumps(said), flush=True)  # noqa: T201 - data
-
-
-def _make(job: Job, given: argparse.Namespace) -> Summary | None:
+def _make(job: Job, given: argparse.Namespace, console: Console) -> Summary | None:
     """Build, or a part of it; None: there is more to do."""
     name, dist = job.target.id, job.workspace.dist
     try:
@@ -153,8 +197,7 @@ def _make(job: Job, given: argparse.Namespace) -> Summary | None:
     except CuwheelError:
         if given.json:
             failure = read_failure(dist, name)
-            said = dataclasses.asdict(failure) if failure else {}
-            _print_line({"target": name, "state": "failed", **said})
+            console.answer(BuildDocument(target=name, state="failed", failure=failure))
         raise
 
 
@@ -162,7 +205,7 @@ def _tell_made(job: Job, made: Summary, given: argparse.Namespace, console: Cons
     """Say of a wheel what a person or, with `--json`, a scheduler wants to know."""
     dist = job.workspace.dist
     if given.json:
-        _print_line({"target": job.target.id, "state": "built", **dataclasses.asdict(made)})
+        console.answer(BuildDocument(target=job.target.id, state="built", wheel=made))
     elif given.quiet:
         print(dist / made.wheel, flush=True)  # noqa: T201 - data
     if not given.json:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,7 @@ from cuwheel.errors import CuwheelError
 from cuwheel.locks.framework_fit import settle_framework
 from cuwheel.matrix.building import build_cells, check_all_built
 from cuwheel.matrix.distributed import build_distributed, task_of
-from cuwheel.matrix.github import as_github_matrix
+from cuwheel.matrix.github import matrix_document
 from cuwheel.matrix.page import write_page
 from cuwheel.matrix.state import read_states
 from cuwheel.matrix.table import print_states
@@ -170,8 +169,7 @@ def run_matrix(given: argparse.Namespace, console: Console) -> None:
         console.note(f"nothing that decides a wheel has changed since {given.changed_since}")
     read = _reader(cells, given, console)
     if given.json:
-        made = as_github_matrix(read(cells))
-        print(json.dumps(made, separators=(",", ":")))  # noqa: T201 - data
+        console.answer(matrix_document(read(cells)))
         return
     if given.action == "build" and cells:
         _build(cells, read, given, console)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import re
 import time
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import rich.markup
 import rich.table
@@ -19,15 +19,87 @@ from cuwheel.cli.report_options import add_report_options
 from cuwheel.errors import UsageError
 from cuwheel.paths import default_cache
 from cuwheel.pypi.uv import forget
+from cuwheel.system.output.documents import Schema
 from cuwheel.system.output.terminal import report_terminal
 from cuwheel.system.quantities import show_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from cuwheel.cache.contents import CacheContents, Entry
     from cuwheel.cache.pruning import Pruned
     from cuwheel.system.console import Console
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachedEntry:
+    """Something that the cache holds, and that is removed as a whole.
+
+    Attributes:
+        kind: folder of the cache that it is in; empty: in none that cuwheel knows.
+        name: of its file or folder.
+        size: bytes.
+        used: the last day, `2026-11-23`.
+    """
+
+    kind: str
+    name: str
+    size: int
+    used: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachedKind:
+    """A folder of the cache.
+
+    Attributes:
+        size: bytes.
+        entries: what it holds.
+    """
+
+    size: int
+    entries: tuple[CachedEntry, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheDocument:
+    """What `cache --json` prints.
+
+    Attributes:
+        folder: the cache.
+        size: bytes of all of it.
+        kinds: by folder; `other`: what is in none that cuwheel knows.
+    """
+
+    SCHEMA: ClassVar = Schema("cache", "1.0")
+
+    folder: Path
+    size: int
+    kinds: dict[str, CachedKind]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachePruneDocument:
+    """What `cache --prune --json` prints.
+
+    Attributes:
+        folder: the cache.
+        state: whether something was done.
+        entries: what is or would be gone.
+        in_use: what stays as a running build uses it.
+        size_before: bytes of the cache.
+        size: bytes now.
+    """
+
+    SCHEMA: ClassVar = Schema("cache-prune", "1.0")
+
+    folder: Path
+    state: Literal["removed", "would be removed"]
+    entries: tuple[CachedEntry, ...]
+    in_use: tuple[CachedEntry, ...]
+    size_before: int
+    size: int
 
 
 def cache_parser() -> Parser:
@@ -74,7 +146,7 @@ def run_cache(given: argparse.Namespace, console: Console) -> None:
         before = read_cache(folder)
     if not given.prune:
         if given.json:
-            print(json.dumps(_as_data(before), indent=2))  # noqa: T201 - data
+            console.answer(_contents_document(before))
         else:
             _print_table(before, console)
         return
@@ -86,8 +158,15 @@ def run_cache(given: argparse.Namespace, console: Console) -> None:
     else:
         done, after = _prune(before, chosen, given.size, console)
     if given.json:
-        state = "would be removed" if given.dry_run else "removed"
-        print(json.dumps(_pruned_as_data(done, before, after, state), indent=2))  # noqa: T201 - data
+        pruned = CachePruneDocument(
+            folder=after.folder,
+            state="would be removed" if given.dry_run else "removed",
+            entries=tuple(map(_cached, done.removed)),
+            in_use=tuple(map(_cached, done.in_use)),
+            size_before=before.size,
+            size=after.size,
+        )
+        console.answer(pruned)
 
 
 def _prune(
@@ -123,39 +202,19 @@ def _say_removed(entries: Sequence[Entry], console: Console, verb: str) -> None:
         console.note(f"nothing {verb}: all of it is in use, or was used since then")
 
 
-def _pruned_as_data(
-    done: Pruned, before: CacheContents, after: CacheContents, state: str
-) -> dict[str, object]:
-    """What is or would be gone, for machines; the keys stay what they are."""
-    return {
-        "folder": str(after.folder),
-        "state": state,
-        "entries": list(map(_entry_as_data, done.removed)),
-        "in_use": list(map(_entry_as_data, done.in_use)),
-        "size_before": before.size,
-        "size": after.size,
-    }
+def _cached(one: Entry) -> CachedEntry:
+    return CachedEntry(kind=one.kind.folder, name=one.path.name, size=one.size, used=_day(one.used))
 
 
-def _entry_as_data(one: Entry) -> dict[str, str | int]:
-    name = one.path.name
-    return {"kind": one.kind.folder, "name": name, "size": one.size, "used": _day(one.used)}
-
-
-def _as_data(contents: CacheContents) -> dict[str, object]:
-    """What was found, for machines; the keys stay what they are."""
+def _contents_document(contents: CacheContents) -> CacheDocument:
     kinds = {
-        kind.folder or "other": {
-            "size": size,
-            "entries": [
-                {"name": one.path.name, "size": one.size, "used": _day(one.used)}
-                for one in contents.entries
-                if one.kind == kind
-            ],
-        }
+        kind.folder or "other": CachedKind(
+            size=size,
+            entries=tuple(_cached(one) for one in contents.entries if one.kind == kind),
+        )
         for kind, size in contents.sizes.items()
     }
-    return {"folder": str(contents.folder), "size": contents.size, "kinds": kinds}
+    return CacheDocument(folder=contents.folder, size=contents.size, kinds=kinds)
 
 
 def _print_table(contents: CacheContents, console: Console) -> None:

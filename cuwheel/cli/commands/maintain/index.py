@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
 from cuwheel import limits
@@ -12,7 +12,7 @@ from cuwheel.cli.parser import Parser, new_parser, size_argument
 from cuwheel.cli.report_options import add_report_options
 from cuwheel.errors import IndexCheckError, UsageError, naming_option
 from cuwheel.fetch.urls import redact_url
-from cuwheel.index.check.report import check_as_data, print_check
+from cuwheel.index.check.report import check_document, print_check
 from cuwheel.index.check.result import CheckRequest
 from cuwheel.index.check.rules import RULES
 from cuwheel.index.check.session import check_indexes
@@ -20,6 +20,7 @@ from cuwheel.index.folder_index import write_index
 from cuwheel.index.site import SiteRequest, write_site, yank_in_site
 from cuwheel.index.yanks import yank
 from cuwheel.paths import default_cache, given_path, project_folder
+from cuwheel.system.output.documents import Schema
 from cuwheel.system.output.terminal import report_terminal
 from cuwheel.system.quantities import plural
 from cuwheel.system.whole_files import read_text
@@ -33,6 +34,44 @@ if TYPE_CHECKING:
     from cuwheel.index.check.result import CheckResult
     from cuwheel.index.check.rules import Rule
     from cuwheel.system.console import Console
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedYanks:
+    """Wheels that were withdrawn, or aren't any more.
+
+    Attributes:
+        withdrawn: file names of those that `--yank` withdrew.
+        good_again: file names of those that `--unyank` took back.
+    """
+
+    withdrawn: tuple[str, ...] = ()
+    good_again: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexDocument:
+    """What `index --json` prints of an index that was written.
+
+    Attributes:
+        index: folder of it, `…/simple`.
+        site: what `--to` names; null: the index was written beside the wheels.
+        wheels: file names of all that it offers.
+        added: how many wheels are new in the site.
+        variants: how many variants of wheels were written.
+        cuda: tags of the CUDA releases that have an index of their own.
+        yanks: what was done about withdrawn wheels.
+    """
+
+    SCHEMA: ClassVar = Schema("index", "1.0")
+
+    index: Path
+    site: Path | None = None
+    wheels: tuple[str, ...] = ()
+    added: int = 0
+    variants: int = 0
+    cuda: tuple[str, ...] = ()
+    yanks: ChangedYanks = ChangedYanks()
 
 
 def index_parser() -> Parser:
@@ -121,7 +160,7 @@ def run_index(given: argparse.Namespace, console: Console) -> None:
     if not given.to:
         yanked = _yank(given, lambda asked: yank(asked, folders), console)
         simple = write_index(folders[0])
-        _tell(f"wrote {simple}", {"index": str(simple), **yanked}, simple, given, console)
+        _tell(f"wrote {simple}", IndexDocument(index=simple, yanks=yanked), given, console)
         return
     site = SiteRequest(
         folders=folders,
@@ -141,14 +180,14 @@ def run_index(given: argparse.Namespace, console: Console) -> None:
     )
     if done.variants:
         text += f"; {plural(done.variants, 'variant')}"
-    data = {
-        "site": str(site.site),
-        "added": done.added,
-        "variants": done.variants,
-        "cuda": done.cuda,
-        **yanked,
-    }
-    _tell(text, data, site.site / SIMPLE, given, console)
+    written = IndexDocument(
+        index=site.site / SIMPLE,
+        site=site.site,
+        added=done.added,
+        variants=done.variants,
+        cuda=tuple(done.cuda),
+    )
+    _tell(text, replace(written, yanks=yanked), given, console)
 
 
 def _run_check(given: argparse.Namespace, console: Console) -> None:
@@ -169,7 +208,7 @@ def _run_check(given: argparse.Namespace, console: Console) -> None:
         asked = replace(asked, max_download=given.max_download)
     result = check_indexes(asked, console)
     if given.json:
-        print(json.dumps(check_as_data(result)))  # noqa: T201 - data
+        console.answer(check_document(result))
     else:
         print_check(result, report_terminal(), console)
     if errors := result.count("error"):
@@ -246,7 +285,7 @@ def _yank(
     given: argparse.Namespace,
     act: Callable[[Mapping[str, str | None]], Mapping[str, tuple[str, ...]]],
     console: Console,
-) -> dict[str, tuple[str, ...]]:
+) -> ChangedYanks:
     """Withdraw wheels and take that back, as asked for; which ones."""
     both = ((given.yank, given.reason, "withdrawn"), (given.unyank, None, "good again"))
     asked = {name: reason for name, reason, _ in both if name}
@@ -254,26 +293,23 @@ def _yank(
     for name, _, verb in both:
         if name:
             console.note(f"{plural(len(done[name]), 'wheel')} {verb}: {', '.join(done[name])}")
-    return {verb.replace(" ", "_"): done[name] if name else () for name, _, verb in both}
+    return ChangedYanks(
+        withdrawn=tuple(done.get(given.yank, ())), good_again=tuple(done.get(given.unyank, ()))
+    )
 
 
-def _tell(
-    text: str,
-    data: Mapping[str, object],
-    simple: Path,
-    given: argparse.Namespace,
-    console: Console,
-) -> None:
+def _tell(text: str, written: IndexDocument, given: argparse.Namespace, console: Console) -> None:
     """Say what was written, of which wheels."""
     pages = [
-        json.loads(read_text(path, limit=limits.INDEX_PAGE)) for path in simple.glob("*/index.json")
+        json.loads(read_text(path, limit=limits.INDEX_PAGE))
+        for path in written.index.glob("*/index.json")
     ]
     wheels = sorted(one["filename"] for page in pages for one in page["files"])
     console.note(text)
     for name in wheels if console.is_verbose else ():
         console.note(f"  {name}")
     if given.json:
-        print(json.dumps({**data, "wheels": wheels}))  # noqa: T201 - data
+        console.answer(replace(written, wheels=tuple(wheels)))
 
 
 def _check(given: argparse.Namespace, folders: tuple[Path, ...]) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.report_options import add_report_options
@@ -15,11 +15,85 @@ from cuwheel.locks.resolve import find_faults, raise_if_faulty, resolve_locks, v
 from cuwheel.locks.source_at_hand import warn_of_source
 from cuwheel.model.catalogue import load_catalogue
 from cuwheel.paths import project_folder, project_roots
+from cuwheel.system.output.documents import Schema
 from cuwheel.workspace.workspace import bare_workspace
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cuwheel.conda.records import CondaPackage
     from cuwheel.system.console import Console
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedLock:
+    """A lock, held against its input.
+
+    Attributes:
+        name: as `nox -s lock` takes it.
+        lock: its file.
+        faults: in what it doesn't match; none: it does.
+    """
+
+    name: str
+    lock: Path
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockCheckDocument:
+    """What `lock-check --json` prints.
+
+    Attributes:
+        locks: all that there are.
+    """
+
+    SCHEMA: ClassVar = Schema("lock-check", "1.0")
+
+    locks: tuple[CheckedLock, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockedFile:
+    """A file that a lock names, and that is there.
+
+    Attributes:
+        url: where it was fetched.
+        size: bytes.
+        sha256: of it, as the lock has it.
+    """
+
+    url: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifiedLock:
+    """A lock whose files have the hashes that it names.
+
+    Attributes:
+        name: as `nox -s lock` takes it.
+        lock: its file.
+        files: all that it names.
+    """
+
+    name: str
+    lock: Path
+    files: tuple[LockedFile, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockVerifyDocument:
+    """What `lock-verify --json` prints.
+
+    Attributes:
+        locks: those that were named.
+    """
+
+    SCHEMA: ClassVar = Schema("lock-verify", "1.0")
+
+    locks: tuple[VerifiedLock, ...]
 
 
 def lock_parser() -> Parser:
@@ -77,10 +151,11 @@ def run_lock_check(given: argparse.Namespace, console: Console) -> None:
     jobs = lock_jobs(["all"], load_catalogue(project_roots()))
     faults = find_faults(jobs)
     if given.json:
-        found = [
-            {"name": job.name, "lock": str(job.lock), "faults": faults[job.command]} for job in jobs
-        ]
-        print(json.dumps({"locks": found}))  # noqa: T201 - data
+        locks = (
+            CheckedLock(name=job.name, lock=job.lock, faults=tuple(faults[job.command]))
+            for job in jobs
+        )
+        console.answer(LockCheckDocument(locks=tuple(locks)))
     for job in jobs if console.is_verbose else ():
         console.note(f"  {job.name}: {', '.join(faults[job.command]) or 'matches its input'}")
     raise_if_faulty(faults)
@@ -109,19 +184,19 @@ def run_lock_verify(given: argparse.Namespace, console: Console) -> None:
     jobs = conda_jobs(given.names, project_roots())
     verified = verify_locks(jobs, bare_workspace(console), offline=given.offline)
     if given.json:
-        found = [
-            {"name": job.name, "lock": str(job.lock), "files": list(map(_as_data, lock.packages))}
+        locks = (
+            VerifiedLock(name=job.name, lock=job.lock, files=tuple(map(_file, lock.packages)))
             for job, lock in zip(jobs, verified, strict=True)
-        ]
-        print(json.dumps({"locks": found}))  # noqa: T201 - data
+        )
+        console.answer(LockVerifyDocument(locks=tuple(locks)))
     for lock in verified if console.is_verbose else ():
         for package in lock.packages:
             console.note(f"  {package.sha256}  {package.file_name}")
     console.tell_durations()
 
 
-def _as_data(package: CondaPackage) -> dict[str, str | int]:
-    return {"url": package.url, "size": package.size, "sha256": package.sha256}
+def _file(package: CondaPackage) -> LockedFile:
+    return LockedFile(url=package.url, size=package.size, sha256=package.sha256)
 
 
 def _days(text: str) -> int:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from cuwheel.attest.check import check_policy, find_statements, raise_if_refused
 from cuwheel.attest.policy import read_policy
@@ -12,6 +11,7 @@ from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.report_options import add_report_options
 from cuwheel.errors import UsageError
 from cuwheel.paths import given_path
+from cuwheel.system.output.documents import Schema
 from cuwheel.verify.address import is_address
 
 if TYPE_CHECKING:
@@ -21,6 +21,47 @@ if TYPE_CHECKING:
 
     from cuwheel.attest.check import Verdict
     from cuwheel.system.console import Console
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefusedStatement:
+    """A statement that doesn't count: where it is, and why."""
+
+    statement: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SilentRebuilder:
+    """A rebuilder without a statement that counts: the name, and why."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttestationsDocument:
+    """What `attestations --json` prints, a line for each wheel.
+
+    Attributes:
+        wheel: its file name.
+        sha256: of it.
+        threshold: how many rebuilders it needs.
+        is_met: whether the policy lets it pass.
+        counted: names of those who have got its bytes, each once.
+        refused: statements that don't count.
+        silent: rebuilders without one that does.
+    """
+
+    SCHEMA: ClassVar = Schema("attestations", "1.0")
+
+    wheel: str
+    sha256: str
+    threshold: int
+    is_met: bool
+    counted: tuple[str, ...]
+    refused: tuple[RefusedStatement, ...]
+    silent: tuple[SilentRebuilder, ...]
 
 
 def attestations_parser() -> Parser:
@@ -71,16 +112,23 @@ def run_attestations(given: argparse.Namespace, console: Console) -> None:
         statements = find_statements(wheel, policy, places, console)
         verdicts.append(check_policy(wheel, policy, statements))
         if given.json:
-            print(json.dumps(as_data(verdicts[-1])), flush=True)  # noqa: T201 - data
+            console.answer(_document(verdicts[-1]))
     for verdict in verdicts:
         raise_if_refused(verdict)
         for line in _told(verdict):
             console.note(line)
 
 
-def as_data(verdict: Verdict) -> dict[str, object]:
-    """A verdict for machines; the keys stay what they are."""
-    return {**dataclasses.asdict(verdict), "is_met": verdict.is_met}
+def _document(verdict: Verdict) -> AttestationsDocument:
+    return AttestationsDocument(
+        wheel=verdict.wheel,
+        sha256=verdict.sha256,
+        threshold=verdict.threshold,
+        is_met=verdict.is_met,
+        counted=verdict.counted,
+        refused=tuple(RefusedStatement(statement=one, why=why) for one, why in verdict.refused),
+        silent=tuple(SilentRebuilder(name=one, why=why) for one, why in verdict.silent),
+    )
 
 
 def _told(verdict: Verdict) -> Iterable[str]:

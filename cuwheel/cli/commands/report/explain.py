@@ -48,6 +48,6 @@ def run_explain(given: argparse.Namespace, console: Console) -> None:
             fix="name one: --jsonl for many logs in one file, one in each line",
         )
     if given.jsonl:
-        explain_lines(given.logs, folder)
+        explain_lines(given.logs, folder, console)
     else:
         explain_session(given.logs, folder, console, as_json=given.json)

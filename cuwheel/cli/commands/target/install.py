@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 from cuwheel import pipeline
 from cuwheel.attest.policy import read_policy
@@ -26,6 +25,7 @@ from cuwheel.model.target import declared_target
 from cuwheel.paths import default_cache, given_path, project_folder, project_roots
 from cuwheel.pick.session import INDEXES_VARIABLE
 from cuwheel.pypi.indexes import configured_indexes
+from cuwheel.system.output.documents import Schema
 
 if TYPE_CHECKING:
     import argparse
@@ -37,6 +37,23 @@ if TYPE_CHECKING:
     from cuwheel.system.console import Console
 
 _ARTIFACT = ".zip"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstallDocument:
+    """What `install --json` prints.
+
+    Attributes:
+        target: recipe and toolkit.
+        is_done: it was installed; else it would be, as `--dry-run` was given.
+        installed: what, and how.
+    """
+
+    SCHEMA: ClassVar = Schema("install", "1.0")
+
+    target: str
+    is_done: bool
+    installed: Installed
 
 
 def install_parser() -> Parser:
@@ -119,7 +136,8 @@ def run_install(given: argparse.Namespace, console: Console) -> None:
     done = install(asked, console, partial(_build, entry, tag, given, console))
     _tell(done, console, is_dry=given.dry_run)
     if given.json:
-        print(json.dumps({"target": target.name, "done": not given.dry_run, **_data(done)}))  # noqa: T201 - data
+        answer = InstallDocument(target=target.name, is_done=not given.dry_run, installed=done)
+        console.answer(answer)
 
 
 def _check_policy_options(given: argparse.Namespace) -> None:
@@ -202,7 +220,3 @@ def _tell(done: Installed, console: Console, *, is_dry: bool) -> None:
         console.note(f"tried: imported {', '.join(done.trial.imported) or 'nothing'}")
         for one in done.trial.left_out:
             console.warn(f"not tried: {one}")
-
-
-def _data(done: Installed) -> dict[str, Any]:
-    return dataclasses.asdict(done)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from cuwheel import pipeline
@@ -14,7 +13,7 @@ from cuwheel.cli.target_choice import named_targets
 from cuwheel.cli.target_jobs import requested_jobs
 from cuwheel.cli.target_options import add_target_options, add_targets
 from cuwheel.errors import UsageError
-from cuwheel.profile.report import print_profile, profile_as_data, write_profile
+from cuwheel.profile.report import print_profile, profile_document, write_profile
 from cuwheel.system.output.terminal import report_terminal
 
 if TYPE_CHECKING:
@@ -60,6 +59,6 @@ def _profile(job: Job, console: Console, *, as_json: bool) -> None:
         )
     made = write_profile(read_events(log), workspace.work / pipeline.PROFILE, target.id)
     if as_json:
-        print(json.dumps(profile_as_data(made, target.id)))  # noqa: T201 - data
+        console.answer(profile_document(made, target.id))
     else:
         print_profile(made, report_terminal(), console)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from cuwheel.attest.keys import make_signing_key, read_signing_key
@@ -16,10 +15,11 @@ from cuwheel.sandbox.backends import KINDS
 from cuwheel.system.files import file_lock
 from cuwheel.system.output.terminal import report_terminal
 from cuwheel.verify.address import fetch_published, is_address
+from cuwheel.verify.document import rebuild_document
 from cuwheel.verify.leftovers import tell_leftovers
 from cuwheel.verify.published import read_published
 from cuwheel.verify.rebuilding import RebuildRequest, rebuild_published, sign_verification
-from cuwheel.verify.session import against_as_data, raise_if_other
+from cuwheel.verify.session import raise_if_other
 
 if TYPE_CHECKING:
     import argparse
@@ -115,9 +115,7 @@ def _rebuild(
     else:
         console.note("nothing is signed: --key FILE names a key, --new-key FILE makes one")
     if given.json:
-        data = against_as_data(found, asked.theirs.wheel_name, work)
-        said = {"differences": found.differences, "statement": str(written) if written else None}
-        print(json.dumps({**data, **said}), flush=True)  # noqa: T201 - data
+        console.answer(rebuild_document(found, asked.theirs.wheel_name, work, written))
     raise_if_other(found)
 
 

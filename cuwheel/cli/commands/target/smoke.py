@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from cuwheel import pipeline
 from cuwheel.cli.parser import Parser, new_parser
@@ -12,11 +11,28 @@ from cuwheel.cli.report_options import add_report_options
 from cuwheel.cli.target_choice import named_targets
 from cuwheel.cli.target_jobs import requested_jobs
 from cuwheel.cli.target_options import add_target_options, add_targets
+from cuwheel.system.output.documents import Schema
 
 if TYPE_CHECKING:
     import argparse
 
     from cuwheel.system.console import Console
+    from cuwheel.workspace.records import SmokeResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmokeDocument:
+    """What `smoke --json` prints, a line for each target.
+
+    Attributes:
+        target: `causal-conv1d-130-cp312-torch2.11`.
+        smoke: what was found.
+    """
+
+    SCHEMA: ClassVar = Schema("smoke", "1.0")
+
+    target: str
+    smoke: SmokeResult
 
 
 def smoke_parser() -> Parser:
@@ -39,5 +55,5 @@ def run_smoke(given: argparse.Namespace, console: Console) -> None:
         for job in requested_jobs(entry, tag, given, console):
             found = pipeline.make_stage("smoke", job)
             if given.json:
-                print(json.dumps({"target": job.target.id, **dataclasses.asdict(found)}))  # noqa: T201 - data
+                console.answer(SmokeDocument(target=job.target.id, smoke=found))
             console.tell_durations()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cuwheel.cli.parser import Parser, new_parser, refuse_none
 from cuwheel.cli.report_options import add_report_options
@@ -15,15 +14,14 @@ from cuwheel.model.catalogue import load_catalogue, target_names
 from cuwheel.paths import given_path, project_folder, project_roots
 from cuwheel.system.files import file_lock, remove_tree
 from cuwheel.system.output.terminal import report_terminal
+from cuwheel.verify.document import rebuild_document, verify_document
 from cuwheel.verify.leftovers import tell_leftovers
 from cuwheel.verify.published import check_is_of, read_published
 from cuwheel.verify.rebuilds import Variation
 from cuwheel.verify.record import VerifiedTarget, record
 from cuwheel.verify.session import (
-    against_as_data,
     raise_if_other,
     raise_if_unequal,
-    verified_as_data,
     verify,
     verify_against,
 )
@@ -131,17 +129,13 @@ def _verify(job: Job, given: argparse.Namespace, console: Console) -> VerifiedTa
                 _words(given, job), folder, workspace.cache, console, _out(given, console)
             )
             if given.json:
-                _print_line(verified_as_data(verified, job.target.id, folder))
+                console.answer(verify_document(verified, job.target.id, folder))
         finally:
             tell_leftovers(folder, console)
     found = VerifiedTarget.of(job.target, verified)
     if given.record:
         record(found, project_folder())
     return found
-
-
-def _print_line(found: dict[str, Any]) -> None:
-    print(json.dumps(found), flush=True)  # noqa: T201 - data
 
 
 def _out(given: argparse.Namespace, console: Console) -> rich.console.Console:
@@ -182,7 +176,7 @@ def _verify_against(
         try:
             found = verify_against(_words(given, job), theirs, how, console, _out(given, console))
             if given.json:
-                _print_line(against_as_data(found, job.target.id, folder.parent))
+                console.answer(rebuild_document(found, job.target.id, folder.parent))
         finally:
             tell_leftovers(folder.parent, console)
     raise_if_other(found)

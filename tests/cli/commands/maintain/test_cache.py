@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import pytest
 from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import UsageError
 from cuwheel.system.console import Console
+from tests.support.documents import read_document
 from tests.support.factories import heard, make_workspace
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def test_says_what_is_there(cache: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_says_it_as_data(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_command("cache", ["--json"], Console())
 
-    data = json.loads(capsys.readouterr().out)
+    data = read_document(capsys.readouterr().out, "cache")
     assert data["folder"] == str(cache)
     [entry] = data["kinds"]["environments"]["entries"]
     assert (entry["name"], entry["used"]) == ("tiny-1", "1970-01-12")
@@ -84,7 +84,7 @@ def test_says_as_data_what_is_removed(
 
     run_command("cache", words, Console())
 
-    data = json.loads(capsys.readouterr().out)
+    data = read_document(capsys.readouterr().out, "cache-prune")
     gone = {"kind": "environments", "name": "tiny-1", "size": 1 << 20, "used": "1970-01-12"}
     assert gone in data["entries"]
     assert (data["state"], data["in_use"], data["size_before"]) == (state, [], 3 << 20)

@@ -10,6 +10,7 @@ import pytest
 from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import FileAccessError, IndexCheckError, UsageError
 from cuwheel.system.console import Console
+from tests.support.documents import read_document
 from tests.support.toy_wheel import add_wheel
 
 if TYPE_CHECKING:
@@ -82,15 +83,17 @@ def test_says_as_data_what_was_published(
 
     index(tmp_path, "a", "--json", "--yank", "toy==1.0", "--reason", "broken")
 
-    found = json.loads(capsys.readouterr().out)
+    found = read_document(capsys.readouterr().out, "index")
     assert found == {
+        "schema": "index",
+        "schema_version": "1.0",
+        "index": str(tmp_path / "site" / "simple"),
         "site": str(tmp_path / "site"),
+        "wheels": [wheel.name],
         "added": 1,
         "variants": 0,
         "cuda": [],
-        "withdrawn": [wheel.name],
-        "good_again": [],
-        "wheels": [wheel.name],
+        "yanks": {"withdrawn": [wheel.name], "good_again": []},
     }
 
 
@@ -112,7 +115,7 @@ def test_checks_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
     run_command("index", ["--check", str(tmp_path / "site"), "--json"], Console())
 
-    data = json.loads(capsys.readouterr().out.splitlines()[-1])
+    data = read_document(capsys.readouterr().out.splitlines()[-1], "index-check")
     assert (data["verdict"], data["files"], data["findings"]) == ("ok", 1, [])
 
 
@@ -209,6 +212,6 @@ def test_quick_check_says_that_it_compares_no_hashes(
     said = " ".join(capsys.readouterr().out.split())
     assert said.endswith("nothing found; hashes of 1 file weren't compared (--quick)")
     run_command("index", ["--check", str(tmp_path / "site"), "--quick", "--json"], Console())
-    assert json.loads(capsys.readouterr().out)["unhashed"] == 1
+    assert read_document(capsys.readouterr().out, "index-check")["unhashed"] == 1
     with pytest.raises(IndexCheckError, match="1 error"):
         run_command("index", ["--check", str(tmp_path / "site")], Console())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import LockError, UsageError
 from cuwheel.paths import ROOT
 from cuwheel.system.console import Console
+from tests.support.documents import read_document
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,8 @@ def test_says_which_lock_was_edited(project: Path, capsys: pytest.CaptureFixture
         run_command("lock-check", ["--json"], Console())
 
     assert caught.value.fix.startswith("nox -s lock -- build:")
-    faults = {one["lock"]: one["faults"] for one in json.loads(capsys.readouterr().out)["locks"]}
+    found = read_document(capsys.readouterr().out, "lock-check")
+    faults = {one["lock"]: one["faults"] for one in found["locks"]}
     assert [name for name, found in faults.items() if found] == [str(lock)]
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +8,7 @@ from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import PolicyError, UsageError
 from cuwheel.system.console import Console
 from tests.support.attested import make_keys, signed, write_policy
+from tests.support.documents import read_documents
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +37,8 @@ def test_tells_each_wheels_verdict_as_data(
     with pytest.raises(PolicyError, match=r"toy-2\.0"):
         attestations(*wheels, "--json", policy=tmp_path / "rebuilders.txt")
 
-    lines = capsys.readouterr().out.splitlines()
-    assert [(one["wheel"], one["is_met"], one["counted"]) for one in map(json.loads, lines)] == [
+    found = read_documents(capsys.readouterr().out, "attestations")
+    assert [(one["wheel"], one["is_met"], one["counted"]) for one in found] == [
         (wheels[0].name, True, ["alice"]),
         (wheels[1].name, False, []),
     ]

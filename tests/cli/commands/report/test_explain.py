@@ -14,6 +14,7 @@ from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import UsageError
 from cuwheel.paths import ROOT
 from cuwheel.system.console import Console
+from tests.support.documents import read_document, read_documents
 from tests.support.explained import BUILT, GCC_TOO_NEW
 
 if TYPE_CHECKING:
@@ -63,9 +64,10 @@ def test_command_answers_line_by_line(command: Callable[..., str]) -> None:
 
     told = command("--jsonl", "-", given="\n".join(map(json.dumps, cases)))
 
-    assert [json.loads(line) for line in told.splitlines()] == [
-        {"id": "a", "causes": ["host-compiler-too-new"]},
-        {"id": 2, "causes": []},
+    found = read_documents(told, "explain-answer")
+    assert [(one["id"], one["causes"]) for one in found] == [
+        ("a", ["host-compiler-too-new"]),
+        (2, []),
     ]
 
 
@@ -74,7 +76,7 @@ def test_command_gives_data(tmp_path: Path, command: Callable[..., str]) -> None
 
     told = command("--json", "build.log")
 
-    assert [one["log"] for one in json.loads(told)] == ["build.log"]
+    assert [one["log"] for one in read_document(told, "explain")["logs"]] == ["build.log"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import DownloadError, UsageError
 from cuwheel.system.console import Console
+from tests.support.documents import read_document
 from tests.support.factories import HASTY
 from tests.support.server import Site, serving
 from tests.support.toy_wheel import add_wheel
@@ -39,7 +39,7 @@ def test_says_by_its_status_whether_one_fits(dist: Path) -> None:
 def test_prints_data(dist: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pick("toy", "--index", str(dist), "--for", PAPER, "--json")
 
-    data = json.loads(capsys.readouterr().out)
+    data = read_document(capsys.readouterr().out, "pick")
 
     [wheel] = dist.glob("*.whl")
     assert data["wheel"]["name"] == wheel.name

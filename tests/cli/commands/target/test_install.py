@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import NoFittingWheelError, UsageError
 from cuwheel.system.console import Console
+from tests.support.documents import read_document
 from tests.support.installed import offer, uv_environment, versions, write_project
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def test_installs_and_prints_data(environment: Path, capsys: pytest.CaptureFixtu
 
     install("toy-130", "--python", "env", "--index", "wheels", "--json")
 
-    data = json.loads(capsys.readouterr().out)
-    assert (data["target"], data["how"], data["done"]) == ("toy-130", "wheel", True)
-    assert data["trial"]["imported"] == ["toy"]
+    data = read_document(capsys.readouterr().out, "install")
+    assert (data["target"], data["is_done"]) == ("toy-130", True)
+    assert data["installed"]["trial"]["imported"] == ["toy"]
     assert versions(environment) == ["1.0+cu130"]
 
 

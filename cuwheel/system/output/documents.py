@@ -1,0 +1,114 @@
+"""Data for programs: what `--json` prints, and reports that are kept as files.
+
+A document is a frozen dataclass with a `SCHEMA`. docs/reference/schemas/ holds a JSON schema of
+each, written from its fields and their types.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+if TYPE_CHECKING:
+    from cuwheel.errors import CuwheelError
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What a document's form is called.
+
+    Attributes:
+        name: of the form; each document says it as `schema`.
+        version: `1.0`, as `schema_version`: the second number is raised where something is added,
+            the first where a reader of an earlier one may fail.
+    """
+
+    name: str
+    version: str
+
+    @property
+    def major(self) -> str:
+        """`1` of 1.0."""
+        return self.version.partition(".")[0]
+
+    def take_from(self, content: dict[str, Any]) -> None:
+        """See that a document that was read has this form, and leave its fields alone in it.
+
+        Args:
+            content: of the document; loses what names the form.
+
+        Raises:
+            KeyError: it names none.
+            ValueError: it has another, which this one's reader can't read.
+        """
+        name, version = content.pop("schema"), str(content.pop("schema_version"))
+        if (name, version.partition(".")[0]) != (self.name, self.major):
+            raise ValueError(f"its schema is {name} {version}, not {self.name} {self.version}")
+
+
+class Document(Protocol):
+    """A dataclass whose fields JSON can hold; paths become texts."""
+
+    SCHEMA: ClassVar[Schema]
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorDocument:
+    """What `--json` prints of any command that fails before it has another answer.
+
+    Attributes:
+        what: the fact.
+        why: its cause; may be empty.
+        fix: what to do.
+        more: the entry that says more, `TROUBLESHOOTING.md#unsupported-arch`.
+        exit_code: of the command.
+    """
+
+    SCHEMA: ClassVar = Schema("error", "1.0")
+
+    what: str
+    why: str
+    fix: str
+    more: str
+    exit_code: int
+
+    @classmethod
+    def of(cls, error: CuwheelError) -> ErrorDocument:
+        """An error as a document."""
+        return cls(
+            what=error.what,
+            why=error.why,
+            fix=error.fix,
+            more=f"TROUBLESHOOTING.md#{error.anchor}",
+            exit_code=error.exit_code,
+        )
+
+
+def as_data(document: Document) -> dict[str, Any]:
+    """A document as JSON has it: which schema, then its fields."""
+    schema = document.SCHEMA
+    return {"schema": schema.name, "schema_version": schema.version, **asdict(document)}
+
+
+def as_line(document: Document) -> str:
+    """A document as JSON in one line.
+
+    Raises:
+        TypeError: it holds what JSON has no form for.
+        ValueError: it holds a number that is none.
+    """
+    return json.dumps(as_data(document), default=_as_text, allow_nan=False)
+
+
+def as_file(document: Document) -> str:
+    """A document as a file that people look into, too; raises as `as_line`."""
+    return json.dumps(as_data(document), default=_as_text, allow_nan=False, indent=1) + "\n"
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{value!r} has no form in JSON")
