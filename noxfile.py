@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import logging
 import os
 import sys
 import tempfile
@@ -16,27 +15,15 @@ if sys.version_info < (3, 10):  # noqa: UP036 - nox runs on older ones
     )
 
 import nox
-import nox.registry
 
 ROOT = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs start-up
 sys.path.insert(0, ROOT)  # nox doesn't
 
-from cuwheel.model.catalogue import load_catalogue, missing_roots  # noqa: E402
-from cuwheel.model.nox_sessions import (  # noqa: E402
-    Session,
-    requested_sessions,
-    sessions_of,
-    suggest_sessions,
-)
-from cuwheel.paths import project_roots  # noqa: E402
+from cuwheel.under_nox import add_sessions, run, run_command, tell_unknown  # noqa: E402
 
-# nox looks for uv in every session; these make no environment, and uv comes with the engine.
-logging.getLogger("nox").addFilter(lambda record: record.msg != "uv binary not found.")
 nox.needs_version = ">=2024.4.15"
-nox.options.default_venv_backend = "none"  # cuwheel.bootstrap makes hash-locked environments
 nox.options.sessions = ("tests", "lint")
 
-ENTRIES = load_catalogue(project_roots())
 BENCHMARKS = ("audit", "builds", "determinism", "elf", "explain", "index", "memory")
 FAST = ("-n", "3")  # on 2 cores, as tests wait for two fifths of their time
 # A file's tests share what they build; the first files take longest.
@@ -47,46 +34,8 @@ folder = sysconfig.get_path("scripts")
 os.environ["PATH"] = folder + os.pathsep + os.environ["PATH"]
 os.execv(os.path.join(folder, sys.argv[1]), sys.argv[1:])
 """
-GRACE = 20.0  # seconds to end a build's processes and remove what is half made
 
-
-def run(session: nox.Session, environment: str, *command: str, **variables: str) -> None:
-    """Run Python in one of the hash-locked environments, with variables of its own."""
-    session.run(
-        *(sys.executable, "-P" if sys.version_info >= (3, 11) else "-s"),
-        *("-m", "cuwheel.bootstrap", environment, *command),
-        env={"PYTHONPATH": ROOT, **variables},
-        external=True,
-        log=False,
-        stderr=None,  # nox would put it into standard output, which is for data and reports
-        interrupt_timeout=GRACE,
-        terminate_timeout=GRACE,
-    )
-
-
-def engine(session: nox.Session, *command: str, environment: str = "engine") -> None:
-    """Run one of the engine's commands with what stands behind `--`."""
-    run(
-        session,
-        *(environment, "-m", "cuwheel", *command, *session.posargs),
-        CUWHEEL_CALLERS_PYTHONPATH=os.environ.get("PYTHONPATH", ""),
-        CUWHEEL_INVOKED_FROM=session.invoked_from,
-        CUWHEEL_PARENT=str(os.getpid()),
-    )
-
-
-def add_session(made: Session) -> None:
-    """Make a session of a command of the engine."""
-
-    def body(session: nox.Session) -> None:
-        engine(session, *made.command, environment=made.environment)
-
-    body.__doc__ = made.summary
-    nox.session(name=made.name, tags=[made.tag])(body)
-
-
-for one in sessions_of(ENTRIES):
-    add_session(one)
+add_sessions()
 
 
 @nox.session(tags=["test"])
@@ -133,6 +82,8 @@ def lint(session: nox.Session) -> None:
     run(session, "dev", "-m", "mypy")
     run(session, "dev", "-c", "from importlinter import cli; cli.lint_imports_command()")
     workflows = sorted(glob.glob(f"{ROOT}/.github/workflows/*.yml"))  # noqa: PTH207 - as ROOT
+    starters = sorted(glob.glob(f"{ROOT}/cuwheel/cli/starter/github/*/*.yml"))  # noqa: PTH207
+    workflows += starters
     actions = sorted(glob.glob(f"{ROOT}/ci/*/action.yml"))  # noqa: PTH207 - as ROOT
     for kind, files in (("workflows", workflows), ("actions", actions)):
         schema = ("--builtin-schema", f"vendor.github-{kind}")
@@ -147,13 +98,10 @@ def lint(session: nox.Session) -> None:
         "--offline",
         "--pedantic",
         ".github/workflows",
+        *starters,
         *actions,
     )
-    engine(session, "lock-check")
+    run_command(session, "lock-check")
 
 
-for line in (
-    *missing_roots(project_roots()),
-    *suggest_sessions(requested_sessions(sys.argv[1:]), nox.registry.get(), ENTRIES),
-):
-    print(f"cuwheel: {line}", file=sys.stderr)  # noqa: T201 - nox itself only says "not found"
+tell_unknown()

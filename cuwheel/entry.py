@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cuwheel import bootstrap
 from cuwheel.errors import CuwheelError, ProjectError
-from cuwheel.model.nox_sessions import VERBS
+from cuwheel.model.nox_sessions import OF_CHECKOUT, VERBS
 from cuwheel.paths import find_project, is_checkout, project_roots
 from cuwheel.spelling import ENTRY_VARIABLE
 
@@ -34,8 +34,7 @@ PACKAGES = {
         *("truststore", "zlib_ng", "zstandard"),
     ),
 }
-# Those that work on cuwheel's own repository, and those that need no project.
-_OF_CHECKOUT = frozenset({"docs", "torch-symbols"})
+# Those that need no project.
 _ANYWHERE = frozenset({*PACKAGES, "attestations", "cache", "index", "rebuild", "toolchain"})
 
 # Runs the package that PYTHONPATH names, whatever lies in the working directory.
@@ -101,10 +100,10 @@ def check_place(command: str, arguments: Sequence[str]) -> None:
     Raises:
         ProjectError: it needs a project, or cuwheel's own repository.
     """
-    if command in _OF_CHECKOUT and not is_checkout():
+    if command in OF_CHECKOUT and not is_checkout():
         raise ProjectError(
             f"cuwheel {command} works on cuwheel's own repository",
-            why="this cuwheel is installed, and what it would write travels in its releases",
+            why="it reads or writes what an installed cuwheel doesn't have",
             fix="clone the repository, and start its nox session of this name there",
         )
     if command in _ANYWHERE or "--help" in arguments or command not in {v.name for v in VERBS}:

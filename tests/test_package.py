@@ -153,7 +153,7 @@ def test_says_that_there_is_no_project(site: Path, tmp_path: Path, command: str)
     assert not (tmp_path / ".cache").exists()
 
 
-@pytest.mark.parametrize("command", ["docs", "torch-symbols"])
+@pytest.mark.parametrize("command", ["docs", "mirror", "torch-symbols"])
 def test_keeps_maintainers_commands_to_the_checkout(
     site: Path, tmp_path: Path, command: str
 ) -> None:

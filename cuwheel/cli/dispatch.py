@@ -31,6 +31,7 @@ COMMANDS = {
     "explain": "report.explain",
     "help": "own.help",
     "index": "maintain.index",
+    "init": "own.init",
     "install": "target.install",
     "lock": "maintain.lock",
     "lock-check": "maintain.lock",

@@ -107,6 +107,11 @@ VERBS = (
 )
 
 
+# What works on a checkout of cuwheel: an installed one has no pages to write, and a mirror holds
+# a checkout.
+OF_CHECKOUT = frozenset({"docs", "mirror", "torch-symbols"})
+
+
 def sessions_of(entries: Iterable[CatalogueEntry]) -> tuple[Session, ...]:
     """Every session of the engine, in the order in which `nox -l` shows them."""
     return (*(build for entry in entries for build in _builds(entry)), *VERBS)

@@ -31,11 +31,13 @@ class Tool:
     environment: Path
     home: Path
 
-    def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        """In an empty folder, as a person's shell starts it."""
+    def run(
+        self, *words: str, within: Path | None = None, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """In a folder, or an empty one, as a person's shell starts it."""
         return subprocess.run(
             [str(self.environment / "bin" / "cuwheel"), *words],
-            cwd=self.home,
+            cwd=within or self.home,
             env={**_plain_environment(), "HOME": str(self.home), "COLUMNS": "200", **variables},
             capture_output=True,
             text=True,
@@ -95,10 +97,35 @@ def test_pick_asks_an_index_of_ones_own(tool: Tool, tmp_path: Path) -> None:
 
 def test_neighbours_and_working_directory_do_not_get_in(tool: Tool) -> None:
     """A module beside the person's own work may be called as one of the engine's packages."""
+    folder = tool.home / "own"
+    folder.mkdir()
     for name in ("rich", "packaging", "cuwheel"):
-        (tool.home / f"{name}.py").write_text("raise SystemExit('not this one')")
+        (folder / f"{name}.py").write_text("raise SystemExit('not this one')")
 
-    done = tool.run("cache")
+    done = tool.run("cache", within=folder)
 
     assert done.returncode == 0, done.stderr
     assert "not this one" not in done.stderr + done.stdout
+
+
+def test_first_project_builds_with_cuwheel_and_with_nox(tool: Tool, shared_cache: Path) -> None:
+    pip = [str(tool.environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "nox"]
+    run(pip, env=_plain_environment())
+    cache = {"CUWHEEL_CACHE": str(shared_cache)}
+
+    made = tool.run("init", "wheels")
+    project = tool.home / "wheels"
+    built = tool.run("build", "hello-cuda-130", within=project, **cache)
+    again = subprocess.run(
+        [str(tool.environment / "bin" / "nox"), "-s", "build-hello-cuda-130"],
+        cwd=project,
+        env={**_plain_environment(), **cache},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (made.returncode, built.returncode, again.returncode) == (0, 0, 0), built.stderr
+    [wheel] = (project / "dist").glob("*.whl")
+    assert wheel.name.startswith("hello_cuda-1.0.0+cu130-py3-none-manylinux_")
+    assert f"{wheel.name} is up to date: nothing to do" in again.stderr

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.model.catalogue import load_catalogue
-from cuwheel.model.nox_sessions import VERBS, sessions_of
+from cuwheel.model.nox_sessions import OF_CHECKOUT, VERBS, sessions_of
 from cuwheel.paths import find_project, is_checkout, project_roots
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ _OWN = {
     "init": "Make a project in a folder, with a recipe that builds: DIR.",
     "completion": "Print what completes commands in a shell: bash|zsh|fish.",
 }
-_OF_CHECKOUT = frozenset({"docs", "torch-symbols"})
 _WIDTH = 14  # characters of the names' column
 
 
@@ -46,7 +45,7 @@ def _lines() -> Iterator[str]:
     for tag, title in _TITLES.items():
         yield from ("", title)
         for verb in VERBS:
-            if verb.tag == tag and (is_checkout() or verb.name not in _OF_CHECKOUT):
+            if verb.tag == tag and (is_checkout() or verb.name not in OF_CHECKOUT):
                 yield f"  {verb.name:{_WIDTH}}{_plain(verb.summary)}"
     yield from (f"  {name:{_WIDTH}}{text}" for name, text in _OWN.items())
     yield ""
