@@ -27,7 +27,7 @@ from cuwheel.errors import (
 from cuwheel.model.catalogue import load_catalogue
 from cuwheel.nightly.gpus import lock_names, usable_gpus
 from cuwheel.paths import default_cache, given_path, project_folder, project_roots
-from cuwheel.perf.obstacles import check_has_driver
+from cuwheel.perf.obstacles import check_has_driver, driver_folders
 from cuwheel.perf.records import read_run
 from cuwheel.perf.report import history
 from cuwheel.perf.report.page import page_of
@@ -36,7 +36,7 @@ from cuwheel.perf.report.table import print_run
 from cuwheel.perf.request import PerfRequest, SweepRequest
 from cuwheel.perf.session import measure
 from cuwheel.perf.unpacked import link_neighbours
-from cuwheel.perf.wheel_choice import check_probe, newest_wheel, read_wheel
+from cuwheel.perf.wheel_choice import check_framework, check_probe, newest_wheel, read_wheel
 from cuwheel.perf.worker import Place
 from cuwheel.pypi.uv import unpack_into
 from cuwheel.sandbox.confinement import Confinement
@@ -73,6 +73,12 @@ def measure_wheel(given: argparse.Namespace, console: Console) -> None:
         UndecidedError: that can't be told.
         CuwheelError: no wheel, no probe, no environment, or a probe that fails.
     """
+    if given.model and not given.sweep:
+        raise UsageError(
+            f"--model {given.model} is for requests at once",
+            why="without --sweep none are made, and the model would never be loaded",
+            fix="add --sweep, or leave --model out",
+        )
     entries = load_catalogue(project_roots())
     target = named_targets("perf", [given.target])[0] if given.target else None
     chosen = _choose(given, entries, target)
@@ -215,7 +221,7 @@ class _Places:
 
     def _confinement(self, folder: Path, job: Job, name: str) -> Confinement | None:
         """The environment and the GPUs; weights of a model where they are a folder."""
-        model = self.given.model
+        model = _model(self.given)
         if model and not Path(model).is_dir():
             self.console.note(f"{name} is run without a sandbox: {model} may have to be fetched")
             return None
@@ -226,7 +232,7 @@ class _Places:
             environment=(folder / "environment").resolve(),
             base=job.python.path,
             folder=(folder / "own").resolve(),
-            read=(Path(model).resolve(),) if model else (),
+            read=(*driver_folders(os.environ), *([Path(model)] if model else ())),
             has_gpu=True,
         )
 
@@ -238,6 +244,7 @@ class _Places:
         asked.offline = self.given.offline
         release = wheel.python or next(iter(asked.python), "")
         job = requested_job(wheel.entry, tag, release, asked, self.console)
+        check_framework(wheel, job.target.framework)
         job.workspace.log_folder.mkdir(parents=True, exist_ok=True)
         base = job.python.path
         folder.mkdir()
@@ -248,7 +255,13 @@ class _Places:
 def _sweep(given: argparse.Namespace) -> SweepRequest | None:
     if not given.sweep:
         return None
-    return SweepRequest(requests=given.requests, most=given.sweep_max, model=given.model)
+    return SweepRequest(requests=given.requests, most=given.sweep_max, model=_model(given))
+
+
+def _model(given: argparse.Namespace) -> str | None:
+    """What `--model` names: a folder by its path, with links followed, else a name of a hub's."""
+    folder = given_path(given.model).resolve() if given.model else None
+    return str(folder) if folder and folder.is_dir() else given.model
 
 
 def _report(run: PerfRun, folder: Path, given: argparse.Namespace, console: Console) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from cuwheel.errors import UsageError
+from cuwheel.perf.records import read_run
 from cuwheel.system.files import write_atomically
-from cuwheel.system.regular_files import read_json
 from cuwheel.system.whole_files import read_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from cuwheel.diagnose.facts.gpus import Gpu
+    from cuwheel.perf.records import PerfRun
 
 
 def baseline_path(reports: Path, gpu: Gpu, driver: str, target: str) -> Path:
@@ -27,6 +28,14 @@ def baseline_path(reports: Path, gpu: Gpu, driver: str, target: str) -> Path:
     """
     name = re.sub(r"[^\w.]+", "-", f"{gpu.name} {gpu.uuid} {driver}").strip("-")
     return reports / "baselines" / name / f"{target}.json"
+
+
+def read_baseline(baseline: Path) -> PerfRun | None:
+    """A target's baseline; None: there is none that this cuwheel can read."""
+    try:
+        return read_run(baseline)
+    except UsageError:  # none yet, of another release of cuwheel, or cut off
+        return None
 
 
 def keep_baseline(figures: Path, baseline: Path) -> bool:
@@ -45,22 +54,18 @@ def keep_baseline(figures: Path, baseline: Path) -> bool:
     Raises:
         OSError: the baseline can't be written.
     """
-    if not figures.is_file():
+    new, old = read_baseline(figures), read_baseline(baseline)
+    if new is None:
         return False
-    old = read_json(baseline)
-    if old and not _is_better(read_json(figures) or {}, old):
-        return True
-    write_atomically(baseline, read_bytes(figures))
+    if old is None or _is_better(new, old):
+        write_atomically(baseline, read_bytes(figures))
     return True
 
 
-def _is_better(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+def _is_better(new: PerfRun, old: PerfRun) -> bool:
     """Whether a run was faster than its baseline, in all cases that the baseline has."""
-    return new.get("answer") == "FASTER" and _timed(old) <= _timed(new)
+    return new.answer == "FASTER" and _timed(old) <= _timed(new)
 
 
-def _timed(run: Mapping[str, Any]) -> set[str]:
-    try:
-        return {str(case["name"]) for case in run["cases"] if case["timing"]}
-    except (KeyError, TypeError):  # not whole: a run that is has more
-        return set()
+def _timed(run: PerfRun) -> set[str]:
+    return {case.name for case in run.cases if case.timing}

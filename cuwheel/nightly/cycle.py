@@ -15,7 +15,7 @@ from cuwheel.build.early_check import check_early
 from cuwheel.errors import CuwheelError, PreflightError
 from cuwheel.matrix.state import read_state, read_states
 from cuwheel.matrix.table import print_states, show_counts
-from cuwheel.nightly.baselines import baseline_path, keep_baseline
+from cuwheel.nightly.baselines import baseline_path, keep_baseline, read_baseline
 from cuwheel.nightly.gpus import lock_names
 from cuwheel.nightly.record import Step
 from cuwheel.system.console import Console
@@ -182,7 +182,10 @@ def _measure(cell: Cell, asked: CycleOptions, recorder: Recorder, *, has_wheel: 
     chosen = ("env", held, *([f"CUDA_VISIBLE_DEVICES={gpu.uuid}"] if gpu.uuid else []))
     baseline = baseline_path(asked.reports, gpu, asked.driver, target)
     options = ["--history", str(asked.reports / "history" / target)]
-    options += ["--against", str(baseline)] if baseline.is_file() else []
+    if read_baseline(baseline):
+        options += ["--against", str(baseline)]
+    elif baseline.is_file():
+        recorder.console.note(f"perf {target}: {baseline} can't be read, and is made anew")
     step = recorder.run_step(
         "perf",
         (*chosen, *engine_command("perf", target, "--report", str(folder), *options, *asked.perf)),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.binaries.archs import describe_code, runs_on
@@ -11,7 +13,7 @@ from cuwheel.errors import GpuError, UsageError
 from cuwheel.system.quantities import plural, show_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cuwheel.binaries.archs import DeviceCode
     from cuwheel.perf.gpu_state import GpuState
@@ -39,6 +41,17 @@ def check_has_driver(name: str) -> None:
             "`--device nvidia.com/gpu=all` (podman) lets the driver in; without a GPU "
             "`nox -s smoke -- TARGET` still imports the wheel",
         ) from None
+
+
+def driver_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Folders that a caller names for the driver's library, beside those of the system.
+
+    Args:
+        environ: of the caller; what counts is `LD_LIBRARY_PATH`.
+    """
+    named = environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    folders = (Path(name) for name in named if Path(name).is_absolute())
+    return tuple(dict.fromkeys(one for one in folders if (one / DRIVER_SONAME).is_file()))
 
 
 def check_code(code: DeviceCode, gpu: GpuFacts, name: str) -> str:

@@ -273,13 +273,12 @@ def _unreadable(path: Path, why: str) -> UsageError:
 
 
 def _as_run(content: dict[str, Any]) -> PerfRun:
-    cases = tuple(_as_case(case) for case in content["cases"])
     made = {
-        **{one.name: content[one.name] for one in fields(PerfRun) if one.name in content},
-        "gpu": GpuFacts(**content["gpu"]),
-        "cases": cases,
+        **_known(PerfRun, content),
+        "cases": tuple(_as_case(case) for case in content["cases"]),
+        "gpu": GpuFacts(**_known(GpuFacts, content["gpu"])),
         "libraries": tuple(tuple(one) for one in content["libraries"]),
-        "sweep": tuple(SweepResult(**one) for one in content["sweep"]),
+        "sweep": tuple(SweepResult(**_known(SweepResult, one)) for one in content["sweep"]),
         "notes": tuple(content["notes"]),
     }
     return PerfRun(**made)
@@ -287,22 +286,27 @@ def _as_run(content: dict[str, Any]) -> PerfRun:
 
 def _as_case(content: dict[str, Any]) -> CaseResult:
     timings = {
-        name: Timing(**{**content[name], "rounds": tuple(content[name]["rounds"])})
+        name: Timing(**{**_known(Timing, content[name]), "rounds": tuple(content[name]["rounds"])})
         for name in ("timing", "rival_timing")
         if content[name]
     }
     clocks: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
-        for name, value in content["clocks"].items()
+        for name, value in _known(Clocks, content["clocks"]).items()
     }
     comparison = content["comparison"]
     return CaseResult(
         **{
-            **content,
+            **_known(CaseResult, content),
             **timings,
             "faults": tuple(content["faults"]),
             "kernels": tuple((name, share) for name, share in content["kernels"]),
             "clocks": Clocks(**clocks),
-            "comparison": Comparison(**comparison) if comparison else None,
+            "comparison": Comparison(**_known(Comparison, comparison)) if comparison else None,
         }
     )
+
+
+def _known(kind: Any, content: dict[str, Any]) -> dict[str, Any]:
+    """What this cuwheel knows of it; later ones may have added fields."""
+    return {one.name: content[one.name] for one in fields(kind) if one.name in content}

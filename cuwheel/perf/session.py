@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from cuwheel.system.console import Console
 
 _GENERATIONS = 3  # of processes, until a comparison is decided
+_SWEEP = 3600.0  # seconds: weights may have to be fetched first
 _COMPARED = 3  # players: the new wheel, the old one, the old one again
 
 
@@ -117,7 +118,9 @@ class _Session:
             line.show("ceilings: a copy and matrix products")
             notes = [note] if note else []
             frameworks = {one["framework"] for one in theirs} - {started["framework"]}
-            notes += [f"the wheel compared with ran with {name}" for name in sorted(frameworks)]
+            if past := self._asked.past:
+                frameworks |= {past.framework} - {started["framework"]}
+            notes += [f"what it is compared with ran with {name}" for name in sorted(frameworks)]
             return _Found(
                 started=started,
                 gpu=gpu,
@@ -226,9 +229,8 @@ class _Session:
         for clients in range(1, asked.most + 1):
             with self._console.live("sweep") as line:
                 line.show(f"{asked.requests} requests, {clients} at once")
-                found = worker.ask(
-                    "sweep", clients=clients, requests=asked.requests, model=asked.model
-                )
+                words = {"requests": asked.requests, "model": asked.model}
+                found = worker.ask("sweep", timeout=_SWEEP, clients=clients, **words)
             yield _sweep_result(clients, found)
 
     def _finish(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.model.catalogue import CatalogueEntry
-    from cuwheel.model.recipe import Recipe
+    from cuwheel.model.recipe import Framework, Recipe
 
 _TAG = re.compile(r"cu(\d+)")  # of a local version: cu130torch2.11
 
@@ -135,6 +135,28 @@ def check_probe(entry: CatalogueEntry) -> Path:
             fix="write it as CONTRIBUTING.md shows: what to call, the reference, bytes, operations",
         )
     return probe
+
+
+def check_framework(wheel: ChosenWheel, framework: Framework | None) -> None:
+    """See that an environment is made with the release that a wheel's version names.
+
+    Args:
+        wheel: of ours or of others.
+        framework: of the environment; None: the recipe has none.
+
+    Raises:
+        UsageError: it would be another one.
+    """
+    named = re.search(rf"{framework.name}(\d+\.\d+)", wheel.path.name) if framework else None
+    if not (framework and named) or f"{framework.version}.".startswith(f"{named[1]}."):
+        return
+    raise UsageError(
+        f"no environment can be made for {wheel.path.name}",
+        why=f"it is for {framework.name} {named[1]}, and without the provenance that cuwheel "
+        f"writes beside a wheel only its recipe is known, which is for {framework.version}",
+        fix=f"put {wheel.path.name}.provenance.json beside it, or name the interpreter of an "
+        "environment that has what it requires: -- --python /path/to/bin/python",
+    )
 
 
 def _projects(recipe: Recipe) -> frozenset[str]:

@@ -818,7 +818,10 @@ def load(model: str) -> Callable[[torch.Tensor], torch.Tensor]:
     """
     for needed in ("transformers", "accelerate"):
         if importlib.util.find_spec(needed) is None:
-            raise RuntimeError(f"{model} is loaded through transformers: install {needed}")
+            raise RuntimeError(
+                f"{model} is loaded through transformers, and there is no {needed} here: name an "
+                "environment that has both, -- --python /path/to/bin/python"
+            )
     import transformers  # noqa: PLC0415 - only for models by name
 
     quantized: dict[str, Any] = {}

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 RECIPE = """\
 from cuwheel import MIB, Archive, Link, Recipe, Setuptools, Smoke
-from tests.support.documents import read_document
 
 RECIPE = Recipe(
     name="measured",
@@ -89,6 +88,18 @@ def test_wheel_on_top_of_an_environment(project: Path) -> None:
     assert "left out" in found.output
 
 
+def test_model_is_a_folder_where_nox_was_started(project: Path) -> None:
+    (project / "elsewhere" / "weights").mkdir(parents=True)
+    words = ("--wheel", write_package(project), "--python", sys.executable, "--quick", "--sweep")
+    more = ("--model", "weights", "--report", project / "r")
+
+    found = perf(project, *words, *more, CUWHEEL_INVOKED_FROM=str(project / "elsewhere"))
+
+    assert found.status == 0, found.output
+    written = read_document((project / "r" / "perf.json").read_text(), "perf")
+    assert written["sweep"][0]["what"] == str(project / "elsewhere" / "weights")
+
+
 def test_wrong_result_ends_so(project: Path) -> None:
     wheel = write_package(project, "def double(x):\n    return x\n")
     words = ("--wheel", wheel, "--python", sys.executable, "--report", project / "r", "--quick")
@@ -118,6 +129,7 @@ def test_machine_without_a_driver_says_so_first(project: Path) -> None:
         (("--wheel", "x.whl"), "there is no wheel"),
         (("--tolerance", "0"), "0 is no percentage between 0 and 100"),
         (("--requests", "none"), "none is no whole number from 1 on"),
+        (("--model", "x"), "--model x is for requests at once"),
         (("--quik",), "unknown option --quik"),
     ],
 )

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.nightly.baselines import keep_baseline
+from cuwheel.nightly.baselines import keep_baseline, read_baseline
+from cuwheel.system.output.documents import as_file
+from tests.support.measured import make_case, make_run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def write_run(path: Path, answer: str, *timed: str) -> Path:
-    cases: list[dict[str, object]] = [{"name": name, "timing": {"median": 1.0}} for name in timed]
-    cases.append({"name": "only checked", "timing": None})
-    path.write_text(json.dumps({"answer": answer, "cases": cases}))
+def write_run(path: Path, answer: Any, *timed: str) -> Path:
+    cases = [make_case(name) for name in timed]
+    run = make_run(*cases, make_case("only checked", timing=None), answer=answer)
+    path.write_text(as_file(run))
     return path
 
 
@@ -48,3 +49,14 @@ def test_only_what_is_faster_in_all_cases_is_next(
 
 def test_run_without_figures(tmp_path: Path) -> None:
     assert not keep_baseline(tmp_path / "perf.json", tmp_path / "baseline.json")
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"version": 1, "cases": []}'])
+def test_baseline_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
+    figures = write_run(tmp_path / "perf.json", "", "a")
+    baseline = tmp_path / "baseline.json"
+    baseline.write_text(text)
+
+    assert read_baseline(baseline) is None
+    assert keep_baseline(figures, baseline)
+    assert read_baseline(baseline) == read_baseline(figures)

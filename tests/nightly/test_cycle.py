@@ -11,6 +11,8 @@ import pytest
 from cuwheel.errors import DownloadError
 from cuwheel.nightly import cycle
 from cuwheel.nightly.cycle import run_cycle
+from cuwheel.system.output.documents import as_file
+from tests.support.measured import make_run
 from tests.support.nights import make_cell, make_options, make_recorder
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if command == "perf":
     (report / "perf.html").write_text("a page")
 sys.exit(command in os.environ.get("FAILING", "").split())
 """
+FIRST = as_file(make_run())
 _BASELINE = "baselines/NVIDIA-H200-GPU-1a2b-580.159.04/tiny-cuda-130.json"
 
 
@@ -41,7 +44,7 @@ def reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return (sys.executable, "-c", _ENGINE, str(tmp_path), *words)
 
     monkeypatch.setattr(cycle, "engine_command", stand_in)
-    monkeypatch.setenv("FIGURES", "first")
+    monkeypatch.setenv("FIGURES", FIRST)
     return tmp_path / "nightly"
 
 
@@ -82,16 +85,26 @@ def test_figures_that_passed_are_the_next_baseline(
 ) -> None:
     _run(reports, "one", cell)
     assert "--against" not in _calls(reports)[-1]
-    assert (reports / _BASELINE).read_text() == "first"
+    assert (reports / _BASELINE).read_text() == FIRST
 
-    monkeypatch.setenv("FIGURES", "slower")
+    monkeypatch.setenv("FIGURES", as_file(make_run(answer="SLOWER")))
     monkeypatch.setenv("FAILING", "perf")
     run = _run(reports, "two", cell)
 
     assert run.state == "failed"
     assert _calls(reports)[-1][-2:] == ["--against", str(reports / _BASELINE)]
     assert str(reports / "history" / "tiny-cuda-130") in _calls(reports)[-1]
-    assert (reports / _BASELINE).read_text() == "first"
+    assert (reports / _BASELINE).read_text() == FIRST
+
+
+def test_baseline_that_cannot_be_read_is_made_anew(reports: Path, cell: Cell) -> None:
+    _run(reports, "one", cell)
+    (reports / _BASELINE).write_text("cut o")
+
+    _run(reports, "two", cell)
+
+    assert "--against" not in _calls(reports)[-1]
+    assert (reports / _BASELINE).read_text() == FIRST
 
 
 def test_step_that_fails_keeps_no_other_from_being_run(

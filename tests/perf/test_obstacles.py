@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from cuwheel.binaries.archs import DeviceCode
 from cuwheel.errors import GpuError
 from cuwheel.perf.gpu_state import GpuState
-from cuwheel.perf.obstacles import check_alone, check_code, check_has_driver, check_health, notes_of
+from cuwheel.perf.obstacles import (
+    check_alone,
+    check_code,
+    check_has_driver,
+    check_health,
+    driver_folders,
+    notes_of,
+)
 from cuwheel.perf.records import Clocks, GpuFacts
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GPU = GpuFacts(name="NVIDIA H100", uuid="GPU-1", capability="90")
 
@@ -72,6 +84,21 @@ def test_notes_tell_what_is_not_known() -> None:
     [note] = notes_of(GpuState(unread="NVML says: no"), Clocks())
 
     assert note == "clocks, ECC errors and other processes aren't known: NVML says: no"
+
+
+def test_folders_that_are_named_for_the_driver(tmp_path: Path) -> None:
+    for name in ("driver", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "driver" / "libcuda.so.1").touch()
+    named = ("", "relative", tmp_path / "other", tmp_path / "driver", tmp_path / "driver")
+
+    found = driver_folders({"LD_LIBRARY_PATH": ":".join(map(str, named))})
+
+    assert found == (tmp_path / "driver",)
+
+
+def test_no_folder_is_named_for_the_driver() -> None:
+    assert driver_folders({}) == ()
 
 
 def test_machine_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:

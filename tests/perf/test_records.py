@@ -66,6 +66,19 @@ def test_faults_name_their_case() -> None:
     assert run.faults == ("a: wrong",)
 
 
+def test_passes_over_what_a_later_cuwheel_added(tmp_path: Path) -> None:
+    run = make_run(make_case(comparison=compared("SAME")))
+    content = json.loads(as_file(run))
+    [case], [sweep] = content["cases"], content["sweep"]
+    parts = (case, case["clocks"], case["timing"], case["comparison"], content["gpu"], sweep)
+    for part in (content, *parts):
+        part["later"] = 1
+    path = tmp_path / "perf.json"
+    path.write_text(json.dumps(content))
+
+    assert read_run(path) == run
+
+
 def test_reads_what_a_cuwheel_wrote_that_looked_at_no_blocks(tmp_path: Path) -> None:
     content = json.loads(as_file(make_run()))
     for one, names in ((content, ("cuwheel", "commit")), (content["cases"][0], _BLOCKS)):

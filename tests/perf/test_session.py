@@ -218,6 +218,15 @@ def test_compares_with_an_earlier_run(tmp_path: Path) -> None:
     assert second.answer == "SAME"
 
 
+def test_earlier_run_with_another_framework_is_noted(tmp_path: Path) -> None:
+    asked = request_for(tmp_path)
+    past = dataclasses.replace(measure(asked, Console()), framework="torch 2.10.0")
+
+    run = measure(dataclasses.replace(asked, past=past, against="perf.json"), Console())
+
+    assert "what it is compared with ran with torch 2.10.0" in run.notes
+
+
 def test_earlier_run_of_another_gpu(tmp_path: Path) -> None:
     past = make_run(make_case(faults=("NaN",)))
     asked = request_for(tmp_path, past=past, against="perf.json")

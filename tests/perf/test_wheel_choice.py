@@ -9,8 +9,15 @@ import pytest
 
 from cuwheel.errors import UsageError
 from cuwheel.model.catalogue import CatalogueEntry, load_catalogue
+from cuwheel.model.recipe import Framework
 from cuwheel.paths import ROOT
-from cuwheel.perf.wheel_choice import check_probe, newest_wheel, probe_of, read_wheel
+from cuwheel.perf.wheel_choice import (
+    check_framework,
+    check_probe,
+    newest_wheel,
+    probe_of,
+    read_wheel,
+)
 from tests.support.factories import write_wheel
 
 if TYPE_CHECKING:
@@ -50,6 +57,26 @@ def test_recipe_of_a_wheel(tmp_path: Path, name: str, version: str, recipe: str,
 )
 def test_python_of_a_wheel(tmp_path: Path, tag: str, python: str) -> None:
     assert read_wheel(wheel_of(tmp_path, "gsplat", "1.5.3", tag), ENTRIES).python == python
+
+
+@pytest.mark.parametrize("version", ["1.6.1", "1.6.1+cu130", "1.6.1+cu130torch2.11"])
+def test_environment_of_the_wheels_framework(tmp_path: Path, version: str) -> None:
+    wheel = read_wheel(wheel_of(tmp_path, "causal_conv1d", version), ENTRIES)
+
+    check_framework(wheel, Framework(name="torch", version="2.11.0"))
+    check_framework(wheel, None)
+
+
+@pytest.mark.parametrize("release", ["2.15", "2.1"])
+def test_environment_of_another_framework(tmp_path: Path, release: str) -> None:
+    path = wheel_of(tmp_path, "causal_conv1d", f"1.6.1+cu130torch{release}")
+    wheel = read_wheel(path, ENTRIES)
+
+    with pytest.raises(UsageError) as caught:
+        check_framework(wheel, Framework(name="torch", version="2.11.0"))
+
+    assert f"it is for torch {release}, and without the provenance" in caught.value.why
+    assert f"put {wheel.path.name}.provenance.json beside it" in caught.value.fix
 
 
 def test_wheel_that_no_recipe_knows(tmp_path: Path) -> None:
