@@ -85,9 +85,19 @@ def lint(session: nox.Session) -> None:
     starters = sorted(glob.glob(f"{ROOT}/cuwheel/cli/starter/github/*/*.yml"))  # noqa: PTH207
     workflows += starters
     actions = sorted(glob.glob(f"{ROOT}/ci/*/action.yml"))  # noqa: PTH207 - as ROOT
-    for kind, files in (("workflows", workflows), ("actions", actions)):
-        schema = ("--builtin-schema", f"vendor.github-{kind}")
+    forms = sorted(glob.glob(f"{ROOT}/.github/ISSUE_TEMPLATE/*.yml"))  # noqa: PTH207 - as ROOT
+    for kind, files in (
+        ("github-workflows", workflows),
+        ("github-actions", actions),
+        ("github-issue-forms", [one for one in forms if not one.endswith("/config.yml")]),
+        ("github-issue-config", [one for one in forms if one.endswith("/config.yml")]),
+        ("dependabot", [f"{ROOT}/.github/dependabot.yml"]),
+        ("citation-file-format", [f"{ROOT}/CITATION.cff"]),
+    ):
+        schema = ("--builtin-schema", f"vendor.{kind}")
         run(session, "dev", "-m", "check_jsonschema", *schema, *files)
+    run(session, "dev", "-m", "pre_commit", "validate-config", f"{ROOT}/.pre-commit-config.yaml")
+    run(session, "dev", "-m", "pre_commit", "validate-manifest", f"{ROOT}/.pre-commit-hooks.yaml")
     run(session, "dev", "-c", _PROGRAM, "actionlint", "-pyflakes", "", *workflows)
     run(
         session,

@@ -31,6 +31,7 @@ HELD_BY = {
     "cli/commands/target/perf": "cli/test_measuring",
     "cli/commands/target/profile": "e2e/test_verify",
     "cli/commands/target/smoke": "cli/test_dispatch",
+    "cli/reference/addresses": "test_conventions",
     "cli/reference/index_check_page": "cli/reference/test_write",
     "cli/reference/json_schema": "cli/reference/test_schemas",
     "cli/reference/options_page": "cli/reference/test_write",

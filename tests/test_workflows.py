@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-import nox.registry
 import pytest
 import yaml
 
 from cuwheel.paths import ROOT
+from tests.support.linted import commands_of_lint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,22 +32,6 @@ jobs:
       - uses: actions/checkout@v6
       - run: echo ${{ steps.nothing.outputs.x }}
 """
-
-
-def commands_of_lint(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """What `nox -s lint` runs in the development environment, for the workflows of a folder."""
-    monkeypatch.setattr(nox.registry, "_REGISTRY", {})
-    spec = importlib.util.spec_from_file_location("noxfile", ROOT / "noxfile.py")
-    assert spec is not None
-    assert spec.loader is not None
-    noxfile = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(noxfile)
-    found: list[tuple[str, ...]] = []
-    monkeypatch.setattr(noxfile, "ROOT", str(root))
-    monkeypatch.setattr(noxfile, "run_command", lambda *_: None)
-    monkeypatch.setattr(noxfile, "run", lambda _, __, *command, **___: found.append(command))
-    noxfile.lint(SimpleNamespace(posargs=(), invoked_from=""))
-    return found
 
 
 # The same by its tag (zizmor), a step without a shell (the schema).
@@ -114,9 +96,16 @@ def test_sees_every_action(program: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert named == {str(path) for path in ACTIONS}
 
 
-def test_how_to_names_each_input_of_the_action() -> None:
-    action = yaml.safe_load((ROOT / "ci" / "install-wheel" / "action.yml").read_text())
-    page = (ROOT / "docs" / "how-to" / "install.md").read_text().partition("## In a workflow")[2]
+@pytest.mark.parametrize(
+    ("name", "how_to", "heading"),
+    [
+        ("install-wheel", "install", "## In a workflow"),
+        ("audit-wheels", "audit-in-ci", "## GitHub Actions"),
+    ],
+)
+def test_how_to_names_each_input_of_the_action(name: str, how_to: str, heading: str) -> None:
+    action = yaml.safe_load((ROOT / "ci" / name / "action.yml").read_text())
+    page = (ROOT / "docs" / "how-to" / f"{how_to}.md").read_text().partition(heading)[2]
 
     assert re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE) == list(action["inputs"])
-    assert all(f"`{name}`" in page for name in action["outputs"])
+    assert all(f"`{name}`" in page for name in action.get("outputs", ()))

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What action.yml runs: nox from its lock, then `nox -s install`, then the step's outputs.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)

@@ -391,6 +391,11 @@ def _print_line(text: str, terminal: rich.console.Console) -> None:
 
 
 def _verdict(result: AuditResult) -> str:
+    return one_line(f"{result.case.scan.file_name}: {counts_of(result)}")
+
+
+def counts_of(result: AuditResult) -> str:
+    """`1 error, 2 warnings`."""
     counts = Counter(finding.severity for finding in result.findings)
     words = [plural(counts[severity], severity) for severity in SEVERITIES if counts[severity]]
-    return one_line(f"{result.case.scan.file_name}: {', '.join(words) or 'nothing found'}")
+    return ", ".join(words) or "nothing found"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import traceback
 from dataclasses import dataclass
@@ -11,12 +12,13 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from cuwheel.audit.findings import SEVERITIES
-from cuwheel.audit.report import audit_document, print_result, print_verdicts
+from cuwheel.audit.report import audit_document, counts_of, print_result, print_verdicts
 from cuwheel.audit.verdict import audit_wheel, unreadable
 from cuwheel.cuda.toolkits import TOOLKITS
 from cuwheel.errors import AuditError, AuditWarningError, UnsafeArchiveError, UsageError
 from cuwheel.model.link import MODES, mode_name
 from cuwheel.model.target import Target
+from cuwheel.system.output import github
 from cuwheel.system.output.terminal import report_terminal
 from cuwheel.system.quantities import plural
 
@@ -76,13 +78,24 @@ def audit_session(
         with console.live(f"reading {wheel.name}"):
             found = _audit(wheel, target, options.excludes)
         made.append(found)
+        _annotate(found, wheel, console)
         if not options.as_json:
             print_result(found, terminal, console)
     if options.as_json:
         console.answer(audit_document(made))
     elif len(made) > 1 and not console.is_quiet:
         print_verdicts(made, terminal)
+    rows = {one.case.scan.file_name: counts_of(one) for one in made}
+    github.add_to_summary(github.table(rows), os.environ)
     _end(made, options.fails_on)
+
+
+def _annotate(result: AuditResult, wheel: Path, console: Console) -> None:
+    """Show what is wrong beside the wheel, where a workflow's run shows such things."""
+    for one in result.findings:
+        if one.severity != "note":
+            text = f"{one.file}: {one.fact}; TROUBLESHOOTING.md#{one.anchor}"
+            console.annotate(one.severity, text, title=f"{wheel.name}: {one.rule}", file=wheel)
 
 
 def _wheels(paths: Iterable[Path]) -> list[Path]:

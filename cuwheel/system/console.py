@@ -21,6 +21,7 @@ from cuwheel.system.quantities import describe_durations, show_size
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from cuwheel.errors import CuwheelError
     from cuwheel.system.output.documents import Document
@@ -104,6 +105,19 @@ class Console:
                 self._write(visible(text))
         else:
             self.terminal.print(text, markup=False, style=None)
+
+    def annotate(self, level: github.Level, text: str, *, title: str, file: Path) -> None:
+        """Show a finding beside a file where GitHub Actions reads along; elsewhere nothing.
+
+        Args:
+            level: how bad it is.
+            text: the finding; parts may be of other programs.
+            title: what stands above it.
+            file: that it is about.
+        """
+        if self._is_github:
+            place = github.in_workspace(file, os.environ)
+            self._command(github.command(level, text, title=title, file=place))
 
     @contextlib.contextmanager
     def _group(self, name: str) -> Iterator[None]:

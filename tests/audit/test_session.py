@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import subprocess
 import sys
 import zipfile
@@ -288,3 +289,26 @@ def test_refuses_what_is_no_arch(tmp_path: Path, arch: str) -> None:
         run_command("audit", [str(tmp_path), "--arch", arch], Console())
 
     assert caught.value.what == f"--arch {arch} is no compute capability"
+
+
+def test_annotates_what_is_wrong_in_a_workflow(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a stranger's wheel says is no command of the runner's."""
+    wheel = make_wheel(tmp_path / "dist", "-Wl,-z,norelro")
+    write_wheel(tmp_path / "dist", {"pkg/\n::error::faked.so": b""}, name="evil", tag=TAG)
+    for name, value in (("ACTIONS", "true"), ("WORKSPACE", str(tmp_path))):
+        monkeypatch.setenv(f"GITHUB_{name}", value)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+
+    run_command("audit", [str(tmp_path / "dist"), "--fail-on", "never"], Console())
+
+    said = capsys.readouterr()
+    [own] = [line for line in said.err.splitlines() if wheel.name in line]
+    head, _, text = own.removeprefix("::").partition("::")
+    assert head == f"warning title={wheel.name}%3A relro,file=dist/{wheel.name}"
+    assert text.startswith("tiny_cuda/libtiny.so: its relocated data stays writable")
+    assert text.endswith("TROUBLESHOOTING.md#audit-relro")
+    assert not re.search(r"(?m)^::error::faked", said.out + said.err)
+    summary = (tmp_path / "summary.md").read_text().replace("\\_", "_")
+    assert f"| {wheel.name} | 1 warning |" in summary

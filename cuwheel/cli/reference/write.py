@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.cli.reference.addresses import addressed_pages
 from cuwheel.cli.reference.index_check_page import index_check_page
 from cuwheel.cli.reference.options_page import options_page
 from cuwheel.cli.reference.recipe_page import recipe_page
 from cuwheel.cli.reference.schemas import check_versions, schema_files, schemas_page
 from cuwheel.cli.reference.toolkits_page import toolkits_page
 from cuwheel.cli.reference.troubleshooting import troubleshooting
+from cuwheel.paths import ROOT
 from cuwheel.system.files import write_atomically
 
 if TYPE_CHECKING:
@@ -45,4 +47,5 @@ def documents() -> dict[str, str]:
         "docs/reference/options.md": options_page(),
         "docs/reference/toolkits.md": toolkits_page(),
         **schema_files(),
+        **addressed_pages(ROOT),
     }

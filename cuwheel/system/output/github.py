@@ -12,7 +12,7 @@ import contextlib
 import re
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 GITHUB_VARIABLE = "GITHUB_ACTIONS"
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
+WORKSPACE_VARIABLE = "GITHUB_WORKSPACE"
+Level = Literal["error", "warning", "notice"]  # of an annotation
 # `::name` at a line's start behind blanks, and the older `##[name]` anywhere in it (actions/runner,
 # src/Runner.Common/ActionCommand.cs: TryParseV2, TryParse).
 _COMMAND = re.compile(r"^(\s*):(?=:)|##(?=\[)", re.MULTILINE)
@@ -40,6 +42,14 @@ def command(name: str, message: str = "", **properties: str) -> str:
     """
     given = [f"{key}={_property(value)}" for key, value in properties.items() if value]
     return f"::{name}{' ' if given else ''}{','.join(given)}::{_data(message)}"
+
+
+def in_workspace(path: Path, environ: Mapping[str, str]) -> str:
+    """A file's name for annotations: relative to the workspace, where it lies in that."""
+    workspace = environ.get(WORKSPACE_VARIABLE, "")
+    if workspace and path.is_relative_to(workspace):
+        return str(path.relative_to(workspace))
+    return str(path)
 
 
 def new_token() -> str:
