@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import json
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,8 @@ from cuwheel.sources.source_state import (
     describe_source_change,
     read_source_state,
 )
+from cuwheel.system.background import in_background
+from cuwheel.system.console import silent_console
 from cuwheel.system.files import (
     file_lock,
     naming_full_disk,
@@ -39,6 +42,7 @@ from cuwheel.system.files import (
     sha256_of_file,
     write_atomically,
 )
+from cuwheel.system.parallel import StoppedError
 from cuwheel.system.regular_files import read_json
 from cuwheel.wheel.publication import missing_beside, remove_unpublished
 from cuwheel.workspace.failure_record import forget_failure, write_failure
@@ -55,6 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from cuwheel.system.parallel import Stop
     from cuwheel.workspace.job import Job
     from cuwheel.workspace.workspace import Workspace
 
@@ -73,6 +78,10 @@ STAGES = (
     "provenance",
     "index",
 )
+
+# What a stage can make before its turn, by the stage beside which it does so: a package's own build
+# leaves cores idle while it imports PyTorch and while it links.
+_PREPARED_BESIDE = {"build": "smoke"}
 
 # Cheap, and about shared folders or the machine: they run each time. What the others made is kept
 # when a run of the same key was interrupted.
@@ -311,13 +320,25 @@ def _stage(name: str) -> Callable[[Job], Any]:
 
 
 def _run_stages(names: Sequence[str], job: Job, key: dict[str, str]) -> None:
-    with naming_full_disk(job.workspace.work):
+    with naming_full_disk(job.workspace.work), in_background() as background:
         _prepare_work(job, key)
         from cuwheel.build.early_check import check_early  # noqa: PLC0415 - as `_stage` does
 
         check_early(job)
         for name in names:
+            later = _PREPARED_BESIDE.get(name, "")
+            if later in names and not job.workspace.has(later):
+                background.start(later, partial(_prepare_stage, later, job))
+            background.wait(name)
             _run_stage(name, job, key)
+
+
+def _prepare_stage(name: str, job: Job, stop: Stop) -> None:
+    """Let a stage prepare, silently: what goes wrong it meets again at its turn, and says it."""
+    workspace = dataclasses.replace(job.workspace, console=silent_console())
+    prepare = import_module(f"cuwheel.stages.{name}").prepare
+    with contextlib.suppress(CuwheelError, OSError, StoppedError):
+        prepare(dataclasses.replace(job, workspace=workspace), stop)
 
 
 def _has_built(record: dict[str, Any], key: dict[str, str], job: Job) -> bool:

@@ -21,7 +21,9 @@ from cuwheel.errors import FileAccessError, SmokeError
 from cuwheel.paths import ROOT
 from cuwheel.pipeline import STAGES
 from cuwheel.system.files import remove_tree, sha256_of_file
+from cuwheel.system.parallel import Stop
 from tests.support.engine import PACKAGES, Engine, finish
+from tests.support.factories import heard, make_job, make_target, make_workspace
 from tests.support.requirements import require
 from tests.support.small_toolchain import copy_project
 
@@ -59,6 +61,21 @@ def test_every_stage_is_a_module_of_its_own() -> None:
 
     assert set(STAGES) == modules
     assert [pipeline._stage(name).__name__ for name in STAGES] == list(STAGES)
+
+
+def test_smoke_environment_is_made_before_the_wheel(built: Callable[[str], Engine]) -> None:
+    [log] = built("tiny-capi").work.rglob("smoke.log")
+
+    assert log.read_text().count("Creating virtual environment") == 1
+    assert len(re.findall("^Resolved ", log.read_text(), re.MULTILINE)) == 2
+
+
+def test_failed_preparation_is_silent(tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path)
+
+    pipeline._prepare_stage("smoke", make_job(make_target(), workspace), Stop())
+
+    assert heard(workspace) == ""
 
 
 @pytest.mark.usefixtures("whole_cuda_home")

@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import tempfile
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,10 +18,11 @@ from cuwheel.containers.refusals import no_engine
 from cuwheel.errors import UsageError
 from cuwheel.paths import given_path, project_folder
 from cuwheel.pipeline import STAGES
-from cuwheel.system.output.github import SUMMARY_VARIABLE, add_to_summary
+from cuwheel.system.output.github import SUMMARY_VARIABLE, add_to_summary, table
 from cuwheel.system.process import which
 from cuwheel.system.pythons import own_python
 from cuwheel.system.regular_files import read_regular
+from cuwheel.workspace.failure_record import read_failures
 
 if TYPE_CHECKING:
     import argparse
@@ -171,7 +173,7 @@ def build_in_container(given: argparse.Namespace, console: Console) -> int:
     container = open_container(given, console)
     work, dist = (_folder(given, name) or project_folder() / name for name in ("work", "dist"))
     source = _folder(given, "source")
-    status = 0
+    status, started = 0, time.time()
     work.mkdir(parents=True, exist_ok=True)
     for part in parts_of(given):
         console.note(f"in {container.image.reference}: {part.says}")
@@ -188,6 +190,8 @@ def build_in_container(given: argparse.Namespace, console: Console) -> int:
                 _hand_on(summary)
         if status != part.goes_on:
             break
+    if status:
+        _tell_failures(given.targets, dist, started)
     return status
 
 
@@ -196,6 +200,17 @@ def _hand_on(summary: Path) -> None:
     with contextlib.suppress(OSError, ValueError):
         text = read_regular(summary, limit=_LARGEST_SUMMARY).decode()
         add_to_summary([text], os.environ)
+
+
+def _tell_failures(targets: Iterable[str], dist: Path, started: float) -> None:
+    """Add to the summary of this step why its builds failed.
+
+    Their records say it: what was written inside may be the package's own words.
+    """
+    for target in targets:
+        for failure in read_failures(dist, target, since=started):
+            rows = {"failed": failure.what, "because": failure.why, "to fix": failure.fix}
+            add_to_summary(table(rows), os.environ)
 
 
 def parts_of(given: argparse.Namespace) -> Iterator[Part]:

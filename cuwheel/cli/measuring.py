@@ -40,7 +40,7 @@ from cuwheel.perf.wheel_choice import check_framework, check_probe, newest_wheel
 from cuwheel.perf.worker import Place
 from cuwheel.pypi.uv import unpack_into
 from cuwheel.sandbox.confinement import Confinement
-from cuwheel.smoke.environment import install_wheel
+from cuwheel.smoke.packages import install_wheel
 from cuwheel.system.files import file_lock, write_atomically
 from cuwheel.system.gpu_lock import HELD_VARIABLE, hold_gpus, lock_folder
 from cuwheel.system.output.documents import as_file

@@ -19,6 +19,7 @@ from cuwheel.fetch.mirror import configured_mirror
 from cuwheel.fetch.slow import SLOW_FIX, ProgramWatch, slow_factor
 from cuwheel.pypi.lock_file import check_pins
 from cuwheel.system.files import disk_full, says_disk_full
+from cuwheel.system.parallel import Stop
 from cuwheel.system.process import run, which
 from cuwheel.system.whole_files import read_text
 
@@ -113,7 +114,7 @@ _FIXES = (
 
 @dataclass(frozen=True, kw_only=True)
 class _Call:
-    """One run of uv: its arguments, its cache, its log, what shows it, what a failure says."""
+    """One run of uv: arguments, cache, log, what shows it, what a failure says, what ends it."""
 
     words: Sequence[str | Path]
     cache: Path
@@ -121,6 +122,7 @@ class _Call:
     log: Path | None = None
     show: Callable[[str], None] = lambda _: None
     fixes: tuple[_Fix, ...] = _FIXES
+    stop: Stop | None = None
 
 
 def make_environment(folder: Path, python: Path, *, cache: Path, log: Path) -> None:
@@ -154,6 +156,7 @@ def install(  # noqa: PLR0913 - what, where, and how it is reported
     console: Console,
     only: Path | None = None,
     unlocked_fix: str = "",
+    stop: Stop | None = None,
 ) -> None:
     """Install locked packages into an environment, each with its hash and as a wheel.
 
@@ -164,22 +167,27 @@ def install(  # noqa: PLR0913 - what, where, and how it is reported
         offline: take everything from the cache.
         log: gets what uv says.
         console: shows a line while it runs.
-        only: requirements with hashes; they and what they need of the lock are installed, in
-            place of all of the lock.
+        only: requirements that the lock pins, or with hashes; they and what they need of the lock
+            are installed in place of all of the lock, and anything else is removed.
         unlocked_fix: what to do when something is needed that isn't in the lock.
+        stop: ends it within a second or so once it asks for that.
 
     Raises:
         LockError: the lock holds more than packages with their hashes.
         InstallError: no network, a wrong hash, something that isn't locked or not in the cache, no
             wheel for this Python.
         DiskFullError: a disk ran full.
+        StoppedError: `stop` asked for the end.
     """
     check_pins(lock)
-    inputs = ("-r", only.absolute(), "-c", lock.absolute()) if only else ("-r", lock.absolute())
+    only_these = ("--exact", "-r", only.absolute(), "-c", lock.absolute()) if only else ()
+    inputs = only_these or ("-r", lock.absolute())
     words = (*_pip_install(python, offline=offline), *inputs)
     own = (_Fix(says=_UNLOCKED, do=unlocked_fix),) if unlocked_fix else ()
     title = f"the packages of {(only or lock).name}"
-    _install(_Call(words=words, cache=cache, log=log, what=title, fixes=(*own, *_FIXES)), console)
+    fixes = (*own, *_FIXES)
+    call = _Call(words=words, cache=cache, log=log, what=title, fixes=fixes, stop=stop)
+    _install(call, console)
 
 
 def install_into(  # noqa: PLR0913 - what, where, and how it is reported
@@ -317,15 +325,17 @@ def _run_uv(call: _Call) -> None:
     factor = slow_factor()
     passed.setdefault("UV_HTTP_TIMEOUT", str(max(1, round(_READ_TIMEOUT * factor))))
     watch = ProgramWatch(factor)
+    stop = call.stop or Stop()
     done = run(
         [_find_uv(), *call.words],
         env={**passed, **own},
         cwd=Path(os.sep),
         log=call.log,
         on_line=note_line,
-        gives_up=watch.is_stalled,
+        gives_up=lambda pid: stop.is_asked() or watch.is_stalled(pid),
         check=False,
     )
+    stop.check()
     if watch.fault:
         log = f"; everything that it said is in {call.log}" if call.log else ""
         raise InstallError(call.what, why=f"uv was ended: {watch.fault}", fix=SLOW_FIX + log)

@@ -6,6 +6,7 @@ are, and the compilers are told the fixed names as prefix maps, so that the obje
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,15 +65,21 @@ class PathMap:
 
     def neutral(self, text: str) -> str:
         """A text with the names in place of this machine's folders."""
-        pairs = {
+        pattern, names = self._names
+        return pattern.sub(lambda found: names[found[0]], text)
+
+    @functools.cached_property
+    def _names(self) -> tuple[re.Pattern[str], dict[str, str]]:
+        """What finds this machine's folders, and the name of each; links followed once."""
+        names = {
             str(path): str(one.fixed)
             for one in self.named
             for path in (one.real.resolve(), one.real)
         }
-        longest_first = sorted(pairs, key=len, reverse=True)
+        longest_first = sorted(names, key=len, reverse=True)
         # `/a/b` is no part of `/a/bc`.
         pattern = "|".join(f"{re.escape(path)}(?![\\w.+-])" for path in longest_first)
-        return re.sub(pattern, lambda found: pairs[found[0]], text)
+        return re.compile(pattern), names
 
     def inside(self, text: str) -> str:
         """A text with its folders as the build sees them."""

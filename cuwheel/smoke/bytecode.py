@@ -9,7 +9,8 @@ have one time, so another build of it could pass for this one.
 Code of that wheel runs where the others are imported, and could write what every later smoke test
 would run. So an environment is for reading while it does, and only names of modules are taken from
 there: what is kept is compiled by a Python that imports nothing of the environment, from sources
-that nobody has touched meanwhile. What is lent are copies.
+that nobody has touched meanwhile. What is lent are copies, where no sandbox keeps it from being
+written.
 """  # noqa: D205 - one sentence
 
 from __future__ import annotations
@@ -62,12 +63,13 @@ def bytecode_folder(job: Job) -> Path:
     return job.workspace.cache / "bytecode" / name
 
 
-def lend_bytecode(kept: Path, site: Path) -> None:
-    """Copy compiled modules into a new environment.
+def lend_bytecode(kept: Path, site: Path, *, sandbox: str) -> None:
+    """Put compiled modules into a new environment.
 
     Args:
         kept: from `bytecode_folder`; needn't be there.
         site: site-packages of the environment.
+        sandbox: that the wheel is tried in; in any but `none` the environment is for reading.
     """
     with contextlib.suppress(OSError):  # of a cache that may only be read
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +80,17 @@ def lend_bytecode(kept: Path, site: Path) -> None:
         # One that its wheel brought may be a link to the installer's own.
         if _source_of(target).is_file() and not os.path.lexists(target):
             target.parent.mkdir(exist_ok=True)
-            shutil.copyfile(path, target)
+            if sandbox == "none" or not _is_linked(path, target):
+                shutil.copyfile(path, target)
+
+
+def _is_linked(path: Path, target: Path) -> bool:
+    """Give a file a second name; False where it can't have one, as on another disk."""
+    try:
+        os.link(path, target)
+    except OSError:
+        return False
+    return True
 
 
 def note_sources(site: Path) -> dict[str, int]:
@@ -117,7 +129,7 @@ def keep_bytecode(  # noqa: PLR0913 - of what, for what, and whose word is taken
     Returns:
         Whether there was something to compile.
     """
-    own = _folders_of(site, project)
+    own, there = _folders_of(site, project), _stamps(kept)
     wanted = []
     for source in imported:
         if source.parent in own or str(source) not in sources:
@@ -126,7 +138,7 @@ def keep_bytecode(  # noqa: PLR0913 - of what, for what, and whose word is taken
         with contextlib.suppress(OSError):  # the wheel's code removed it
             status = source.lstat()
             is_untouched = sources[str(source)] == status.st_ctime_ns
-            if is_untouched and not _is_compiled(source.stem, status, folder):
+            if is_untouched and _stamp_of(status) not in there.get(f"{folder}/{source.stem}", ()):
                 wanted.append((str(source), str(folder), source.stem))
     if not wanted:
         return False
@@ -155,12 +167,15 @@ def _source_of(compiled: Path) -> Path:
     return compiled.parent.parent / f"{compiled.name.partition('.')[0]}.py"
 
 
-def _is_compiled(stem: str, source: os.stat_result, folder: Path) -> bool:
-    """Whether a folder has the compiled file of a source, by what Python knows it by."""
-    stamp = struct.pack("<II", int(source.st_mtime) & 0xFFFFFFFF, source.st_size & 0xFFFFFFFF)
-    return any(_stamp_of(path) == stamp for path in folder.glob(f"{stem}.*.pyc"))
+def _stamps(kept: Path) -> dict[str, list[bytes]]:
+    """What compiled modules say of their sources, by their paths without endings."""
+    found: dict[str, list[bytes]] = {}
+    for path in _compiled(kept):
+        with path.open("rb") as stream:
+            name = f"{path.parent}/{path.name.partition('.')[0]}"
+            found.setdefault(name, []).append(stream.read(_STAMP.stop)[_STAMP])
+    return found
 
 
-def _stamp_of(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        return stream.read(_STAMP.stop)[_STAMP]
+def _stamp_of(source: os.stat_result) -> bytes:
+    return struct.pack("<II", int(source.st_mtime) & 0xFFFFFFFF, source.st_size & 0xFFFFFFFF)

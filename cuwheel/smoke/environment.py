@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from cuwheel.pypi.uv import install, make_environment
 from cuwheel.sandbox.confinement import Confinement
 from cuwheel.smoke.bytecode import (
     bytecode_folder,
@@ -18,8 +17,8 @@ from cuwheel.smoke.bytecode import (
 )
 from cuwheel.smoke.hide_cuda import find_cuda, hiding_prefix, write_decoy
 from cuwheel.smoke.loaded_libraries import own_libraries, owners
+from cuwheel.smoke.packages import install_wheel
 from cuwheel.smoke.probe import SCRIPT, Probe
-from cuwheel.system.files import write_atomically
 from cuwheel.workspace.records import Environment
 
 if TYPE_CHECKING:
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
     from cuwheel.smoke.probe import SmokeAnswer
     from cuwheel.workspace.job import Job
     from cuwheel.workspace.records import RepairedWheel
+
+
+ENVIRONMENT = "environment"  # below the folder of one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +65,7 @@ class SmokeEnvironment:
             sources=self.sources,
         )
         if is_new:
-            lend_bytecode(kept, site)
+            lend_bytecode(kept, site, sandbox=job.sandbox)
 
 
 def prepare_environment(
@@ -72,7 +74,8 @@ def prepare_environment(
     """Install a wheel where nothing else is, and find out what of the machine to hide.
 
     Args:
-        folder: for the environment; an absolute path that isn't there yet.
+        folder: for the environment; an absolute path with nothing there but what
+            `packages.install_ahead` has left.
         wheel: what to install.
         job: of its build; the target's smoke lock says which releases are installed with it.
         driver_stub: what may stand in for a driver that isn't there; None: nothing.
@@ -82,7 +85,7 @@ def prepare_environment(
     """
     target, workspace = job.target, job.workspace
     base = workspace.load("environment", Environment).base_python
-    environment = folder / "environment"
+    environment = folder / ENVIRONMENT
     python = install_wheel(environment, base, wheel.path, wheel.sha256, job)
     [site] = (environment.resolve() / "lib").glob("python*/site-packages")
     keep = (environment, workspace.cache, workspace.work, base.resolve().parent.parent)
@@ -93,7 +96,7 @@ def prepare_environment(
     stub = folder / "libcuda-stub.so" if driver_stub else None
     if stub and driver_stub:
         stub.write_bytes(driver_stub)
-    lend_bytecode(bytecode_folder(job), site)
+    lend_bytecode(bytecode_folder(job), site, sandbox=job.sandbox)
     owned = owners(site)
     probe = Probe(
         python=python,
@@ -141,44 +144,3 @@ def _confinement(  # noqa: PLR0913 - what of the machine is seen, and what isn't
         decoy=decoy,
         has_gpu=True,
     )
-
-
-def install_wheel(environment: Path, base: Path, wheel: Path, sha256: str, job: Job) -> Path:
-    """An environment with a wheel and what it declares, pinned and hashed by the smoke lock.
-
-    The lock's other packages, the build's tools, stay out.
-
-    Args:
-        environment: its folder, which isn't there yet.
-        base: the interpreter that it is made from.
-        wheel: the file.
-        sha256: of it.
-        job: of its target.
-
-    Returns:
-        The environment's interpreter.
-
-    Raises:
-        InstallError: what the wheel declares can't be installed, or isn't in the recipe's lock.
-    """
-    target, workspace, log = job.target, job.workspace, job.workspace.log("smoke")
-    make_environment(environment, base, cache=workspace.cache, log=log)
-    python = environment / "bin" / "python"
-    project = parse_wheel_filename(wheel.name)[0]
-    requirement = environment.with_name(f"{project}.txt")
-    uri = wheel.absolute().as_uri()
-    extra = f"[{target.extra}]" if target.extra else ""
-    pinned = f"{project}{extra} @ {uri}"
-    write_atomically(requirement, f"{pinned} --hash=sha256:{sha256}\n")
-    install(
-        python,
-        target.smoke_lock,
-        cache=workspace.cache,
-        offline=job.settings.offline,
-        log=log,
-        console=workspace.console,
-        only=requirement,
-        unlocked_fix="the wheel requires it and the recipe's lock doesn't hold it: "
-        + target.locked_smoke.way_to_add("it"),
-    )
-    return python

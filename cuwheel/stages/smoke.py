@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from cuwheel.cuda.suppliers import component_of, is_cuda_library, is_from_driver
 from cuwheel.errors import SmokeError, StageOrderError
-from cuwheel.smoke.environment import prepare_environment
+from cuwheel.smoke.environment import ENVIRONMENT, prepare_environment
 from cuwheel.smoke.loaded_libraries import merge, print_loaded_libraries
+from cuwheel.smoke.packages import install_ahead, take_ahead
 from cuwheel.smoke.problems import (
     SmokeProblem,
     crashed,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from cuwheel.model.target import Target
     from cuwheel.smoke.environment import SmokeEnvironment
     from cuwheel.smoke.probe import SmokeAnswer
+    from cuwheel.system.parallel import Stop
     from cuwheel.workspace.job import Job
     from cuwheel.workspace.workspace import Workspace
 
@@ -51,9 +53,9 @@ def smoke(job: Job) -> SmokeResult:
     """
     target, workspace = job.target, job.workspace
     wheel = _find_wheel(target, workspace)
-    folder = (workspace.work / "smoke").resolve()
-    remove_tree(folder)
-    workspace.log("smoke").unlink(missing_ok=True)
+    folder = _folder(workspace)
+    if not take_ahead(folder / ENVIRONMENT, job):
+        _clear(workspace)
     with naming_full_disk(folder):
         environment = prepare_environment(folder, wheel, job, driver_stub_of(job))
         tried = _run_probes(environment, job)
@@ -74,6 +76,36 @@ def smoke(job: Job) -> SmokeResult:
     _report(passed, wheel, job)
     remove_tree(folder)
     return passed
+
+
+def prepare(job: Job, stop: Stop) -> None:
+    """Install what the wheel will declare before there is a wheel, as far as that is known.
+
+    Where it fails nothing is left of it, and the stage does all of it.
+
+    Args:
+        job: as the stage gets it.
+        stop: ends it early once it asks for that.
+
+    Raises:
+        CuwheelError: as `packages.install_ahead`.
+        StoppedError: likewise.
+    """
+    _clear(job.workspace)
+    try:
+        install_ahead(_folder(job.workspace) / ENVIRONMENT, job, stop)
+    except BaseException:
+        _clear(job.workspace)
+        raise
+
+
+def _folder(workspace: Workspace) -> Path:
+    return (workspace.work / "smoke").resolve()
+
+
+def _clear(workspace: Workspace) -> None:
+    remove_tree(_folder(workspace))
+    workspace.log("smoke").unlink(missing_ok=True)
 
 
 def _try_beside(other: Target, folder: Path, wheel: RepairedWheel, job: Job) -> None:

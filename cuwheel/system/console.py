@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import time
 from typing import TYPE_CHECKING
@@ -219,6 +220,11 @@ class Console:
             self._command(github.command("warning", text))
         else:
             self.terminal.print(f"  [yellow]warning[/] {rich.markup.escape(text)}")
+
+
+def silent_console() -> Console:
+    """A console that nobody sees, for work whose messages come again from elsewhere."""
+    return Console(rich.console.Console(file=io.StringIO()))
 
 
 def print_error(error: CuwheelError, console: Console, explanation: str = "") -> None:

@@ -72,7 +72,7 @@ def run_within(seconds: float, task: Callable[[], Result], stop: Stop) -> Result
         StoppedError: the end was asked for.
     """
     work: Future[Result] = Future()
-    threading.Thread(target=_complete, args=(work, task), daemon=True).start()
+    threading.Thread(target=complete, args=(work, task), daemon=True).start()
     deadline = time.monotonic() + seconds
     while not work.done():
         stop.check()
@@ -146,10 +146,11 @@ def _work(waiting: deque[tuple[Future[Result], Callable[[], Result]]], stop: Sto
             future, task = waiting.popleft()
         except IndexError:
             return
-        _complete(future, task)
+        complete(future, task)
 
 
-def _complete(work: Future[Result], task: Callable[[], Result]) -> None:
+def complete(work: Future[Result], task: Callable[[], Result]) -> None:
+    """Run a function, and keep its result or what it raised for who waits for it."""
     try:
         work.set_result(task())
     except BaseException as problem:  # noqa: BLE001 - the waiting thread raises it

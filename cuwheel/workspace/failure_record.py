@@ -13,6 +13,7 @@ from cuwheel.system.files import write_atomically
 from cuwheel.workspace.serialization import read_record, to_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from cuwheel.errors import CuwheelError
@@ -51,6 +52,20 @@ def failure_path(dist: Path, target: str) -> Path:
 def read_failure(dist: Path, target: str) -> FailureRecord | None:
     """How the last build of a target failed; None where it didn't."""
     return read_record(failure_path(dist, target), FailureRecord)
+
+
+def read_failures(dist: Path, name: str, *, since: float) -> Iterator[FailureRecord]:
+    """How builds of a recipe for a toolkit failed lately, whichever Python and framework they had.
+
+    Args:
+        dist: where wheels go.
+        name: `causal-conv1d-130`.
+        since: seconds since the epoch.
+    """
+    for path in sorted(failure_path(dist, name).parent.glob(f"{name}-*.failed.json")):
+        failure = read_record(path, FailureRecord)
+        if failure and path.stat().st_mtime >= since:
+            yield failure
 
 
 def write_failure(error: CuwheelError, dist: Path, target: str) -> None:

@@ -10,13 +10,15 @@ from cuwheel.cli.container_build import parts_of, words_of
 from cuwheel.cli.dispatch import run_command
 from cuwheel.cli.parser import read_count
 from cuwheel.containers.image import IMAGE_VARIABLE
-from cuwheel.errors import ContainerError, UsageError
+from cuwheel.errors import ContainerError, SmokeError, UsageError
 from cuwheel.system.console import Console
 from cuwheel.system.output.github import SUMMARY_VARIABLE
 from cuwheel.system.pythons import own_python
+from cuwheel.workspace.failure_record import failure_path, write_failure
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
     from pathlib import Path
 
 IMAGE = f"debian@sha256:{'0' * 64}"
@@ -112,7 +114,11 @@ STAND_IN = """\
 [ "$1" = image ] && exit 0
 case "$*" in
     *" sh -c "*) printf '/usr/bin/python3\\ncompiler \\n'; exit 0 ;;
-    *"--part build"*) echo "| of the package |" >>"$GITHUB_STEP_SUMMARY"; exit 75 ;;
+    *"--part build"*)
+        echo "| of the package |" >>"$GITHUB_STEP_SUMMARY"
+        [ -z "$FAILURE" ] && exit 75
+        printf %s "$FAILURE" >"$RECORD"
+        exit 61 ;;
     *"--part preflight"*) exit 75 ;;
 esac
 echo "| wheel | $STATUS |" >>"$GITHUB_STEP_SUMMARY"
@@ -120,24 +126,59 @@ exit $STATUS
 """
 
 
-@pytest.mark.parametrize(("status", "expected"), [(0, "| wheel | 0 |"), (61, "")])
-def test_step_gets_summary_of_finished_build(
-    status: int, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the part has written in which the package's own code runs is left out."""
+@pytest.fixture
+def build_in_stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Builds where podman is a shell script; the step's summary is the file of that name."""
     (tmp_path / "podman").write_text(STAND_IN)
     (tmp_path / "podman").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setenv("STATUS", str(status))
     monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv(SUMMARY_VARIABLE, str(tmp_path / "summary"))
     folders = ["--work", str(tmp_path / "work"), "--dist", str(tmp_path / "dist")]
+    words = ["tiny-130", "--container", IMAGE, *folders]
+    return lambda: run_command("build", words, Console())
 
-    done = run_command("build", ["tiny-130", "--container", IMAGE, *folders], Console())
+
+@pytest.mark.parametrize(("status", "expected"), [(0, "| wheel | 0 |"), (62, "")])
+def test_step_gets_summary_of_finished_build(
+    status: int,
+    expected: str,
+    tmp_path: Path,
+    build_in_stand_in: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the part has written in which the package's own code runs is left out."""
+    monkeypatch.setenv("STATUS", str(status))
+
+    done = build_in_stand_in()
 
     summary = tmp_path / "summary"
     assert (done, summary.read_text().strip() if summary.exists() else "") == (status, expected)
     assert not list((tmp_path / "work").iterdir())
+
+
+def test_step_gets_summary_of_failed_build(
+    tmp_path: Path, build_in_stand_in: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes from the record, as text; a record of an earlier build stays out."""
+    dist = tmp_path / "dist"
+    error = SmokeError("it doesn't work", why="<img src=x> of the package", fix="mend it")
+    write_failure(error, dist, "tiny-130-cp312")
+    written = failure_path(dist, "tiny-130-cp312").read_text()
+    older = failure_path(dist, "tiny-130-cp311")
+    older.write_text(written)
+    os.utime(older, (1, 1))
+    monkeypatch.setenv("FAILURE", written)
+    monkeypatch.setenv("RECORD", str(failure_path(dist, "tiny-130-cp312")))
+
+    done = build_in_stand_in()
+
+    lines = (tmp_path / "summary").read_text().splitlines()
+    assert done == 61
+    assert [line for line in lines if "because" in line] == [
+        "| because | \\<img src=x\\> of the package |"
+    ]
+    assert "| of the package |" not in lines
 
 
 def test_refuses_container_in_container(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ def test_lends_what_was_kept(site: Path, tmp_path: Path) -> None:
     (new / "library").mkdir(parents=True)
     (new / "library" / "__init__.py").hardlink_to(source)
 
-    lend_bytecode(tmp_path / "kept", new)
+    lend_bytecode(tmp_path / "kept", new, sandbox="none")
 
     said = run([sys.executable, "-v", "-c", "import library"], env={"PYTHONPATH": str(new)})
     assert f"code object from '{new / 'library' / '__pycache__'}" in said.output
@@ -72,7 +72,7 @@ def test_lends_nothing_of_what_is_not_installed(site: Path, tmp_path: Path) -> N
     new = tmp_path / "new" / "site-packages"
     new.mkdir(parents=True)
 
-    lend_bytecode(tmp_path / "kept", new)
+    lend_bytecode(tmp_path / "kept", new, sandbox="none")
 
     assert list(new.iterdir()) == []
 
@@ -87,13 +87,13 @@ def test_leaves_what_a_wheel_brought(site: Path, tmp_path: Path) -> None:
     brought.unlink()
     brought.hardlink_to(installers)
 
-    lend_bytecode(tmp_path / "kept", site)
+    lend_bytecode(tmp_path / "kept", site, sandbox="none")
 
     assert installers.read_bytes() == b"a wheel's own"
 
 
 def test_nothing_kept_lends_nothing(tmp_path: Path) -> None:
-    lend_bytecode(tmp_path / "kept", tmp_path)
+    lend_bytecode(tmp_path / "kept", tmp_path, sandbox="none")
 
     assert compiled(tmp_path) == []
 
@@ -133,13 +133,24 @@ def test_keeps_nothing_of_a_source_that_was_touched(site: Path, tmp_path: Path) 
     assert compiled(tmp_path / "kept") == []
 
 
+def test_what_is_lent_is_shared_where_a_sandbox_guards_it(site: Path, tmp_path: Path) -> None:
+    keep(site, tmp_path / "kept")
+    [kept] = (tmp_path / "kept").rglob("*.pyc")
+    remove_tree(site / "library" / "__pycache__")
+
+    lend_bytecode(tmp_path / "kept", site, sandbox="unshare")
+
+    [lent] = (site / "library").rglob("*.pyc")
+    assert lent.samefile(kept)
+
+
 def test_what_is_lent_can_be_written_to(site: Path, tmp_path: Path) -> None:
     keep(site, tmp_path / "kept")
     [kept] = (tmp_path / "kept").rglob("*.pyc")
     before = kept.read_bytes()
     remove_tree(site / "library" / "__pycache__")
 
-    lend_bytecode(tmp_path / "kept", site)
+    lend_bytecode(tmp_path / "kept", site, sandbox="none")
     for lent in (site / "library").rglob("*.pyc"):
         lent.write_bytes(b"evil")
 

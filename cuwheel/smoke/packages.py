@@ -1,0 +1,142 @@
+"""What is installed into a clean environment: a wheel and what it declares, by the smoke lock.
+
+Most of that is known before the wheel is there, and takes longer than the wheel itself. So it can
+be installed ahead; what the wheel then doesn't declare is taken out again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from packaging.utils import parse_wheel_filename
+
+from cuwheel.cuda.components import component_by_name
+from cuwheel.model.link import External
+from cuwheel.pypi.lock_file import pinned_version
+from cuwheel.pypi.uv import install, make_environment
+from cuwheel.smoke.bytecode import bytecode_folder, lend_bytecode
+from cuwheel.system.files import write_atomically
+from cuwheel.system.whole_files import read_text
+from cuwheel.workspace.records import Environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cuwheel.model.target import Target
+    from cuwheel.system.parallel import Stop
+    from cuwheel.workspace.job import Job
+
+_READY = "ready"  # file beside an environment that holds all that is installed ahead
+
+
+def install_ahead(environment: Path, job: Job, stop: Stop) -> None:
+    """Make an environment with what a target's wheel will declare, as far as its recipe tells.
+
+    Nothing is downloaded: the build environment, made before, has filled the cache.
+
+    Args:
+        environment: its folder, which isn't there yet.
+        job: of the wheel's build.
+        stop: ends it early once it asks for that.
+
+    Raises:
+        LockError: the lock is damaged.
+        InstallError: something isn't in the cache.
+        StoppedError: `stop` asked for the end.
+    """
+    target, workspace, log = job.target, job.workspace, job.workspace.log("smoke")
+    base = workspace.load("environment", Environment).base_python
+    make_environment(environment, base, cache=workspace.cache, log=log)
+    stop.check()
+    requirement = environment.with_name("ahead.txt")
+    write_atomically(requirement, "".join(f"{pin}\n" for pin in _pins_ahead(target)))
+    install(
+        environment / "bin" / "python",
+        target.smoke_lock,
+        cache=workspace.cache,
+        offline=True,
+        log=log,
+        console=workspace.console,
+        only=requirement,
+        stop=stop,
+    )
+    [site] = (environment.resolve() / "lib").glob("python*/site-packages")
+    lend_bytecode(bytecode_folder(job), site, sandbox=job.sandbox)
+    write_atomically(environment.with_name(_READY), _identity(base, target))
+
+
+def take_ahead(environment: Path, job: Job) -> bool:
+    """Whether an environment is as `install_ahead` leaves it for a job; True only once.
+
+    Args:
+        environment: its folder; may not be there.
+        job: of the wheel's build.
+    """
+    base = job.workspace.load("environment", Environment).base_python
+    ready = environment.with_name(_READY)
+    with contextlib.suppress(FileNotFoundError):
+        identity = read_text(ready)
+        ready.unlink()
+        return identity == _identity(base, job.target)
+    return False
+
+
+def install_wheel(environment: Path, base: Path, wheel: Path, sha256: str, job: Job) -> Path:
+    """An environment with a wheel and what it declares, pinned and hashed by the smoke lock.
+
+    The lock's other packages, the build's tools, stay out.
+
+    Args:
+        environment: its folder; where it is there, it was made by `install_ahead`.
+        base: the interpreter that it is made from.
+        wheel: the file.
+        sha256: of it.
+        job: of its target.
+
+    Returns:
+        The environment's interpreter.
+
+    Raises:
+        InstallError: what the wheel declares can't be installed, or isn't in the recipe's lock.
+    """
+    target, workspace, log = job.target, job.workspace, job.workspace.log("smoke")
+    if not environment.is_dir():
+        make_environment(environment, base, cache=workspace.cache, log=log)
+    python = environment / "bin" / "python"
+    project = parse_wheel_filename(wheel.name)[0]
+    requirement = environment.with_name(f"{project}.txt")
+    uri = wheel.absolute().as_uri()
+    extra = f"[{target.extra}]" if target.extra else ""
+    pinned = f"{project}{extra} @ {uri}"
+    write_atomically(requirement, f"{pinned} --hash=sha256:{sha256}\n")
+    install(
+        python,
+        target.smoke_lock,
+        cache=workspace.cache,
+        offline=job.settings.offline,
+        log=log,
+        console=workspace.console,
+        only=requirement,
+        unlocked_fix="the wheel requires it and the recipe's lock doesn't hold it: "
+        + target.locked_smoke.way_to_add("it"),
+    )
+    return python
+
+
+def _pins_ahead(target: Target) -> Iterator[str]:
+    """What the lock pins of a target's framework and, where the wheel brings none, of CUDA."""
+    names = [target.framework.name] if target.framework else []
+    if isinstance(target.mode, External):
+        links = target.recipe.link.components
+        found = (component_by_name(name, target.toolkit.major) for name in links)
+        names += [component.distribution for component in found]
+    for name in dict.fromkeys(names):
+        if version := pinned_version(target.smoke_lock, name):
+            yield f"{name}=={version}"
+
+
+def _identity(base: Path, target: Target) -> str:
+    """What decides which environment it is."""
+    return f"{base}\n{read_text(target.smoke_lock)}"
