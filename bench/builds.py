@@ -6,7 +6,6 @@ Run it with `nox -s bench -- builds`. Toolchain and packages are there before an
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import sys
@@ -26,6 +25,7 @@ from bench.records import Row, Turn, build_rows, read_record, today, watched, wr
 from bench.report import BUILD_WAYS, builds_section, write_section
 from cuwheel.build.compile_cache.backends import choose_cache
 from cuwheel.build.compile_cache.choice import DIRECT_VARIABLE, FOLDER_VARIABLE
+from cuwheel.build.summary import summary_in
 from cuwheel.errors import CuwheelError, UsageError
 from cuwheel.paths import ROOT
 from cuwheel.pypi.lock_file import pinned_version
@@ -211,8 +211,7 @@ class Builds:
     def _measure(self, how: Variation, asked: Sequence[str]) -> tuple[Turn, dict[str, Any]]:
         with watched() as found:
             made = rebuild(asked, how, self.console)
-        [record] = (how.dist / ".cuwheel").glob("*.json")
-        summary: dict[str, Any] = json.loads(record.read_text())["summary"]
+        summary = summary_in(how.dist)
         sha256 = sha256_of_file(made.wheel)
         return Turn.of(found[0], build=0.0, sha256=sha256), summary
 

@@ -32,7 +32,6 @@ from cuwheel.sources.source_state import (
     describe_source_change,
     read_source_state,
 )
-from cuwheel.system.background import in_background
 from cuwheel.system.console import silent_console
 from cuwheel.system.files import (
     file_lock,
@@ -42,7 +41,7 @@ from cuwheel.system.files import (
     sha256_of_file,
     write_atomically,
 )
-from cuwheel.system.parallel import StoppedError
+from cuwheel.system.parallel import StoppedError, in_background
 from cuwheel.system.regular_files import read_json
 from cuwheel.wheel.publication import missing_beside, remove_unpublished
 from cuwheel.workspace.failure_record import forget_failure, write_failure

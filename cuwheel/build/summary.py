@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import rich.markup
 import rich.table
 
 from cuwheel.system.output import github
 from cuwheel.system.quantities import describe_durations, plural, show_size
+from cuwheel.system.regular_files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -50,6 +51,17 @@ class Summary:
     peak_memory: int
     bundled: tuple[tuple[str, int], ...] = ()
     cache: str = ""
+
+
+def summary_in(dist: Path) -> dict[str, Any]:
+    """What is recorded of the one wheel that was published into a folder, as JSON has it.
+
+    Args:
+        dist: the folder; beside the record of a target the index keeps its own.
+    """
+    records = (read_json(path) or {} for path in (dist / ".cuwheel").glob("*.json"))
+    [summary] = (record["summary"] for record in records if "summary" in record)
+    return dict(summary)
 
 
 def print_summary(summary: Summary, dist: Path, console: Console) -> None:

@@ -170,7 +170,8 @@ def install(  # noqa: PLR0913 - what, where, and how it is reported
         only: requirements that the lock pins, or with hashes; they and what they need of the lock
             are installed in place of all of the lock, and anything else is removed.
         unlocked_fix: what to do when something is needed that isn't in the lock.
-        stop: ends it within a second or so once it asks for that.
+        stop: for an installation beside other work, which then takes one core: ends it within a
+            second or so once it asks for that.
 
     Raises:
         LockError: the lock holds more than packages with their hashes.
@@ -322,6 +323,8 @@ def _run_uv(call: _Call) -> None:
     if "--no-index" in call.words:
         mirror = configured_mirror(os.environ, offline="--offline" in call.words)
         own["UV_FIND_LINKS"] = mirror.wheels.replace(",", "%2C") if mirror else ""
+    if call.stop:  # beside other work, which has the other cores
+        own["UV_CONCURRENT_INSTALLS"] = "1"
     factor = slow_factor()
     passed.setdefault("UV_HTTP_TIMEOUT", str(max(1, round(_READ_TIMEOUT * factor))))
     watch = ProgramWatch(factor)

@@ -2,10 +2,13 @@
 
 For what waits for servers: nothing can end a thread in which the system looks up a name, or reads
 from a connection. Such a thread is a daemon, which ends with the process at the latest.
+
+Work that is begun early, beside what else happens, is waited for: `in_background`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -14,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -72,7 +75,7 @@ def run_within(seconds: float, task: Callable[[], Result], stop: Stop) -> Result
         StoppedError: the end was asked for.
     """
     work: Future[Result] = Future()
-    threading.Thread(target=complete, args=(work, task), daemon=True).start()
+    threading.Thread(target=_complete, args=(work, task), daemon=True).start()
     deadline = time.monotonic() + seconds
     while not work.done():
         stop.check()
@@ -140,17 +143,68 @@ def map_all(function: Callable[[Item], Result], items: Sequence[Item]) -> list[R
     return [one for part in run_all([partial(run, part) for part in parts], stop) for one in part]
 
 
+@contextlib.contextmanager
+def in_background() -> Iterator[Background]:
+    """Let tasks run beside the block; at its end they are asked to stop, and waited for."""
+    background = Background()
+    try:
+        yield background
+    finally:
+        background.end()
+
+
+class Background:
+    """Tasks that are begun early, by name; whoever needs one waits for it."""
+
+    def __init__(self) -> None:
+        self._stop = Stop()
+        self._tasks: dict[str, Future[None]] = {}
+        self._threads: list[threading.Thread] = []
+
+    def start(self, name: str, task: Callable[[Stop], None]) -> None:
+        """Begin a task.
+
+        Args:
+            name: by which it is waited for.
+            task: checks what it is given, and ends early where that says so.
+        """
+        work: Future[None] = Future()
+        self._tasks[name] = work
+        call = partial(task, self._stop)
+        # A daemon: a second Ctrl-C leaves it behind, and it ends with the process.
+        thread = threading.Thread(target=_complete, args=(work, call), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def wait(self, name: str) -> None:
+        """Wait for a task's end; for none where none of that name was begun.
+
+        Raises:
+            Exception: what the task raised.
+        """
+        work = self._tasks.get(name)
+        while work and wait([work], timeout=_POLL_INTERVAL).not_done:
+            pass
+        if work:
+            work.result()
+
+    def end(self) -> None:
+        """Ask all to stop, and wait for that."""
+        self._stop.ask()
+        for thread in self._threads:
+            thread.join()
+
+
 def _work(waiting: deque[tuple[Future[Result], Callable[[], Result]]], stop: Stop) -> None:
     while not stop.is_asked():
         try:
             future, task = waiting.popleft()
         except IndexError:
             return
-        complete(future, task)
+        _complete(future, task)
 
 
-def complete(work: Future[Result], task: Callable[[], Result]) -> None:
-    """Run a function, and keep its result or what it raised for who waits for it."""
+def _complete(work: Future[Result], task: Callable[[], Result]) -> None:
     try:
         work.set_result(task())
     except BaseException as problem:  # noqa: BLE001 - the waiting thread raises it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -12,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from cuwheel.build.compile_cache.choice import FOLDER_VARIABLE
 from cuwheel.build.compile_cache.remote import REMOTE_VARIABLE
+from cuwheel.build.summary import summary_in
 from cuwheel.errors import CommandFailedError, RebuildFailedError
 from cuwheel.paths import ROOT, project_folder
 from cuwheel.system.files import remove_tree, sha256_of_file
 from cuwheel.system.machine import usable_cores
 from cuwheel.system.process import run
 from cuwheel.system.quantities import plural
-from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -158,7 +157,7 @@ def rebuild(command: Sequence[str], how: Variation, console: Console) -> Rebuilt
                 tail=error.tail,
                 fix="the last lines say why; build it without verification first",
             ) from error
-    summary = json.loads(read_text(next((how.dist / ".cuwheel").glob("*.json"))))["summary"]
+    summary = summary_in(how.dist)
     wheel = how.dist / summary["wheel"]
     return Rebuilt(
         variation=how,

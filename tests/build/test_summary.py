@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import rich.console
 
-from cuwheel.build.summary import Summary, print_summary
+from cuwheel.build.summary import Summary, print_summary, summary_in
 from cuwheel.system.console import Console
 from cuwheel.system.output.github import SUMMARY_VARIABLE
 
@@ -74,3 +74,13 @@ def test_is_the_summary_of_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert any(row.startswith(r"| wheel | my dist/causal\_conv1d-1.6.1+cu130") for row in rows)
     assert "| time | 1:15: build 1:10, smoke 5.0 s |" in rows
     assert not any("libc10" in row for row in rows)
+
+
+@pytest.mark.parametrize("index", ["a.json", "wheels.json"])
+def test_finds_record_of_wheel_beside_that_of_index(index: str, tmp_path: Path) -> None:
+    folder = tmp_path / ".cuwheel"
+    folder.mkdir()
+    (folder / "tiny-130-cp312.json").write_text('{"summary": {"wheel": "tiny.whl"}}')
+    (folder / index).write_text('{"files": {}}')
+
+    assert summary_in(tmp_path) == {"wheel": "tiny.whl"}
