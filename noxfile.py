@@ -66,6 +66,12 @@ def fuzz(session: nox.Session) -> None:
 
 
 @nox.session(tags=["maintain"])
+def completions(session: nox.Session) -> None:
+    """Write what completes `cuwheel` in bash, zsh and fish, from the commands' options."""
+    run(session, "dev", "-m", "cuwheel.cli.reference.completions")
+
+
+@nox.session(tags=["maintain"])
 def bench(session: nox.Session) -> None:
     """Measure, side by side in one run: -- builds, memory, audit, elf, determinism."""
     kind, *rest = session.posargs or ("",)

@@ -47,7 +47,7 @@ install_what_is_missing() {
     [ -z "$python" ] || "$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
     [ -z "$python" ] || has_headers "$python" || missing+=(python3-dev)
     for program in g++:g++ strip:binutils git:git cmake:cmake openssl:openssl \
-        redis-server:redis-server bwrap:bubblewrap munged:munge slurmctld:slurmctld slurmd:slurmd \
+        fish:fish zsh:zsh redis-server:redis-server bwrap:bubblewrap munged:munge slurmctld:slurmctld slurmd:slurmd \
         sbatch:slurm-client bindfs:bindfs podman:podman runc:runc debootstrap:debootstrap \
         systemd-analyze:systemd nginx:nginx-light chromium:chromium; do
         command -v "${program%%:*}" >/dev/null || missing+=("${program#*:}")

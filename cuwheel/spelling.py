@@ -22,6 +22,7 @@ _PHRASES = (
     ("put --help behind `--` to see", "add --help to see"),
     ("with the same options behind `--`", "with the same options"),
     ("nox was started", "cuwheel was started"),
+    ("that runs nox", "that runs cuwheel"),
     ("the session understands", "the command understands"),
 )
 

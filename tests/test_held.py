@@ -26,6 +26,7 @@ HELD_BY = {
     "cli/commands/maintain/toolchain": "cli/test_dispatch",
     "cli/commands/maintain/torch_symbols": "updates/test_torch_symbols",
     "cli/commands/own/help": "test_package",
+    "cli/reference/completions": "cli/commands/own/test_completion",
     "cli/commands/report/audit": "audit/test_session",
     "cli/commands/report/diagnose": "diagnose/test_session",
     "cli/commands/target/perf": "cli/test_measuring",

@@ -26,6 +26,7 @@ COMMANDS = {
     "build": "build.build",
     "bump": "maintain.updates",
     "cache": "maintain.cache",
+    "completion": "own.completion",
     "diagnose": "report.diagnose",
     "docs": "maintain.docs",
     "explain": "report.explain",

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cuwheel.cli.parser import Parser, new_parser
-from cuwheel.model.catalogue import load_catalogue
+from cuwheel.model.catalogue import load_catalogue, target_names
 from cuwheel.model.nox_sessions import OF_CHECKOUT, VERBS, sessions_of
 from cuwheel.paths import find_project, is_checkout, project_roots
 
@@ -32,12 +32,17 @@ _WIDTH = 14  # characters of the names' column
 
 def help_parser() -> Parser:
     """What the command understands."""
-    return new_parser("help", "Say what commands there are, and what can be built here.")
+    parser = new_parser("help", "Say what commands there are, and what can be built here.")
+    parser.add_argument(
+        "--targets", action="store_true", help="print the names of what can be built here, no more"
+    )
+    return parser
 
 
-def run_help(_given: argparse.Namespace, _console: Console) -> None:
+def run_help(given: argparse.Namespace, _console: Console) -> None:
     """Print the commands by what they are for, then the project's targets."""
-    print(*_lines(), sep="\n")  # noqa: T201 - that's the answer
+    lines = target_names(load_catalogue(project_roots())) if given.targets else _lines()
+    print(*lines, sep="\n")  # noqa: T201 - that's the answer
 
 
 def _lines() -> Iterator[str]:
