@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from cuwheel.diagnose.facts.gpus import find_driver
 from cuwheel.diagnose.session import callers_environment
 from cuwheel.errors import CommandFailedError, NightlyFailedError, NightlyTimeError
+from cuwheel.model.nox_sessions import VERBS
 from cuwheel.nightly.cycle import CycleOptions, run_cycle
 from cuwheel.nightly.failure_hook import run_hook, write_summary
 from cuwheel.nightly.folders import new_run_folder, publish, remove_old_runs
@@ -189,7 +190,8 @@ def _tell(command: str, recorder: Recorder) -> None:
 def _start_updated(asked: NightlyOptions, folder: Path) -> None:
     """Become the run of the new commit, in the environment that its lock asks for."""
     bare = "-P" if sys.version_info >= (3, 11) else "-s"
-    command = (sys.executable, bare, "-m", "cuwheel.bootstrap", "engine", "-m", "cuwheel")
+    environment = next(one.environment for one in VERBS if one.name == "nightly")
+    command = (sys.executable, bare, "-m", "cuwheel.bootstrap", environment, "-m", "cuwheel")
     words = (*command, *asked.arguments, CONTINUE, str(folder))
     os.execve(sys.executable, words, os.environ)  # noqa: S606 - that's the point
 

@@ -171,20 +171,21 @@ def test_report_of_a_run_that_is_ended(engine: Engine, number: signal.Signals) -
 
 @pytest.mark.e2e
 def test_run_of_the_new_commit_goes_on(engine: Engine, tmp_path: Path) -> None:
-    """The new commit's code makes the plan; the report holds the update."""
+    """The new commit's code makes the plan, where perf can run; the report holds the update."""
     upstream, clone = tmp_path / "upstream", tmp_path / "clone"
     ignored = shutil.ignore_patterns("__pycache__", "tests", "bench", ".git", "dist", "work")
     shutil.copytree(ROOT, upstream, ignore=ignored, symlinks=True)
     old = commit_all(upstream)
     subprocess.run(["git", "clone", "-q", upstream, clone], check=True)
     cycle = upstream / "cuwheel" / "nightly" / "cycle.py"
-    cycle.write_text(cycle.read_text().replace('console.stage("plan")', 'console.stage("new")'))
+    stage = 'console.stage(f"new in {sys.prefix}")'
+    cycle.write_text(cycle.read_text().replace('console.stage("plan")', stage))
     new = commit_all(upstream)
 
     done = _run(engine, "tiny-skbuild-130", "--update", cwd=clone, PYTHONPATH=str(clone))
 
     assert done.status == 0, done.output
-    assert re.search(r"^new *$", done.output, re.MULTILINE), done.output
+    assert re.search(r"^new in /.*/engine/perf-\w+ *$", done.output, re.MULTILINE), done.output
     report = _report(engine)
     assert report["commit"] == new
     assert report["steps"][0]["detail"] == f"{old[:12]} to {new[:12]}"
