@@ -34,8 +34,8 @@ _SITE = f"""
 import sys
 from pathlib import Path
 from cuwheel.index.site import SiteRequest, write_site
-top = Path(sys.argv[1])
-write_site(SiteRequest(folders=(top / "dist",), site=top / "site", base_url="", address="",
+top, dist = Path(sys.argv[1]), sys.argv[2]
+write_site(SiteRequest(folders=(top / dist,), site=top / f"{{dist}}-site", base_url="", address="",
     cache=top / "cache"))
 {_PEAK}"""
 _FOLDER = f"""
@@ -55,22 +55,25 @@ for path in (Path(sys.argv[1]) / "dist").iterdir():
 _WRITE = f"""
 import sys
 from pathlib import Path
-from cuwheel.system.files import new_file
-from cuwheel.system.parallel import map_all
+from cuwheel.wheel.staged_files import staged_files
 wheels = [*(Path(sys.argv[1]) / "dist").glob("*.whl")]
-def write(wheel):
-    for suffix in ("", ".metadata"):
-        with new_file(Path(sys.argv[1]) / "least" / f"{{wheel.name}}{{suffix}}") as stream:
-            stream.write(bytes(200))
-map_all(write, wheels)
+least = Path(sys.argv[1]) / "least"
+least.mkdir()
+with staged_files(least) as staged:
+    for wheel in wheels:
+        for suffix in ("", ".metadata"):
+            with staged.new_file(f"{{wheel.name}}{{suffix}}") as stream:
+                stream.write(bytes(200))
 {_PEAK}"""
-_STEPS: Mapping[str, str] = {
-    "a page for installers, dist/simple/": _FOLDER,
-    "dist/simple/ again": _FOLDER,
-    "a whole site": _SITE,
-    "a whole site again": _SITE,
-    "stat of all files": _STAT,
-    "writing two files for each wheel": _WRITE,
+# Each with the folder of wheels that it is about: `plain` has no index of its own.
+_STEPS: Mapping[str, tuple[str, str]] = {
+    "a page for installers, dist/simple/": (_FOLDER, "dist"),
+    "dist/simple/ again": (_FOLDER, "dist"),
+    "a whole site": (_SITE, "dist"),
+    "a whole site again": (_SITE, "dist"),
+    "a whole site of wheels without index": (_SITE, "plain"),
+    "stat of all files": (_STAT, "dist"),
+    "writing two files for each wheel": (_WRITE, "dist"),
 }
 
 
@@ -83,7 +86,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="cuwheel-bench-") as scratch:
         top = Path(scratch)
         make_wheels(top / "dist", given.wheels)
-        figures = {name: measure(script, top) for name, script in _STEPS.items()}
+        make_wheels(top / "plain", given.wheels)
+        figures = {name: measure(script, top, folder) for name, (script, folder) in _STEPS.items()}
     columns = ("", "seconds", "of CPU", "in the kernel", "peak memory")
     table = Table(*columns, title=f"{given.wheels:,} wheels")
     for name, (seconds, user, kernel, peak) in figures.items():
@@ -109,10 +113,10 @@ def make_wheels(dist: Path, count: int) -> None:
             wheel.writestr(f"{folder}/RECORD", "")
 
 
-def measure(script: str, top: Path) -> tuple[float, float, float, int]:
+def measure(script: str, top: Path, folder: str) -> tuple[float, float, float, int]:
     """Seconds of a script's process, on a CPU and there in the kernel, and its peak in bytes."""
     before = os.times()
-    done = process.run([sys.executable, "-c", script, str(top)], env=os.environ)
+    done = process.run([sys.executable, "-c", script, str(top), folder], env=os.environ)
     after = os.times()
     seconds = after.elapsed - before.elapsed
     user = after.children_user - before.children_user

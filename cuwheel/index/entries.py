@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import json
 import os
 import re
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from cuwheel.errors import UnsafeArchiveError, WheelIndexError
-from cuwheel.system.files import new_file, sha256_of_file, write_atomically
+from cuwheel.system.files import sha256_of_file, write_atomically
 from cuwheel.system.parallel import map_all
 from cuwheel.system.regular_files import read_json
 from cuwheel.wheel.archive import open_wheel
 from cuwheel.wheel.metadata import headers, parse_requirement
 from cuwheel.wheel.publication import STATEMENT, statement_of
+from cuwheel.wheel.staged_files import staged_files
 from cuwheel.wheel.variants import VARIANT_JSON, split_variant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from packaging.tags import Tag
     from packaging.version import Version
 
     from cuwheel.wheel.archive import Wheel
+    from cuwheel.wheel.staged_files import StagedFiles
 
 METADATA = ".metadata"  # PEP 658: behind the wheel's name
 ATTESTATIONS = ".provenance"  # PEP 740: likewise; whoever attests puts it there
+_BESIDE = ("", STATEMENT, METADATA, ATTESTATIONS)  # what an index knows a wheel by
+_METADATA = _BESIDE.index(METADATA)
 _KNOWN = ".cuwheel/wheels.json"  # in a folder of wheels: what was read of them
 _FORMAT = 2  # of that file
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?([+-]\d\d:\d\d)")
@@ -84,33 +89,39 @@ class Entry:
     @property
     def project(self) -> str:
         """The normalised name of its project."""
-        return self._parsed[0]
+        return _parse(self.name).project
 
     @property
     def version(self) -> Version:
         """Its version."""
-        return self._parsed[1]
+        return _parse(self.name).version
 
     @property
     def tags(self) -> frozenset[Tag]:
         """What its name says that it is for."""
-        return self._parsed[3]
-
-    @cached_property
-    def quoted(self) -> str:
-        """Its name in an address."""
-        return quote(self.name)
+        return _parse(self.name).tags
 
     @property
-    def _parsed(self) -> tuple[str, Version, object, frozenset[Tag]]:
-        return _parse(self.name)
+    def quoted(self) -> str:
+        """Its name in an address."""
+        return _parse(self.name).quoted
+
+
+class _Name(NamedTuple):
+    """What the name of a wheel's file says."""
+
+    project: str
+    version: Version
+    tags: frozenset[Tag]
+    quoted: str
 
 
 # Read from the folder and from the site, sorted and shown: each name is needed ten times.
 @lru_cache(_NAMES)
-def _parse(name: str) -> tuple[str, Version, object, frozenset[Tag]]:
+def _parse(name: str) -> _Name:
     """What the name of a wheel's file says; of a variant, what its plain wheel's says."""
-    return parse_wheel_filename(split_variant(name)[0])
+    project, version, _, tags = parse_wheel_filename(split_variant(name)[0])
+    return _Name(project, version, tags, quote(name))
 
 
 def read_entries(
@@ -129,34 +140,28 @@ def read_entries(
         folder: with the wheels.
         yanks: reasons by file name.
         kept: file with what was read before; None: in the folder itself.
-        copied: what is known of wheels that were copied here, and have the same bytes.
+        copied: what is known of wheels that were copied here with their METADATA.
         writes: put METADATA beside each wheel, and remove that of wheels that are gone.
 
     Raises:
         WheelIndexError: files in it are not valid wheels; all of them are named.
     """
     memory = kept or folder / _KNOWN
-    known = _read_known(memory)
-    found: _Known = {}
-    faults = []
+    # What `write_index` has read of the folder needn't be read again for a site of it.
+    known = _read_known(memory) or _read_known(folder / _KNOWN)
     paths = sorted(folder.glob("*.whl"), key=str)
-
-    def read_one(path: Path) -> _Read | str:
-        same = (copied or {}).get(path.name)
-        return _read_or_fault(path, known.get(path.name), same, writes=writes)
-
-    for path, read in zip(paths, map_all(read_one, paths), strict=True):
-        if isinstance(read, str):
-            faults.append(f"{path.name}: {read}")
-        else:
-            found[path.name] = read
-    if faults:
-        raise WheelIndexError(
-            f"{len(faults)} files in {folder} are not valid wheels",
-            why="; ".join(faults),
-            fix="remove them and build those wheels again; the index is as it was",
-        )
+    states = {path.name: _states(path) for path in paths}
+    same = {name: (states[name], one) for name, one in (copied or {}).items() if name in states}
+    same |= {name: one for name, one in known.items() if one[0] == states.get(name)}
+    changed = [path for path in paths if path.name not in same]
+    with staged_files(folder) if writes else contextlib.nullcontext() as staged:
+        new = _read_changed(changed, [_size(states[path.name]) for path in changed], staged)
+    found = {
+        path.name: same.get(path.name) or (states[path.name], new[path.name]) for path in paths
+    }
     if writes:
+        for path in changed:
+            states[path.name][_METADATA] = _state(f"{path}{METADATA}")
         _remove_metadata_of_others(folder, found)
     if found != known:
         _write_known(memory, found)
@@ -166,26 +171,36 @@ def read_entries(
     )
 
 
-def _read_or_fault(
-    path: Path, known: _Read | None, copied: Entry | None, *, writes: bool
-) -> _Read | str:
-    """What was read of a wheel before, where nothing has changed since; else what is now."""
-    if known and known[0] == _states(path):
-        return known
-    try:
-        if copied:
-            with open_wheel(path) as wheel:
-                entry, metadata = copied, _metadata(wheel)
-        else:
+def _read_changed(
+    wheels: Sequence[Path], sizes: Iterable[int], staged: StagedFiles | None
+) -> dict[str, Entry]:
+    """Read wheels; the METADATA of each is put where it gets its name beside the wheel, if at all.
+
+    Raises:
+        WheelIndexError: some are not valid.
+    """
+
+    def read_one(path: Path) -> Entry | str:
+        try:
             entry, metadata = _read_entry(path)
-        if writes:
-            with new_file(path.with_name(path.name + METADATA)) as stream:
+        except UnsafeArchiveError as problem:
+            return problem.why
+        except (InvalidWheelFilename, LookupError, ValueError) as problem:
+            return str(problem)
+        if staged:
+            with staged.new_file(path.name + METADATA) as stream:
                 stream.write(metadata)
-    except UnsafeArchiveError as problem:
-        return problem.why
-    except (InvalidWheelFilename, LookupError, ValueError) as problem:
-        return str(problem)
-    return _states(path), entry
+        return entry
+
+    read = dict(zip((path.name for path in wheels), map_all(read_one, wheels, sizes), strict=True))
+    faults = [f"{name}: {one}" for name, one in read.items() if isinstance(one, str)]
+    if faults:
+        raise WheelIndexError(
+            f"{len(faults)} files in {wheels[0].parent} are not valid wheels",
+            why="; ".join(faults),
+            fix="remove them and build those wheels again; the index is as it was",
+        )
+    return {name: one for name, one in read.items() if isinstance(one, Entry)}
 
 
 def _read_entry(path: Path) -> tuple[Entry, bytes]:
@@ -197,9 +212,9 @@ def _read_entry(path: Path) -> tuple[Entry, bytes]:
         LookupError: it has no METADATA.
         ValueError: its name and what is in it contradict each other.
     """
-    project, version, _, _ = _parse(path.name)
+    project, version = _parse(path.name)[:2]
     with open_wheel(path) as wheel:
-        metadata, variant = _metadata(wheel), wheel.read_text(VARIANT_JSON)
+        metadata, variant = metadata_of(wheel), wheel.read_text(VARIANT_JSON)
         has_libraries = any(".so" in name for name in wheel.names)
     _check_variant(split_variant(path.name)[1], variant)
     text = metadata.decode("utf-8", "replace")
@@ -211,7 +226,6 @@ def _read_entry(path: Path) -> tuple[Entry, bytes]:
     statement = _read_statement(path)
     asked = statement.get("buildDefinition", {}).get("externalParameters", {})
     finished = str(statement.get("runDetails", {}).get("metadata", {}).get("finishedOn", ""))
-    toolkit = str(asked.get("toolkit", ""))
     entry = Entry(
         name=path.name,
         sha256=sha256_of_file(path),
@@ -219,7 +233,7 @@ def _read_entry(path: Path) -> tuple[Entry, bytes]:
         uploaded=_utc(finished) or _utc_of(path),
         metadata_sha256=hashlib.sha256(metadata).hexdigest(),
         requires_python=next((value for name, value in found if name == "requires-python"), ""),
-        toolkit=toolkit if _RELEASE.fullmatch(toolkit) else "",  # a folder gets its name
+        toolkit=_release(str(asked.get("toolkit", ""))),
         framework=_framework(found) or str(asked.get("framework", "")),
         has_libraries=has_libraries,
         has_statement=bool(statement),
@@ -229,7 +243,7 @@ def _read_entry(path: Path) -> tuple[Entry, bytes]:
     return entry, metadata
 
 
-def _metadata(wheel: Wheel) -> bytes:
+def metadata_of(wheel: Wheel) -> bytes:
     """Its METADATA as it is: installers check the hash of what they are served.
 
     Raises:
@@ -258,6 +272,11 @@ def _check_variant(label: str, document: str) -> None:
             f"variant {label or 'none'} by its name, {', '.join(map(str, said)) or 'none'} by its "
             f"{VARIANT_JSON}"
         )
+
+
+def _release(toolkit: str) -> str:
+    """A CUDA release, of which a folder gets its name; empty where it is none."""
+    return toolkit if _RELEASE.fullmatch(toolkit) else ""
 
 
 def _framework(metadata: Iterable[tuple[str, str]]) -> str:
@@ -299,7 +318,11 @@ def _states(wheel: Path) -> list[list[int]]:
 
     The time of the last change of the inode is one that nobody can set.
     """
-    return [_state(f"{wheel}{suffix}") for suffix in ("", STATEMENT, METADATA, ATTESTATIONS)]
+    return [_state(f"{wheel}{suffix}") for suffix in _BESIDE]
+
+
+def _size(states: list[list[int]]) -> int:
+    return states[0][0] if states[0] else 0
 
 
 def _state(path: str) -> list[int]:
@@ -315,7 +338,12 @@ def _read_known(path: Path) -> _Known:
     kept = read_json(path) or {}
     try:
         wheels = kept["wheels"] if kept["format"] == _FORMAT else {}
-        return {name: (states, Entry(**entry)) for name, (states, entry) in wheels.items()}
+        return {
+            name: (states, Entry(**entry))
+            for name, (states, entry) in wheels.items()
+            # Whoever can write the folder could lead out of a site by either.
+            if entry["name"] == name and _release(entry["toolkit"]) == entry["toolkit"]
+        }
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}
 

@@ -5,21 +5,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import PublishedWheelError, UsageError, WheelIndexError
-from cuwheel.index.entries import (
-    ATTESTATIONS,
-    read_entries,
-    remember_entries,
-    remembered_entries,
-)
+from cuwheel.index.entries import read_entries, remember_entries, remembered_entries
 from cuwheel.index.facts import WheelFacts, cuda_tag, read_facts
 from cuwheel.index.fingerprint import fingerprint
 from cuwheel.index.pages import ListedWheel, people_pages
+from cuwheel.index.publishing import check_unchanged, merged, publish
 from cuwheel.index.simple_api import simple_pages
 from cuwheel.index.tree import replace_pages
 from cuwheel.index.variants import variants_in, variants_of_releases, write_variants
@@ -27,21 +21,18 @@ from cuwheel.index.yanks import read_yanks, write_yanks, yank
 from cuwheel.system.files import (
     file_lock,
     naming_full_disk,
-    new_file,
     remove_parts,
     write_atomically,
 )
-from cuwheel.system.parallel import map_all
 from cuwheel.system.regular_files import read_json
-from cuwheel.wheel.publication import REBUILT, SIMPLE, statement_of
+from cuwheel.wheel.publication import SIMPLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from cuwheel.index.entries import Entry
 
-_CHUNK = 1 << 20  # bytes
 _FILES = "files"  # folder of the wheels
 _PACKAGES = "packages"  # folder of the pages for people
 
@@ -201,15 +192,15 @@ def _write(asked: SiteRequest, kept: _Kept) -> Site:
         folder: read_entries(folder, read_yanks(folder), kept.source(folder), writes=False)
         for folder in asked.folders
     }
-    found = _merged(sources)
+    found = merged(sources)
     if asked.base_url:
         return _write_elsewhere(asked, found, kept)
     files = asked.files
     files.mkdir(exist_ok=True)
     remove_parts(files)
     published = {one.name: one for one in read_entries(files, {}, kept.files)}
-    _check_unchanged(found, published)
-    _publish(files, found, published)
+    check_unchanged(found, published)
+    publish(found, files, published)
     yanks = _yanks(files, found)
     new = {name: replace(one, yanked=None) for name, (_, one) in found.items()}
     copied = {name: one for name, one in new.items() if name not in published}
@@ -225,97 +216,11 @@ def _write_elsewhere(
 ) -> Site:
     """Pages for wheels at a base address; one that was published there before stays published."""
     published = remembered_entries(kept.elsewhere)
-    _check_unchanged(found, published)
+    check_unchanged(found, published)
     wheels = {asked.folders[0] / name: one for name, one in published.items() if name not in found}
     wheels |= {folder / name: one for name, (folder, one) in found.items()}
     remember_entries(kept.elsewhere, wheels.values())
     return _write_pages(asked, wheels, added=len(found.keys() - published.keys()))
-
-
-def _merged(sources: Mapping[Path, Sequence[Entry]]) -> dict[str, tuple[Path, Entry]]:
-    """All wheels by name, with their folder.
-
-    Raises:
-        UsageError: one name, different bytes.
-    """
-    found: dict[str, tuple[Path, Entry]] = {}
-    for folder, entries in sources.items():
-        for entry in entries:
-            other, there = found.setdefault(entry.name, (folder, entry))
-            if there.sha256 != entry.sha256:
-                raise UsageError(
-                    f"two folders have different wheels with the name {entry.name}",
-                    why=f"SHA-256 {there.sha256} in {other}, {entry.sha256} in {folder}",
-                    fix="publish one of them; a rebuilt wheel gets a build tag by itself when it "
-                    "is built with the same --dist",
-                )
-    return found
-
-
-def _check_unchanged(
-    found: Mapping[str, tuple[Path, Entry]], published: Mapping[str, Entry]
-) -> None:
-    """See that what is published has the same bytes still.
-
-    Raises:
-        PublishedWheelError: other bytes have the name.
-    """
-    changed = [
-        f"{name}: {published[name].sha256} is published, {entry.sha256} is in {folder}"
-        for name, (folder, entry) in found.items()
-        if name in published and published[name].sha256 != entry.sha256
-    ]
-    if changed:
-        raise PublishedWheelError(
-            f"{len(changed)} wheels are published with other bytes",
-            why="; ".join(changed),
-            fix="build again with the folder of the published wheels as --dist: the new wheel gets "
-            "a build tag that is free",
-        )
-
-
-def _publish(
-    files: Path, found: Mapping[str, tuple[Path, Entry]], published: Mapping[str, Entry]
-) -> None:
-    """Put new wheels, and what belongs to them, into the site."""
-
-    def publish_one(wheel: Path) -> None:
-        for source in (statement_of(wheel), wheel.with_name(f"{wheel.name}{ATTESTATIONS}")):
-            if source.is_file():
-                _copy(source, files / source.name)
-        if wheel.name not in published:
-            _copy(wheel, files / wheel.name, found[wheel.name][1].sha256)
-
-    map_all(publish_one, [folder / name for name, (folder, _) in found.items()])
-    for folder in {folder for folder, _ in found.values()}:
-        for source in folder.glob(f"*{REBUILT}*.json"):
-            if source.name.partition(REBUILT)[0] in found:
-                _copy(source, files / source.name)
-
-
-def _copy(source: Path, final: Path, sha256: str = "") -> None:
-    """Copy a file; where it is there already with its size and time, it stays.
-
-    Raises:
-        WheelIndexError: it isn't the file any more whose hash is given.
-    """
-    state = source.stat()
-    if not sha256 and final.is_file():
-        there = final.stat()
-        if (there.st_size, there.st_mtime_ns) == (state.st_size, state.st_mtime_ns):
-            return
-    digest = hashlib.sha256()
-    with source.open("rb") as stream, new_file(final) as written:
-        while piece := stream.read(_CHUNK):
-            digest.update(piece)
-            written.write(piece)
-        if sha256 and digest.hexdigest() != sha256:
-            raise WheelIndexError(
-                f"{source.name} has changed while it was published",
-                why=f"its SHA-256 was {sha256}, it is {digest.hexdigest()}",
-                fix="wait until what writes it has ended, and publish again",
-            )
-    os.utime(final, ns=(state.st_atime_ns, state.st_mtime_ns))
 
 
 def _yanks(files: Path, found: Mapping[str, tuple[Path, Entry]]) -> dict[str, str]:

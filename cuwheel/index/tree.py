@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.system.files import new_file, remove_parts, remove_tree
-from cuwheel.system.parallel import map_all
+from cuwheel.system.files import remove_parts, remove_tree
 from cuwheel.system.whole_files import read_bytes
+from cuwheel.wheel.staged_files import staged_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +21,7 @@ def replace_pages(root: Path, pages: Mapping[str, bytes], *, others_stay: bool =
     deeper ones come first. One that stays as it is isn't touched.
 
     Args:
-        root: the folder.
+        root: the folder; the caller holds a lock of it.
         pages: contents by path below it.
         others_stay: it holds more than these pages.
     """
@@ -30,9 +29,11 @@ def replace_pages(root: Path, pages: Mapping[str, bytes], *, others_stay: bool =
     for folder in sorted({root, *((root / name).parent for name in pages)}):
         folder.mkdir(parents=True, exist_ok=True)
         remove_parts(folder)
-    by_depth = sorted(pages, key=lambda one: -one.count("/"))
-    for _, names in groupby(by_depth, key=lambda one: one.count("/")):
-        map_all(lambda name: _replace(root / name, pages[name]), [*names])
+    with staged_files(root) as staged:
+        for name in sorted(pages, key=lambda one: -one.count("/")):
+            if not _has_content(root / name, pages[name]):
+                with staged.new_file(name) as stream:
+                    stream.write(pages[name])
     if others_stay:
         return
     kept = {root / name for name in pages} | wanted
@@ -42,11 +43,9 @@ def replace_pages(root: Path, pages: Mapping[str, bytes], *, others_stay: bool =
                 remove_tree(found)
 
 
-def _replace(path: Path, content: bytes) -> None:
+def _has_content(path: Path, content: bytes) -> bool:
     try:
-        if path.stat().st_size == len(content) and read_bytes(path, limit=len(content)) == content:
-            return
+        size = path.stat().st_size
+        return size == len(content) and read_bytes(path, limit=size) == content
     except FileNotFoundError:
-        pass
-    with new_file(path) as stream:  # what killed writers left in its folder is gone already
-        stream.write(content)
+        return False

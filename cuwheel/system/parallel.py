@@ -17,12 +17,12 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_PART = 32  # small things that a thread takes at once
+_PART = 64 << 20  # bytes of files that a thread takes at once
 _MAX_THREADS = 8  # servers and disks serve this many without slowing each other
 # Seconds between two checks of the work. Python's main thread can begin to wait just after a Ctrl-C
 # that it has not yet noticed, and would notice it at the end of the wait.
@@ -122,10 +122,19 @@ def run_all(tasks: Sequence[Callable[[], Result]], stop: Stop) -> list[Result]:
     return [task.result() for task in running]
 
 
-def map_all(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Run a function on many small things in threads, and give the results in order.
+def map_all(
+    function: Callable[[Item], Result], items: Sequence[Item], sizes: Iterable[int]
+) -> list[Result]:
+    """Run a function on files in threads, and give the results in order.
 
-    What waits for the disk waits together: eight files that are written at once cost one wait.
+    What is read, hashed or copied for long lets other threads run meanwhile. Of small files so many
+    go to one thread that they are no work for two: handing Python's lock back and forth for each
+    would double their cost.
+
+    Args:
+        function: what to run.
+        items: what it takes.
+        sizes: bytes of each.
 
     Raises:
         Exception: what it raised first; what hadn't begun by then isn't done.
@@ -139,7 +148,14 @@ def map_all(function: Callable[[Item], Result], items: Sequence[Item]) -> list[R
             done.append(function(item))
         return done
 
-    parts = [items[start : start + _PART] for start in range(0, len(items), _PART)]
+    parts: list[list[Item]] = []
+    left = 0
+    for item, size in zip(items, sizes, strict=True):
+        if left <= 0:
+            parts.append([])
+            left = _PART
+        parts[-1].append(item)
+        left -= size
     return [one for part in run_all([partial(run, part) for part in parts], stop) for one in part]
 
 

@@ -20,6 +20,7 @@ from cuwheel.system.files import (
 )
 from cuwheel.system.regular_files import read_json
 from cuwheel.system.whole_files import read_text
+from cuwheel.wheel.staged_files import has_staged, remove_staged
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -114,8 +115,9 @@ def _holds(path: Path, text: str) -> bool:
 def remove_unpublished(dist: Path) -> None:
     """Remove what killed builds left in a folder of wheels; a build that publishes now goes on."""
     folders = (dist, dist / SIMPLE, *(dist / SIMPLE).glob("*/"))
-    if not any(part for one in folders for part in one.glob(PARTS)):
+    if not any(has_staged(one) or [*one.glob(PARTS)] for one in folders):
         return
     with publishing(dist), index_lock(dist):
         for folder in folders:
             remove_parts(folder)
+            remove_staged(folder)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.errors import PublishedWheelError, UsageError, WheelIndexError
-from cuwheel.index import site
+from cuwheel.index import entries, site
+from cuwheel.index.folder_index import write_index
 from cuwheel.index.site import Site, SiteRequest, write_site
 from cuwheel.index.yanks import yank
 from cuwheel.system import process
@@ -90,7 +91,7 @@ def test_wheel_that_changes_meanwhile_is_not_published(
     def change(*_: object) -> None:
         add_wheel(tmp_path / "dist", "1.0+cu130", content="x = 1")
 
-    monkeypatch.setattr(site, "_check_unchanged", change)  # after it was read, before the copy
+    monkeypatch.setattr(site, "check_unchanged", change)  # after it was read, before the copy
 
     with pytest.raises(WheelIndexError, match="has changed while it was published"):
         publish()
@@ -294,6 +295,50 @@ def test_gives_the_same_site_twice(tmp_path: Path, publish: Callable[..., Site])
     publish()
 
     assert pages() == before
+
+
+@pytest.mark.parametrize("field", ["name", "toolkit"])
+def test_memory_of_a_folder_leads_nowhere(
+    field: str, tmp_path: Path, publish: Callable[..., Site]
+) -> None:
+    dist = tmp_path / "dist"
+    wheel = add_wheel(dist)
+    write_index(dist)
+    kept = dist / ".cuwheel" / "wheels.json"
+    memory = json.loads(kept.read_text())
+    memory["wheels"][wheel.name][1][field] = "/../../../out"
+    kept.write_text(json.dumps(memory))
+
+    before = {path.name for path in tmp_path.iterdir()}
+
+    assert publish().cuda == ()
+
+    assert {path.name for path in tmp_path.iterdir()} - before == {"cache", "site"}
+
+
+def test_reads_no_wheel_again_that_the_index_of_its_folder_has_read(
+    tmp_path: Path, publish: Callable[..., Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = add_wheel(tmp_path / "dist")
+    write_index(tmp_path / "dist")
+    monkeypatch.setattr(entries, "open_wheel", None)
+
+    assert publish().wheels == 1
+
+    beside = tmp_path / "site" / "files" / f"{wheel.name}.metadata"
+    assert beside.read_bytes() == (tmp_path / "dist" / beside.name).read_bytes()
+
+
+def test_takes_no_metadata_from_beside_a_wheel_that_is_not_its_own(
+    tmp_path: Path, publish: Callable[..., Site]
+) -> None:
+    wheel = add_wheel(tmp_path / "dist")
+    (tmp_path / "dist" / f"{wheel.name}.metadata").write_text("Name: evil")
+
+    publish()
+
+    served = (tmp_path / "site" / "files" / f"{wheel.name}.metadata").read_text()
+    assert "Name: toy" in served
 
 
 def test_shows_names_as_text(tmp_path: Path, publish: Callable[..., Site]) -> None:

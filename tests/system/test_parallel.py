@@ -95,7 +95,16 @@ def test_waits_for_work_that_looks_whether_it_shall_end() -> None:
 
 
 def test_maps_in_order() -> None:
-    assert map_all(lambda number: number * 2, range(1000)) == [*range(0, 2000, 2)]
+    assert map_all(lambda number: number * 2, range(1000), [1 << 20] * 1000) == [*range(0, 2000, 2)]
+
+
+def test_map_gives_small_files_to_one_thread_and_large_ones_to_several() -> None:
+    def thread(_: int) -> int:
+        time.sleep(0.001)
+        return threading.get_ident()
+
+    assert len(set(map_all(thread, range(200), [1] * 200))) == 1
+    assert len(set(map_all(thread, range(200), [1 << 30] * 200))) > 1
 
 
 def test_map_ends_at_first_failure() -> None:
@@ -107,7 +116,7 @@ def test_map_ends_at_first_failure() -> None:
         done.append(number)
 
     with pytest.raises(ValueError, match="the first"):
-        map_all(fail, range(100_000))
+        map_all(fail, range(100_000), [1 << 20] * 100_000)
 
     assert len(done) < 99_999
 

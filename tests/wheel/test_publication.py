@@ -69,6 +69,17 @@ def test_removes_what_killed_builds_left(tmp_path: Path) -> None:
     assert left == {"simple", "tiny", ".publish.lock", ".simple.lock"}
 
 
+def test_removes_files_without_names_that_killed_builds_left(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "simple"):
+        (folder / ".cuwheel-new").mkdir(parents=True)
+        (folder / ".cuwheel-new" / "0").touch()
+
+    remove_unpublished(tmp_path)
+
+    left = {path.name for path in tmp_path.rglob("*")}
+    assert left == {"simple", ".publish.lock", ".simple.lock"}
+
+
 def test_removes_half_a_page_that_a_killed_build_left(tmp_path: Path) -> None:
     part = tmp_path / "simple" / "tiny" / ".index.html.abc.cuwheel-part"
     part.parent.mkdir(parents=True)

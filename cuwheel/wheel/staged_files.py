@@ -1,0 +1,123 @@
+"""Many files that get their names together, once all of them are safe from a power cut.
+
+To sync each file is to wait for the disk each time, and costs the kernel more than the writing;
+one sync of the whole disk, syncfs(2), waits once for all of them: docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import os
+import re
+from typing import TYPE_CHECKING, BinaryIO
+
+from cuwheel.system.files import remove_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+_ASIDE = ".cuwheel-new"  # folder of files without their names yet
+# So few are synced one by one: what builds have just written to the disk may be gigabytes.
+_FEW = 16
+_SYNCFS_REPORTS = (5, 8)  # the Linux since which syncfs(2) says that something wasn't written
+
+
+class StagedFiles:
+    """Files of one folder that have no names yet."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._aside = root / _ASIDE
+        self._numbers = itertools.count()
+        self._names: dict[Path, str] = {}
+
+    @contextlib.contextmanager
+    def new_file(self, name: str) -> Iterator[BinaryIO]:
+        """Write one; threads may write several at once.
+
+        Args:
+            name: that it gets, below the folder; what stands under it is replaced then.
+
+        Raises:
+            OSError: the disk can't be written.
+        """
+        self._aside.mkdir(mode=0o700, exist_ok=True)  # nobody else reads what isn't complete
+        path = self._aside / str(next(self._numbers))
+        with path.open("xb") as stream:
+            os.fchmod(stream.fileno(), 0o644)
+            yield stream
+        self._names[path] = name
+
+    def commit(self) -> None:
+        """Give all of them their names, in the order in which they were completed.
+
+        Raises:
+            OSError: the disk can't be written; those that have no name yet get none.
+        """
+        if not self._names:
+            return
+        _sync(self._aside, [*self._names])
+        for path, name in self._names.items():
+            path.replace(self._root / name)
+        self._aside.rmdir()
+
+
+@contextlib.contextmanager
+def staged_files(root: Path) -> Iterator[StagedFiles]:
+    """Write files of a folder that get their names when the block ends; none where it raises.
+
+    Args:
+        root: the folder, of which the caller holds a lock: what a killed writer left is removed.
+
+    Raises:
+        OSError: the folder can't be written.
+    """
+    remove_staged(root)
+    staged = StagedFiles(root)
+    try:
+        yield staged
+        staged.commit()
+    except BaseException:
+        remove_staged(root)
+        raise
+
+
+def has_staged(root: Path) -> bool:
+    """Whether files of a folder have no names yet: they are being written, or were left."""
+    return (root / _ASIDE).is_dir()
+
+
+def remove_staged(root: Path) -> None:
+    """Remove what a killed writer left in a folder; the caller holds the folder's lock."""
+    remove_tree(root / _ASIDE)
+
+
+def _sync(folder: Path, files: Sequence[Path]) -> None:
+    """See that files of a folder are on the disk.
+
+    Raises:
+        OSError: one couldn't be written.
+    """
+    if len(files) > _FEW and _sync_disk(folder):
+        return
+    for path in files:
+        with path.open("rb") as stream:
+            os.fsync(stream.fileno())
+
+
+def _sync_disk(folder: Path) -> bool:
+    """Whether all that was written to a folder's disk is there, as far as this system can tell."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    release = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    if not hasattr(libc, "syncfs") or not release:
+        return False
+    if (int(release[1]), int(release[2])) < _SYNCFS_REPORTS:
+        return False
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        return bool(libc.syncfs(place) == 0)
+    finally:
+        os.close(place)
