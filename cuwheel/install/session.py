@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from cuwheel import limits
 from cuwheel.attest.check import check_policy, find_statements, raise_if_refused
 from cuwheel.diagnose.facts.environment import ask_environment
-from cuwheel.errors import InstallError, NoFittingWheelError, SmokeError
+from cuwheel.errors import DownloadError, InstallError, NoFittingWheelError, SmokeError
 from cuwheel.fetch.download import PinnedFile
 from cuwheel.fetch.retry import Attempts
 from cuwheel.fetch.store import fetch
@@ -37,6 +37,7 @@ from cuwheel.install.trial import Trial, try_wheel
 from cuwheel.pick.choice import Offers, ask_indexes, choose
 from cuwheel.pick.declarations import declared
 from cuwheel.pick.machine import read_here
+from cuwheel.pick.session import raise_if_silent
 from cuwheel.pypi.offers import Offer
 from cuwheel.system.files import sha256_of_file
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from cuwheel.pick.choice import Choice
     from cuwheel.pick.fit import Judgement
     from cuwheel.pick.machine import Here
+    from cuwheel.pypi.pages import PageFault
     from cuwheel.system.console import Console
 
 Fallback = Literal["fail", "requirement", "build"]
@@ -127,6 +129,7 @@ def install(asked: InstallOptions, console: Console, build: Callable[[Path], Pat
 
     Raises:
         NoFittingWheelError: no wheel fits, and `fallback` says to fail.
+        DownloadError: no index could be asked, or the wheel can't be fetched; likewise.
         WheelStatementError: a wheel is not the one that its statement is about.
         PolicyError: too few of the policy's rebuilders have got its bytes.
         HashMismatchError: a wheel is not the one that its index names.
@@ -143,7 +146,7 @@ def install(asked: InstallOptions, console: Console, build: Callable[[Path], Pat
         run = _Run(asked, here, folder, console)
         try:
             return run.wheel(asked.addresses)
-        except (NoFittingWheelError, InstallError, SmokeError) as error:
+        except (DownloadError, NoFittingWheelError, InstallError, SmokeError) as error:
             if asked.fallback == "fail":
                 raise
             because = f"{error.what}: {error.why}"
@@ -199,7 +202,10 @@ class _Run:
     def wheel(self, addresses: tuple[str, ...]) -> Installed:
         """Install the newest wheel that fits, of these addresses and the artifacts."""
         artifacts = [self._unpacked(number, one) for number, one in enumerate(self.asked.artifacts)]
-        return self._install(ask_indexes(Requirement(self.named), (*artifacts, *addresses)))
+        offers = ask_indexes(Requirement(self.named), (*artifacts, *addresses))
+        if any(why.kind == "unasked" for why in offers.faults.values()):
+            raise_if_silent(self.project, offers)
+        return self._install(offers)
 
     def built(self, wheel: Path) -> Installed:
         """Install this very wheel, whatever lies beside it and whatever its index offers."""
@@ -280,10 +286,15 @@ class _Run:
             return True
         return declared(self.project, offer.version).get("cuda") == target.toolkit.release
 
-    def _none_fits(self, choice: Choice, faults: Mapping[str, str]) -> NoFittingWheelError:
+    def _none_fits(self, choice: Choice, faults: Mapping[str, PageFault]) -> NoFittingWheelError:
         if choice.nearest:
             facts = "; ".join(one.text for one in choice.nearest.reasons)
-            why = f"the nearest is {choice.nearest.offer.name}: {facts}"
+            unasked = (
+                f"; {redact_url(one)} couldn't be asked: it {why}"
+                for one, why in faults.items()
+                if why.kind == "unasked"
+            )
+            why = f"the nearest is {choice.nearest.offer.name}: {facts}{''.join(unasked)}"
         else:
             said = (f"{redact_url(one)} {why}" for one, why in faults.items())
             why = "; ".join(said) or "no wheel of this target is offered"

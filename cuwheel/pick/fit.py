@@ -299,9 +299,9 @@ def _around(machine: TargetMachine) -> dict[str, str]:
     """What markers are judged by on a machine."""
     python = machine.python
     return {
-        "implementation_name": "cpython",
+        "implementation_name": "pypy" if machine.pypy_abi else "cpython",
         "platform_machine": machine.platform,
-        "platform_python_implementation": "CPython",
+        "platform_python_implementation": "PyPy" if machine.pypy_abi else "CPython",
         "platform_system": "Linux",
         "python_full_version": python if python.count(".") > 1 else f"{python}.0",
         "python_version": ".".join(python.split(".")[:2]),

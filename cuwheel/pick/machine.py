@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 FRAMEWORKS = ("torch", "jax", "jaxlib", "tensorflow")
 CPU_ONLY = "cpu"  # in place of a CUDA release
 _DRIVER_TIME_LIMIT = 20.0  # seconds
+_CPYTHON = "cpython"
+_PYPY = re.compile(r"\.(pypy\d+-pp\d+)-")  # how names of its extension modules end
+_PYPY_ABI = "pp73"  # of all releases from 7.3.0 (2019) on
 _FREE_THREADED = re.compile(r"\.cpython-\d+t-")
 _JAX_PLUGIN = re.compile(r"jax-cuda(\d+)-plugin")
 _VERSION = re.compile(r"\d+(\.\d+)+")
@@ -40,8 +43,9 @@ class TargetMachine:
     """What decides whether a wheel fits; what is empty isn't known.
 
     Attributes:
-        python: of CPython, `3.12.4` or `3.12`; of the free-threaded one without the `t`.
+        python: its release, `3.12.4` or `3.12`; of the free-threaded one without the `t`.
         is_free_threaded: it has no GIL.
+        pypy_abi: where it is PyPy, its ABI tag, `pypy310_pp73`; empty: it is CPython.
         platform: `x86_64`.
         glibc: `2.36`.
         driver: NVIDIA's, `580.65.06`.
@@ -55,6 +59,7 @@ class TargetMachine:
 
     python: str
     is_free_threaded: bool = False
+    pypy_abi: str = ""
     platform: str
     glibc: str = ""
     driver: str = ""
@@ -71,9 +76,20 @@ class TargetMachine:
         return int(major), int(minor)
 
     @property
-    def tag(self) -> str:
-        """`cp312` or `cp314t`."""
-        return "cp{}{}".format(*self.release) + "t" * self.is_free_threaded
+    def interpreter(self) -> str:
+        """The tag of its interpreter: `cp312`, `pp310`."""
+        return f"{'pp' if self.pypy_abi else 'cp'}{self.release[0]}{self.release[1]}"
+
+    @property
+    def abi(self) -> str:
+        """The tag of its ABI: `cp312`, `cp314t`, `pypy310_pp73`."""
+        return self.pypy_abi or self.interpreter + "t" * self.is_free_threaded
+
+    @property
+    def named_python(self) -> str:
+        """What people call it: `Python 3.12`, `Python 3.14 without GIL`, `PyPy 3.10`."""
+        name = f"{'PyPy' if self.pypy_abi else 'Python'} {self.release[0]}.{self.release[1]}"
+        return name + " without GIL" * self.is_free_threaded
 
     def framework(self, name: str) -> str:
         """The version of a framework; empty where there is none."""
@@ -135,6 +151,7 @@ def _machine_of(environment: PythonEnvironment, driver: Driver, glibc: str) -> T
     return TargetMachine(
         python=environment.version,
         is_free_threaded=any(map(_FREE_THREADED.match, environment.suffixes)),
+        pypy_abi=_pypy_abi(environment),
         platform=environment.markers.get("platform_machine", ""),
         glibc=glibc,
         driver=driver.version,
@@ -144,6 +161,25 @@ def _machine_of(environment: PythonEnvironment, driver: Driver, glibc: str) -> T
         frameworks=tuple((one, found[one].version) for one in FRAMEWORKS if one in found),
         is_here=True,
     )
+
+
+def _pypy_abi(environment: PythonEnvironment) -> str:
+    """The ABI tag of a PyPy; empty for CPython.
+
+    Raises:
+        InterpreterNotFoundError: it is neither.
+    """
+    kind = environment.markers.get("implementation_name", _CPYTHON)
+    if kind == _CPYTHON:
+        return ""
+    found = [abi[1] for one in environment.suffixes if (abi := _PYPY.match(one))]
+    if kind != "pypy" or not found:
+        raise InterpreterNotFoundError(
+            f"{environment.python} is {kind}, and which wheels fit it isn't known",
+            why="wheels are chosen here for CPython and PyPy",
+            fix="name a CPython or its environment with --python; GPU packages are built for it",
+        )
+    return str(found[0]).replace("-", "_")
 
 
 def _cuda_of(environment: PythonEnvironment) -> tuple[str, str]:
@@ -175,9 +211,12 @@ def parse_machine(text: str) -> TargetMachine:
         raise UsageError(
             "--for names no Python", why="each wheel is for some Pythons alone", fix=_EXAMPLE
         )
+    python = given["python"].removeprefix("pypy")
+    is_pypy = python != given["python"]
     return TargetMachine(
-        python=given["python"].removesuffix("t"),
-        is_free_threaded=given["python"].endswith("t"),
+        python=python.removesuffix("t"),
+        is_free_threaded=python.endswith("t"),
+        pypy_abi=f"pypy{''.join(python.split('.')[:2])}_{_PYPY_ABI}" if is_pypy else "",
         platform=given.get("platform", platform.machine()),
         glibc=given.get("glibc", ""),
         driver=given.get("driver", ""),
@@ -193,7 +232,7 @@ _FORMS = {
     "cuda": re.compile(rf"\d+(\.\d+)?|{CPU_ONLY}"),
     "driver": re.compile(r"\d+(\.\d+)*"),
     "platform": re.compile(r"\w+"),
-    "python": re.compile(r"3\.\d+(\.\d+)?t?"),
+    "python": re.compile(r"3\.\d+(\.\d+)?t?|pypy3\.\d+(\.\d+)?"),
 }
 _EXAMPLES = {
     "arch": "90",
@@ -201,7 +240,7 @@ _EXAMPLES = {
     "driver": "580.65.06",
     "glibc": "2.36",
     "platform": "x86_64",
-    "python": "3.12, 3.12.4 or 3.14t",
+    "python": "3.12, 3.12.4, 3.14t or pypy3.10",
 }
 
 

@@ -65,7 +65,8 @@ def report_lines(report: Report, *, is_quiet: bool, is_verbose: bool) -> Iterato
 
 
 def _machine_words(machine: TargetMachine) -> Iterator[str]:
-    yield f"Python {machine.python}" + " without GIL" * machine.is_free_threaded
+    kind = "PyPy" if machine.pypy_abi else "Python"
+    yield f"{kind} {machine.python}" + " without GIL" * machine.is_free_threaded
     yield f"{machine.platform}, glibc {machine.glibc or 'not known'}"
     gpus = ", ".join(f"sm_{arch}" for arch in machine.archs)
     yield f"GPU {gpus or 'not known'}, driver {machine.driver or 'not known'}"

@@ -107,7 +107,7 @@ def find(
     configured = configured_indexes(environ)
     addresses = asked.indexes or (*asked.listed, *configured)
     offers = ask_indexes(asked.wanted, addresses)
-    _raise_if_silent(asked.wanted.name, offers)
+    raise_if_silent(asked.wanted.name, offers)
     choice = choose(offers, machine, asked.wanted)
     name, taken = asked.wanted.name, choice.taken
     by_version = is_known_by_version(choice, offers, configured)
@@ -126,11 +126,15 @@ def find(
     )
 
 
-def _raise_if_silent(project: str, offers: Offers) -> None:
-    """See that somebody answered.
+def raise_if_silent(project: str, offers: Offers) -> None:
+    """See that somebody has a project.
+
+    Args:
+        project: its name.
+        offers: what was answered.
 
     Raises:
-        DownloadError: nobody did.
+        DownloadError: nobody has it, or nobody could be asked; its text says which.
     """
     if offers.counts:
         return

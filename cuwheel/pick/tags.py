@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from packaging.tags import compatible_tags, cpython_tags
+from packaging.tags import compatible_tags, cpython_tags, generic_tags
 
 from cuwheel.pick.reason import Reason
 from cuwheel.system.versions import version_key
@@ -31,6 +31,7 @@ _OLD_NAMES = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.
 _OLD = re.compile(rf"({'|'.join(_OLD_NAMES)})_(\w+)")
 _ANY = "any"
 _CPYTHON = re.compile(r"cp(\d)(\d+)(\w*)")
+_PYPY = re.compile(r"pp(\d)(\d*)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,7 @@ def fit_tags(tags: Iterable[Tag], machine: TargetMachine) -> TagFit:
 def _fit(tag: Tag, machine: TargetMachine) -> TagFit:
     python, platform = _judge_python(tag, machine), _judge_platform(tag.platform, machine)
     found = [one for one in (python, platform) if one]
-    known = _pythons(machine.release, machine.tag)
+    known = _pythons(machine.release, machine.interpreter, machine.abi)
     return TagFit(
         reasons=tuple(one for one in found if one.is_against),
         unknown=tuple(one for one in found if not one.is_against),
@@ -66,28 +67,26 @@ def _fit(tag: Tag, machine: TargetMachine) -> TagFit:
 
 
 @lru_cache
-def _pythons(release: tuple[int, int], abi: str) -> dict[tuple[str, str], int]:
+def _pythons(release: tuple[int, int], own: str, abi: str) -> dict[tuple[str, str], int]:
     """Interpreter and ABI tags that a Python takes, the best first."""
-    own = "cp{}{}".format(*release)
-    every = itertools.chain(
-        cpython_tags(release, abis=[abi], platforms=[_ANY]),
-        compatible_tags(release, interpreter=own, platforms=[_ANY]),
-    )
+    if own.startswith("cp"):
+        first, shared = cpython_tags(release, abis=[abi], platforms=[_ANY]), own
+    else:  # as `packaging.tags.sys_tags` has it for PyPy
+        first, shared = generic_tags(own, [abi], [_ANY]), f"pp{release[0]}"
+    every = itertools.chain(first, compatible_tags(release, shared, [_ANY]))
     pairs = dict.fromkeys((tag.interpreter, tag.abi) for tag in every)
     return {pair: rank for rank, pair in enumerate(pairs)}
 
 
 def _judge_python(tag: Tag, machine: TargetMachine) -> Reason | None:
     pair = (tag.interpreter, tag.abi)
-    if pair in _pythons(machine.release, machine.tag):
+    if pair in _pythons(machine.release, machine.interpreter, machine.abi):
         return None
-    own = "cp{}{}".format(*machine.release)
-    here = f"Python {'.'.join(map(str, machine.release))}"
-    here += " without GIL" * machine.is_free_threaded
-    kind: Kind = "abi" if tag.interpreter == own or _is_older_abi3(tag, machine) else "python"
+    is_own = tag.interpreter == machine.interpreter
+    kind: Kind = "abi" if is_own or _is_older_abi3(tag, machine) else "python"
     named = tag.interpreter if kind == "python" and tag.abi == "none" else "-".join(pair)
     what = f"its tag {named} is for {_describe(tag)}"
-    return Reason(kind=kind, text=f"{what}, and this is {here} ({machine.tag})")
+    return Reason(kind=kind, text=f"{what}, and this is {machine.named_python} ({machine.abi})")
 
 
 def _is_older_abi3(tag: Tag, machine: TargetMachine) -> bool:
@@ -99,7 +98,8 @@ def _is_older_abi3(tag: Tag, machine: TargetMachine) -> bool:
 def _describe(tag: Tag) -> str:
     found = _CPYTHON.fullmatch(tag.abi) or _CPYTHON.fullmatch(tag.interpreter)
     if not found:
-        return tag.interpreter
+        pypy = _PYPY.fullmatch(tag.interpreter)
+        return f"PyPy {pypy[1]}{'.' * bool(pypy[2])}{pypy[2]}" if pypy else tag.interpreter
     release = f"Python {found[1]}.{found[2]}"
     if tag.abi in {"abi3", "none"}:
         return f"{release} or newer" + " with GIL" * (tag.abi == "abi3")

@@ -18,6 +18,7 @@ from cuwheel.errors import DownloadError, HashMismatchError, UnknownProjectError
 from cuwheel.fetch.retry import RETRY_POLICY, Attempts
 from cuwheel.fetch.urls import is_local, redact_url
 from cuwheel.pypi.pages import lacks, read_project_page, with_credentials
+from cuwheel.system.files import checked_sha256
 from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
@@ -237,7 +238,7 @@ def _file_of(found: pypi_simple.DistributionPackage, index: str) -> IndexFile:
     return IndexFile(
         name=found.filename,
         url=with_credentials(found.url, index),
-        sha256=found.digests.get("sha256", ""),
+        sha256=_sha256(found),
         size=found.size,
     )
 
@@ -245,12 +246,17 @@ def _file_of(found: pypi_simple.DistributionPackage, index: str) -> IndexFile:
 def _choose(index: str, page: pypi_simple.ProjectPage, version: str, sha256: str) -> _Answer:
     sdists = [found for found in page.packages if _is_sdist_of(found, version)]
     for found in sdists:
-        if found.digests.get("sha256", sha256) == sha256:
+        if _sha256(found) in {"", sha256}:
             return _Answer(url=with_credentials(found.url, index))
-    others = tuple(found.digests["sha256"] for found in sdists)
+    others = tuple(map(_sha256, sdists))
     if others:
         return _Answer(reason=f"has SHA-256 {', '.join(others)}", others=others)
     return _Answer(reason=f"has {page.project}, but no sdist of {version}")
+
+
+def _sha256(found: pypi_simple.DistributionPackage) -> str:
+    """As the index states it, in small letters; empty where it states none."""
+    return checked_sha256(found.digests.get("sha256", ""))
 
 
 def _is_sdist_of(found: pypi_simple.DistributionPackage, version: str) -> bool:

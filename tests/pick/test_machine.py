@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from cuwheel.diagnose.facts.environment import PythonEnvironment
 from cuwheel.errors import InterpreterNotFoundError, UsageError
+from cuwheel.pick import machine
 from cuwheel.pick.machine import TargetMachine, parse_machine, read_here
 
 
@@ -78,7 +80,42 @@ def test_reads_machine_on_paper() -> None:
         cuda="13.0",
         frameworks=(("torch", "2.11"),),
     )
-    assert found.tag == "cp314t"
+    assert found.abi == "cp314t"
+
+
+def test_reads_pypy_on_paper() -> None:
+    found = parse_machine("python=pypy3.10")
+
+    assert (found.python, found.interpreter, found.abi) == ("3.10", "pp310", "pypy310_pp73")
+
+
+def as_if(implementation: str, suffix: str) -> PythonEnvironment:
+    return PythonEnvironment(
+        python=Path("/opt/bin/python"),
+        version="3.10.14",
+        prefix=Path("/opt"),
+        sites=(),
+        suffixes=(suffix,),
+        is_conda=False,
+        markers={"implementation_name": implementation, "platform_machine": "x86_64"},
+        distributions={},
+    )
+
+
+def test_knows_pypy_by_its_abi(monkeypatch: pytest.MonkeyPatch) -> None:
+    pypy = as_if("pypy", ".pypy310-pp73-x86_64-linux-gnu.so")
+    monkeypatch.setattr(machine, "ask_environment", lambda *_: pypy)
+
+    found = read_here(sys.executable, {"PATH": os.defpath}, Path("/")).machine
+
+    assert (found.interpreter, found.abi) == ("pp310", "pypy310_pp73")
+
+
+def test_refuses_other_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "ask_environment", lambda *_: as_if("graalpy", ".graalpy.so"))
+
+    with pytest.raises(InterpreterNotFoundError, match="is graalpy, and which wheels fit it"):
+        read_here(sys.executable, {"PATH": os.defpath}, Path("/"))
 
 
 def test_takes_major_of_cuda() -> None:
@@ -88,7 +125,7 @@ def test_takes_major_of_cuda() -> None:
 def test_takes_free_threaded_patch_release() -> None:
     found = parse_machine("python=3.13.1t")
 
-    assert (found.python, found.is_free_threaded, found.tag) == ("3.13.1", True, "cp313t")
+    assert (found.python, found.is_free_threaded, found.abi) == ("3.13.1", True, "cp313t")
 
 
 @pytest.mark.parametrize("arch", ["90", "9.0", "sm_90"])

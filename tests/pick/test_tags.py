@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from packaging.tags import parse_tag
 
 from cuwheel.pick.machine import TargetMachine
@@ -13,6 +14,44 @@ FREE = TargetMachine(python="3.14.0", is_free_threaded=True, platform="x86_64", 
 
 def kinds(tags: str, machine: TargetMachine) -> list[str]:
     return [one.kind for one in fit_tags(parse_tag(tags), machine).reasons]
+
+
+PYPY = TargetMachine(python="3.10.14", pypy_abi="pypy310_pp73", platform="x86_64", glibc="2.39")
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        "pp310-pypy310_pp73-manylinux_2_28_x86_64",
+        "pp310-none-manylinux_2_28_x86_64",
+        "pp3-none-any",
+        "py3-none-manylinux_2_28_x86_64",
+        "py3-none-any",
+    ],
+)
+def test_pypy_takes_its_own_wheels_and_those_of_any_python(tags: str) -> None:
+    assert kinds(tags, PYPY) == []
+
+
+@pytest.mark.parametrize(
+    ("tags", "said"),
+    [
+        ("cp310-cp310-any", "is for Python 3.10, and this is PyPy 3.10 (pypy310_pp73)"),
+        ("cp39-abi3-any", "is for Python 3.9 or newer with GIL, and this is PyPy 3.10"),
+        ("pp39-pypy39_pp73-any", "is for PyPy 3.9, and this is PyPy 3.10"),
+        ("cp310-none-any", "is for Python 3.10 or newer, and this is PyPy 3.10"),
+    ],
+)
+def test_pypy_takes_none_of_cpythons(tags: str, said: str) -> None:
+    (reason,) = fit_tags(parse_tag(tags), PYPY).reasons
+
+    assert said in reason.text
+
+
+def test_cpython_takes_none_of_pypys() -> None:
+    (reason,) = fit_tags(parse_tag("pp310-pypy310_pp73-any"), FREE).reasons
+
+    assert "is for PyPy 3.10, and this is Python 3.14 without GIL (cp314t)" in reason.text
 
 
 def test_no_manylinux_fits_system_with_another_c_library() -> None:

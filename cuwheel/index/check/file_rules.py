@@ -18,6 +18,7 @@ from packaging.version import InvalidVersion, Version
 from cuwheel import limits
 from cuwheel.errors import CuwheelError, DownloadError, OversizedDownloadError, UnsafeArchiveError
 from cuwheel.fetch.urls import is_local, redact_url
+from cuwheel.index.check.attestations import attestation_faults
 from cuwheel.index.check.page_rules import best_hash, is_wheel
 from cuwheel.index.check.rules import Finding
 from cuwheel.system.files import hash_of_file
@@ -99,12 +100,18 @@ class FileCheck:
             self._add("provenance", f"{link} isn't a full address")
             return
         try:
-            is_there = self.reader.head(link).is_there
+            content = self.reader.small_file(link)
         except DownloadError as problem:
             self._add("provenance", problem.why)
             return
-        if not is_there:
+        if content is None:
             self._add("provenance", f"there is nothing at {redact_url(link)}")
+        elif len(content) > limits.METADATA:
+            self._add("attestation", f"it has more than {show_size(limits.METADATA)}")
+        else:
+            sha256 = self.file.hashes.get("sha256", "")
+            for fault in attestation_faults(content, self.file.name, sha256):
+                self._add("attestation", fault)
 
     def _metadata(self) -> bytes | None:
         """The METADATA file that is announced; None where there is none that is right."""
@@ -113,7 +120,7 @@ class FileCheck:
             return None
         parts = urlsplit(self.file.url)
         url = urlunsplit((*parts[:2], f"{parts.path}{_METADATA}", "", ""))
-        content = self.reader.metadata(url)
+        content = self.reader.small_file(url)
         if content is None:
             self._add("metadata-missing", f"there is nothing at {redact_url(url)}")
             return None

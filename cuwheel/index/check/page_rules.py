@@ -21,7 +21,7 @@ from packaging.version import InvalidVersion, Version
 
 from cuwheel.fetch.urls import redact_url
 from cuwheel.index.check.rules import Finding
-from cuwheel.wheel.variants import VARIANTS, split_variant
+from cuwheel.wheel.variants import VARIANTS, split_variant, variants_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -53,9 +53,14 @@ def page_findings(project: str, listing: Listing) -> Iterator[Finding]:
     for name, count in Counter(one.name for one in listing.files).items():
         if count > 1:
             yield _finding("duplicate", listing, name, f"it is listed {count} times")
+    names = {one.name for one in listing.files}
     for file in listing.files:
         for code, fact in _file_faults(project, listing, file):
             yield _finding(code, listing, file.name, fact)
+        if is_wheel(file.name) and split_variant(file.name)[1]:
+            needed = variants_name(file.name)
+            if needed not in names:
+                yield _finding("variants", listing, file.name, f"the page lists no {needed}")
     if listing.has_sizes:
         yield from _version_findings(listing)
 

@@ -146,8 +146,10 @@ class Reader:
         """
         return ask_head(url, Attempts(self.retry_policy, self.stop), fix=_FIX)
 
-    def metadata(self, url: str) -> bytes | None:
-        """A METADATA file; None where there is none. No more is read than any wheel's has.
+    def small_file(self, url: str) -> bytes | None:
+        """METADATA or attestations; None where there is none.
+
+        No more is read than any wheel's METADATA has, and one byte.
 
         Raises:
             DownloadError: a server doesn't answer, or refuses to.

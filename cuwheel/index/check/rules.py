@@ -250,6 +250,14 @@ RULES = (
         fix="List the version of each file.",
     ),
     Rule(
+        code="variants",
+        severity="error",
+        summary="A variant is listed without the file that says what variants a release has.",
+        why="Installers that know variants (PEP 825) learn from `NAME-VERSION-variants.json` alone "
+        "what a label stands for: without it nobody takes the variant.",
+        fix="List the release's `-variants.json`; `nox -s index -- --to DIR --variants` writes it.",
+    ),
+    Rule(
         code="no-size",
         severity="error",
         summary="The JSON page doesn't say a file's size.",
@@ -283,6 +291,15 @@ RULES = (
         summary="A link to attestations leads nowhere, or isn't a full address.",
         why="Who wants to see them proved can't; PEP 740 asks for a full address.",
         fix="Upload the file, or take the link off the page.",
+    ),
+    Rule(
+        code="attestation",
+        severity="error",
+        summary="Attestations can't be read, or are about another file.",
+        why="Who checks them refuses the file, or learns nothing of it. What is checked here is "
+        "name and SHA-256 in each statement (PEP 740); whose signature it is, and whether it is "
+        "right, is for `pypi-attestations verify`.",
+        fix="Put the attestations of this very file there.",
     ),
     Rule(
         code="unread",

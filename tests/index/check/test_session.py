@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -233,6 +234,29 @@ def _provenance(copy: SiteCopy) -> None:
     copy.entry["provenance"] = f"{copy.address}/files/nothing.provenance"
 
 
+def _attestation(copy: SiteCopy) -> None:
+    _attest(copy, "0" * 64)
+
+
+def _attest(copy: SiteCopy, sha256: str, name: str = "") -> None:
+    """Attestations of the first file, as far as their statements go."""
+    subject = {"name": name or copy.entry["filename"], "digest": {"sha256": sha256}}
+    statement = base64.b64encode(json.dumps({"subject": [subject]}).encode()).decode()
+    bundle = {"attestations": [{"envelope": {"statement": statement}}]}
+    content = json.dumps({"version": 1, "attestation_bundles": [bundle]})
+    (copy.folder / "files" / "toy.provenance").write_text(content)
+    copy.entry["provenance"] = f"{copy.address}/files/toy.provenance"
+
+
+def _variants(copy: SiteCopy) -> None:
+    plain = copy.entry["filename"]
+    name = plain.replace(".whl", "-cu13.whl")
+    (copy.folder / "files" / name).write_bytes(copy.wheel.read_bytes())
+    metadata = copy.metadata.read_bytes()
+    (copy.folder / "files" / f"{name}.metadata").write_bytes(metadata)
+    copy.page["files"].append({**copy.entry, "filename": name, "url": url_of(name)})
+
+
 DEFECTS: dict[Callable[[SiteCopy], None], str] = {
     _no_page: "page",
     _entry: "entry",
@@ -268,6 +292,8 @@ DEFECTS: dict[Callable[[SiteCopy], None], str] = {
     _no_date: "no-date",
     _yank_reason: "yank-reason",
     _provenance: "provenance",
+    _attestation: "attestation",
+    _variants: "variants",
 }
 # Where a planted defect isn't one of a site: see the tests below, and those of the page's rules.
 _ELSEWHERE = {
@@ -295,8 +321,7 @@ def test_our_own_site_is_clean(copy: SiteCopy) -> None:
 
 
 def test_attestations_that_are_there_are_no_finding(copy: SiteCopy) -> None:
-    (copy.folder / "files" / "toy.provenance").write_text("{}")
-    copy.entry["provenance"] = f"{copy.address}/files/toy.provenance"
+    _attest(copy, copy.entry["hashes"]["sha256"])
     copy.write()
 
     assert found(check(f"{copy.address}/simple/")) == []

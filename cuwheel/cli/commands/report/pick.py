@@ -21,7 +21,7 @@ from cuwheel.spelling import as_typed
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from cuwheel.model.catalogue import CatalogueEntry
     from cuwheel.pick.machine import TargetMachine
@@ -95,7 +95,7 @@ def run_pick(given: argparse.Namespace, console: Console) -> int:
         python=given.python,
         paper=given.paper,
         indexes=tuple(map(given_address, given.index)),
-        listed=tuple(map(as_address, os.environ.get(INDEXES_VARIABLE, "").split())),
+        listed=listed_addresses(os.environ, console),
         start=given_path("."),
         as_json=given.json,
     )
@@ -131,6 +131,23 @@ def read_requirement(text: str, *, pre: bool) -> Requirement:
 def as_address(text: str) -> str:
     """An address; a path becomes one."""
     return text if "://" in text else given_path(text).as_uri()
+
+
+def listed_addresses(environ: Mapping[str, str], console: Console) -> tuple[str, ...]:
+    """What `CUWHEEL_INDEXES` names; folders of this machine that aren't there are passed over."""
+    words = environ.get(INDEXES_VARIABLE, "").split()
+    found = []
+    for number, word in enumerate(words, 1):
+        address = as_address(word)
+        if is_local(address) and not local_path(address).exists():
+            console.warn(
+                f"{INDEXES_VARIABLE} names {word} (entry {number} of {len(words)}), and there is "
+                "no such folder: it is passed over. Mount or make it, or take it out of the "
+                "variable; addresses begin with https://"
+            )
+        else:
+            found.append(address)
+    return tuple(found)
 
 
 def given_address(text: str) -> str:

@@ -11,7 +11,7 @@ from cuwheel import pipeline
 from cuwheel.attest.policy import read_policy
 from cuwheel.cli.commands.build.build import build_parser
 from cuwheel.cli.commands.report.attestations import add_statements_option, places_of
-from cuwheel.cli.commands.report.pick import add_index_option, as_address, given_address
+from cuwheel.cli.commands.report.pick import add_index_option, given_address, listed_addresses
 from cuwheel.cli.parser import Parser, new_parser, refuse_none
 from cuwheel.cli.report_options import add_report_options
 from cuwheel.cli.target_choice import named_targets
@@ -23,7 +23,6 @@ from cuwheel.install.session import FALLBACKS, InstallOptions, install
 from cuwheel.model.catalogue import load_catalogue, target_names
 from cuwheel.model.target import declared_target
 from cuwheel.paths import default_cache, given_path, project_folder, project_roots
-from cuwheel.pick.session import INDEXES_VARIABLE
 from cuwheel.pypi.indexes import configured_indexes
 from cuwheel.system.output.documents import Schema
 
@@ -117,7 +116,7 @@ def run_install(given: argparse.Namespace, console: Console) -> None:
     _check_policy_options(given)
     [(entry, tag)] = named_targets("install", given.targets)
     environ = callers_environment(os.environ)
-    addresses, artifacts = _places(given, environ)
+    addresses, artifacts = _places(given, environ, console)
     target = _target(entry, tag)
     asked = InstallOptions(
         target=target,
@@ -167,7 +166,7 @@ def _target(entry: CatalogueEntry, tag: str) -> Target:
 
 
 def _places(
-    given: argparse.Namespace, environ: dict[str, str]
+    given: argparse.Namespace, environ: dict[str, str], console: Console
 ) -> tuple[tuple[str, ...], tuple[Path, ...]]:
     """Addresses and artifacts to look in."""
     named = [one for one in given.index if not one.endswith(_ARTIFACT)]
@@ -182,7 +181,7 @@ def _places(
     if given.index:
         return tuple(map(given_address, named)), artifacts
     dist = given_path(given.dist) if given.dist else project_folder() / "dist"
-    listed = map(as_address, os.environ.get(INDEXES_VARIABLE, "").split())
+    listed = listed_addresses(os.environ, console)
     own = (dist.as_uri(),) if dist.is_dir() else ()
     return (*own, *listed, *configured_indexes(environ)), ()
 
