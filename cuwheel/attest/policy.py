@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel import limits
 from cuwheel.attest.keys import PublicKey, read_public_key
-from cuwheel.errors import UsageError
+from cuwheel.errors import UsageError, naming_option
 from cuwheel.system.regular_files import read_regular
 
 if TYPE_CHECKING:
@@ -65,11 +65,16 @@ def read_policy(path: Path) -> Policy:
 
     Raises:
         UsageError: it isn't one; all that is wrong is named.
+        FileAccessError: it isn't there, or can't be read.
     """
+    with naming_option("--policy", path):
+        content = read_regular(path, limit=limits.MIB)
     try:
-        text = read_regular(path, limit=limits.MIB).decode()
-    except (OSError, ValueError) as problem:
-        raise UsageError(f"{path} can't be read", why=str(problem), fix=_FIX) from problem
+        text = content.decode()
+    except ValueError as problem:
+        raise UsageError(
+            f"{path} is no policy", why=f"it isn't text: {problem}", fix=_FIX
+        ) from None
     thresholds: list[int] = []
     found: list[Rebuilder] = []
     faults: list[str] = []

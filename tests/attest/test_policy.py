@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.attest.policy import read_policy
-from cuwheel.errors import UsageError
+from cuwheel.errors import FileAccessError, UsageError
 from cuwheel.paths import ROOT
 from tests.support.attested import make_keys, write_policy
 
@@ -83,14 +83,19 @@ def test_names_every_fault_at_once(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("content", [None, b"\xff\xfe"])
-def test_refuses_files_that_are_not_text(content: bytes | None, tmp_path: Path) -> None:
+def test_refuses_files_that_are_not_text(tmp_path: Path) -> None:
     path = tmp_path / "rebuilders.txt"
-    if content:
-        path.write_bytes(content)
+    path.write_bytes(b"\xff\xfe")
 
-    with pytest.raises(UsageError, match="can't be read"):
+    with pytest.raises(UsageError, match="is no policy"):
         read_policy(path)
+
+
+def test_names_the_option_of_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileAccessError) as caught:
+        read_policy(tmp_path / "lost.txt")
+
+    assert caught.value.why == "--policy names it, and the system says: No such file or directory"
 
 
 def test_printed_line_is_one_that_policies_take(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import (
+    DownloadError,
     HashMismatchError,
     InstallError,
     NoFittingWheelError,
@@ -20,6 +21,7 @@ from cuwheel.model.recipe import Smoke
 from cuwheel.system.files import sha256_of_file
 from cuwheel.wheel.publication import statement_of
 from tests.support.attested import make_keys, signed, write_policy
+from tests.support.factories import HASTY
 from tests.support.installed import (
     BROKEN,
     Installing,
@@ -393,6 +395,41 @@ def test_names_nearest_wheel_where_none_fits(installing: Installing) -> None:
 
     assert "win_amd64" in caught.value.why
     assert "--fallback build" in caught.value.fix
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of an index at which nobody answers."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("cuwheel.pick.choice.ask_indexes.__defaults__", (HASTY,))
+    return "http://127.0.0.1:9/simple/"
+
+
+def test_says_that_no_index_could_be_asked(installing: Installing, nowhere: str) -> None:
+    with pytest.raises(DownloadError) as caught:
+        installing.run(addresses=(nowhere,))
+
+    assert caught.value.what == "no index could be asked for toy"
+    assert f"{nowhere}: 127.0.0.1: " in caught.value.why
+    assert "see that its address is right and the network is there" in caught.value.fix
+
+
+def test_names_nearest_wheel_and_the_index_that_could_not_be_asked(
+    installing: Installing, nowhere: str
+) -> None:
+    offer(installing.dist, tag="cp38-cp38-win_amd64")
+
+    with pytest.raises(NoFittingWheelError) as caught:
+        installing.run(addresses=(installing.dist.as_uri(), nowhere))
+
+    assert f"{nowhere} couldn't be asked" in caught.value.why
+
+
+def test_builds_where_no_index_could_be_asked(installing: Installing, nowhere: str) -> None:
+    done = installing.run(addresses=(nowhere,), fallback="build")
+
+    assert (done.how, installing.built) == ("build", 1)
+    assert done.because.startswith("no index could be asked for toy")
 
 
 @pytest.mark.parametrize("content", [None, BROKEN])

@@ -46,6 +46,13 @@ def test_finds_sdist_by_hash(site: Site) -> None:
     assert url == site.url("/files/tiny_cuda-1.0.tar.gz")
 
 
+def test_finds_sdist_whose_hash_the_index_writes_in_capitals(site: Site) -> None:
+    page = link("tiny_cuda-1.0.tar.gz", SHA256.upper())
+    site.files["/simple/tiny-cuda/"] = page.encode()
+
+    assert find(site.url("/simple")) == site.url("/files/tiny_cuda-1.0.tar.gz")
+
+
 def test_finds_sdist_where_index_gives_no_hash(site: Site) -> None:
     site.files["/simple/tiny-cuda/"] = link("tiny_cuda-1.0.tar.gz", sha256="").encode()
 

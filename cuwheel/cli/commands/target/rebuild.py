@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from typing import TYPE_CHECKING
 
 from cuwheel.attest.keys import make_signing_key, read_signing_key
@@ -79,7 +80,10 @@ def run_rebuild(given: argparse.Namespace, console: Console) -> None:
             why="it is a file, its .provenance.json, or the address of either",
             fix="nox -s rebuild -- dist/NAME.whl",
         )
-    key = _read_key(given_path(given.key)) if given.key else None  # before an hour's build
+    # All that can be wrong with what was given is said before an hour's build.
+    key = _read_key(given_path(given.key)) if given.key else None
+    if given.to:
+        _check_folder(given_path(given.to), is_signed=key is not None)
     work = (
         given_path(given.work).resolve() if given.work else project_folder() / "work"
     ) / "rebuild"
@@ -117,6 +121,26 @@ def _rebuild(
     if given.json:
         console.answer(rebuild_document(found, asked.theirs.wheel_name, work, written))
     raise_if_other(found)
+
+
+def _check_folder(folder: Path, *, is_signed: bool) -> None:
+    """See that a statement can be written where `--to` says.
+
+    Raises:
+        UsageError: there will be none.
+        FileAccessError: it can't.
+        DiskFullError: no space is left there.
+    """
+    if not is_signed:
+        raise UsageError(
+            "--to stands alone",
+            why="it says where the signed statement goes, and nothing is signed without a key",
+            fix="name a key with --key, or leave --to out; --new-key FILE makes a key",
+        )
+    with naming_option("--to", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
 
 
 def _make_key(path: Path) -> None:

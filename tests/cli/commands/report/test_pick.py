@@ -59,6 +59,21 @@ def test_asks_configured_list(
     assert "toy-1.0" in capsys.readouterr().out
 
 
+def test_says_which_entry_of_the_variable_is_not_there(
+    dist: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lost = tmp_path / "lost"
+    monkeypatch.setenv("CUWHEEL_INDEXES", f"{dist} {lost}")
+    monkeypatch.setenv("PIP_INDEX_URL", (dist / "simple").as_uri())
+
+    assert pick("toy", "--for", PAPER, "--quiet") == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"CUWHEEL_INDEXES names {lost} (entry 2 of 2), and there is no such folder" in said
+
+
 def test_names_recipe_where_none_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "simple" / "flash-attn" / "index.html"
     page.parent.mkdir(parents=True)

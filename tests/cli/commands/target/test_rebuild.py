@@ -49,6 +49,30 @@ def test_names_the_option_of_a_key_that_cannot_be_had(option: str, tmp_path: Pat
     assert "CUWHEEL_CACHE" not in caught.value.fix
 
 
+@pytest.fixture
+def key(tmp_path: Path) -> str:
+    path = tmp_path / "alice.pem"
+    run_command("rebuild", ["--new-key", str(path)], Console())
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_names_the_option_of_a_folder_that_cannot_be_written(
+    name: str, key: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(FileAccessError) as caught:
+        run_command("rebuild", ["x.whl", "--key", key, "--to", str(tmp_path / name)], Console())
+
+    assert "--to names it, and the system says: " in caught.value.why
+
+
+def test_says_that_nothing_would_be_signed(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--to stands alone"):
+        run_command("rebuild", ["x.whl", "--to", str(tmp_path)], Console())
+
+
 @pytest.mark.parametrize("name", ["gone.whl", "gone.whl.provenance.json"])
 def test_says_that_a_wheel_is_not_there(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"{name} is not there"):
