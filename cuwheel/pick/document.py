@@ -20,8 +20,9 @@ class PickedMachine:
     """The machine that a wheel is for; what is empty isn't known.
 
     Attributes:
-        python: of CPython, `3.12.4` or `3.12`; of the free-threaded one without the `t`.
+        python: its release, `3.12.4` or `3.12`; of the free-threaded one without the `t`.
         is_free_threaded: it has no GIL.
+        pypy_abi: where it is PyPy, its ABI tag, `pypy310_pp73`; empty: it is CPython.
         platform: `x86_64`.
         glibc: `2.36`.
         driver: NVIDIA's, `580.65.06`.
@@ -34,6 +35,7 @@ class PickedMachine:
 
     python: str
     is_free_threaded: bool
+    pypy_abi: str
     platform: str
     glibc: str
     driver: str
