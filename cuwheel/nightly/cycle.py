@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cuwheel.diagnose.facts.gpus import Gpu
     from cuwheel.matrix.state import Cell, CellState
     from cuwheel.nightly.recorder import Recorder
+    from cuwheel.perf.records import PerfRun
 
     ChooseCells = Callable[[Console], tuple[Cell, ...]]
 
@@ -186,7 +187,7 @@ def _measure(cell: Cell, asked: CycleOptions, recorder: Recorder, *, has_wheel: 
         options += ["--against", str(baseline)]
     elif baseline.is_file():
         recorder.console.note(f"perf {target}: {baseline} can't be read, and is made anew")
-    step = recorder.run_step(
+    step = recorder.execute(
         "perf",
         (*chosen, *engine_command("perf", target, "--report", str(folder), *options, *asked.perf)),
         about=target,
@@ -194,6 +195,15 @@ def _measure(cell: Cell, asked: CycleOptions, recorder: Recorder, *, has_wheel: 
     )
     if step.state == "passed":
         keep_baseline(folder / "perf.json", baseline)
+        run = read_baseline(folder / "perf.json")
+        step = dataclasses.replace(step, detail=_found(run) if run else "")
+    recorder.add(step)
+
+
+def _found(run: PerfRun) -> str:
+    """What a run that passed says of the baseline: `causal-conv1d 1.6.1: the first figures`."""
+    past = f"{run.answer}, against {run.against}" if run.answer else "the first figures"
+    return f"{run.package}: {past}"
 
 
 def _below(report: Path, folder: Path) -> Sequence[str]:

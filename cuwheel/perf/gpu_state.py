@@ -34,7 +34,8 @@ class GpuState:
         driver: release of the driver.
         others: other processes that compute on it: process id and bytes of memory.
         mig_slice: the process was given a part of the GPU only.
-        uncorrected: ECC errors since the last reset that couldn't be corrected; None: not known.
+        uncorrected: ECC errors that couldn't be corrected since the driver was loaded, as NVML's
+            volatile counters have it; None: not known.
         unread: why something isn't known; empty: all is.
     """
 

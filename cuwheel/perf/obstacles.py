@@ -94,7 +94,7 @@ def check_health(state: GpuState, gpu: GpuFacts) -> None:
     if state.uncorrected:
         raise GpuError(
             f"{gpu.name} has had {plural(state.uncorrected, 'memory error')} that ECC couldn't "
-            "correct since it was last reset",
+            "correct since its driver was loaded",
             why="results may be wrong, whatever the wheel",
             fix="nvidia-smi -q -d ECC,PAGE_RETIREMENT,ROW_REMAPPER shows them; an administrator "
             "resets the GPU, or has it replaced",

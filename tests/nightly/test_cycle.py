@@ -77,6 +77,7 @@ def test_runs_each_step_of_a_cell(reports: Path, cell: Cell) -> None:
     ]
     assert run.steps[1].detail == "1 cell: 1 missing"
     assert _calls(reports)[1] == ["build", *cell.options, "--jobs", "2"]
+    assert run.steps[3].detail == "measured 1.0: the first figures"
     assert run.steps[3].pages == ("perf/tiny-cuda-130/perf.html", "perf/tiny-cuda-130/perf.json")
 
 
