@@ -17,6 +17,7 @@ from cuwheel.model.catalogue import missing_roots
 from cuwheel.paths import default_cache, project_roots
 from cuwheel.system.console import Console, print_error
 from cuwheel.system.files import disk_full
+from cuwheel.system.output.documents import ErrorDocument
 from cuwheel.system.output.terminal import use_locale
 
 if TYPE_CHECKING:
@@ -42,26 +43,35 @@ def main(arguments: Sequence[str]) -> int:
     console = Console()
     command, *rest = arguments or ("help",)
     try:
-        _check_projects()
-        return run_command(command, rest, console)
-    except CuwheelError as error:
-        print_error(error, console, _explained(error, console))
-        return error.exit_code
+        return _run(command, rest, console)
     except KeyboardInterrupt:
         console.warn("interrupted; nothing half-made is left, the next run goes on from here")
         return _INTERRUPTED
     except BrokenPipeError:  # who read the report has enough: `… | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
+
+
+def _run(command: str, arguments: Sequence[str], console: Console) -> int:
+    """Run it, and say why it failed if it does: to a person, and with `--json` to a program."""
+    try:
+        _check_projects()
+        return run_command(command, arguments, console)
+    except CuwheelError as error:
+        problem = error
+    except BrokenPipeError:
+        raise
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            problem: CuwheelError = disk_full(Path(error.filename or default_cache()))
+            problem = disk_full(Path(error.filename or default_cache()))
         elif error.filename:
             problem = of_system_error(error)
         else:  # no file's fault, so a fault of cuwheel
             raise
-        print_error(problem, console)
-        return problem.exit_code
+    print_error(problem, console, _explained(problem, console))
+    if "--json" in arguments and not console.has_answered:
+        console.answer(ErrorDocument.of(problem))
+    return problem.exit_code
 
 
 def _explained(error: CuwheelError, console: Console) -> str:

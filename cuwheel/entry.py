@@ -65,6 +65,13 @@ def main() -> int:
         check_place(command, arguments)
     except CuwheelError as error:
         print(error, file=sys.stderr)  # noqa: T201 - nothing has started that prints better
+        if "--json" in arguments:
+            from cuwheel.system.output.documents import (  # noqa: PLC0415 - seldom needed
+                ErrorDocument,
+                as_line,
+            )
+
+            print(as_line(ErrorDocument.of(error)))  # noqa: T201 - likewise
         return error.exit_code
     environment = environment_of(command, arguments)
     if not environment:

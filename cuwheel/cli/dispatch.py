@@ -7,9 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.cli.report_options import set_amount
-from cuwheel.errors import CuwheelError, UsageError, suggest
+from cuwheel.errors import UsageError, suggest
 from cuwheel.spelling import as_typed
-from cuwheel.system.output.documents import ErrorDocument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,8 +63,6 @@ def run_command(name: str, arguments: Sequence[str], console: Console) -> int:
         arguments: what stands behind `--`.
         console: shows how it goes.
 
-    With `--json` a program gets an answer in any case: an error's, where there is no other.
-
     Returns:
         The exit code.
 
@@ -77,14 +74,9 @@ def run_command(name: str, arguments: Sequence[str], console: Console) -> int:
     if name == "build":  # its target stands in the session's name, a recipe behind it
         target = next((one for one in arguments[:1] if _TARGET.search(one)), "")
         parser.prog = as_typed(f"nox -s build-{target} --" if target else "nox -s build --")
-    try:
-        given = parser.parse(arguments)
-        set_amount(given, console)
-        return _find(name, "run_{}")(given, console) or 0
-    except CuwheelError as error:
-        if "--json" in arguments and not console.has_answered:
-            console.answer(ErrorDocument.of(error))
-        raise
+    given = parser.parse(arguments)
+    set_amount(given, console)
+    return _find(name, "run_{}")(given, console) or 0
 
 
 def parser_of(name: str) -> Parser:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from cuwheel.cli.dispatch import run_command
-from cuwheel.errors import CuwheelError
-from cuwheel.system.console import Console
+from cuwheel.__main__ import main
+from cuwheel.errors import AuditError
+from cuwheel.paths import ROOT
 from cuwheel.system.output.documents import Schema, as_data, as_file, as_line
 from tests.support.documents import read_document
 
@@ -80,27 +81,33 @@ def test_takes_document_of_a_later_minor_version() -> None:
         (["pick", "a b c", "--json"], "is no name of a package"),
         (["rebuild", "--json"], "takes a published wheel"),
         (["verify", "--json"], "verify"),
+        (["index", "--dist", str(ROOT / "ci"), "--to", "/proc/self/x", "--json"], "/proc/self/x"),
+        (["no-such-command", "--json"], "no command is called"),
     ],
 )
 def test_command_that_fails_at_once_answers_with_its_error(
-    words: list[str], what: str, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    what: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(CuwheelError) as caught:
-        run_command(words[0], words[1:], Console())
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+
+    status = main(words)
 
     told = read_document(capsys.readouterr().out, "error")
     assert what in told["what"]
-    assert (told["fix"], told["exit_code"]) == (caught.value.fix, caught.value.exit_code)
+    assert (bool(told["fix"] or told["why"]), told["exit_code"]) == (True, status)
 
 
 def test_error_behind_an_answer_says_nothing_more(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     wheel = tmp_path / "pkg-1.0-py3-none-any.whl"
     wheel.write_bytes(b"no archive")
 
-    with pytest.raises(CuwheelError):
-        run_command("audit", [str(wheel), "--json"], Console())
+    assert main(["audit", str(wheel), "--json"]) == AuditError.exit_code
 
     [found] = read_document(capsys.readouterr().out, "audit")["wheels"]
     assert (found["verdict"], found["findings"][0]["severity"]) == ("error", "error")

@@ -129,6 +129,10 @@ def test_check_that_finds_errors_fails(tmp_path: Path, capsys: pytest.CaptureFix
 
     assert "missing" in caught.value.why
     assert "error missing: A file isn't where its page says." in capsys.readouterr().out
+    with pytest.raises(IndexCheckError):
+        run_command("index", ["--check", str(tmp_path / "site"), "--json"], Console())
+    found = read_document(capsys.readouterr().out, "index-check")["findings"]
+    assert [one["code"] for one in found] == ["missing"]
 
 
 @pytest.mark.parametrize(

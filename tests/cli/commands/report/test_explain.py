@@ -71,8 +71,9 @@ def test_command_answers_line_by_line(command: Callable[..., str]) -> None:
     ]
 
 
-def test_command_gives_data(tmp_path: Path, command: Callable[..., str]) -> None:
-    (tmp_path / "build.log").write_text(GCC_TOO_NEW)
+@pytest.mark.parametrize("text", [GCC_TOO_NEW, BUILT, "zzz: fatal error: of no known kind\n", ""])
+def test_command_gives_data(text: str, tmp_path: Path, command: Callable[..., str]) -> None:
+    (tmp_path / "build.log").write_text(text)
 
     told = command("--json", "build.log")
 
