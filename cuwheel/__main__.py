@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import CommandFailedError, CuwheelError, UsageError, of_system_error
-from cuwheel.model.catalogue import missing_roots
 from cuwheel.paths import default_cache, project_roots
 from cuwheel.system.console import Console, print_error
 from cuwheel.system.files import disk_full
@@ -85,6 +84,10 @@ def _explained(error: CuwheelError, console: Console) -> str:
 
 
 def _check_projects() -> None:
+    if not os.environ.get("CUWHEEL_PROJECT"):
+        return
+    from cuwheel.model.catalogue import missing_roots  # noqa: PLC0415 - most commands read none
+
     if lost := missing_roots(project_roots()):
         raise UsageError(
             "CUWHEEL_PROJECT is wrong",

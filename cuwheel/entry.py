@@ -11,9 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Literal
 
-from cuwheel import bootstrap
 from cuwheel.errors import CuwheelError, ProjectError
-from cuwheel.model.nox_sessions import OF_CHECKOUT, VERBS
 from cuwheel.paths import find_project, is_checkout, project_roots
 from cuwheel.spelling import ENTRY_VARIABLE
 
@@ -78,6 +76,8 @@ def main() -> int:
         from cuwheel.__main__ import main as run  # noqa: PLC0415 - after all that is quicker
 
         return run([command, *arguments[1:]])
+    from cuwheel import bootstrap  # noqa: PLC0415 - likewise
+
     os.environ.setdefault("CUWHEEL_CALLERS_PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     return bootstrap.main([environment, *_AS_MODULE, *arguments])
 
@@ -89,12 +89,11 @@ def command_of(arguments: Sequence[str]) -> str:
 
 
 def environment_of(command: str, arguments: Sequence[str]) -> Environment:
-    """The environment that a command runs in; empty for the one that this process has.
-
-    A line that only asks for a command's options needs no more than the command does.
-    """
+    """The environment that a command runs in; empty for the one that this process has."""
     packages = PACKAGES.get(command)
     if packages is None:  # one that there isn't is refused at once
+        from cuwheel.model.nox_sessions import VERBS  # noqa: PLC0415 - readers start without
+
         return next((one.environment for one in VERBS if one.name == command), "")
     if command == "diagnose" and "--targets" in arguments:  # what a build needs, of all recipes
         return "engine"
@@ -107,6 +106,10 @@ def check_place(command: str, arguments: Sequence[str]) -> None:
     Raises:
         ProjectError: it needs a project, or cuwheel's own repository.
     """
+    if command in PACKAGES:
+        return
+    from cuwheel.model.nox_sessions import OF_CHECKOUT, VERBS  # noqa: PLC0415 - as above
+
     if command in OF_CHECKOUT and not is_checkout():
         raise ProjectError(
             f"cuwheel {command} works on cuwheel's own repository",

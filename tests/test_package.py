@@ -15,6 +15,7 @@ import tomli
 
 from cuwheel.entry import PACKAGES
 from cuwheel.errors import ProjectError, UsageError
+from cuwheel.explain.catalogue import prepared
 from cuwheel.paths import ROOT
 from cuwheel.system.process import run
 from cuwheel.verify.compare.report import verdict
@@ -98,7 +99,12 @@ def test_wheel_holds_all_that_runs_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
 
-    assert names == {*tracked, *shared}
+    assert names == {*tracked, *shared, "cuwheel/explain/failures.json"}
+
+
+def test_wheel_holds_the_catalogue_prepared(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read("cuwheel/explain/failures.json").decode() == prepared()
 
 
 def test_extras_bring_what_their_commands_import() -> None:

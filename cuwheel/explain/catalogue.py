@@ -7,13 +7,12 @@ how to add a case; TROUBLESHOOTING.md is written from them.
 from __future__ import annotations
 
 import functools
+import json
 import re
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import yaml
 
 from cuwheel.explain.literals import required_texts
 from cuwheel.system.whole_files import read_text
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
 
 
 _FOLDER = Path(__file__).parent / "failures"
+# Of an installed cuwheel: what `prepared` made when its wheel was built. To read YAML and to find
+# the texts of 1,700 patterns takes a second.
+_PREPARED = Path(__file__).with_name("failures.json")
 _SIGNS = "signs.yaml"  # what is no cause: successes, failures in general, facts, tables
 _WORD = re.compile("<<([a-z-]+)>>")  # a part of patterns that `words` of signs.yaml holds
 _SHORTEST = 4  # characters of a text to search for
@@ -42,8 +44,8 @@ class Pattern:
     """What a tool prints.
 
     Attributes:
-        regex: searched for in a line and the two behind it, case ignored; it has to begin in the
-            first of them.
+        source: of a regular expression, which is searched for in a line and the two behind it,
+            case ignored; it has to begin in the first of them.
         texts: one of them stands in every match, in lower case.
         others: sets of further texts, of each of which one stands there too.
         weight: how much a match says.
@@ -53,12 +55,17 @@ class Pattern:
             in front of its "Successfully installed".
     """
 
-    regex: re.Pattern[str]
+    source: str
     texts: tuple[str, ...]
     others: tuple[tuple[str, ...], ...] = ()
     weight: Weight = Weight.DECISIVE
     needs: tuple[str, ...] = ()
     is_lasting: bool = False
+
+    @functools.cached_property
+    def regex(self) -> re.Pattern[str]:
+        """Compiled, where a line has its texts: few of them are met in a log."""
+        return _compiled(self.source)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +171,35 @@ def signs() -> Signs:
     )
 
 
+def prepared() -> str:
+    """What the files say, and the texts of their patterns, as JSON for a wheel of cuwheel.
+
+    Raises:
+        ValueError: a file isn't as it has to be.
+    """
+    listed = [one.patterns for one in causes().values()]
+    listed += [signs().successes, signs().failures, signs().facts, *signs().named.values()]
+    found = {
+        "files": {path.name: _read(path) for path in sorted(_FOLDER.glob("*.yaml"))},
+        "texts": {one.source: (one.texts, *one.others) for some in listed for one in some},
+    }
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+
+
+@functools.cache
+def _as_prepared() -> dict[str, Any]:
+    """What was prepared; of a checkout, nothing."""
+    if not _PREPARED.is_file():
+        return {"files": {}, "texts": {}}
+    found: dict[str, Any] = json.loads(read_text(_PREPARED))
+    return found
+
+
 def _read(path: Path) -> Any:
+    if ready := _as_prepared()["files"].get(path.name):
+        return ready
+    import yaml  # noqa: PLC0415 - what was prepared needs none
+
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it was built
     return yaml.load(read_text(path), Loader=loader)  # noqa: S506 - both are safe loaders
 
@@ -186,18 +221,23 @@ def _patterns(given: list[Any]) -> tuple[Pattern, ...]:
 
 def _pattern(given: str | dict[str, Any]) -> Pattern:
     content = {"regex": given} if isinstance(given, str) else given
-    regex = re.compile(_expanded(content["regex"]), re.IGNORECASE | re.MULTILINE)
-    texts, *others = required_texts(regex) or ((),)
+    source = _expanded(content["regex"])
+    ready = _as_prepared()["texts"].get(source)
+    texts, *others = ready or required_texts(_compiled(source)) or ((),)
     if not texts or min(map(len, texts)) < _SHORTEST:
         raise ValueError(f"no text of {_SHORTEST} characters stands in every match of {given}")
     return Pattern(
-        regex=regex,
-        texts=texts,
-        others=tuple(others),
+        source=source,
+        texts=tuple(texts),
+        others=tuple(map(tuple, others)),
         weight=Weight[content.get("weight", "decisive").upper()],
         needs=_texts(content.get("needs", [])),
         is_lasting=bool(content.get("lasting")),
     )
+
+
+def _compiled(source: str) -> re.Pattern[str]:
+    return re.compile(source, re.IGNORECASE | re.MULTILINE)
 
 
 def _expanded(regex: str) -> str:

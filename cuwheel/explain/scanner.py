@@ -81,7 +81,7 @@ class Scanner:
         self._search = BytesAhoCorasick(
             [text.encode() for text in by_text],
             matchkind=MatchKind.Standard,
-            implementation=Implementation.DFA,
+            implementation=Implementation.ContiguousNFA,  # as fast as a DFA, and made sooner
         )
 
     def scan(self, stream: IO[bytes]) -> Scan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 LOG = ROOT / "tests" / "logs" / "raw" / "nvcc-not-found--make.log"
+
+_AT_MOST = 24  # times what `python -c pass` takes; 18 were measured on 2026-11-23
 
 
 @dataclass(frozen=True)
@@ -129,3 +132,20 @@ def test_first_project_builds_with_cuwheel_and_with_nox(tool: Tool, shared_cache
     [wheel] = (project / "dist").glob("*.whl")
     assert wheel.name.startswith("hello_cuda-1.0.0+cu130-py3-none-manylinux_")
     assert f"{wheel.name} is up to date: nothing to do" in again.stderr
+
+
+def test_explains_in_less_than_a_third_of_a_second(tool: Tool) -> None:
+    """As a multiple of what Python takes to do nothing, 14 ms: other machines have other times."""
+    python, script = (str(tool.environment / "bin" / name) for name in ("python", "cuwheel"))
+
+    def seconds(*words: str) -> float:
+        """Processor time: what waits for other tests is no fault of this one."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(words, check=True, capture_output=True, env=_plain_environment())
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    nothing = min(seconds(python, "-c", "pass") for _ in range(9))
+    explained = min(seconds(script, "explain", str(LOG)) for _ in range(9))
+
+    assert explained / nothing < _AT_MOST

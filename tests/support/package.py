@@ -14,7 +14,7 @@ from cuwheel.system.process import run
 if TYPE_CHECKING:
     from pathlib import Path
 
-_FILES = (".gitignore", "CHANGELOG.md", "LICENSE", "pyproject.toml")
+_FILES = (".gitignore", "CHANGELOG.md", "LICENSE", "hatch_build.py", "pyproject.toml")
 _FOLDERS = ("cuwheel", "docs", "envs")
 
 
