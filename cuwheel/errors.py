@@ -601,6 +601,31 @@ class IndexCheckError(CuwheelError):
     anchor = "index-check"
 
 
+class ReleaseRequirementError(CuwheelError):
+    """A wheel isn't released, as it hasn't passed what the release requires of each.
+
+    `--require perf,verify` asks for a record of exactly these bytes: a passed measurement
+    (`nox -s perf`), and builds that gave them again (`nox -s verify`). Of several records the newest
+    counts. The message names each wheel and what to run; `--reports DIR` names other folders of
+    records.
+    """
+
+    exit_code = 103
+    anchor = "release-requirement"
+
+
+class UploadError(CommandFailedError):
+    """twine couldn't upload the wheels of a release.
+
+    Its last lines say why. What was uploaded before that stays: the same command again compares the
+    index with the release by hash, and uploads the rest. User and password come from
+    `TWINE_USERNAME` and `TWINE_PASSWORD`, the keyring or `~/.pypirc`, never from the command line.
+    """
+
+    exit_code = 104
+    anchor = "upload-failed"
+
+
 class StageOrderError(CuwheelError):
     """A single stage was asked for whose input is not there.
 

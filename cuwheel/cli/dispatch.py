@@ -45,6 +45,7 @@ COMMANDS = {
     "pick": "report.pick",
     "profile": "target.profile",
     "rebuild": "target.rebuild",
+    "release": "maintain.release",
     "smoke": "target.smoke",
     "toolchain": "maintain.toolchain",
     "torch-symbols": "maintain.torch_symbols",

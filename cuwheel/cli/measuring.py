@@ -290,20 +290,21 @@ def _judge(run: PerfRun, folder: Path) -> None:
         UndecidedError: that can't be told.
     """
     more = f"{folder / 'perf.html'} has every case"
-    if run.faults:
+    outcome = run.outcome
+    if outcome == "wrong":
         raise WrongResultError(
             f"{run.package} is wrong on {run.gpu.name}",
             why="\n".join(run.faults),
             fix=f"{more}; compare with the stock wheel (--wheel), and report it upstream if that "
             "is wrong too",
         )
-    if run.failures:
+    if outcome == "failed":
         raise ProbeError(
             f"{run.package}: {plural(len(run.failures), 'case')} of its probe failed",
             why="\n".join(run.failures),
             fix=f"all that was said is in {folder / 'perf.log'}; {more}",
         )
-    if all(case.skipped for case in run.cases):
+    if outcome == "not run":
         raise GpuError(
             f"{run.package}: no case could be run on {run.gpu.name}",
             why="\n".join(f"{case.name}: {case.skipped}" for case in run.cases),
@@ -316,13 +317,13 @@ def _judge(run: PerfRun, folder: Path) -> None:
         for case in run.cases
         if case.comparison and case.comparison.answer == run.answer
     ]
-    if run.answer == "SLOWER":
+    if outcome == "slower":
         raise SlowerError(
             f"{run.package} is slower than {run.against}",
             why="\n".join(told),
             fix=f"{more}, with the kernels that took longest",
         )
-    if run.answer == "UNDECIDED":
+    if outcome == "undecided":
         raise UndecidedError(
             f"whether {run.package} is slower than {run.against} can't be told",
             why="\n".join(told),

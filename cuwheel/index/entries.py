@@ -70,6 +70,7 @@ class Entry:
         has_attestations: whether attestations of PEP 740 lie beside it.
         variant: its `variant.json` (PEP 825); empty: it is a plain wheel.
         yanked: why nobody should take it any more (PEP 592); None: it stands.
+        at: address of the folder that it is in; empty: it is where the others are.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Entry:
     has_attestations: bool = False
     variant: str = ""
     yanked: str | None = None
+    at: str = ""
 
     @property
     def project(self) -> str:

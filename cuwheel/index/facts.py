@@ -51,7 +51,7 @@ def read_facts(wheel: Path, sha256: str, cache: Path) -> WheelFacts:
         sha256: of it.
         cache: the cache's folder.
     """
-    kept = cache / _FOLDER / f"{sha256}.json"
+    kept = _kept(sha256, cache)
     try:
         found = {name: tuple(values) for name, values in json.loads(read_bytes(kept)).items()}
         return WheelFacts(**found)
@@ -67,9 +67,18 @@ def read_facts(wheel: Path, sha256: str, cache: Path) -> WheelFacts:
         ptx=result.ptx_archs,
         drivers=tuple(driver for _, driver in result.min_driver),
     )
-    with new_file(kept) as stream:
-        stream.write(json.dumps(asdict(facts)).encode())
+    keep_facts(facts, sha256, cache)
     return facts
+
+
+def keep_facts(facts: WheelFacts, sha256: str, cache: Path) -> None:
+    """Keep what is in a wheel, for `read_facts`: the wheel may be elsewhere then."""
+    with new_file(_kept(sha256, cache)) as stream:
+        stream.write(json.dumps(asdict(facts)).encode())
+
+
+def _kept(sha256: str, cache: Path) -> Path:
+    return cache / _FOLDER / f"{sha256}.json"
 
 
 def cuda_tag(entry: Entry) -> str:

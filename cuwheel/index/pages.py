@@ -204,6 +204,7 @@ def _project_page(project: str, wheels: Sequence[ListedWheel], files: str, addre
 
 def _section(one: ListedWheel, files: str, address: str) -> str:
     entry = one.entry
+    files = entry.at or files
     file = f"{files}/{entry.quoted}"
     facts = [(title, text) for title, text in zip(_TITLES[1:], one.cells, strict=True) if text]
     rows = "".join(f"<tr><th>{name}</th><td>{escape(text)}</td></tr>" for name, text in facts)

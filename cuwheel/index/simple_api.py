@@ -67,15 +67,16 @@ class _Place:
     address: str
 
     def url_of(self, entry: Entry) -> str:
-        return f"{self.base}/{entry.quoted}"
+        return f"{entry.at or self.base}/{entry.quoted}"
 
     def url_of_file(self, file: IndexFile) -> str:
         return f"{self.base}/{quote(file.name)}"
 
     def attestations_of(self, entry: Entry) -> str | None:
-        if not (entry.has_attestations and self.address):
+        address = entry.at or self.address
+        if not (entry.has_attestations and address):
             return None
-        return f"{self.address}/{entry.quoted}{ATTESTATIONS}"
+        return f"{address}/{entry.quoted}{ATTESTATIONS}"
 
 
 def simple_pages(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from cuwheel.index.entries import Entry
 
-_FILES = "files"  # folder of the wheels
+FILES = "files"  # folder of the wheels
 _PACKAGES = "packages"  # folder of the pages for people
 
 
@@ -49,6 +49,8 @@ class SiteRequest:
         address: of the site, for the lines that people copy; empty: the page finds it out.
         cache: the cache's folder.
         has_variants: write a variant (PEP 825) of each wheel of which that can be said.
+        published: wheels that were published before at other base addresses, as far as this
+            machine's cache needn't know of them.
     """
 
     folders: tuple[Path, ...]
@@ -57,11 +59,12 @@ class SiteRequest:
     address: str
     cache: Path
     has_variants: bool = False
+    published: tuple[Entry, ...] = ()
 
     @property
     def files(self) -> Path:
         """The folder of the wheels that are put into the site."""
-        return self.site / _FILES
+        return self.site / FILES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,11 +217,12 @@ def _write(asked: SiteRequest, kept: _Kept) -> Site:
 def _write_elsewhere(
     asked: SiteRequest, found: Mapping[str, tuple[Path, Entry]], kept: _Kept
 ) -> Site:
-    """Pages for wheels at a base address; one that was published there before stays published."""
-    published = remembered_entries(kept.elsewhere)
+    """Pages for wheels at a base address; what was published before stays where it was."""
+    published = remembered_entries(kept.elsewhere) | {one.name: one for one in asked.published}
     check_unchanged(found, published)
     wheels = {asked.folders[0] / name: one for name, one in published.items() if name not in found}
-    wheels |= {folder / name: one for name, (folder, one) in found.items()}
+    at = asked.base_url.rstrip("/")
+    wheels |= {folder / name: replace(one, at=at) for name, (folder, one) in found.items()}
     remember_entries(kept.elsewhere, wheels.values())
     return _write_pages(asked, wheels, added=len(found.keys() - published.keys()))
 
@@ -257,12 +261,12 @@ def _write_pages(asked: SiteRequest, wheels: Mapping[Path, Entry], *, added: int
         beside = {one.name: one.content for one in releases}
         replace_pages(asked.files, beside, others_stay=True)
     base, address = asked.base_url.rstrip("/"), asked.address.rstrip("/")
-    full = base or (f"{address}/{_FILES}" if address else "")
-    pages = simple_pages(wheels.values(), base or f"../{_FILES}", full, releases)
+    full = base or (f"{address}/{FILES}" if address else "")
+    pages = simple_pages(wheels.values(), base or f"../{FILES}", full, releases)
     replace_pages(asked.site / SIMPLE, pages)
     tags = tuple(sorted(filter(None, by_cuda)))
     for tag in tags:
-        pages = simple_pages(by_cuda[tag], base or f"../../{_FILES}", full, releases)
+        pages = simple_pages(by_cuda[tag], base or f"../../{FILES}", full, releases)
         replace_pages(asked.site / tag / SIMPLE, pages)
     home, packages = people_pages(listed, files=base, address=address)
     replace_pages(asked.site / _PACKAGES, packages)

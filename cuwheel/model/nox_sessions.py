@@ -101,6 +101,9 @@ VERBS = (
     _verb("lock-check", "Fail when a lock doesn't match its input.", "maintain"),
     _verb("lock-verify", "Download what conda locks name, compare hashes: -- 122.", "maintain"),
     _verb("index", "Write dist/simple/, the package index of all wheels in dist/.", "maintain"),
+    _verb(
+        "release", "Say what a release would hold; publish wheels and notes: --publish.", "maintain"
+    ),
     _verb("cache", "Say what the cache holds, remove what nobody uses: -- --prune.", "maintain"),
     _verb("torch-symbols", "Read what new releases of PyTorch export, for the audit.", "maintain"),
     _verb("docs", "Write TROUBLESHOOTING.md and docs/reference/ from the code.", "maintain"),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Answer = Literal["FASTER", "SAME", "SLOWER", "UNDECIDED"]
+Outcome = Literal["passed", "wrong", "failed", "not run", "slower", "undecided"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,6 +241,18 @@ class PerfRun:
     def failures(self) -> tuple[str, ...]:
         """Every case that raised, with what it raised."""
         return tuple(f"{case.name}: {case.failed}" for case in self.cases if case.failed)
+
+    @property
+    def outcome(self) -> Outcome:
+        """What a gate makes of it: speed counts only where every result is right."""
+        if self.faults:
+            return "wrong"
+        if self.failures:
+            return "failed"
+        if all(case.skipped for case in self.cases):
+            return "not run"
+        answers: dict[str, Outcome] = {"SLOWER": "slower", "UNDECIDED": "undecided"}
+        return answers.get(self.answer, "passed")
 
 
 def read_run(path: Path) -> PerfRun:

@@ -21,6 +21,7 @@ from cuwheel.verify.leftovers import tell_leftovers
 from cuwheel.verify.published import read_published
 from cuwheel.verify.rebuilding import RebuildRequest, rebuild_published, sign_verification
 from cuwheel.verify.session import raise_if_other
+from cuwheel.verify.wheel_record import record_against
 
 if TYPE_CHECKING:
     import argparse
@@ -113,6 +114,7 @@ def _rebuild(
         found = rebuild_published(asked, console, out)
     finally:
         tell_leftovers(work, console)
+    record_against(found, "", ROOT / "reports")
     written = sign_verification(found, key, to) if key else None
     if written:
         console.note(f"signed: {written}")

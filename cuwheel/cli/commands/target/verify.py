@@ -25,6 +25,7 @@ from cuwheel.verify.session import (
     verify,
     verify_against,
 )
+from cuwheel.verify.wheel_record import record_against, record_verified
 
 if TYPE_CHECKING:
     import argparse
@@ -57,6 +58,11 @@ def verify_parser() -> Parser:
         "--record",
         action="store_true",
         help="write what was found into docs/reproducibility.md",
+    )
+    parser.add_argument(
+        "--report",
+        metavar="DIR",
+        help="where verify/SHA256.json goes, for `release -- --require verify`; default: reports/",
     )
     add_report_options(
         parser,
@@ -132,10 +138,16 @@ def _verify(job: Job, given: argparse.Namespace, console: Console) -> VerifiedTa
                 console.answer(verify_document(verified, job.target.id, folder))
         finally:
             tell_leftovers(folder, console)
+    written = record_verified(verified, job.target.id, _reports(given))
+    console.note(f"recorded: {written}")
     found = VerifiedTarget.of(job.target, verified)
     if given.record:
         record(found, project_folder())
     return found
+
+
+def _reports(given: argparse.Namespace) -> Path:
+    return given_path(given.report) if given.report else ROOT / "reports"
 
 
 def _out(given: argparse.Namespace, console: Console) -> rich.console.Console:
@@ -175,6 +187,8 @@ def _verify_against(
         remove_tree(folder)  # an earlier one would count as this wheel's build
         try:
             found = verify_against(_words(given, job), theirs, how, console, _out(given, console))
+            written = record_against(found, job.target.id, _reports(given))
+            console.note(f"recorded: {written}")
             if given.json:
                 console.answer(rebuild_document(found, job.target.id, folder.parent))
         finally:

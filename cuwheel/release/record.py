@@ -1,0 +1,160 @@
+"""What a release is, as it stands in its `release.json`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from cuwheel.errors import UsageError
+from cuwheel.index.entries import Entry
+from cuwheel.index.facts import WheelFacts
+from cuwheel.release.tags import is_tag, tag_order
+from cuwheel.system.whole_files import read_text
+from cuwheel.workspace.serialization import from_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VERSION = 1  # of the file's form
+RELEASES = "releases"  # folder of all of them
+RECORD = "release.json"
+Change = Literal["new package", "new version", "new wheel", "new build"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasedWheel:
+    """A wheel of a release.
+
+    Attributes:
+        entry: as the index has it.
+        facts: what is in it.
+        change: what it is to who knows the releases before: `new wheel` is one of a known version
+            for another Python, CUDA or framework, `new build` other bytes of a known wheel.
+        perf: what the newest measurement of these bytes found, in words; empty: there is none.
+        verify: likewise of the newest verification.
+        log: of its build, relative to the release; empty: none is kept.
+    """
+
+    entry: Entry
+    facts: WheelFacts
+    change: Change
+    perf: str = ""
+    verify: str = ""
+    log: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedTarget:
+    """A target whose last build made no wheel.
+
+    Attributes:
+        target: `causal-conv1d-130-cp312-torch2.11`.
+        date: of the build, in UTC.
+        what: the fact.
+        why: its cause: by `explain`, where the log shows it.
+        fix: what to do, likewise.
+        anchor: of TROUBLESHOOTING.md.
+        log: relative to the release; empty without one.
+    """
+
+    target: str
+    date: str
+    what: str
+    why: str
+    fix: str
+    anchor: str
+    log: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """A release.
+
+    Attributes:
+        tag: `v2026-11-23`.
+        date: when it was put together, in UTC, ISO 8601.
+        previous: the tag of the release before; empty: it is the first.
+        commit: of cuwheel's checkout; empty where it is no git repository.
+        wheels: what is new in it, by name; those of the releases before stay published.
+        failed: targets without a wheel.
+        works_again: targets that had failed at the release before, and don't any more.
+        withdrawn: names and reasons of all wheels that were withdrawn from earlier releases.
+    """
+
+    tag: str
+    date: str
+    previous: str
+    commit: str
+    wheels: tuple[ReleasedWheel, ...]
+    failed: tuple[FailedTarget, ...] = ()
+    works_again: tuple[str, ...] = ()
+    withdrawn: tuple[tuple[str, str], ...] = ()
+
+
+def as_data(release: Release) -> dict[str, Any]:
+    """A release for machines; the keys stay what they are."""
+    return {"version": VERSION, **asdict(release), "wheels": [*map(_wheel_data, release.wheels)]}
+
+
+def _wheel_data(wheel: ReleasedWheel) -> dict[str, Any]:
+    """All of a wheel on one level."""
+    told = asdict(wheel)
+    return {**told.pop("entry"), **told.pop("facts"), **told}
+
+
+def read_releases(folder: Path) -> tuple[Release, ...]:
+    """The releases in a folder, the oldest first.
+
+    Args:
+        folder: that is served; needn't be there.
+
+    Raises:
+        UsageError: one can't be read.
+    """
+    found = [path for path in (folder / RELEASES).glob("*/") if is_tag(path.name)]
+    return tuple(map(_read_release, sorted(found, key=lambda path: tag_order(path.name))))
+
+
+def _read_release(folder: Path) -> Release:
+    path = folder / RECORD
+    try:
+        content = json.loads(read_text(path))
+        _check_form(content.pop("version"))
+        wheels = tuple(map(_wheel_of, content.pop("wheels")))
+        failed = tuple(from_json(FailedTarget, one) for one in content.pop("failed"))
+        found = from_json(Release, {**content, "wheels": [], "failed": []})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise UsageError(
+            f"{path} is no record of a release",
+            why=f"{type(problem).__name__}: {problem}",
+            fix="put it back from a copy: what is published is only known from these records",
+        ) from problem
+    return Release(**{**vars(found), "tag": folder.name, "wheels": wheels, "failed": failed})
+
+
+def _check_form(version: object) -> None:
+    if version != VERSION:
+        raise ValueError(f"its form is {version}, this cuwheel's is {VERSION}")
+
+
+def _wheel_of(data: dict[str, Any]) -> ReleasedWheel:
+    """A wheel again.
+
+    Raises:
+        ValueError: it is none: its name leads elsewhere, or a field is of another type.
+    """
+    try:
+        parse_wheel_filename(data["name"])
+    except InvalidWheelFilename as problem:
+        raise ValueError(str(problem)) from problem
+    if "/" in data["name"]:
+        raise ValueError(f"{data['name']} is no name of a file")
+    parts = [
+        {one.name: data[one.name] for one in fields(kind) if one.name in data}
+        for kind in (Entry, WheelFacts, ReleasedWheel)
+    ]
+    entry, facts = from_json(Entry, parts[0]), from_json(WheelFacts, parts[1])
+    return ReleasedWheel(entry=entry, facts=facts, **parts[2])

@@ -1,0 +1,212 @@
+"""Wheels of a release on a package index: what is there is compared, the rest is uploaded."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pypi_simple
+
+from cuwheel.errors import (
+    DownloadError,
+    PublishedWheelError,
+    UploadError,
+    UsageError,
+    WheelIndexError,
+)
+from cuwheel.fetch.retry import RETRY_POLICY, Attempts
+from cuwheel.fetch.urls import credentials_of, redact_url
+from cuwheel.paths import ROOT
+from cuwheel.pypi.pages import PageFault, read_page, read_project_page
+from cuwheel.system.process import run
+from cuwheel.system.quantities import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from cuwheel.fetch.retry import RetryPolicy
+    from cuwheel.index.entries import Entry
+    from cuwheel.system.console import Console
+
+_ACCEPT = "text/html, application/vnd.pypi.simple.v1+json;q=0.9"
+# twine is in an environment of its own, made when something is uploaded: docs/adr/0036.
+TWINE = (
+    *(sys.executable, "-P" if sys.version_info >= (3, 11) else "-s"),
+    *("-m", "cuwheel.bootstrap", "twine", "-m", "twine"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UploadRequest:
+    """Where wheels are uploaded to.
+
+    Attributes:
+        repository: the index's address for uploads, or a name that `~/.pypirc` knows.
+        index: address of its simple API (PEP 503 or 691), which says what is there.
+        log: file that gets what twine says.
+        twine: the command that starts it.
+        retry_policy: how long to go on asking the index.
+    """
+
+    repository: str
+    index: str
+    log: Path
+    twine: tuple[str, ...] = TWINE
+    retry_policy: RetryPolicy = RETRY_POLICY
+
+
+def make_upload(repository: str, index: str, log: Path) -> UploadRequest:
+    """Where wheels are uploaded to, as a command line says it.
+
+    Args:
+        repository: as it was given.
+        index: likewise; empty: `simple/` below an address, and PyPI's for the name `pypi`.
+        log: file for twine's words.
+
+    Raises:
+        UsageError: an address holds a password, or the index isn't known.
+    """
+    for option, address in (("--upload", repository), ("--index", index)):
+        if any(credentials_of(address)):
+            raise UsageError(
+                f"{option} {redact_url(address)} holds a user or a password",
+                why="everybody on this machine can read a program's arguments",
+                fix="set TWINE_USERNAME and TWINE_PASSWORD, or write them into ~/.pypirc; for "
+                "reading an index, into ~/.netrc",
+            )
+    if not index and urlsplit(repository).scheme in {"http", "https"}:
+        index = f"{repository.rstrip('/')}/simple/"
+    if not index and repository == "pypi":
+        index = pypi_simple.PYPI_SIMPLE_ENDPOINT
+    if not index:
+        raise UsageError(
+            f"where {repository} shows what it holds isn't known",
+            why="before an upload, what is there is compared by hash",
+            fix="name the address that pip installs from: -- --index https://HOST/PATH/simple/",
+        )
+    return UploadRequest(repository=repository, index=f"{index.rstrip('/')}/", log=log)
+
+
+def compare_with_index(wheels: Iterable[Entry], asked: UploadRequest) -> dict[str, bool]:
+    """Whether the index has each wheel; with other bytes, none may be uploaded.
+
+    Raises:
+        PublishedWheelError: it has a name with other bytes.
+        WheelIndexError: it says no SHA-256 of a file, so that can't be told.
+        DownloadError: it doesn't answer.
+        UsageError: there is no index.
+    """
+    wheels = tuple(wheels)
+    attempts = Attempts(asked.retry_policy)
+    page = read_page(asked.index, attempts, _ACCEPT)
+    if isinstance(page, PageFault) and page.kind != "unreadable":  # PyPI's is larger than any page
+        raise _no_index(asked, page)
+    there: dict[str, str] = {}
+    for project in sorted({one.project for one in wheels}):
+        attempts.reset_count()
+        listed = read_project_page(asked.index, project, attempts)
+        if isinstance(listed, PageFault):
+            if listed.kind != "missing":
+                raise _no_index(asked, listed)
+            continue
+        there |= {file.filename: file.digests.get("sha256", "") for file in listed.packages}
+    _check_bytes(wheels, there, redact_url(asked.index))
+    return {one.name: one.name in there for one in wheels}
+
+
+def upload(
+    wheels: Mapping[str, Path], entries: Iterable[Entry], asked: UploadRequest, console: Console
+) -> tuple[str, ...]:
+    """Upload what the index hasn't got, and see that it has all of it then.
+
+    Args:
+        wheels: files by name.
+        entries: the same wheels.
+        asked: where to.
+        console: shows how it goes.
+
+    Returns:
+        The names of those that were uploaded.
+
+    Raises:
+        UploadError: twine failed; what it had uploaded is there.
+        PublishedWheelError: the index has a name with other bytes.
+        CuwheelError: as for `compare_with_index`.
+    """
+    entries = tuple(entries)
+    missing = [
+        name for name, is_there in compare_with_index(entries, asked).items() if not is_there
+    ]
+    there = len(entries) - len(missing)
+    console.note(f"{redact_url(asked.index)} has {there} of {plural(len(entries), 'wheel')}")
+    if not missing:
+        return ()
+    asked.log.parent.mkdir(parents=True, exist_ok=True)
+    asked.log.unlink(missing_ok=True)
+    with console.stage("upload"):
+        for name in missing:
+            console.note(name)
+        run(
+            [
+                *asked.twine,
+                *("upload", "--non-interactive", "--disable-progress-bar"),
+                *_repository(asked.repository),
+                *(str(wheels[name]) for name in missing),
+            ],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            log=asked.log,
+            error=UploadError,
+            what=f"the upload to {redact_url(asked.repository)} failed",
+            fix="see to what its last lines say, then run the same command again: what is there "
+            "by then isn't uploaded again",
+            shown=("twine", "upload", *_repository(asked.repository), *missing),
+        )
+    after = compare_with_index(entries, asked)
+    if late := [name for name in missing if not after[name]]:
+        console.warn(
+            f"{redact_url(asked.index)} doesn't list {', '.join(late)} yet; the same command again "
+            "says whether it does"
+        )
+    return tuple(missing)
+
+
+def _repository(repository: str) -> tuple[str, str]:
+    is_address = "://" in repository
+    return ("--repository-url" if is_address else "--repository", repository)
+
+
+def _check_bytes(wheels: Iterable[Entry], there: Mapping[str, str], index: str) -> None:
+    """See that what is there is what is to be there."""
+    listed = [one for one in wheels if one.name in there]
+    changed = [
+        f"{one.name}: {index} has {there[one.name]}, the release has {one.sha256}"
+        for one in listed
+        if there[one.name] not in {"", one.sha256}
+    ]
+    if changed:
+        raise PublishedWheelError(
+            f"{len(changed)} wheels are on the index with other bytes, so nothing is uploaded",
+            why="\n".join(changed),
+            fix="whoever keeps the index says where these came from; to publish yours beside them, "
+            "build with `-- --build-tag N` and release again",
+        )
+    if unknown := [one.name for one in listed if not there[one.name]]:
+        raise WheelIndexError(
+            f"{index} says no SHA-256 of {unknown[0]}",
+            why="so it isn't known whether it has the wheel of this release; nothing is uploaded",
+            fix="have the index give hashes (pypiserver: --hash-algo sha256), or upload what is "
+            "missing with twine itself",
+        )
+
+
+def _no_index(asked: UploadRequest, fault: PageFault) -> UsageError | DownloadError:
+    kind = UsageError if fault.kind == "missing" else DownloadError
+    return kind(
+        f"{redact_url(asked.index)} {fault}, so what it holds can't be compared",
+        why="before an upload, what is there is compared by hash",
+        fix="name the address that pip installs from: -- --index https://HOST/PATH/simple/",
+    )
