@@ -605,9 +605,9 @@ class ReleaseRequirementError(CuwheelError):
     """A wheel isn't released, as it hasn't passed what the release requires of each.
 
     `--require perf,verify` asks for a record of exactly these bytes: a passed measurement
-    (`nox -s perf`), and builds that gave them again (`nox -s verify`). Of several records the newest
-    counts. The message names each wheel and what to run; `--reports DIR` names other folders of
-    records.
+    (`nox -s perf`), and builds that gave them again (`nox -s verify`). Of several records the
+    newest counts. The message names each wheel and what to run; `--reports DIR` names other folders
+    of records.
     """
 
     exit_code = 103

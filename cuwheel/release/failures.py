@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from cuwheel.explain.catalogue import Weight
@@ -29,16 +30,18 @@ def read_failures(folders: Iterable[Path]) -> tuple[dict[str, FailedTarget], dic
     """
     found: dict[str, FailedTarget] = {}
     logs: dict[str, Path] = {}
-    explainer = Explainer()
+    explain = functools.cache(Explainer)  # it costs a second, and most releases need none
     for folder in folders:
         for path in sorted(failure_path(folder, "x").parent.glob(f"*{_SUFFIX}")):
             target = path.name.removesuffix(_SUFFIX)
+            record = read_failure(folder, target)
+            if record is None:
+                continue
             log = path.with_suffix(".log")
-            cause = _cause(explainer, log) if log.is_file() else None
-            if record := read_failure(folder, target):
-                place = f"{LOGS}/{target}.failed.log" if log.is_file() else ""
-                found[target] = _failed(target, record, cause, place)
-                logs |= {place: log} if place else {}
+            place = f"{LOGS}/{target}.failed.log" if log.is_file() else ""
+            cause = _cause(explain(), log) if place else None
+            found[target] = _failed(target, record, cause, place)
+            logs |= {place: log} if place else {}
     return dict(sorted(found.items())), logs
 
 

@@ -134,7 +134,7 @@ def _copy_wheel(path: Path, sha256: str, folder: Path) -> None:
 
 
 def _copy_log(source: Path, final: Path, asked: ReleaseRequest) -> None:
-    """Copy text of this machine: its folders and the passwords of addresses are its own business."""
+    """Copy text of this machine without its folders and without passwords in addresses."""
     final.parent.mkdir(parents=True, exist_ok=True)
     with source.open(encoding="utf-8", errors="replace") as stream, final.open("x") as written:
         for line in stream:
@@ -143,7 +143,7 @@ def _copy_log(source: Path, final: Path, asked: ReleaseRequest) -> None:
 
 def _without_folders(line: str, asked: ReleaseRequest) -> str:
     named = {
-        **{folder: "<dist>" for folder in asked.folders},
+        **dict.fromkeys(asked.folders, "<dist>"),
         asked.work: "<work>",
         asked.cache: "<cache>",
         asked.checkout: "<cuwheel>",

@@ -86,9 +86,8 @@ class _Reports:
             verification = _verification(content)
             if verification and _is_newer(verification, evidence.verify):
                 evidence.verify = verification, path
-        elif run := _perf_run(path):
-            if _is_newer(run, evidence.perf):
-                evidence.perf = run, path
+        elif (run := _perf_run(path)) and _is_newer(run, evidence.perf):
+            evidence.perf = run, path
 
 
 def read_evidence(entries: Iterable[Entry], reports: Iterable[Path]) -> dict[str, Evidence]:

@@ -36,7 +36,7 @@ def headline(release: Release) -> str:
 
 
 def _head(release: Release) -> Iterator[str]:
-    since = f" since {release.previous}" if release.previous else ", the first release"
+    since = f"New since {release.previous}" if release.previous else "The first release"
     counts = {
         change: sum(one.change == change for one in release.wheels)
         for change in ("new package", "new version", "new wheel", "new build")
@@ -45,7 +45,7 @@ def _head(release: Release) -> Iterator[str]:
     told = [_count_of(count, named.get(name, name)) for name, count in counts.items() if count]
     yield f"# {release.tag}"
     yield ""
-    yield f"{headline(release)}. New{since}: {', '.join(told) or 'nothing'}."
+    yield f"{headline(release)}. {since}: {', '.join(told) or 'nothing'}."
     if release.works_again:
         yield f"No longer failing: {', '.join(f'`{one}`' for one in release.works_again)}."
     yield ""
@@ -120,8 +120,7 @@ def _check() -> Sequence[str]:
     return (
         "## Check it",
         "",
-        f"`sha256sum --check {CHECKSUMS}` in the folder of the release holds every file to its "
-        "hash;",
+        f"`sha256sum --check {CHECKSUMS}` in the release's folder holds all files to their hashes;",
         "`nox -s rebuild -- WHEEL` builds a wheel again from its provenance and compares.",
         "",
     )

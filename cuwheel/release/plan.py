@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from cuwheel.system.files import sha256_of_file
 from cuwheel.wheel.publication import build_tag_of
 
 if TYPE_CHECKING:
+    import datetime
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 

@@ -102,18 +102,21 @@ def compare_with_index(wheels: Iterable[Entry], asked: UploadRequest) -> dict[st
     """
     wheels = tuple(wheels)
     attempts = Attempts(asked.retry_policy)
-    page = read_page(asked.index, attempts, _ACCEPT)
-    if isinstance(page, PageFault) and page.kind != "unreadable":  # PyPI's is larger than any page
-        raise _no_index(asked, page)
-    there: dict[str, str] = {}
+    there: dict[str, str] | None = None
     for project in sorted({one.project for one in wheels}):
         attempts.reset_count()
         listed = read_project_page(asked.index, project, attempts)
-        if isinstance(listed, PageFault):
-            if listed.kind != "missing":
-                raise _no_index(asked, listed)
-            continue
-        there |= {file.filename: file.digests.get("sha256", "") for file in listed.packages}
+        if not isinstance(listed, PageFault):
+            found = {file.filename: file.digests.get("sha256", "") for file in listed.packages}
+            there = {**(there or {}), **found}
+        elif listed.kind != "missing":
+            raise _no_index(asked, listed)
+    if there is None:  # it may be empty, or none
+        attempts.reset_count()
+        page = read_page(asked.index, attempts, _ACCEPT)
+        if isinstance(page, PageFault) and page.kind != "unreadable":  # of PyPI, which is too large
+            raise _no_index(asked, page)
+        there = {}
     _check_bytes(wheels, there, redact_url(asked.index))
     return {one.name: one.name in there for one in wheels}
 

@@ -1,0 +1,235 @@
+"""The folder of a release: complete or not there, and an index that installers read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.errors import WheelIndexError
+from cuwheel.index.site import SiteRequest, yank_in_site
+from cuwheel.release import folder as module
+from cuwheel.release.record import read_releases
+from cuwheel.system import process
+from cuwheel.system.files import sha256_of_file
+
+if TYPE_CHECKING:
+    from tests.support.released import Project
+
+_BUILD = "tiny-130-cp312"
+
+
+def names(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def add_build_log(project: Project, wheel: Path, text: str) -> None:
+    """What a build leaves: its record beside the wheels, its log in the work folder."""
+    record = project.dist / ".cuwheel" / f"{_BUILD}.json"
+    record.parent.mkdir()
+    record.write_text(json.dumps({"summary": {"sha256": sha256_of_file(wheel)}}))
+    log = project.folder / "work" / _BUILD / "logs" / "build.log"
+    log.parent.mkdir(parents=True)
+    log.write_text(text)
+
+
+def test_holds_wheel_and_all_about_it(project: Project) -> None:
+    wheel = project.add()
+    project.measure(wheel)
+    add_build_log(project, wheel, "running build\n")
+
+    found = project.publish()
+
+    assert names(found.folder) == {
+        *(f"{wheel.name}{suffix}" for suffix in ("", ".metadata", ".provenance.json")),
+        f"logs/{_BUILD}.log",
+        f"records/{wheel.name}.perf.json",
+        *("SHA256SUMS", "notes.md", "release.json"),
+    }
+    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=found.folder, check=True)
+    assert read_releases(project.site) == (found.release,)
+
+
+def test_dry_run_writes_nothing(project: Project) -> None:
+    project.add()
+    before = names(project.folder)
+
+    found = project.plan()
+
+    assert found.state == "planned"
+    written = names(project.folder) - before
+    assert [name for name in written if not name.startswith("cache/")] == []
+
+
+def test_second_release_of_a_day_holds_what_is_new(project: Project) -> None:
+    project.add("1.0")
+    first = project.publish()
+    project.add("2.0")
+
+    second = project.publish()
+
+    assert second.release.tag == f"{first.release.tag}.1"
+    assert second.release.previous == first.release.tag
+    assert [one.entry.name for one in second.release.wheels] == ["toy-2.0-py3-none-any.whl"]
+    page = (project.site / "simple" / "toy" / "index.html").read_text()
+    assert "toy-1.0-py3" in page
+    assert "toy-2.0-py3" in page
+
+
+def test_same_again_changes_nothing(project: Project) -> None:
+    project.add()
+    project.publish()
+    before = {name: (project.site / name).stat().st_mtime_ns for name in names(project.site)}
+
+    again = project.publish()
+
+    after = {name: (project.site / name).stat().st_mtime_ns for name in names(project.site)}
+    assert (again.state, after) == ("nothing new", before)
+
+
+def test_wheel_of_release_and_site_are_one_file(project: Project) -> None:
+    wheel = project.add()
+
+    found = project.publish()
+
+    assert (project.site / "files" / wheel.name).samefile(found.folder / wheel.name)
+    assert not (project.site / "files" / wheel.name).samefile(wheel)
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("last", ["_checksums", "_copy_wheel"])
+def test_killed_release_is_not_there(
+    last: str, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.add()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, last, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            project.publish()
+
+    assert list((project.site / "releases").iterdir()) == []
+    assert project.publish().state == "published"
+
+
+def test_what_a_kill_leaves_is_removed(project: Project) -> None:
+    project.add()
+    left = project.site / "releases" / ".v2026-11-20.half"
+    left.mkdir(parents=True)
+    (left / "toy.whl").write_bytes(b"half")
+
+    found = project.publish()
+
+    assert [path.name for path in (project.site / "releases").iterdir()] == [found.release.tag]
+
+
+def test_index_follows_where_it_was_interrupted(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = project.add()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "write_site", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            project.publish()
+
+    assert project.publish().state == "nothing new"
+    assert (project.site / "files" / wheel.name).is_file()
+
+
+def test_wheel_that_changes_meanwhile_is_not_released(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = project.add()
+
+    def change(_: object) -> None:
+        wheel.write_bytes(b"other")
+
+    monkeypatch.setattr(module, "remove_tree", change)
+    (project.site / "releases" / ".v2026-11-20.half").mkdir(parents=True)
+
+    with pytest.raises(WheelIndexError, match="changed while it was released"):
+        project.publish()
+
+
+def test_logs_name_no_folder_of_this_machine(project: Project) -> None:
+    wheel = project.add()
+    home = Path.home()
+    text = (
+        f"g++ {project.folder}/work/x.o -I{home}/.pyenv/include https://me:secret@host/x\x1b[2J\n"
+    )
+    add_build_log(project, wheel, text)
+
+    found = project.publish()
+
+    [log] = found.folder.glob("logs/*")
+    shown = "g++ <work>/x.o -I~/.pyenv/include https://host/x\\x1b[2J\n"
+    assert log.read_text() == shown
+    everything = b"".join((found.folder / name).read_bytes() for name in names(found.folder))
+    assert str(project.folder).encode() not in everything
+
+
+def test_withdrawn_wheel_stays_withdrawn(project: Project) -> None:
+    wheel = project.add()
+    project.publish()
+    request = SiteRequest(
+        folders=(), site=project.site, base_url="", address="", cache=project.folder / "cache"
+    )
+    yank_in_site(request, {wheel.name: "wrong on sm_120"})
+    project.add("2.0")
+
+    found = project.publish()
+    project.publish()
+
+    assert found.release.withdrawn == ((wheel.name, "wrong on sm_120"),)
+    assert f"- `{wheel.name}`: wrong on sm\\_120" in (found.folder / "notes.md").read_text()
+    assert "wrong on sm_120" in (project.site / "simple" / "toy" / "index.html").read_text()
+
+
+def install(program: list[str | Path], target: Path, *words: str) -> process.Finished:
+    environment = {"PATH": os.defpath, "HOME": str(target.parent), "PIP_CONFIG_FILE": os.devnull}
+    return process.run(
+        [*program, "install", "--target", target, *words, "toy"], env=environment, check=False
+    )
+
+
+@pytest.mark.parametrize("name", ["pip", "uv"])
+def test_installs_from_the_folder(name: str, project: Project, tmp_path: Path) -> None:
+    project.add("1.0+cu130")
+    project.publish()
+    index = (project.site / "cu130" / "simple").as_uri()
+    uv: list[str | Path] = [Path(sys.executable).with_name("uv"), "pip"]
+    programs: dict[str, tuple[list[str | Path], tuple[str, ...]]] = {
+        "pip": ([sys.executable, "-m", "pip"], ("--no-cache-dir", "--disable-pip-version-check")),
+        "uv": (uv, ("--no-cache", "--no-config", "--python", sys.executable)),
+    }
+    program, words = programs[name]
+
+    done = install(program, tmp_path / "out", "--index-url", index, *words)
+
+    assert (tmp_path / "out" / "toy.py").is_file(), done.output
+
+
+def test_pages_for_wheels_at_the_releases_of_github(project: Project) -> None:
+    """Each wheel stays at the address of its own release, also from a machine that knows none."""
+    base = "https://github.com/me/it/releases/download"
+    project.add("1.0+cu130")
+    first = project.publish(base_url=base).release.tag
+    project.add("2.0+cu130")
+
+    second = project.publish(base_url=base, cache=project.folder / "other cache").release.tag
+
+    page = (project.site / "simple" / "toy" / "index.html").read_text()
+    assert f'href="{base}/{first}/toy-1.0%2Bcu130-py3-none-any.whl#sha256=' in page
+    assert f'href="{base}/{second}/toy-2.0%2Bcu130-py3-none-any.whl#sha256=' in page
+    people = (project.site / "packages" / "toy" / "index.html").read_text()
+    assert f"{base}/{first}/toy-1.0%2Bcu130-py3-none-any.whl" in people
+    assert not (project.site / "files").exists()

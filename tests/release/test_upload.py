@@ -1,0 +1,155 @@
+"""Uploads to a real pypiserver, and what is there before and after."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from cuwheel.errors import (
+    DownloadError,
+    PublishedWheelError,
+    UploadError,
+    UsageError,
+    WheelIndexError,
+)
+from cuwheel.release.session import plan_release
+from cuwheel.release.upload import make_upload
+from cuwheel.system.console import Console
+from tests.support.package_server import serving_packages
+from tests.support.site_server import serving_site
+from tests.support.toy_wheel import add_wheel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.released import Project
+
+SECRET = "not-to-be-seen"  # a password
+
+
+@pytest.fixture(autouse=True)
+def _account(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TWINE_USERNAME", "me")
+    monkeypatch.setenv("TWINE_PASSWORD", SECRET)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def uploaded(project: Project) -> list[str]:
+    return sorted(path.name for path in (project.folder / "packages").glob("*.whl"))
+
+
+def test_interrupted_upload_is_taken_up(project: Project, tmp_path: Path) -> None:
+    for version in ("1.0", "2.0", "3.0"):
+        project.add(version)
+    with serving_packages(tmp_path / "packages", uploads=1) as address:
+        with pytest.raises(UploadError) as caught:
+            project.publish(project.to_server(address))
+        port = urlsplit(address).port or 0
+    assert uploaded(project) == ["toy-1.0-py3-none-any.whl"]
+    assert "run the same command again" in caught.value.fix
+    assert SECRET not in (tmp_path / "upload.log").read_text() + str(caught.value)
+
+    with serving_packages(tmp_path / "packages", port=port) as address:
+        found = project.publish(project.to_server(address))
+
+    assert (found.state, found.missing) == (
+        "nothing new",
+        ("toy-2.0-py3-none-any.whl", "toy-3.0-py3-none-any.whl"),
+    )
+    assert len(uploaded(project)) == 3
+
+
+def test_uploads_an_older_release_by_its_tag(project: Project, tmp_path: Path) -> None:
+    project.add("1.0")
+    first = project.publish().release.tag
+    project.add("2.0")
+    project.publish()
+
+    with serving_packages(tmp_path / "packages") as address:
+        project.publish(project.to_server(address), tag=first)
+
+    assert uploaded(project) == ["toy-1.0-py3-none-any.whl"]
+
+
+def test_dry_run_says_what_is_missing(project: Project, tmp_path: Path) -> None:
+    project.add("1.0")
+    (tmp_path / "packages").mkdir()
+    there = project.dist / "toy-1.0-py3-none-any.whl"
+    (tmp_path / "packages" / there.name).write_bytes(there.read_bytes())
+    project.add("2.0")
+    with serving_packages(tmp_path / "packages") as address:
+        found = plan_release(project.request(), project.to_server(address), Console())
+
+    assert found.missing == ("toy-2.0-py3-none-any.whl",)
+    assert uploaded(project) == [there.name]
+
+
+def test_other_bytes_on_the_index_keep_all_from_it(project: Project, tmp_path: Path) -> None:
+    add_wheel(tmp_path / "packages", "1.0", content="# other\n")
+    project.add("1.0")
+    project.add("2.0")
+    with (
+        serving_packages(tmp_path / "packages") as address,
+        pytest.raises(PublishedWheelError, match="other bytes, so nothing is uploaded"),
+    ):
+        project.publish(project.to_server(address))
+
+    assert uploaded(project) == ["toy-1.0-py3-none-any.whl"]
+
+
+def test_index_that_is_not_there(project: Project, tmp_path: Path) -> None:
+    project.add()
+    with serving_packages(tmp_path / "packages") as address:
+        here = project.to_server(f"{address}/nowhere")
+        with pytest.raises(UsageError, match="what it holds can't be compared"):
+            project.publish(here)
+
+    with pytest.raises(DownloadError, match="what it holds can't be compared"):
+        project.publish(project.to_server(address))
+
+
+def test_index_without_hashes(project: Project, tmp_path: Path) -> None:
+    wheel = project.add()
+    page = tmp_path / "index" / "simple" / "toy" / "index.json"
+    page.parent.mkdir(parents=True)
+    file = {"filename": wheel.name, "url": f"/{wheel.name}", "hashes": {}}
+    listed = {"meta": {"api-version": "1.0"}, "name": "toy", "files": [file]}
+    page.write_text(json.dumps(listed))
+
+    with (
+        serving_site(tmp_path / "index") as address,
+        pytest.raises(WheelIndexError, match="says no SHA-256"),
+    ):
+        project.publish(project.to_server(address))
+
+
+@pytest.mark.parametrize(
+    ("repository", "index"),
+    [("https://me:secret@host/x", ""), ("https://host/x", "https://me@host/simple")],
+)
+def test_refuses_passwords_in_arguments(repository: str, index: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        make_upload(repository, index, tmp_path / "log")
+
+    assert "secret" not in str(caught.value)
+    assert "TWINE_PASSWORD" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("repository", "index", "asked"),
+    [
+        ("https://host/x/", "", "https://host/x/simple/"),
+        ("https://host/x/", "https://host/y/+simple", "https://host/y/+simple/"),
+        ("ours", "https://host/simple/", "https://host/simple/"),
+    ],
+)
+def test_finds_the_index(repository: str, index: str, asked: str, tmp_path: Path) -> None:
+    assert make_upload(repository, index, tmp_path / "log").index == asked
+
+
+def test_name_of_an_index_needs_its_address(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="where ours shows what it holds"):
+        make_upload("ours", "", tmp_path / "log")
