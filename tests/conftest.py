@@ -12,7 +12,7 @@ import pytest
 
 from cuwheel.conda.mirrors import MIRRORS_VARIABLE, Mirrors
 from cuwheel.cuda.toolkits import toolkit_by_release
-from cuwheel.locks.conda_lock_environment import conda_lock_python
+from cuwheel.locks.tool_environment import tool_python
 from cuwheel.paths import default_cache
 from cuwheel.system.files import file_lock, remove_tree
 from cuwheel.system.output.github import GITHUB_VARIABLE, SUMMARY_VARIABLE
@@ -161,7 +161,9 @@ def whole_conda_channel(
 @pytest.fixture(scope="session")
 def conda_lock(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of the environment that conda-lock is in."""
-    return conda_lock_python(make_workspace(tmp_path_factory.mktemp("lock"), cache=shared_cache))
+    return tool_python(
+        "conda-lock", make_workspace(tmp_path_factory.mktemp("lock"), cache=shared_cache)
+    )
 
 
 @pytest.fixture(scope="session")

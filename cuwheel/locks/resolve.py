@@ -16,8 +16,8 @@ from cuwheel.conda.mirrors import Mirrors
 from cuwheel.conda.solve import solve
 from cuwheel.conda.write import write_conda_lock
 from cuwheel.errors import CuwheelError, HashMismatchError, LockError
-from cuwheel.locks.conda_lock_environment import conda_lock_python
 from cuwheel.locks.jobs import COOLDOWN, CondaLockSpec
+from cuwheel.locks.tool_environment import tool_python
 from cuwheel.pypi.lock_file import faults_of_lock, read_pins, render
 from cuwheel.pypi.uv import resolve
 from cuwheel.system.files import sha256_of_file, write_atomically
@@ -89,7 +89,7 @@ def _lock_pypi(job: PypiLockSpec, workspace: Workspace, cooldown: int) -> None:
 
 def _lock_conda(job: CondaLockSpec, workspace: Workspace, cooldown: int, note: str) -> None:
     source = read_source(job.source)
-    python = conda_lock_python(workspace)
+    python = tool_python("conda-lock", workspace)
     solved = solve(
         source,
         Mirrors.of(os.environ),
@@ -122,7 +122,7 @@ def verify_locks(
     for job in jobs:
         with workspace.console.stage(f"verify {job.name}"):
             known = read_conda_lock(job.lock)
-            python = conda_lock_python(workspace, offline=offline)
+            python = tool_python("conda-lock", workspace, offline=offline)
             files = fetch_packages(
                 known.packages,
                 Mirrors.of(os.environ),

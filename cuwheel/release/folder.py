@@ -96,9 +96,7 @@ def write_index(releases: Sequence[Release], asked: ReleaseRequest) -> Site:
             keep_facts(wheel.facts, wheel.entry.sha256, asked.cache)
         base = asked.base_url.rstrip("/")
         published = tuple(
-            replace(wheel.entry, at=f"{base}/{one.tag}")
-            for one in releases[:-1]
-            for wheel in one.wheels
+            replace(wheel.entry, at=f"{base}/{one.tag}") for one in releases for wheel in one.wheels
         )
         return write_site(replace(site, base_url=f"{base}/{last.tag}", published=published))
     # What is in the site may have been withdrawn there; the folder of a release says nothing of it.

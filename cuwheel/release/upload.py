@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -19,10 +18,11 @@ from cuwheel.errors import (
 )
 from cuwheel.fetch.retry import RETRY_POLICY, Attempts
 from cuwheel.fetch.urls import credentials_of, redact_url
-from cuwheel.paths import ROOT
+from cuwheel.locks.tool_environment import tool_python
 from cuwheel.pypi.pages import PageFault, read_page, read_project_page
 from cuwheel.system.process import run
 from cuwheel.system.quantities import plural
+from cuwheel.workspace.workspace import bare_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,11 +33,6 @@ if TYPE_CHECKING:
     from cuwheel.system.console import Console
 
 _ACCEPT = "text/html, application/vnd.pypi.simple.v1+json;q=0.9"
-# twine is in an environment of its own, made when something is uploaded: docs/adr/0036.
-TWINE = (
-    *(sys.executable, "-P" if sys.version_info >= (3, 11) else "-s"),
-    *("-m", "cuwheel.bootstrap", "twine", "-m", "twine"),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +43,15 @@ class UploadRequest:
         repository: the index's address for uploads, or a name that `~/.pypirc` knows.
         index: address of its simple API (PEP 503 or 691), which says what is there.
         log: file that gets what twine says.
-        twine: the command that starts it.
+        twine: the command that starts it; empty: the one that `envs/twine.lock` pins, in an
+            environment that is made when something is uploaded (docs/adr/0037).
         retry_policy: how long to go on asking the index.
     """
 
     repository: str
     index: str
     log: Path
-    twine: tuple[str, ...] = TWINE
+    twine: tuple[str, ...] = ()
     retry_policy: RetryPolicy = RETRY_POLICY
 
 
@@ -150,17 +146,19 @@ def upload(
         return ()
     asked.log.parent.mkdir(parents=True, exist_ok=True)
     asked.log.unlink(missing_ok=True)
+    python = None if asked.twine else tool_python("twine", bare_workspace(console))
+    twine = (str(python), "-m", "twine") if python else asked.twine
     with console.stage("upload"):
         for name in missing:
             console.note(name)
         run(
             [
-                *asked.twine,
+                *twine,
                 *("upload", "--non-interactive", "--disable-progress-bar"),
                 *_repository(asked.repository),
                 *(str(wheels[name]) for name in missing),
             ],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env=os.environ,
             log=asked.log,
             error=UploadError,
             what=f"the upload to {redact_url(asked.repository)} failed",

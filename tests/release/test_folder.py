@@ -233,3 +233,17 @@ def test_pages_for_wheels_at_the_releases_of_github(project: Project) -> None:
     people = (project.site / "packages" / "toy" / "index.html").read_text()
     assert f"{base}/{first}/toy-1.0%2Bcu130-py3-none-any.whl" in people
     assert not (project.site / "files").exists()
+
+
+def test_pages_stay_where_the_last_release_is_a_record_alone(project: Project) -> None:
+    """As on a machine of GitHub Actions, which gets no wheel of a release that is there."""
+    base = "https://github.com/me/it/releases/download"
+    wheel = project.add("1.0+cu130")
+    found = project.publish(base_url=base)
+    (found.folder / wheel.name).unlink()
+
+    again = project.publish(base_url=base, cache=project.folder / "other cache")
+
+    page = (project.site / "simple" / "toy" / "index.html").read_text()
+    assert again.state == "nothing new"
+    assert f"{base}/{found.release.tag}/toy-1.0%2Bcu130-py3-none-any.whl#sha256=" in page

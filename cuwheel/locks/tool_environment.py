@@ -1,9 +1,9 @@
-"""The environment that conda-lock is in, made from `envs/lock.lock` when a lock is written."""
+"""Environments of programs that few sessions need: made from a lock when one is started."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from cuwheel.errors import LockError
 from cuwheel.paths import ROOT
@@ -19,10 +19,18 @@ if TYPE_CHECKING:
     from cuwheel.workspace.workspace import Workspace
 
 
-def conda_lock_python(workspace: Workspace, *, offline: bool = False) -> Path:
-    """Give the Python of that environment; make it where it isn't there.
+Tool = Literal["conda-lock", "twine"]
+_LOCKS: dict[Tool, tuple[str, str]] = {
+    "conda-lock": ("lock", "conda-lock writes the conda locks"),
+    "twine": ("twine", "twine uploads releases"),
+}
+
+
+def tool_python(tool: Tool, workspace: Workspace, *, offline: bool = False) -> Path:
+    """Give the Python of a tool's environment; make it where it isn't there.
 
     Args:
+        tool: that is started in it, by `-m`.
         workspace: its cache holds the environment.
         offline: take everything from the cache.
 
@@ -31,16 +39,17 @@ def conda_lock_python(workspace: Workspace, *, offline: bool = False) -> Path:
         InstallError: its packages can't be fetched.
         DiskFullError: the disk is full.
     """
-    lock = ROOT / "envs" / "lock.lock"
+    name, use = _LOCKS[tool]
+    lock = ROOT / "envs" / f"{name}.lock"
     if not lock.is_file():
         raise LockError(
             f"envs/{lock.name} is missing",
-            why="conda-lock writes the conda locks, and nothing is installed without a hash",
+            why=f"{use}, and nothing is installed without a hash",
             fix=f"git checkout envs/{lock.name}",
         )
     base = own_python()
     key = hashlib.sha256(f"{base.version}\n{base.path}\n{read_text(lock)}".encode()).hexdigest()
-    folder = workspace.cache / "environments" / f"conda-lock-{key[:16]}"
+    folder = workspace.cache / "environments" / f"{tool}-{key[:16]}"
     log = workspace.shared_folder("logs") / f"{folder.name}.log"
 
     def make(aside: Path) -> dict[str, str]:

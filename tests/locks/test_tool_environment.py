@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import InstallError, LockError
-from cuwheel.locks import conda_lock_environment
-from cuwheel.locks.conda_lock_environment import conda_lock_python
+from cuwheel.locks import tool_environment
+from cuwheel.locks.tool_environment import tool_python
 from cuwheel.paths import ROOT
 from cuwheel.pypi.lock_file import pinned_version
 from cuwheel.system import process
@@ -35,10 +35,10 @@ def test_engine_holds_no_conda_lock() -> None:
 def test_names_lock_that_is_missing(
     lean_workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conda_lock_environment, "ROOT", tmp_path)
+    monkeypatch.setattr(tool_environment, "ROOT", tmp_path)
 
     with pytest.raises(LockError) as caught:
-        conda_lock_python(lean_workspace)
+        tool_python("conda-lock", lean_workspace)
 
     assert str(caught.value).startswith("error: envs/lock.lock is missing")
     assert caught.value.fix == "git checkout envs/lock.lock"
@@ -50,9 +50,9 @@ def test_leaves_nothing_when_it_cant_be_made(
     lock = tmp_path / "envs" / "lock.lock"
     lock.parent.mkdir()
     lock.write_text(f"conda-lock==0.0.1 --hash=sha256:{'0' * 64}\n")
-    monkeypatch.setattr(conda_lock_environment, "ROOT", tmp_path)
+    monkeypatch.setattr(tool_environment, "ROOT", tmp_path)
 
     with pytest.raises(InstallError, match=r"the packages of lock\.lock can't be installed"):
-        conda_lock_python(lean_workspace)
+        tool_python("conda-lock", lean_workspace)
 
     assert not list((lean_workspace.cache / "environments").glob("**/bin/python"))
