@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.report_options import add_report_options
 from cuwheel.errors import UsageError, naming_option, suggest
-from cuwheel.paths import ROOT, default_cache, given_path
+from cuwheel.paths import ROOT, default_cache, given_path, project_folder
 from cuwheel.release.gate import REQUIREMENTS
 from cuwheel.release.plan import ReleaseRequest
 from cuwheel.release.session import (
@@ -92,11 +92,11 @@ def run_release(given: argparse.Namespace, console: Console) -> None:
             why="it says what the index that is uploaded to holds",
             fix="name the address for uploads: -- --upload URL",
         )
-    work = given_path(given.work) if given.work else ROOT / "work"
-    reports = given.reports or (ROOT / "reports", ROOT / "nightly")
+    work = given_path(given.work) if given.work else project_folder() / "work"
+    reports = given.reports or (project_folder() / "reports", project_folder() / "nightly")
     asked = ReleaseRequest(
-        folders=tuple(map(given_path, given.dist)) if given.dist else (ROOT / "dist",),
-        to=given_path(given.to) if given.to else ROOT / "public",
+        folders=tuple(map(given_path, given.dist)) if given.dist else (project_folder() / "dist",),
+        to=given_path(given.to) if given.to else project_folder() / "public",
         work=work,
         reports=tuple(map(given_path, reports)),
         required=given.require,

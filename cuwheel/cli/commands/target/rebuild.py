@@ -114,7 +114,7 @@ def _rebuild(
         found = rebuild_published(asked, console, out)
     finally:
         tell_leftovers(work, console)
-    record_against(found, "", ROOT / "reports")
+    record_against(found, "", project_folder() / "reports")
     written = sign_verification(found, key, to) if key else None
     if written:
         console.note(f"signed: {written}")

@@ -147,7 +147,7 @@ def _verify(job: Job, given: argparse.Namespace, console: Console) -> VerifiedTa
 
 
 def _reports(given: argparse.Namespace) -> Path:
-    return given_path(given.report) if given.report else ROOT / "reports"
+    return given_path(given.report) if given.report else project_folder() / "reports"
 
 
 def _out(given: argparse.Namespace, console: Console) -> rich.console.Console:
