@@ -1,0 +1,164 @@
+"""The workflow of a release: what starts it, what it may, and what its steps do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from cuwheel.paths import ROOT
+from cuwheel.wheel.publication import statement_of
+from tests.support.released import Project
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# What `gh` was asked; releases are folders below RELEASES, and a draft is one where DRAFT says so.
+_GH = """#!/bin/sh
+echo "$@" >> "$LOG"
+case $1-$2 in
+release-list) ls "$RELEASES" ;;
+release-download) mkdir -p "$7" && cp "$RELEASES/$3/release.json" "$7" ;;
+release-view) echo "$DRAFT" ;;
+esac
+"""
+# The session without nox, in the Python of the tests.
+_NOX = f"""#!/bin/sh
+shift 3
+exec {sys.executable} -m cuwheel release "$@"
+"""
+TAG = "v2026-11-20"
+
+
+@pytest.fixture(scope="module")
+def workflow() -> dict[Any, Any]:
+    path = ROOT / ".github" / "workflows" / "release.yml"
+    return dict(yaml.safe_load(path.read_text()))
+
+
+@pytest.fixture
+def runner(project: Project) -> Path:
+    """The folder of a job, with stand-ins for `gh` and `nox`, and one release that is there."""
+    programs = project.folder / "bin"
+    programs.mkdir()
+    for name, text in (("gh", _GH), ("nox", _NOX)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    other = project.folder / "there" / TAG
+    other.mkdir(parents=True)
+    project.add("1.0+cu130")
+    found = project.publish(to=project.folder / "first")
+    (found.folder / "release.json").rename(other / "release.json")
+    return project.folder
+
+
+def step_of(workflow: dict[Any, Any], job: str, name: str) -> str:
+    [found] = [one for one in workflow["jobs"][job]["steps"] if one.get("name") == name]
+    return str(found["run"])
+
+
+def run_step(script: str, runner: Path, **variables: str) -> dict[str, str]:
+    """Run a step as the runner does; gives its outputs."""
+    output = runner / "output"
+    output.touch()
+    subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
+        cwd=runner,
+        check=True,
+        env={
+            **os.environ,
+            "PATH": f"{runner / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "CUWHEEL_CACHE": str(runner / "cache"),
+            "CUWHEEL_INVOKED_FROM": str(runner),
+            "GITHUB_OUTPUT": str(output),
+            "GITHUB_STEP_SUMMARY": str(runner / "summary"),
+            "LOG": str(runner / "asked"),
+            "RELEASES": str(runner / "there"),
+            **variables,
+        },
+    )
+    return dict(line.split("=", 1) for line in output.read_text().splitlines())
+
+
+def test_no_pull_request_starts_it(workflow: dict[Any, Any]) -> None:
+    assert set(workflow[True]) == {"workflow_dispatch"}  # YAML reads `on` as true
+
+
+def test_publishes_only_when_asked_to(workflow: dict[Any, Any]) -> None:
+    publish = workflow[True]["workflow_dispatch"]["inputs"]["publish"]
+
+    assert publish["default"] is False
+    assert "inputs.publish" in workflow["jobs"]["publish"]["if"]
+    assert "inputs.publish" in workflow["jobs"]["pages"]["if"]
+
+
+def test_what_may_write_runs_nothing_of_the_checkout(workflow: dict[Any, Any]) -> None:
+    jobs = workflow["jobs"]
+
+    assert jobs["collect"]["permissions"] == {"actions": "read", "contents": "read"}
+    for name in ("publish", "pages"):
+        assert not [step for step in jobs[name]["steps"] if "checkout" in step.get("uses", "")]
+
+
+def test_puts_what_is_new_together(workflow: dict[Any, Any], runner: Path) -> None:
+    """A wheel of an earlier release is known by its record; its links lead to that release."""
+    cell = runner / "cells" / "cell-toy-130"
+    (runner / "dist").rename(runner / "old")
+    (cell / "dist").mkdir(parents=True)
+    wheel = Project(folder=cell).add("2.0+cu130")
+    statement_of(runner / "old" / "toy-1.0+cu130-py3-none-any.whl").unlink()
+    (runner / "old" / "toy-1.0+cu130-py3-none-any.whl").rename(
+        cell / "dist" / "toy-1.0+cu130-py3-none-any.whl"
+    )
+    base = "https://github.com/me/it/releases/download"
+
+    run_step(step_of(workflow, "collect", "Get the records of the releases before"), runner)
+    outputs = run_step(
+        step_of(workflow, "collect", "Put it together"),
+        runner,
+        BASE_URL=base,
+        REQUIRE="",
+        PUBLISH="true",
+    )
+
+    assert outputs["is_new"] == "true"
+    release = runner / "public" / "releases" / outputs["tag"]
+    found = json.loads((release / "release.json").read_text())
+    assert [one["name"] for one in found["wheels"]] == [wheel.name]
+    assert found["previous"] == TAG
+    page = (runner / "public" / "simple" / "toy" / "index.html").read_text()
+    assert f"{base}/{TAG}/toy-1.0%2Bcu130-py3-none-any.whl" in page
+    assert f"{base}/{outputs['tag']}/toy-2.0%2Bcu130-py3-none-any.whl" in page
+    assert "# v" in (runner / "summary").read_text()
+
+
+def test_dry_run_is_in_the_summary_alone(workflow: dict[Any, Any], runner: Path) -> None:
+    (runner / "cells" / "cell-toy-130").mkdir(parents=True)
+    (runner / "dist").rename(runner / "cells" / "cell-toy-130" / "dist")
+    script = step_of(workflow, "collect", "Put it together")
+
+    outputs = run_step(script, runner, BASE_URL="https://h/x", REQUIRE="", PUBLISH="false")
+
+    assert outputs == {}
+    assert not (runner / "public").exists()
+    assert "## Wheels" in (runner / "summary").read_text()
+
+
+@pytest.mark.parametrize("draft", ["", "true"])
+def test_release_is_a_draft_until_it_is_whole(
+    draft: str, workflow: dict[Any, Any], runner: Path
+) -> None:
+    (runner / "release").mkdir()
+    (runner / "release" / "toy.whl").touch()
+
+    run_step(step_of(workflow, "publish", "Publish"), runner, TAG=TAG, COMMIT="abc", DRAFT=draft)
+
+    asked = [line.split()[1] for line in (runner / "asked").read_text().splitlines()]
+    begun = ["view", "delete"] if draft else ["view"]
+    assert asked == [*begun, "create", "upload", "edit"]
