@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from cuwheel.index.entries import ATTESTATIONS, METADATA
 from cuwheel.index.facts import keep_facts
 from cuwheel.index.site import SiteRequest, write_site
 from cuwheel.release.notes import CHECKSUMS, NOTES, render_notes
-from cuwheel.release.record import RECORD, RELEASES, as_data
+from cuwheel.release.record import RECORD, RELEASES
 from cuwheel.system.files import (
     list_tree,
     naming_full_disk,
@@ -23,6 +22,7 @@ from cuwheel.system.files import (
     remove_tree,
     sha256_of_file,
 )
+from cuwheel.system.output.documents import as_file
 from cuwheel.system.output.terminal import visible
 from cuwheel.wheel.archive import open_wheel
 from cuwheel.wheel.publication import REBUILT, statement_of
@@ -64,7 +64,7 @@ def write_release(plan: Plan, asked: ReleaseRequest, last: Release | None) -> Pa
         for wheel in plan.release.wheels:
             for kind, record in plan.evidence[wheel.entry.sha256].files.items():
                 _copy_log(record, aside / _RECORDS / f"{wheel.entry.name}.{kind}.json", asked)
-        _write(aside / RECORD, json.dumps(as_data(plan.release), indent=1) + "\n")
+        _write(aside / RECORD, as_file(plan.release))
         _write(aside / NOTES, render_notes(plan.release, last))
         _write(aside / CHECKSUMS, _checksums(aside))
     return folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -9,15 +10,15 @@ from cuwheel.errors import ReleaseRequirementError, UsageError
 from cuwheel.perf.records import PerfRun, read_run
 from cuwheel.system.quantities import plural
 from cuwheel.system.regular_files import read_json
-from cuwheel.verify.wheel_record import WheelVerification
+from cuwheel.verify.wheel_record import read_verification
 from cuwheel.wheel.publication import statement_of
-from cuwheel.workspace.serialization import from_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from cuwheel.index.entries import Entry
+    from cuwheel.verify.wheel_record import WheelVerification
 
 Requirement = Literal["perf", "verify"]
 REQUIREMENTS: tuple[Requirement, ...] = ("perf", "verify")
@@ -82,12 +83,14 @@ class _Reports:
         evidence = self.by_sha256.get(str(content.get("sha256", "")))
         if evidence is None:
             return
-        if "is_same" in content:
-            verification = _verification(content)
-            if verification and _is_newer(verification, evidence.verify):
-                evidence.verify = verification, path
-        elif (run := _perf_run(path)) and _is_newer(run, evidence.perf):
-            evidence.perf = run, path
+        with contextlib.suppress(UsageError, KeyError, ValueError):  # of another release of cuwheel
+            if content.get("schema") == PerfRun.SCHEMA.name:
+                run = read_run(path)
+                evidence.perf = (run, path) if _is_newer(run, evidence.perf) else evidence.perf
+            else:
+                found = read_verification(content)
+                is_newer = _is_newer(found, evidence.verify)
+                evidence.verify = (found, path) if is_newer else evidence.verify
 
 
 def read_evidence(entries: Iterable[Entry], reports: Iterable[Path]) -> dict[str, Evidence]:
@@ -156,20 +159,6 @@ def _commands(name: Requirement, wheel: Path) -> Iterator[str]:
         yield f"nox -s verify -- {recipe}-{toolkit.replace('.', '')} --against {wheel}"
     except (KeyError, TypeError, AttributeError):
         yield f"{wheel.name} has no provenance of cuwheel: build it here, or leave it out of --dist"
-
-
-def _verification(content: Mapping[str, object]) -> WheelVerification | None:
-    try:
-        return from_json(WheelVerification, content)
-    except ValueError:
-        return None
-
-
-def _perf_run(path: Path) -> PerfRun | None:
-    try:
-        return read_run(path)
-    except UsageError:  # of another release of cuwheel
-        return None
 
 
 def _is_newer(

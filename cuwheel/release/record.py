@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
@@ -12,13 +12,13 @@ from cuwheel.errors import UsageError
 from cuwheel.index.entries import Entry
 from cuwheel.index.facts import WheelFacts
 from cuwheel.release.tags import is_tag, tag_order
+from cuwheel.system.output.documents import Schema
 from cuwheel.system.whole_files import read_text
 from cuwheel.workspace.serialization import from_json
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION = 1  # of the file's form
 RELEASES = "releases"  # folder of all of them
 RECORD = "release.json"
 Change = Literal["new package", "new version", "new wheel", "new build"]
@@ -71,7 +71,7 @@ class FailedTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """A release.
+    """A release; what its `release.json` holds.
 
     Attributes:
         tag: `v2026-11-23`.
@@ -84,6 +84,8 @@ class Release:
         withdrawn: names and reasons of all wheels that were withdrawn from earlier releases.
     """
 
+    SCHEMA: ClassVar = Schema("release-record", "1.0")
+
     tag: str
     date: str
     previous: str
@@ -92,17 +94,6 @@ class Release:
     failed: tuple[FailedTarget, ...] = ()
     works_again: tuple[str, ...] = ()
     withdrawn: tuple[tuple[str, str], ...] = ()
-
-
-def as_data(release: Release) -> dict[str, Any]:
-    """A release for machines; the keys stay what they are."""
-    return {"version": VERSION, **asdict(release), "wheels": [*map(_wheel_data, release.wheels)]}
-
-
-def _wheel_data(wheel: ReleasedWheel) -> dict[str, Any]:
-    """All of a wheel on one level."""
-    told = asdict(wheel)
-    return {**told.pop("entry"), **told.pop("facts"), **told}
 
 
 def read_releases(folder: Path) -> tuple[Release, ...]:
@@ -122,7 +113,7 @@ def _read_release(folder: Path) -> Release:
     path = folder / RECORD
     try:
         content = json.loads(read_text(path))
-        _check_form(content.pop("version"))
+        Release.SCHEMA.take_from(content)
         wheels = tuple(map(_wheel_of, content.pop("wheels")))
         failed = tuple(from_json(FailedTarget, one) for one in content.pop("failed"))
         found = from_json(Release, {**content, "wheels": [], "failed": []})
@@ -132,12 +123,7 @@ def _read_release(folder: Path) -> Release:
             why=f"{type(problem).__name__}: {problem}",
             fix="put it back from a copy: what is published is only known from these records",
         ) from problem
-    return Release(**{**vars(found), "tag": folder.name, "wheels": wheels, "failed": failed})
-
-
-def _check_form(version: object) -> None:
-    if version != VERSION:
-        raise ValueError(f"its form is {version}, this cuwheel's is {VERSION}")
+    return replace(found, tag=folder.name, wheels=wheels, failed=failed)
 
 
 def _wheel_of(data: dict[str, Any]) -> ReleasedWheel:
@@ -146,15 +132,12 @@ def _wheel_of(data: dict[str, Any]) -> ReleasedWheel:
     Raises:
         ValueError: it is none: its name leads elsewhere, or a field is of another type.
     """
+    entry = from_json(Entry, data.pop("entry"))
+    facts = from_json(WheelFacts, data.pop("facts"))
     try:
-        parse_wheel_filename(data["name"])
+        parse_wheel_filename(entry.name)
     except InvalidWheelFilename as problem:
         raise ValueError(str(problem)) from problem
-    if "/" in data["name"]:
-        raise ValueError(f"{data['name']} is no name of a file")
-    parts = [
-        {one.name: data[one.name] for one in fields(kind) if one.name in data}
-        for kind in (Entry, WheelFacts, ReleasedWheel)
-    ]
-    entry, facts = from_json(Entry, parts[0]), from_json(WheelFacts, parts[1])
-    return ReleasedWheel(entry=entry, facts=facts, **parts[2])
+    if "/" in entry.name:
+        raise ValueError(f"{entry.name} is no name of a file")
+    return ReleasedWheel(entry=entry, facts=facts, **data)

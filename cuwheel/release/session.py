@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import rich.console
 import rich.table
@@ -13,9 +13,10 @@ from cuwheel.errors import UsageError, suggest
 from cuwheel.release.folder import write_index, write_release
 from cuwheel.release.notes import NOTES, headline, render_notes
 from cuwheel.release.plan import earlier_releases, make_plan
-from cuwheel.release.record import RELEASES, as_data
+from cuwheel.release.record import RELEASES
 from cuwheel.release.upload import compare_with_index, upload
 from cuwheel.system.files import file_lock
+from cuwheel.system.output.documents import Schema
 from cuwheel.system.quantities import plural, show_size
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from cuwheel.release.upload import UploadRequest
     from cuwheel.system.console import Console
 
+State = Literal["planned", "published", "nothing new"]
 _SHA256_SHOWN = 16  # characters of a hash in the table
 
 
@@ -46,10 +48,35 @@ class Outcome:
 
     release: Release
     previous: Release | None
-    state: Literal["planned", "published", "nothing new"]
+    state: State
     folder: Path
     superseded: tuple[str, ...] = ()
     missing: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseDocument:
+    """What `release --json` prints.
+
+    Attributes:
+        tag: of the release.
+        state: `planned`: it isn't there yet, and nothing was written; `nothing new`: it is the last
+            one.
+        folder: of the release.
+        superseded: names of wheels that are left out, as a newer build of each is there.
+        missing: names of wheels that the index hadn't got: with `--publish` they were uploaded;
+            null: no index was named.
+        release: what its `release.json` holds.
+    """
+
+    SCHEMA: ClassVar = Schema("release", "1.0")
+
+    tag: str
+    state: State
+    folder: Path
+    superseded: tuple[str, ...]
+    missing: tuple[str, ...] | None
+    release: Release
 
 
 def plan_release(
@@ -188,15 +215,16 @@ def print_outcome(found: Outcome, terminal: rich.console.Console, console: Conso
         console.note(f"uploaded: {plural(len(found.missing), 'wheel')}")
 
 
-def outcome_as_data(found: Outcome) -> dict[str, Any]:
-    """The same for machines; the keys stay what they are."""
-    return {
-        **as_data(found.release),
-        "state": found.state,
-        "folder": str(found.folder),
-        "superseded": found.superseded,
-        "missing_on_index": found.missing,
-    }
+def release_document(found: Outcome) -> ReleaseDocument:
+    """The same as a document."""
+    return ReleaseDocument(
+        tag=found.release.tag,
+        state=found.state,
+        folder=found.folder,
+        superseded=found.superseded,
+        missing=found.missing,
+        release=found.release,
+    )
 
 
 def _table(release: Release) -> rich.table.Table:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from cuwheel.system.files import write_atomically
-from cuwheel.workspace.serialization import to_json
+from cuwheel.system.output.documents import Schema, as_file
+from cuwheel.workspace.serialization import from_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +20,7 @@ FOLDER = "verify"  # of the folder of reports
 
 @dataclass(frozen=True, kw_only=True)
 class WheelVerification:
-    """What building a wheel again has given.
+    """What building a wheel again has given; what `reports/verify/` holds of it.
 
     Attributes:
         wheel: its file name.
@@ -30,6 +31,8 @@ class WheelVerification:
         builds: the builds, in words.
         causes: of what differs, in words.
     """
+
+    SCHEMA: ClassVar = Schema("wheel-verification", "1.0")
 
     wheel: str
     sha256: str
@@ -85,10 +88,24 @@ def record_against(found: VerifiedAgainst, target: str, reports: Path) -> Path:
     )
 
 
+def read_verification(content: dict[str, Any]) -> WheelVerification:
+    """A record again.
+
+    Args:
+        content: of its file; loses what names the form.
+
+    Raises:
+        KeyError: it names no form.
+        ValueError: it is another document, or a field is of another type.
+    """
+    WheelVerification.SCHEMA.take_from(content)
+    return from_json(WheelVerification, content)
+
+
 def _write(found: WheelVerification, reports: Path) -> Path:
     path = reports / FOLDER / f"{found.sha256}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, to_json(found))
+    write_atomically(path, as_file(found))
     return path
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.support.engine import Engine
 
 # Of those that maintain something, these look at it.
-_LOOKING = {"cache", "index", "lock-check", "lock-verify", "outdated"}
+_LOOKING = {"cache", "index", "lock-check", "lock-verify", "outdated", "release"}
 REPORTING = [one.name for one in VERBS if one.tag != "maintain" or one.name in _LOOKING]
 _NAMED = {
     "build": ["x-130"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from cuwheel.paths import ROOT
 from cuwheel.system import process
+from tests.support.documents import read_document
 from tests.support.package_server import serving_packages
 from tests.support.released import Project
 
@@ -60,8 +60,8 @@ def test_release_is_uploaded_and_installed(project: Project, tmp_path: Path) -> 
         )
         said = [install(name, address, tmp_path / name) for name in ("pip", "uv")]
 
-    found = json.loads(done.output)
-    assert found["missing_on_index"] == [path.name for path in sorted(project.dist.glob("*.whl"))]
+    found = read_document(done.output, "release")
+    assert found["missing"] == [path.name for path in sorted(project.dist.glob("*.whl"))]
     assert ["2.0+cu130" in one for one in said] == [True, True], said
     log = (tmp_path / "work" / "release" / "upload.log").read_text()
     assert "Uploading toy-1.0+cu130" in log

@@ -123,9 +123,10 @@ def test_wheel_without_provenance_can_not_be_verified(project: Project) -> None:
 def test_files_that_are_no_records_are_passed_over(project: Project) -> None:
     wheel = project.add()
     folder = project.measure(wheel).parent
-    for name, text in (("list", "[]"), ("half", "{"), ("old", '{"version": 0}')):
+    for name, text in (("list", "[]"), ("half", "{"), ("old", '{"schema": "perf"}')):
         (folder / f"{name}.json").write_text(text)
-    said = {"sha256": sha256_of_file(wheel), "is_same": "yes"}
-    (folder / "other.json").write_text(json.dumps(said))
+    for number, schema in enumerate(("perf", "wheel-verification", "audit")):
+        said = {"sha256": sha256_of_file(wheel), "schema": schema, "schema_version": "1.0"}
+        (folder / f"{number}.json").write_text(json.dumps(said))
 
     assert project.publish(required=("perf",)).state == "published"

@@ -9,6 +9,7 @@ import pytest
 
 from cuwheel.errors import UsageError
 from cuwheel.release.record import read_releases
+from tests.support.documents import read_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,14 +27,25 @@ def test_lists_releases_by_time(project: Project) -> None:
     assert tags[-1].endswith(".2")
 
 
+def test_keeps_to_its_schema(project: Project) -> None:
+    wheel = project.add()
+    project.measure(wheel)
+
+    found = project.publish()
+
+    data = read_document((found.folder / "release.json").read_text(), "release-record")
+    assert data["wheels"][0]["perf"].startswith("passed")
+
+
 _DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {
-    "another form": lambda data: data.update(version=7),
+    "another form": lambda data: data.update(schema_version="7.0"),
+    "another document": lambda data: data.update(schema="perf"),
     "no wheels": lambda data: data.pop("wheels"),
-    "a name that leads elsewhere": lambda data: data["wheels"][0].update(
+    "a name that leads elsewhere": lambda data: data["wheels"][0]["entry"].update(
         name="../toy-1.0-py3-none-any.whl"
     ),
-    "no name": lambda data: data["wheels"][0].pop("name"),
-    "another type": lambda data: data["wheels"][0].update(size="large"),
+    "no name": lambda data: data["wheels"][0]["entry"].pop("name"),
+    "another type": lambda data: data["wheels"][0]["entry"].update(size="large"),
     "no dict": lambda data: data.update(wheels=[7]),
 }
 

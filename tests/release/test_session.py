@@ -10,9 +10,11 @@ import pytest
 import rich.console
 
 from cuwheel.errors import UsageError
-from cuwheel.release.session import outcome_as_data, print_outcome
+from cuwheel.release.session import print_outcome, release_document
 from cuwheel.system.console import Console
 from cuwheel.system.files import file_lock
+from cuwheel.system.output.documents import as_line
+from tests.support.documents import read_document
 
 if TYPE_CHECKING:
     from cuwheel.release.session import Outcome
@@ -67,12 +69,12 @@ def test_names_releases_there_are(project: Project) -> None:
 def test_data_hold_all_that_is_known_of_a_wheel(project: Project) -> None:
     project.add("1.0+cu130")
 
-    data = outcome_as_data(project.plan())
+    data = read_document(as_line(release_document(project.plan())), "release")
 
-    assert (data["state"], data["version"], data["previous"]) == ("planned", 1, "")
-    [wheel] = data["wheels"]
-    keys = {"name", "sha256", "size", "archs", "drivers", "change", "perf", "verify", "toolkit"}
-    assert keys <= wheel.keys()
+    assert (data["state"], data["missing"]) == ("planned", None)
+    [wheel] = data["release"]["wheels"]
+    assert wheel["entry"]["name"] == "toy-1.0+cu130-py3-none-any.whl"
+    assert (wheel["change"], wheel["facts"]["drivers"]) == ("new package", [])
 
 
 def test_two_at_once_make_one_release(project: Project) -> None:

@@ -130,7 +130,7 @@ def test_puts_what_is_new_together(workflow: dict[Any, Any], runner: Path) -> No
     assert outputs["is_new"] == "true"
     release = runner / "public" / "releases" / outputs["tag"]
     found = json.loads((release / "release.json").read_text())
-    assert [one["name"] for one in found["wheels"]] == [wheel.name]
+    assert [one["entry"]["name"] for one in found["wheels"]] == [wheel.name]
     assert found["previous"] == TAG
     page = (runner / "public" / "simple" / "toy" / "index.html").read_text()
     assert f"{base}/{TAG}/toy-1.0%2Bcu130-py3-none-any.whl" in page

@@ -13,6 +13,7 @@ from cuwheel.release.session import plan_release, publish_release
 from cuwheel.release.upload import make_upload
 from cuwheel.system.console import Console
 from cuwheel.system.files import sha256_of_file
+from cuwheel.system.output.documents import as_file
 from cuwheel.wheel.publication import statement_of
 from tests.index.test_entries import STATEMENT
 from tests.support.measured import make_run
@@ -74,7 +75,7 @@ class Project:
         run = make_run(*cases, wheel=wheel.name, sha256=sha256_of_file(wheel), **changes)
         path = self.folder / "reports" / "perf" / "toy" / f"{run.date[:10]}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(run.as_json())
+        path.write_text(as_file(run))
         return path
 
     def to_server(self, address: str) -> UploadRequest:

@@ -9,8 +9,8 @@ import pytest
 
 from cuwheel.verify.rebuilds import Rebuilt, Variation
 from cuwheel.verify.session import Verified
-from cuwheel.verify.wheel_record import WheelVerification, record_verified
-from cuwheel.workspace.serialization import read_record
+from cuwheel.verify.wheel_record import read_verification, record_verified
+from tests.support.documents import read_document
 
 SHA256 = "ab" * 32
 
@@ -26,9 +26,8 @@ def test_is_named_by_the_wheels_hash(unequal: tuple[str, ...], tmp_path: Path) -
 
     path = record_verified(found, "toy-130", tmp_path)
 
-    record = read_record(path, WheelVerification)
+    record = read_verification(read_document(path.read_text(), "wheel-verification"))
     assert path == tmp_path / "verify" / f"{SHA256}.json"
-    assert record
     assert (record.sha256, record.wheel, record.target) == (SHA256, "toy.whl", "toy-130")
     assert (record.is_same, len(record.builds)) == (not unequal, 2)
 
@@ -39,6 +38,5 @@ def test_later_verification_takes_the_place_of_the_earlier(tmp_path: Path) -> No
 
     path = record_verified(dataclasses.replace(first, unequal=("warm",)), "toy-130", tmp_path)
 
-    record = read_record(path, WheelVerification)
-    assert record
+    record = read_verification(read_document(path.read_text(), "wheel-verification"))
     assert not record.is_same

@@ -42,9 +42,12 @@ _NAMES = (
     "pick.document.PickDocument",
     "profile.report.ProfileDocument",
     "verify.document.RebuildDocument",
+    "release.session.ReleaseDocument",
+    "release.record.Release",
     "cli.commands.target.smoke.SmokeDocument",
     "cli.commands.build.build.StageDocument",
     "verify.document.VerifyDocument",
+    "verify.wheel_record.WheelVerification",
 )
 FOLDER = "docs/reference/schemas"
 _INTRO = """\

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
 from cuwheel.cli.parser import Parser, new_parser
@@ -13,10 +12,10 @@ from cuwheel.paths import ROOT, default_cache, given_path, project_folder
 from cuwheel.release.gate import REQUIREMENTS
 from cuwheel.release.plan import ReleaseRequest
 from cuwheel.release.session import (
-    outcome_as_data,
     plan_release,
     print_outcome,
     publish_release,
+    release_document,
 )
 from cuwheel.release.upload import make_upload
 from cuwheel.system.output.terminal import report_terminal
@@ -114,7 +113,7 @@ def run_release(given: argparse.Namespace, console: Console) -> None:
     with naming_option("--to", asked.to):
         found = act(asked, destination, console, tag=given.tag)
     if given.json:
-        print(json.dumps(outcome_as_data(found)))  # noqa: T201 - data
+        console.answer(release_document(found))
     else:
         print_outcome(found, report_terminal(), console)
 

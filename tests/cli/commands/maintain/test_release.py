@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import ReleaseRequirementError, UsageError
 from cuwheel.system.console import Console
+from tests.support.documents import read_document
 from tests.support.released import Project
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ def test_writes_nothing_unless_asked_to(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("--json")
-    planned = json.loads(capsys.readouterr().out)
+    planned = read_document(capsys.readouterr().out, "release")
     assert not project.site.exists()
 
     run("--json", "--publish")
 
-    published = json.loads(capsys.readouterr().out)
+    published = read_document(capsys.readouterr().out, "release")
     assert (planned["state"], published["state"]) == ("planned", "published")
     assert (project.site / "releases" / published["tag"] / "notes.md").is_file()
 
