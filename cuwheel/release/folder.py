@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
 from dataclasses import replace
@@ -89,7 +90,6 @@ def write_index(releases: Sequence[Release], asked: ReleaseRequest) -> Site:
         base_url="",
         address=asked.address,
         cache=asked.cache,
-        links_wheels=True,
     )
     if asked.base_url:
         for wheel in (wheel for one in releases for wheel in one.wheels):
@@ -101,7 +101,21 @@ def write_index(releases: Sequence[Release], asked: ReleaseRequest) -> Site:
         return write_site(replace(site, base_url=f"{base}/{last.tag}", published=published))
     # What is in the site may have been withdrawn there; the folder of a release says nothing of it.
     is_there = all((site.files / one.entry.name).is_file() for one in last.wheels)
-    return write_site(replace(site, folders=()) if is_there else site)
+    written = write_site(replace(site, folders=()) if is_there else site)
+    for wheel in last.wheels:
+        _share(site.files / wheel.entry.name, folder / wheel.entry.name)
+    return written
+
+
+def _share(source: Path, final: Path) -> None:
+    """Let two files of the same bytes be one, where the file system can: neither ever changes."""
+    if final.samefile(source):
+        return
+    aside = final.with_name(f".{final.name}.link")
+    with contextlib.suppress(OSError):
+        aside.unlink(missing_ok=True)
+        aside.hardlink_to(source)
+        aside.replace(final)
 
 
 def _copy_wheel(path: Path, sha256: str, folder: Path) -> None:

@@ -11,7 +11,8 @@ from packaging.utils import parse_wheel_filename
 from cuwheel.errors import PublishedWheelError, UsageError
 from cuwheel.index.entries import read_entries
 from cuwheel.index.facts import WheelFacts, read_facts
-from cuwheel.index.site import FILES, merge_entries
+from cuwheel.index.publishing import merged
+from cuwheel.index.site import FILES
 from cuwheel.index.yanks import read_yanks
 from cuwheel.release.failures import build_logs, read_failures
 from cuwheel.release.gate import check_requirements, read_evidence
@@ -155,7 +156,7 @@ def _read_wheels(asked: ReleaseRequest) -> dict[Path, Entry]:
         sources[folder] = read_entries(folder, read_yanks(folder), kept, writes=False)
     return {
         folder / name: entry
-        for name, (folder, entry) in sorted(merge_entries(sources).items())
+        for name, (folder, entry) in sorted(merged(sources).items())
         if not entry.variant and entry.yanked is None
     }
 
