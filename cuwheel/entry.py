@@ -16,7 +16,7 @@ from cuwheel.paths import find_project, is_checkout, project_roots
 from cuwheel.spelling import ENTRY_VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 # Commands that read and report, and the packages, as they are imported, that each needs beside
 # those that cuwheel is always installed with. The extras of pyproject.toml bring them.
@@ -58,6 +58,7 @@ def main() -> int:
         print(f"cuwheel {__version__}")  # noqa: T201 - that's the answer
         return 0
     os.environ[ENTRY_VARIABLE] = "cuwheel"
+    os.environ["PATH"] = path_of_caller(os.environ)
     command = command_of(arguments)
     try:
         check_place(command, arguments)
@@ -80,6 +81,18 @@ def main() -> int:
 
     os.environ.setdefault("CUWHEEL_CALLERS_PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     return bootstrap.main([environment, *_AS_MODULE, *arguments])
+
+
+def path_of_caller(environ: Mapping[str, str]) -> str:
+    """`PATH` without what `uvx` puts in front of it: its environment for cuwheel.
+
+    The `python3` there isn't the one that `diagnose` and `pick` are asked about.
+    """
+    path = environ.get("PATH", os.defpath)
+    own = os.path.join(sys.prefix, "bin")  # noqa: PTH118 - as PATH has it
+    first, _, rest = path.partition(os.pathsep)
+    is_tool = "UV" in environ and environ.get("VIRTUAL_ENV") != sys.prefix
+    return rest if is_tool and first == own and rest else path
 
 
 def command_of(arguments: Sequence[str]) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel import entry, paths
 from cuwheel.cli.dispatch import COMMANDS
-from cuwheel.entry import PACKAGES, check_place, command_of, environment_of
+from cuwheel.entry import PACKAGES, check_place, command_of, environment_of, path_of_caller
 from cuwheel.errors import ProjectError
 
 if TYPE_CHECKING:
@@ -86,3 +87,16 @@ def test_builds_in_named_project(outside: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("CUWHEEL_PROJECT", str(outside / "other"))
 
     check_place("build", ["build", "x-130"])
+
+
+@pytest.mark.parametrize(
+    ("variables", "path"),
+    [
+        ({"UV": "/usr/bin/uv"}, "/usr/bin"),
+        ({"UV": "/usr/bin/uv", "VIRTUAL_ENV": sys.prefix}, f"{sys.prefix}/bin:/usr/bin"),
+        ({}, f"{sys.prefix}/bin:/usr/bin"),
+    ],
+    ids=["uvx", "uv run", "a container's PATH"],
+)
+def test_environment_of_uvx_is_not_the_callers(variables: dict[str, str], path: str) -> None:
+    assert path_of_caller({"PATH": f"{sys.prefix}/bin:/usr/bin", **variables}) == path

@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/cuwheel
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_cuwheel_subparsers=(attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild smoke toolchain verify)
+_shtab_cuwheel_subparsers=(attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release smoke toolchain verify)
 
 _shtab_cuwheel_attestations_option_strings=(-h --help --policy --statements --quiet -q --verbose -v --json)
 _shtab_cuwheel_audit_option_strings=(-h --help --exclude --arch --any-wheel --fail-on --quiet -q --verbose -v --json)
@@ -30,9 +30,10 @@ _shtab_cuwheel_perf_option_strings=(-h --help --wheel --dist --python --against 
 _shtab_cuwheel_pick_option_strings=(-h --help --python --for --index --pre --quiet -q --verbose -v --json)
 _shtab_cuwheel_profile_option_strings=(-h --help --python --arch --framework --source --link --toolchain --work --offline --any-driver --dist --quiet -q --verbose -v --json)
 _shtab_cuwheel_rebuild_option_strings=(-h --help --key --new-key --to --source --here --jobs --sandbox --work --offline --any-driver --quiet -q --verbose -v --json)
+_shtab_cuwheel_release_option_strings=(-h --help --publish --dist --to --upload --index --require --reports --tag --base-url --address --work --quiet -q --verbose -v --json)
 _shtab_cuwheel_smoke_option_strings=(-h --help --python --arch --framework --source --link --toolchain --work --offline --any-driver --quiet -q --verbose -v --json)
 _shtab_cuwheel_toolchain_option_strings=(-h --help --toolchain --offline)
-_shtab_cuwheel_verify_option_strings=(-h --help --python --arch --framework --source --link --toolchain --work --offline --any-driver --against --record --quiet -q --verbose -v --json)
+_shtab_cuwheel_verify_option_strings=(-h --help --python --arch --framework --source --link --toolchain --work --offline --any-driver --against --record --report --quiet -q --verbose -v --json)
 _shtab_cuwheel_option_strings=(-h --help --version)
 
 _shtab_cuwheel_attestations_pos_0_COMPGEN=_shtab_compgen_files
@@ -84,6 +85,10 @@ _shtab_cuwheel_rebuild___new_key_COMPGEN=_shtab_compgen_files
 _shtab_cuwheel_rebuild___to_COMPGEN=_shtab_compgen_dirs
 _shtab_cuwheel_rebuild___source_COMPGEN=_shtab_compgen_files
 _shtab_cuwheel_rebuild___work_COMPGEN=_shtab_compgen_dirs
+_shtab_cuwheel_release___dist_COMPGEN=_shtab_compgen_dirs
+_shtab_cuwheel_release___to_COMPGEN=_shtab_compgen_dirs
+_shtab_cuwheel_release___reports_COMPGEN=_shtab_compgen_dirs
+_shtab_cuwheel_release___work_COMPGEN=_shtab_compgen_dirs
 _shtab_cuwheel_smoke_pos_0_COMPGEN=_shtab_cmd_compgen_d1cf8248
 _shtab_cuwheel_smoke___python_COMPGEN=_shtab_compgen_files
 _shtab_cuwheel_smoke___source_COMPGEN=_shtab_compgen_files
@@ -93,6 +98,7 @@ _shtab_cuwheel_verify___python_COMPGEN=_shtab_compgen_files
 _shtab_cuwheel_verify___source_COMPGEN=_shtab_compgen_files
 _shtab_cuwheel_verify___work_COMPGEN=_shtab_compgen_dirs
 _shtab_cuwheel_verify___against_COMPGEN=_shtab_compgen_files
+_shtab_cuwheel_verify___report_COMPGEN=_shtab_compgen_dirs
 
 _shtab_cuwheel_audit___fail_on_choices=(error warning never)
 _shtab_cuwheel_build___link_choices=(external bundled static)
@@ -119,7 +125,7 @@ _shtab_cuwheel_smoke___toolchain_choices=(pypi conda system)
 _shtab_cuwheel_toolchain___toolchain_choices=(pypi conda system)
 _shtab_cuwheel_verify___link_choices=(external bundled static)
 _shtab_cuwheel_verify___toolchain_choices=(pypi conda system)
-_shtab_cuwheel_pos_0_choices=(attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild smoke toolchain verify)
+_shtab_cuwheel_pos_0_choices=(attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release smoke toolchain verify)
 
 _shtab_cuwheel_attestations_pos_0_nargs=+
 _shtab_cuwheel_attestations__h_nargs=0
@@ -305,6 +311,14 @@ _shtab_cuwheel_rebuild__q_nargs=0
 _shtab_cuwheel_rebuild___verbose_nargs=0
 _shtab_cuwheel_rebuild__v_nargs=0
 _shtab_cuwheel_rebuild___json_nargs=0
+_shtab_cuwheel_release__h_nargs=0
+_shtab_cuwheel_release___help_nargs=0
+_shtab_cuwheel_release___publish_nargs=0
+_shtab_cuwheel_release___quiet_nargs=0
+_shtab_cuwheel_release__q_nargs=0
+_shtab_cuwheel_release___verbose_nargs=0
+_shtab_cuwheel_release__v_nargs=0
+_shtab_cuwheel_release___json_nargs=0
 _shtab_cuwheel_smoke_pos_0_nargs='*'
 _shtab_cuwheel_smoke__h_nargs=0
 _shtab_cuwheel_smoke___help_nargs=0

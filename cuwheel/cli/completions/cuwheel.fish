@@ -50,8 +50,8 @@ function _shtab_cuwheel_using
   test "$_shtab_cuwheel_cmdpath" = "$argv"
 end
 
-set -g _shtab_cuwheel_commands attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild smoke toolchain verify
-set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --days --dist --exclude --executor --fail-on --fallback --for --framework --history --index --jobs --keep --key --link --maintainer --max-download --model --new-key --note --on-failure --only --partition --policy --python --reason --report --requests --retries --sandbox --size --snapshot --source --stage --statements --sweep-max --time-limit --to --tolerance --toolchain --until --unused-for --unyank --version --wheel --work --yank
+set -g _shtab_cuwheel_commands attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release smoke toolchain verify
+set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --days --dist --exclude --executor --fail-on --fallback --for --framework --history --index --jobs --keep --key --link --maintainer --max-download --model --new-key --note --on-failure --only --partition --policy --python --reason --report --reports --requests --require --retries --sandbox --size --snapshot --source --stage --statements --sweep-max --tag --time-limit --to --tolerance --toolchain --until --unused-for --unyank --upload --version --wheel --work --yank
 
 complete -c cuwheel -e
 complete -c cuwheel -f
@@ -316,6 +316,22 @@ complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l quiet -s q -d 'print wh
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l verbose -s v -d 'print each whole SHA-256'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l json -d 'print what was found to standard output as one JSON object'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild; and test $_shtab_cuwheel_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'a wheel, the .provenance.json beside it, or the address of either'
+complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a release -d 'Say what a release would hold; publish wheels and notes: --publish.'
+complete -c cuwheel -n '_shtab_cuwheel_using release' -s h -l help -d 'show this help message and exit'
+complete -c cuwheel -n '_shtab_cuwheel_using release' -l publish -d 'do it; without this nothing is written'
+complete -c cuwheel -n '_shtab_cuwheel_using release' -l dist -xka "(__fish_complete_directories)" -d 'a folder with wheels, repeatable; default: dist/ in the checkout'
+complete -c cuwheel -n '_shtab_cuwheel_using release' -l to -xka "(__fish_complete_directories)" -d 'the folder that is served: releases, indexes, wheels; default: public/'
+complete -c cuwheel -n '_shtab_cuwheel_using release' -l upload -x -d 'an index for twine, or its name in ~/.pypirc'
+complete -c cuwheel -n '_shtab_cuwheel_using release' -l index -x -d 'with --upload: where pip reads that index; default: simple/ below URL'
+complete -c cuwheel -n '_shtab_cuwheel_using release' -l require -x -d 'release no wheel without a passed record of exactly its bytes'
+complete -c cuwheel -n '_shtab_cuwheel_using release' -l reports -xka "(__fish_complete_directories)" -d 'a folder with such records, repeatable; default: reports/ and nightly/'
+complete -c cuwheel -n '_shtab_cuwheel_using release' -l tag -x -d 'publish a release that is there to the end'
+complete -c cuwheel -n '_shtab_cuwheel_using release' -l base-url -x -d 'the releases'"'"' files are at URL/TAG/, as on GitHub: DIR gets no wheels but the new'
+complete -c cuwheel -n '_shtab_cuwheel_using release' -l address -x -d 'where DIR is served, for the lines to copy'
+complete -c cuwheel -n '_shtab_cuwheel_using release' -l work -xka "(__fish_complete_directories)" -d 'folder of the builds, for their logs; default: work/'
+complete -c cuwheel -n '_shtab_cuwheel_using release' -l quiet -s q -d 'print the tag and the counts'
+complete -c cuwheel -n '_shtab_cuwheel_using release' -l verbose -s v -d 'print the notes'
+complete -c cuwheel -n '_shtab_cuwheel_using release' -l json -d 'print the release'"'"'s data to standard output'
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a smoke -d 'Install and import a built wheel: -- TARGET.'
 complete -c cuwheel -n '_shtab_cuwheel_using smoke' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using smoke' -l python -xka "(__fish_complete_path (commandline -ct))" -d 'repeatable; default: the Python that runs cuwheel'
@@ -348,6 +364,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using verify' -l offline -d 'download not
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l any-driver -d 'the wheel is for another machine: this one'"'"'s GPU driver may be too old for it'
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l against -xka "(__fish_complete_path (commandline -ct))" -d 'build once, as this says, and compare with it: a wheel, or its .provenance.json'
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l record -d 'write what was found into docs/reproducibility.md'
+complete -c cuwheel -n '_shtab_cuwheel_using verify' -l report -xka "(__fish_complete_directories)" -d 'where verify/SHA256.json goes, for `release -- --require verify`; default: reports/'
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l quiet -s q -d 'print whether the bytes are the same, and where not, in what they differ'
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l verbose -s v -d 'print each whole SHA-256, and what each build varied'
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l json -d 'print what was found to standard output, one JSON object a line'

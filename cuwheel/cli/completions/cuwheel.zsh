@@ -33,6 +33,7 @@ _shtab_cuwheel_commands() {
     pick:'Say which wheel fits this machine, or why none does: -- NAME.'
     profile:'Show where a build'"'"'s time and memory go: -- TARGET.'
     rebuild:'Build a published wheel again, compare, sign: -- WHEEL.'
+    release:'Say what a release would hold; publish wheels and notes: --publish.'
     smoke:'Install and import a built wheel: -- TARGET.'
     toolchain:'Make a CUDA toolchain, say where it is: -- 130.'
     verify:'Build in several ways, compare the bytes: -- TARGET|all.'
@@ -428,6 +429,27 @@ _shtab_cuwheel_rebuild_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_cuwheel_rebuild_defaults_added=0
 
+_shtab_cuwheel_release_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--publish[do it\; without this nothing is written]"
+  "*--dist[a folder with wheels, repeatable\; default\: dist\/ in the checkout]:DIR:_files -/"
+  "--to[the folder that is served\: releases, indexes, wheels\; default\: public\/]:DIR:_files -/"
+  "--upload[an index for twine, or its name in \~\/.pypirc]:URL|NAME:"
+  "--index[with --upload\: where pip reads that index\; default\: simple\/ below URL]:URL:"
+  "--require[release no wheel without a passed record of exactly its bytes]:perf,verify:"
+  "*--reports[a folder with such records, repeatable\; default\: reports\/ and nightly\/]:DIR:_files -/"
+  "--tag[publish a release that is there to the end]:TAG:"
+  "--base-url[the releases\' files are at URL\/TAG\/, as on GitHub\: DIR gets no wheels but the new]:URL:"
+  "--address[where DIR is served, for the lines to copy]:URL:"
+  "--work[folder of the builds, for their logs\; default\: work\/]:DIR:_files -/"
+  {--quiet,-q}"[print the tag and the counts]"
+  {--verbose,-v}"[print the notes]"
+  "--json[print the release\'s data to standard output]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cuwheel_release_defaults_added=0
+
 _shtab_cuwheel_smoke_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "*--python[repeatable\; default\: the Python that runs cuwheel]:3.12|PATH:_files"
@@ -471,6 +493,7 @@ _shtab_cuwheel_verify_options=(
   "--any-driver[the wheel is for another machine\: this one\'s GPU driver may be too old for it]"
   "--against[build once, as this says, and compare with it\: a wheel, or its .provenance.json]:WHEEL|PROVENANCE:_files"
   "--record[write what was found into docs\/reproducibility.md]"
+  "--report[where verify\/SHA256.json goes, for \`release -- --require verify\`\; default\: reports\/]:DIR:_files -/"
   {--quiet,-q}"[print whether the bytes are the same, and where not, in what they differ]"
   {--verbose,-v}"[print each whole SHA-256, and what each build varied]"
   "--json[print what was found to standard output, one JSON object a line]"
@@ -522,6 +545,7 @@ _shtab_cuwheel() {
         pick) _arguments -C -s $_shtab_cuwheel_pick_options ;;
         profile) _arguments -C -s $_shtab_cuwheel_profile_options ;;
         rebuild) _arguments -C -s $_shtab_cuwheel_rebuild_options ;;
+        release) _arguments -C -s $_shtab_cuwheel_release_options ;;
         smoke) _arguments -C -s $_shtab_cuwheel_smoke_options ;;
         toolchain) _arguments -C -s $_shtab_cuwheel_toolchain_options ;;
         verify) _arguments -C -s $_shtab_cuwheel_verify_options ;;
