@@ -34,6 +34,7 @@ from cuwheel.fetch.slow import SLOW_FIX, ProgramWatch, slow_factor
 from cuwheel.fetch.urls import redact_url
 from cuwheel.laid_out import engine_root
 from cuwheel.paths import default_cache, given_path
+from cuwheel.spelling import is_console_script
 from cuwheel.system.in_use import hold
 from cuwheel.system.trust import check_cache
 
@@ -117,7 +118,8 @@ def _make(folder: Path, lock: Path, *, offline: bool) -> None:
         pip += options
         exactly = ("--no-input", "--require-hashes", "--no-deps", "--only-binary", ":all:")
         watch = None
-        status, lines = _run([*venv, str(folder)], variables, guard, watch)
+        # From the cache: with `-m`, Python takes modules of the working directory first.
+        status, lines = _run([*venv, str(folder)], variables, guard, watch, within=folder.parent)
         if not status:
             watch = ProgramWatch(slow_factor())
             status, lines = _run([*pip, *exactly, "-r", str(lock)], variables, guard, watch)
@@ -136,7 +138,17 @@ def _venv_command() -> list[str]:
         "cuwheel's own environment can't be made",
         why=f"{sys.executable} has neither virtualenv, which nox brings along, nor venv and "
         "ensurepip",
-        fix="start cuwheel through nox, or with the Python that nox is installed for",
+        fix=_no_virtualenv_fix(),
+    )
+
+
+def _no_virtualenv_fix() -> str:
+    """What brings virtualenv to the Python that runs this, by how cuwheel was installed."""
+    if not is_console_script():
+        return "start cuwheel through nox, or with the Python that nox is installed for"
+    return (
+        "install virtualenv beside cuwheel: `uvx --with virtualenv cuwheel …`, "
+        "`pipx inject cuwheel virtualenv` or `pip install virtualenv`"
     )
 
 
@@ -165,7 +177,12 @@ def _wait_for(guard: TextIO) -> None:
 
 
 def _run(
-    command: list[str], variables: Mapping[str, str], guard: TextIO, watch: ProgramWatch | None
+    command: list[str],
+    variables: Mapping[str, str],
+    guard: TextIO,
+    watch: ProgramWatch | None,
+    *,
+    within: Path | None = None,
 ) -> tuple[int, list[str]]:
     """Run a step; it inherits the lock, so it keeps that when this process is killed.
 
@@ -173,6 +190,7 @@ def _run(
     """
     with subprocess.Popen(  # noqa: S603 - our own command
         command,
+        cwd=within,
         env={**os.environ, **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

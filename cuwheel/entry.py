@@ -129,7 +129,8 @@ def check_place(command: str, arguments: Sequence[str]) -> None:
             why="it reads or writes what an installed cuwheel doesn't have",
             fix="clone the repository, and start its nox session of this name there",
         )
-    if command in _ANYWHERE or "--help" in arguments or command not in {v.name for v in VERBS}:
+    is_asked_for_help = not {"--help", "-h"}.isdisjoint(arguments)
+    if command in _ANYWHERE or is_asked_for_help or command not in {v.name for v in VERBS}:
         return
     if find_project() is None and len(project_roots()) == 1:
         raise ProjectError(

@@ -22,6 +22,7 @@ from cuwheel.version import __version__
 
 _PACKAGE = Path(__file__).parent
 _LOCKS = _PACKAGE / "envs"  # pyproject.toml puts them there in the wheel
+_OWN_FOLDER = 0o755  # its owner may write it, and remove what is in it
 
 
 def engine_root(folder: Path) -> Path:
@@ -48,6 +49,8 @@ def _lay_out(folder: Path) -> Path:
     with tempfile.TemporaryDirectory(prefix=".cuwheel-", dir=folder) as aside:
         made = Path(aside, final.name)
         shutil.copytree(_PACKAGE, made / _PACKAGE.name)  # with times, so that bytecode stays valid
+        for parent, _, _ in os.walk(made / _PACKAGE.name):  # copied from a store nobody may write
+            Path(parent).chmod(_OWN_FOLDER)
         (made / _PACKAGE.name / _LOCKS.name).rename(made / _LOCKS.name)
         compileall.compile_dir(made, quiet=2)  # where the installer hasn't: uv doesn't
         try:

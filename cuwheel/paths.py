@@ -6,6 +6,7 @@ Standard library only, and imported before the engine's own packages are there.
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 # The folder that the package is in: a checkout, the copy that `cuwheel.laid_out` makes of an
@@ -33,18 +34,28 @@ def find_project() -> Path | None:
 
     A cuwheel that runs from its checkout has that one. For an installed one it is the nearest
     folder with `recipes/`, upwards from the working directory. Recipes are code: as git does with
-    `safe.directory`, folders above are taken only where they are the user's own, or root's.
+    `safe.directory`, folders above are taken only where they are the user's own, or root's; the
+    working directory itself also where it is another user's, but not where everybody can write it.
     """
     if is_checkout():
         return ROOT
     here = Path.cwd()
     for folder in (here, *here.parents):
         recipes = folder / "recipes"
-        if recipes.is_dir() and (
-            folder == here or recipes.stat().st_uid in {_ROOT_USER, os.getuid()}
-        ):
+        if recipes.is_dir() and (_is_own(recipes) or (folder == here and not _is_public(here))):
             return folder
     return None
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether it is the user's or root's; of a link, which anybody can set, the link too."""
+    owners = {folder.stat().st_uid, folder.lstat().st_uid}
+    return owners <= {_ROOT_USER, os.getuid()}
+
+
+def _is_public(folder: Path) -> bool:
+    """Whether everybody can put something into it, as into /tmp."""
+    return bool(folder.stat().st_mode & stat.S_IWOTH)
 
 
 def project_folder() -> Path:

@@ -51,18 +51,21 @@ class Checkout:
     def write_lock(self, text: str) -> None:
         (self.folder / "envs" / "tiny.lock").write_text(text)
 
+    @property
+    def variables(self) -> dict[str, str]:
+        return {
+            "PATH": os.defpath,
+            "HOME": str(self.folder.parent / "home"),  # virtualenv keeps its seeds there
+            "CUWHEEL_CACHE": str(self.cache),
+            "PIP_NO_INDEX": "1",
+            "PIP_FIND_LINKS": str(self.folder / "wheels"),
+        }
+
     def start(self, *command: str, **variables: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, *self.options, "-m", "cuwheel.bootstrap", "tiny", *command],
             cwd=self.folder,
-            env={
-                "PATH": os.defpath,
-                "HOME": str(self.folder.parent / "home"),  # virtualenv keeps its seeds there
-                "CUWHEEL_CACHE": str(self.cache),
-                "PIP_NO_INDEX": "1",
-                "PIP_FIND_LINKS": str(self.folder / "wheels"),
-                **variables,
-            },
+            env={**self.variables, **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -200,7 +203,32 @@ def test_python_without_nox_makes_it_with_venv(fresh: Checkout) -> None:
     assert (status, output) == (0, f"cuwheel: {_MAKING}\n")
 
 
-def test_names_python_that_can_make_none(fresh: Checkout, tmp_path: Path) -> None:
+def test_runs_no_module_of_the_working_directory(fresh: Checkout, tmp_path: Path) -> None:
+    """`python -m venv` takes those first; what is read may lie among a stranger's files."""
+    for name in ("argparse", "logging", "virtualenv"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a stranger runs')")
+    start = "import sys; del sys.path[0]; from cuwheel import bootstrap as b; b.main(sys.argv[1:])"
+
+    done = subprocess.run(
+        [sys.executable, "-c", start, "tiny", "-c", "pass"],
+        cwd=tmp_path,
+        env={**fresh.variables, "PYTHONPATH": str(fresh.folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, f"cuwheel: {_MAKING}\n")
+
+
+@pytest.mark.parametrize(
+    ("variables", "advice"),
+    [({}, "through nox"), ({"CUWHEEL_ENTRY": "cuwheel"}, "`uvx --with virtualenv cuwheel")],
+    ids=["nox", "console script"],
+)
+def test_names_python_that_can_make_none(
+    fresh: Checkout, tmp_path: Path, variables: dict[str, str], advice: str
+) -> None:
     """Debian's without python3-venv: a standard library that has no ensurepip."""
     standard = Path(os.__file__).parent
     library = tmp_path / "lib" / standard.name
@@ -210,11 +238,11 @@ def test_names_python_that_can_make_none(fresh: Checkout, tmp_path: Path) -> Non
             (library / path.name).symlink_to(path)
     bare = dataclasses.replace(fresh, options=("-S",))
 
-    status, output = bare.run("-c", "pass", PYTHONHOME=str(tmp_path))
+    status, output = bare.run("-c", "pass", PYTHONHOME=str(tmp_path), **variables)
 
     assert status == InstallError.exit_code
     assert "has neither virtualenv, which nox brings along, nor venv" in output
-    assert "through nox" in output
+    assert advice in output
 
 
 def test_names_missing_lock(fresh: Checkout) -> None:

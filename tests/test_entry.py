@@ -67,8 +67,9 @@ def test_works_without_project(command: str) -> None:
 
 
 @pytest.mark.usefixtures("outside")
-def test_shows_options_without_project() -> None:
-    check_place("build", ["build", "--help"])
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_shows_options_without_project(option: str) -> None:
+    check_place("build", ["build", option])
 
 
 @pytest.mark.usefixtures("outside")

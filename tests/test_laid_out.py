@@ -63,6 +63,20 @@ def test_copy_is_like_a_checkout_without_neighbours(site: Path, tmp_path: Path) 
     assert not (root / "cuwheel" / "envs").exists()
 
 
+def test_copies_from_folders_that_nobody_may_write(site: Path, tmp_path: Path) -> None:
+    """As an image or a store has them; root may write them all the same, so modes are looked at."""
+    folders = [site / "cuwheel" / name for name in ("system", "envs", ".")]
+    for folder in folders:
+        folder.chmod(0o555)
+
+    root = laid_out(site, tmp_path / "cache")
+
+    assert (root / "envs" / "engine.lock").is_file()
+    assert {folder.stat().st_mode & 0o200 for folder in root.rglob("*") if folder.is_dir()} == {
+        0o200
+    }
+
+
 def test_copies_once(site: Path, tmp_path: Path) -> None:
     first = laid_out(site, tmp_path / "cache")
     made = first.stat().st_mtime_ns

@@ -80,3 +80,21 @@ def test_takes_no_recipes_of_strangers_above(
 
     monkeypatch.chdir(project)
     assert find_project() == project
+
+    project.chmod(0o1777)  # as /tmp
+    assert find_project() is None
+
+
+@pytest.mark.usefixtures("installed")
+def test_takes_no_link_of_strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One in /tmp could lead to scripts of root's that were never meant to be run."""
+    (tmp_path / "public" / "deep").mkdir(parents=True)
+    link = tmp_path / "public" / "recipes"
+    link.symlink_to("/usr")
+    if os.getuid() == 0:
+        os.lchown(link, 4711, -1)
+    monkeypatch.setattr(os, "getuid", lambda: 4712)
+
+    monkeypatch.chdir(tmp_path / "public" / "deep")
+
+    assert find_project() is None

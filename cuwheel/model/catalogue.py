@@ -17,6 +17,7 @@ from cuwheel.errors import RecipeError, UsageError, nearest, suggest
 from cuwheel.model.link import Link, Mode
 from cuwheel.model.recipe import Build, Framework, Recipe, Smoke
 from cuwheel.model.source import Source
+from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -151,6 +152,9 @@ def missing_roots(roots: Iterable[Path]) -> tuple[str, ...]:
 def _load(root: Path, path: Path) -> CatalogueEntry:
     spec = importlib.util.spec_from_file_location(f"cuwheel_recipe_{path.stem}", path)
     try:
+        # Many repositories have scripts in `recipes/`; a key in a shell that completes runs none.
+        if not _DECLARES.search(read_text(path)):
+            raise AttributeError("it sets no RECIPE, so it wasn't run")  # noqa: TRY301 - likewise
         if spec is None or spec.loader is None:
             raise ImportError(f"{path} is no module")  # noqa: TRY301 - one place reports
         module = importlib.util.module_from_spec(spec)
@@ -167,6 +171,7 @@ def _load(root: Path, path: Path) -> CatalogueEntry:
     return CatalogueEntry(root=root, name=recipe.name, recipe=recipe)
 
 
+_DECLARES = re.compile(r"^RECIPE\b", re.MULTILINE)
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*")
 _UNKNOWN_FIELD = re.compile(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'")
 

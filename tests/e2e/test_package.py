@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+import tomli
 
 from cuwheel.errors import AuditWarningError
 from cuwheel.paths import ROOT
@@ -76,6 +77,21 @@ def test_readers_of_logs_and_machines_need_no_more(tool: Tool) -> None:
     assert "nvcc is not installed" in explained.stdout
     assert (diagnosed.returncode, diagnosed.stdout[:1]) == (0, "{")
     assert not (tool.home / ".cache").exists()
+
+
+def test_oldest_packages_that_are_named_do(wheel: Path, tmp_path: Path) -> None:
+    settings = tomli.loads((ROOT / "pyproject.toml").read_text())["project"]
+    oldest = [one.replace(">=", "==") for one in settings["dependencies"]]
+    run([sys.executable, "-m", "venv", tmp_path / "env"], env=dict(os.environ))
+    pip = [str(tmp_path / "env" / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    run([*pip, "--only-binary", ":all:", str(wheel), *oldest], env=_plain_environment())
+    tool = Tool(tmp_path / "env", tmp_path)
+
+    explained = tool.run("explain", str(LOG))
+    diagnosed = tool.run("diagnose", "--fail-on", "never", "--json")
+
+    assert "nvcc is not installed" in explained.stdout
+    assert (diagnosed.returncode, diagnosed.stdout[:1]) == (0, "{"), diagnosed.stderr
 
 
 def test_audit_makes_its_environment_once(tool: Tool, tmp_path: Path) -> None:

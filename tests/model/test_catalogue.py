@@ -90,14 +90,14 @@ def test_first_project_wins(tmp_path: Path) -> None:
     ("text", "fault"),
     [
         ("RECIPE = ", "SyntaxError"),
-        ("import nowhere", "ModuleNotFoundError: No module named 'nowhere'"),
+        ("import nowhere\nRECIPE = 1", "ModuleNotFoundError: No module named 'nowhere'"),
         ("RECIPE = 1", "TypeError: RECIPE is not a Recipe(...)"),
-        ("", "AttributeError"),
+        ("", "AttributeError: it sets no RECIPE"),
         (
             "from cuwheel import Recipe\nRECIPE = Recipe(nme='x')",
             "TypeError: Recipe.__init__() got an unexpected keyword argument 'nme': did you mean",
         ),
-        ("raise SystemExit(1)", "SystemExit: 1"),
+        ("raise SystemExit(1)\nRECIPE = 1", "SystemExit: 1"),
         (
             "from tests.support.factories import make_recipe\nRECIPE = make_recipe(archs=('90'))",
             'TypeError: archs has to be a tuple: ("90",), with the comma',
@@ -112,6 +112,16 @@ def test_broken_recipe_breaks_no_other(tmp_path: Path, text: str, fault: str) ->
 
     assert broken.fault.startswith(fault)
     assert sound.recipe
+
+
+def test_runs_no_script_of_other_projects(tmp_path: Path) -> None:
+    """Repositories that have nothing to do with cuwheel keep scripts in `recipes/`."""
+    add_module(tmp_path, "train", "from pathlib import Path\nPath(__file__).unlink()")
+
+    [entry] = load_catalogue([tmp_path])
+
+    assert (tmp_path / "recipes" / "train.py").is_file()
+    assert entry.fault == "AttributeError: it sets no RECIPE, so it wasn't run"
 
 
 @pytest.mark.parametrize("find", [find_recipe, find_target])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,8 @@ _EXAMPLE = "hello"  # begins the names of the first recipe, its lock and its sou
 _HIDDEN = {"gitignore": ".gitignore", "github": ".github"}  # by what they are called in the starter
 _VERSION = "CUWHEEL_VERSION"  # stands in the workflow
 _KEPT = ".gitkeep"
-_SPARED = frozenset({".gitignore", "README.md"})  # a new repository has them; they stay
+_README = "README.md"
+_SPARED = frozenset({".gitignore", _README})  # a new repository has them; they stay
 
 
 def init_parser() -> Parser:
@@ -65,7 +67,7 @@ def run_init(given: argparse.Namespace, console: Console) -> None:
         console.note(f"{name} is as it was")
     console.note("next:")
     if given.folder != ".":
-        console.note(f"  cd {given.folder}")
+        console.note(f"  cd {shlex.quote(given.folder)}")
     if not given.bare:
         console.note(f"  cuwheel build {FIRST_TARGET}")
     console.note("  cuwheel new NAME   # drafts the recipe of a package of the index")
@@ -74,7 +76,11 @@ def run_init(given: argparse.Namespace, console: Console) -> None:
 def _files(*, is_bare: bool) -> Mapping[str, str]:
     """What is written: path in the project → text."""
     found = {_name(path): _text(path) for path in _starter(is_bare=is_bare)}
-    return {**found, f"recipes/{_KEPT}": "", f"envs/{_KEPT}": ""} if is_bare else found
+    if not is_bare:
+        return found
+    lines = found[_README].splitlines(keepends=True)
+    readme = "".join(line for line in lines if FIRST_TARGET not in line)
+    return {**found, _README: readme, f"recipes/{_KEPT}": "", f"envs/{_KEPT}": ""}
 
 
 def _starter(*, is_bare: bool) -> list[Path]:

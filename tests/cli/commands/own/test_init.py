@@ -71,6 +71,18 @@ def test_bare_project_has_no_recipe(tmp_path: Path) -> None:
 
     assert {"noxfile.py", "recipes/.gitkeep", "envs/.gitkeep", "patches/README.md"} <= names
     assert not [name for name in names if "hello" in name]
+    assert "hello" not in (tmp_path / "README.md").read_text()
+
+
+def test_says_how_to_go_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CUWHEEL_INVOKED_FROM", raising=False)
+
+    run_command("init", ["my wheels"], Console())
+
+    assert "cd 'my wheels'" in capsys.readouterr().err
 
 
 def test_keeps_what_new_repositories_have(tmp_path: Path) -> None:
