@@ -235,7 +235,7 @@ def _read_entry(path: Path) -> tuple[Entry, bytes]:
         uploaded=_utc(finished) or _utc_of(path),
         metadata_sha256=hashlib.sha256(metadata).hexdigest(),
         requires_python=next((value for name, value in found if name == "requires-python"), ""),
-        toolkit=_release(str(asked.get("toolkit", ""))),
+        toolkit=checked_toolkit(str(asked.get("toolkit", ""))),
         framework=_framework(found) or str(asked.get("framework", "")),
         has_libraries=has_libraries,
         has_statement=bool(statement),
@@ -276,7 +276,7 @@ def _check_variant(label: str, document: str) -> None:
         )
 
 
-def _release(toolkit: str) -> str:
+def checked_toolkit(toolkit: str) -> str:
     """A CUDA release, of which a folder gets its name; empty where it is none."""
     return toolkit if _RELEASE.fullmatch(toolkit) else ""
 
@@ -344,7 +344,7 @@ def _read_known(path: Path) -> _Known:
             name: (states, Entry(**entry))
             for name, (states, entry) in wheels.items()
             # Whoever can write the folder could lead out of a site by either.
-            if entry["name"] == name and _release(entry["toolkit"]) == entry["toolkit"]
+            if entry["name"] == name and checked_toolkit(entry["toolkit"]) == entry["toolkit"]
         }
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}

@@ -16,14 +16,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.explain.explanation import FoundCause
+    from cuwheel.release.private_text import PublicText
     from cuwheel.workspace.failure_record import FailureRecord
 
 LOGS = "logs"  # folder of a release
 _SUFFIX = ".failed.json"
 
 
-def read_failures(folders: Iterable[Path]) -> tuple[dict[str, FailedTarget], dict[str, Path]]:
+def read_failures(
+    folders: Iterable[Path], text: PublicText
+) -> tuple[dict[str, FailedTarget], dict[str, Path]]:
     """The failed targets of some folders of wheels.
+
+    Args:
+        folders: of wheels.
+        text: makes what was said of a failure fit to be published.
 
     Returns:
         Each by its name, and the logs that there are by their place in the release.
@@ -40,19 +47,21 @@ def read_failures(folders: Iterable[Path]) -> tuple[dict[str, FailedTarget], dic
             log = path.with_suffix(".log")
             place = f"{LOGS}/{target}.failed.log" if log.is_file() else ""
             cause = _cause(explain(), log) if place else None
-            found[target] = _failed(target, record, cause, place)
+            found[target] = _failed(target, record, cause, place, text)
             logs |= {place: log} if place else {}
     return dict(sorted(found.items())), logs
 
 
-def _failed(target: str, record: FailureRecord, cause: FoundCause | None, log: str) -> FailedTarget:
+def _failed(
+    target: str, record: FailureRecord, cause: FoundCause | None, log: str, text: PublicText
+) -> FailedTarget:
     """A failed target, in the words of what its log shows, else of its error."""
     return FailedTarget(
         target=target,
         date=record.date,
-        what=record.what,
-        why=(cause.why if cause else "") or record.why,
-        fix=(cause.fix if cause else "") or record.fix,
+        what=text.of(record.what),
+        why=text.of((cause.why if cause else "") or record.why),
+        fix=text.of((cause.fix if cause else "") or record.fix),
         anchor=cause.cause.slug if cause else record.anchor,
         log=log,
     )

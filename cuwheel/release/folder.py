@@ -6,16 +6,15 @@ import contextlib
 import hashlib
 import shutil
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import WheelIndexError
-from cuwheel.fetch.urls import redact_text
 from cuwheel.index.entries import ATTESTATIONS, METADATA
 from cuwheel.index.facts import keep_facts
 from cuwheel.index.site import SiteRequest, write_site
 from cuwheel.release.notes import CHECKSUMS, NOTES, render_notes
-from cuwheel.release.record import RECORD, RELEASES
+from cuwheel.release.plan import public_text
+from cuwheel.release.record import RECORD, RECORDS, RELEASES
 from cuwheel.system.files import (
     list_tree,
     naming_full_disk,
@@ -24,19 +23,20 @@ from cuwheel.system.files import (
     sha256_of_file,
 )
 from cuwheel.system.output.documents import as_file
-from cuwheel.system.output.terminal import visible
 from cuwheel.wheel.archive import open_wheel
 from cuwheel.wheel.publication import REBUILT, statement_of
+from cuwheel.wheel.staged_files import sync_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from cuwheel.index.site import Site
     from cuwheel.release.plan import Plan, ReleaseRequest
+    from cuwheel.release.private_text import PublicText
     from cuwheel.release.record import Release
 
 _CHUNK = 1 << 20  # bytes
-_RECORDS = "records"  # folder of what was measured and verified
 
 
 def write_release(plan: Plan, asked: ReleaseRequest, last: Release | None) -> Path:
@@ -57,22 +57,25 @@ def write_release(plan: Plan, asked: ReleaseRequest, last: Release | None) -> Pa
     folder.parent.mkdir(parents=True, exist_ok=True)
     for left in folder.parent.glob(".v*"):  # of one that was killed
         remove_tree(left)
+    text = public_text(asked)
     with naming_full_disk(asked.to), new_folder(folder) as aside:
         for path, wheel in zip(plan.wheels, plan.release.wheels, strict=True):
             _copy_wheel(path, wheel.entry.sha256, aside)
         for place, log in plan.logs.items():
-            _copy_log(log, aside / place, asked)
+            _copy_log(log, aside / place, text)
         for wheel in plan.release.wheels:
             for kind, record in plan.evidence[wheel.entry.sha256].files.items():
-                _copy_log(record, aside / _RECORDS / f"{wheel.entry.name}.{kind}.json", asked)
+                _copy_log(record, aside / RECORDS / f"{wheel.entry.name}.{kind}.json", text)
         _write(aside / RECORD, as_file(plan.release))
         _write(aside / NOTES, render_notes(plan.release, last))
         _write(aside / CHECKSUMS, _checksums(aside))
+        # Else a power cut can leave the name with records and wheels that hold nothing.
+        sync_files(aside, [aside / name for name in list_tree(aside)])
     return folder
 
 
 def write_index(releases: Sequence[Release], asked: ReleaseRequest) -> Site:
-    """Bring the index up to date with the newest of some releases.
+    """Bring the index up to date with some releases.
 
     Args:
         releases: all of them, the oldest first.
@@ -100,10 +103,17 @@ def write_index(releases: Sequence[Release], asked: ReleaseRequest) -> Site:
         )
         return write_site(replace(site, base_url=f"{base}/{last.tag}", published=published))
     # What is in the site may have been withdrawn there; the folder of a release says nothing of it.
-    is_there = all((site.files / one.entry.name).is_file() for one in last.wheels)
-    written = write_site(replace(site, folders=()) if is_there else site)
-    for wheel in last.wheels:
-        _share(site.files / wheel.entry.name, folder / wheel.entry.name)
+    # What lacks may be of an older release too: one that was ended before its index was written.
+    lacking = [
+        one
+        for one in releases
+        if not all((site.files / wheel.entry.name).is_file() for wheel in one.wheels)
+    ]
+    folders = {asked.to / RELEASES / one.tag: one for one in lacking}
+    written = write_site(replace(site, folders=tuple(folders)))
+    for place, one in {**folders, folder: last}.items():
+        for wheel in one.wheels:
+            _share(site.files / wheel.entry.name, place / wheel.entry.name)
     return written
 
 
@@ -145,25 +155,12 @@ def _copy_wheel(path: Path, sha256: str, folder: Path) -> None:
             shutil.copyfile(beside, folder / beside.name)
 
 
-def _copy_log(source: Path, final: Path, asked: ReleaseRequest) -> None:
+def _copy_log(source: Path, final: Path, text: PublicText) -> None:
     """Copy text of this machine without its folders and without passwords in addresses."""
     final.parent.mkdir(parents=True, exist_ok=True)
     with source.open(encoding="utf-8", errors="replace") as stream, final.open("x") as written:
         for line in stream:
-            written.write(_without_folders(redact_text(visible(line)), asked))
-
-
-def _without_folders(line: str, asked: ReleaseRequest) -> str:
-    named = {
-        **dict.fromkeys(asked.folders, "<dist>"),
-        asked.work: "<work>",
-        asked.cache: "<cache>",
-        asked.checkout: "<cuwheel>",
-        Path.home(): "~",
-    }
-    for folder, name in sorted(named.items(), key=lambda one: -len(str(one[0]))):
-        line = line.replace(str(folder), name) if folder.name else line  # a home may be /
-    return line
+            written.write(text.of(line))
 
 
 def _checksums(folder: Path) -> str:

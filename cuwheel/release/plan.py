@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.utils import parse_wheel_filename
@@ -16,6 +17,7 @@ from cuwheel.index.site import FILES
 from cuwheel.index.yanks import read_yanks
 from cuwheel.release.failures import build_logs, read_failures
 from cuwheel.release.gate import check_requirements, read_evidence
+from cuwheel.release.private_text import PublicText
 from cuwheel.release.record import Release, ReleasedWheel, read_releases
 from cuwheel.release.tags import next_tag
 from cuwheel.sources.checkouts import commit_of
@@ -25,7 +27,6 @@ from cuwheel.wheel.publication import build_tag_of
 if TYPE_CHECKING:
     import datetime
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from cuwheel.index.entries import Entry
     from cuwheel.release.gate import Evidence, Requirement
@@ -97,7 +98,7 @@ def make_plan(asked: ReleaseRequest, earlier: Sequence[Release], now: datetime.d
     new, superseded = _choose(found, earlier)
     evidence = read_evidence(new.values(), asked.reports)
     check_requirements(asked.required, evidence, new)
-    failed, logs = read_failures(asked.folders)
+    failed, logs = read_failures(asked.folders, public_text(asked))
     of_builds = build_logs(asked.folders, asked.work)
     kept = [of_builds[entry.sha256] for entry in new.values() if entry.sha256 in of_builds]
     wheels = tuple(
@@ -241,3 +242,16 @@ def earlier_releases(asked: ReleaseRequest) -> tuple[Release, ...]:
             fix="build some, `nox -s matrix -- build`, or name their folder: -- --dist DIR",
         )
     return read_releases(asked.to)
+
+
+def public_text(asked: ReleaseRequest) -> PublicText:
+    """What makes the text of a release fit to be published."""
+    return PublicText(
+        {
+            Path.home(): "~",
+            asked.checkout: "<cuwheel>",
+            asked.cache: "<cache>",
+            asked.work: "<work>",
+            **dict.fromkeys(asked.folders, "<dist>"),
+        }
+    )

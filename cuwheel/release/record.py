@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from cuwheel.errors import UsageError
-from cuwheel.index.entries import Entry
+from cuwheel.index.entries import Entry, checked_toolkit
 from cuwheel.index.facts import WheelFacts
 from cuwheel.release.tags import is_tag, tag_order
+from cuwheel.system.files import checked_sha256
 from cuwheel.system.output.documents import Schema
 from cuwheel.system.whole_files import read_text
 from cuwheel.workspace.serialization import from_json
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 RELEASES = "releases"  # folder of all of them
 RECORD = "release.json"
+RECORDS = "records"  # folder of a release: what was measured and verified
 Change = Literal["new package", "new version", "new wheel", "new build"]
 
 
@@ -130,7 +132,8 @@ def _wheel_of(data: dict[str, Any]) -> ReleasedWheel:
     """A wheel again.
 
     Raises:
-        ValueError: it is none: its name leads elsewhere, or a field is of another type.
+        ValueError: it is none: its name, hash or toolkit leads elsewhere, or a field is of another
+            type.
     """
     entry = from_json(Entry, data.pop("entry"))
     facts = from_json(WheelFacts, data.pop("facts"))
@@ -140,4 +143,9 @@ def _wheel_of(data: dict[str, Any]) -> ReleasedWheel:
         raise ValueError(str(problem)) from problem
     if "/" in entry.name:
         raise ValueError(f"{entry.name} is no name of a file")
+    # Files of the cache get their names from it, and folders of the site from the toolkit.
+    if not entry.sha256 or checked_sha256(entry.sha256) != entry.sha256:
+        raise ValueError(f"{entry.sha256!r} is no SHA-256")
+    if checked_toolkit(entry.toolkit) != entry.toolkit:
+        raise ValueError(f"{entry.toolkit!r} is no CUDA release")
     return ReleasedWheel(entry=entry, facts=facts, **data)

@@ -11,9 +11,10 @@ import rich.table
 
 from cuwheel.errors import UsageError, suggest
 from cuwheel.release.folder import write_index, write_release
+from cuwheel.release.gate import check_requirements, read_evidence
 from cuwheel.release.notes import NOTES, headline, render_notes
 from cuwheel.release.plan import earlier_releases, make_plan
-from cuwheel.release.record import RELEASES
+from cuwheel.release.record import RECORDS, RELEASES
 from cuwheel.release.upload import compare_with_index, upload
 from cuwheel.system.files import file_lock
 from cuwheel.system.output.documents import Schema
@@ -93,7 +94,7 @@ def plan_release(
     found = replace(found, state="planned" if plan else "nothing new")
     if destination is None:
         return found
-    there = compare_with_index([one.entry for one in found.release.wheels], destination)
+    there = _check_upload(found, asked, destination)
     missing = tuple(name for name, is_there in there.items() if not is_there)
     return replace(found, missing=missing)
 
@@ -114,7 +115,8 @@ def publish_release(
 
     Raises:
         PublishedWheelError: other bytes are published under a wheel's name.
-        ReleaseRequirementError: a wheel hasn't passed what is required.
+        ReleaseRequirementError: a wheel hasn't passed what is required, of a release that is
+            uploaded again too.
         UploadError: an upload failed; the release is there.
         UsageError: there is nothing to release.
         CuwheelError: a wheel is none, an index can't be asked, the disk is full.
@@ -126,6 +128,8 @@ def publish_release(
         earlier = earlier_releases(asked)
         plan = _plan(asked, earlier, tag, console)
         found = _outcome(plan, earlier, tag, asked)
+        if destination:
+            _check_upload(found, asked, destination)  # before anything is there for good
         if plan:
             with console.stage("release"):
                 write_release(plan, asked, found.previous)
@@ -182,6 +186,24 @@ def _outcome(
         folder=asked.to / RELEASES / chosen.tag,
         superseded=plan.superseded if plan else (),
     )
+
+
+def _check_upload(
+    found: Outcome, asked: ReleaseRequest, destination: UploadRequest
+) -> dict[str, bool]:
+    """See that all wheels of a release may go to an index; nothing is written.
+
+    Returns:
+        Whether the index has each.
+
+    Raises:
+        CuwheelError: as for `publish_release`.
+    """
+    entries = {found.folder / one.entry.name: one.entry for one in found.release.wheels}
+    if found.state == "nothing new" and asked.required:  # of a new one it was seen by its plan
+        evidence = read_evidence(entries.values(), (*asked.reports, found.folder / RECORDS))
+        check_requirements(asked.required, evidence, entries)
+    return compare_with_index(entries.values(), destination)
 
 
 def print_outcome(found: Outcome, terminal: rich.console.Console, console: Console) -> None:

@@ -20,6 +20,7 @@ from cuwheel.fetch.retry import RETRY_POLICY, Attempts
 from cuwheel.fetch.urls import credentials_of, redact_url
 from cuwheel.locks.tool_environment import tool_python
 from cuwheel.pypi.pages import PageFault, read_page, read_project_page
+from cuwheel.system.files import sha256_of_file
 from cuwheel.system.process import run
 from cuwheel.system.quantities import plural
 from cuwheel.workspace.workspace import bare_workspace
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from cuwheel.index.entries import Entry
     from cuwheel.system.console import Console
 
+# They would send the wheels elsewhere than to the index that they were compared with.
+_OTHER_PLACES = ("TWINE_REPOSITORY", "TWINE_REPOSITORY_URL")
 _ACCEPT = "text/html, application/vnd.pypi.simple.v1+json;q=0.9"
 
 
@@ -134,6 +137,7 @@ def upload(
     Raises:
         UploadError: twine failed; what it had uploaded is there.
         PublishedWheelError: the index has a name with other bytes.
+        WheelIndexError: a file isn't the wheel that was released.
         CuwheelError: as for `compare_with_index`.
     """
     entries = tuple(entries)
@@ -144,6 +148,7 @@ def upload(
     console.note(f"{redact_url(asked.index)} has {there} of {plural(len(entries), 'wheel')}")
     if not missing:
         return ()
+    _check_files(missing, wheels, {one.name: one.sha256 for one in entries})
     asked.log.parent.mkdir(parents=True, exist_ok=True)
     asked.log.unlink(missing_ok=True)
     python = None if asked.twine else tool_python("twine", bare_workspace(console))
@@ -158,7 +163,7 @@ def upload(
                 *_repository(asked.repository),
                 *(str(wheels[name]) for name in missing),
             ],
-            env=os.environ,
+            env={name: value for name, value in os.environ.items() if name not in _OTHER_PLACES},
             log=asked.log,
             error=UploadError,
             what=f"the upload to {redact_url(asked.repository)} failed",
@@ -173,6 +178,25 @@ def upload(
             "says whether it does"
         )
     return tuple(missing)
+
+
+def _check_files(
+    names: Iterable[str], wheels: Mapping[str, Path], sha256: Mapping[str, str]
+) -> None:
+    """See that the files are what was released: what is uploaded can't be taken back.
+
+    Raises:
+        WheelIndexError: one isn't.
+    """
+    for name in names:
+        path = wheels[name]
+        found = sha256_of_file(path) if path.is_file() else "none, as the file is gone"
+        if found != sha256[name]:
+            raise WheelIndexError(
+                f"{path} is not the wheel that was released, so nothing is uploaded",
+                why=f"its SHA-256 was {sha256[name]}, it is {found}",
+                fix="put that wheel back from a copy, and run the same command again",
+            )
 
 
 def _repository(repository: str) -> tuple[str, str]:

@@ -64,7 +64,7 @@ def install_ahead(environment: Path, job: Job, stop: Stop) -> None:
     )
     [site] = (environment.resolve() / "lib").glob("python*/site-packages")
     lend_bytecode(bytecode_folder(job), site, sandbox=job.sandbox)
-    write_atomically(environment.with_name(_READY), _identity(base, target))
+    write_atomically(environment.with_name(_READY), _identity(base, job))
 
 
 def take_ahead(environment: Path, job: Job) -> bool:
@@ -79,7 +79,7 @@ def take_ahead(environment: Path, job: Job) -> bool:
     with contextlib.suppress(FileNotFoundError):
         identity = read_text(ready)
         ready.unlink()
-        return identity == _identity(base, job.target)
+        return identity == _identity(base, job)
     return False
 
 
@@ -137,6 +137,10 @@ def _pins_ahead(target: Target) -> Iterator[str]:
             yield f"{name}=={version}"
 
 
-def _identity(base: Path, target: Target) -> str:
-    """What decides which environment it is."""
-    return f"{base}\n{read_text(target.smoke_lock)}"
+def _identity(base: Path, job: Job) -> str:
+    """What decides which environment it is.
+
+    The sandbox too: made for one, it holds names of the cache's files, which a wheel could write
+    where there is none.
+    """
+    return f"{base}\n{job.sandbox}\n{read_text(job.target.smoke_lock)}"

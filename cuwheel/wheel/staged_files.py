@@ -59,7 +59,7 @@ class StagedFiles:
         """
         if not self._names:
             return
-        _sync(self._aside, [*self._names])
+        sync_files(self._aside, [*self._names])
         for path, name in self._names.items():
             path.replace(self._root / name)
         self._aside.rmdir()
@@ -95,8 +95,12 @@ def remove_staged(root: Path) -> None:
     remove_tree(root / _ASIDE)
 
 
-def _sync(folder: Path, files: Sequence[Path]) -> None:
-    """See that files of a folder are on the disk.
+def sync_files(folder: Path, files: Sequence[Path]) -> None:
+    """See that files are on the disk.
+
+    Args:
+        folder: that holds them.
+        files: their paths.
 
     Raises:
         OSError: one couldn't be written.

@@ -67,3 +67,28 @@ def test_tells_old_failures_and_what_works_again(project: Project) -> None:
     assert "as at the release before" in second
     assert f"No longer failing: `{TARGET}`." in third
     assert "## Failed" not in third
+
+
+def test_failure_names_no_folder_of_this_machine(project: Project) -> None:
+    project.add()
+    error = BuildFailedError(
+        f"{TARGET}: the package's own build failed in {project.folder}/work/{TARGET}",
+        command=("make",),
+        status=2,
+        log=None,
+        tail=(),
+        why="https://me:secret@host/x can't be read",
+        fix=f"look into {project.folder}/work/{TARGET}/logs",
+    )
+    write_failure(error, project.dist, TARGET)
+
+    found = project.publish()
+
+    [failed] = found.release.failed
+    assert failed.what.endswith(f"failed in <work>/{TARGET}")
+    assert (failed.why, failed.fix) == (
+        "https://host/x can't be read",
+        f"look into <work>/{TARGET}/logs",
+    )
+    for name in ("notes.md", "release.json"):
+        assert str(project.folder) not in (found.folder / name).read_text()

@@ -145,6 +145,37 @@ def test_index_follows_where_it_was_interrupted(
     assert (project.site / "files" / wheel.name).is_file()
 
 
+def test_index_takes_up_a_release_that_was_interrupted_before_the_last(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheels = [project.add("1.0")]
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "write_site", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            project.publish()
+    wheels.append(project.add("2.0"))
+
+    assert project.publish().state == "published"
+
+    page = (project.site / "simple" / "toy" / "index.html").read_text()
+    assert [wheel.name in page for wheel in wheels] == [True, True]
+
+
+def test_release_is_on_the_disk_before_it_has_its_name(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = project.add()
+    synced: set[Path] = set()
+    monkeypatch.setattr(
+        os, "fsync", lambda number: synced.add(Path(f"/proc/self/fd/{number}").readlink())
+    )
+
+    found = project.publish()
+
+    aside = {path.name for path in synced if path.parent.name.startswith(f".{found.release.tag}.")}
+    assert {wheel.name, "release.json", "notes.md", "SHA256SUMS"} <= aside
+
+
 def test_wheel_that_changes_meanwhile_is_not_released(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,12 @@ _DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "a name that leads elsewhere": lambda data: data["wheels"][0]["entry"].update(
         name="../toy-1.0-py3-none-any.whl"
     ),
+    "a hash that leads elsewhere": lambda data: data["wheels"][0]["entry"].update(
+        sha256="../../elsewhere"
+    ),
+    "a toolkit that leads elsewhere": lambda data: data["wheels"][0]["entry"].update(
+        toolkit="/../../../elsewhere"
+    ),
     "no name": lambda data: data["wheels"][0]["entry"].pop("name"),
     "another type": lambda data: data["wheels"][0]["entry"].update(size="large"),
     "no dict": lambda data: data.update(wheels=[7]),

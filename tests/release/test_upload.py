@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -11,19 +13,21 @@ import pytest
 from cuwheel.errors import (
     DownloadError,
     PublishedWheelError,
+    ReleaseRequirementError,
     UploadError,
     UsageError,
     WheelIndexError,
 )
+from cuwheel.release.record import read_releases
 from cuwheel.release.session import plan_release
-from cuwheel.release.upload import make_upload
+from cuwheel.release.upload import make_upload, upload
 from cuwheel.system.console import Console
 from tests.support.package_server import serving_packages
 from tests.support.site_server import serving_site
 from tests.support.toy_wheel import add_wheel
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from tests.support.released import Project
 
@@ -98,6 +102,58 @@ def test_other_bytes_on_the_index_keep_all_from_it(project: Project, tmp_path: P
         project.publish(project.to_server(address))
 
     assert uploaded(project) == ["toy-1.0-py3-none-any.whl"]
+    assert not (project.site / "releases").exists()
+
+
+def test_uploads_nothing_that_lacks_what_is_required(project: Project, tmp_path: Path) -> None:
+    wheel = project.add()
+    project.publish()
+    with serving_packages(tmp_path / "packages") as address:
+        with pytest.raises(ReleaseRequirementError, match="perf not passed"):
+            project.publish(project.to_server(address), required=("perf",))
+        assert uploaded(project) == []
+        project.measure(wheel)
+
+        project.publish(project.to_server(address), required=("perf",))
+
+    assert uploaded(project) == [wheel.name]
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b"other"), Path.unlink])
+def test_uploads_nothing_but_what_was_released(
+    damage: Callable[[Path], object], project: Project, tmp_path: Path
+) -> None:
+    wheel = project.add()
+    released = project.publish().folder / wheel.name
+    [entry] = [one.entry for one in read_releases(project.site)[0].wheels]
+    damage(released)
+
+    with (
+        serving_packages(tmp_path / "packages") as address,
+        pytest.raises(WheelIndexError, match="is not the wheel that was released"),
+    ):
+        upload({wheel.name: released}, [entry], project.to_server(address), Console())
+
+    assert uploaded(project) == []
+
+
+def test_uploads_nowhere_but_to_the_index_that_was_compared(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = project.add()
+    with (
+        serving_packages(tmp_path / "packages") as address,
+        serving_packages(tmp_path / "others") as other,
+    ):
+        (tmp_path / ".pypirc").write_text(
+            f"[distutils]\nindex-servers = ours\n[ours]\nrepository: {address}\n"
+        )
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("TWINE_REPOSITORY_URL", other)
+        project.publish(replace(project.to_server(address), repository="ours"))
+
+    assert uploaded(project) == [wheel.name]
+    assert list((tmp_path / "others").glob("*.whl")) == []
 
 
 def test_index_that_is_not_there(project: Project, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -77,6 +78,18 @@ def test_other_lock_needs_another_environment(
     target.smoke_lock.write_text(f"{target.smoke_lock.read_text()}\n")
 
     assert not take_ahead(environment, job)
+
+
+def test_other_sandbox_needs_another_environment(
+    workspace: Workspace, target: Target, environment: Path
+) -> None:
+    job = make_job(target, workspace)
+    confined, free = (
+        replace(job, machine=replace(job.machine, sandbox=kind)) for kind in ("unshare", "none")
+    )
+    prepare(confined, Stop())
+
+    assert not take_ahead(environment, free)
 
 
 def test_failed_preparation_leaves_nothing(
