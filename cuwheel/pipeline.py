@@ -327,6 +327,10 @@ def _run_stages(names: Sequence[str], job: Job, key: dict[str, str]) -> None:
         for name in names:
             later = _PREPARED_BESIDE.get(name, "")
             if later in names and not job.workspace.has(later):
+                # A Ctrl-C in the midst of an import leaves its lock held, and whoever imports the
+                # same in another thread waits for ever. So nothing is imported beside it.
+                for one in names:
+                    _stage(one)
                 background.start(later, partial(_prepare_stage, later, job))
             background.wait(name)
             _run_stage(name, job, key)

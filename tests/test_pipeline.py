@@ -322,6 +322,18 @@ def test_interrupt_ends_every_process(engine: Engine) -> None:
 
 
 @pytest.mark.e2e
+def test_interrupt_at_any_moment_of_a_stage_s_beginning(engine: Engine) -> None:
+    """In the midst of an import, too, whose lock another thread then waited for."""
+    for delay in range(12):
+        with engine.start("tiny-skbuild", "--no-cache") as child:
+            _read_until(child, "build ")
+            time.sleep(delay / 30)
+            os.killpg(child.pid, signal.SIGINT)
+
+            assert finish(child).status == 130
+
+
+@pytest.mark.e2e
 def test_takes_up_rebuild_that_was_interrupted(engine: Engine) -> None:
     assert engine.build("tiny-skbuild").status == 0
     with engine.start("tiny-skbuild", "--no-cache") as child:

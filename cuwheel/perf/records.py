@@ -267,7 +267,7 @@ def read_run(path: Path) -> PerfRun:
         return _checked(_as_run(content))
     except OSError as problem:
         raise _unreadable(path, str(problem.strerror)) from None
-    except (ValueError, KeyError, TypeError) as problem:
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as problem:
         raise _unreadable(path, f"{type(problem).__name__}: {problem}") from None
 
 

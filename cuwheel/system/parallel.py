@@ -28,6 +28,7 @@ _MAX_THREADS = 8  # servers and disks serve this many without slowing each other
 # that it has not yet noticed, and would notice it at the end of the wait.
 _POLL_INTERVAL = 0.2
 _GRACE = 1.0  # seconds for work that checks `Stop` to end as it should
+_LONG_GRACE = 30.0  # seconds for the same where it has programs and files to end with
 
 
 class StoppedError(Exception):
@@ -205,10 +206,11 @@ class Background:
             work.result()
 
     def end(self) -> None:
-        """Ask all to stop, and wait for that."""
+        """Ask all to stop, and wait for that, but not for ever."""
         self._stop.ask()
+        deadline = time.monotonic() + _LONG_GRACE
         for thread in self._threads:
-            thread.join()
+            thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def _work(waiting: deque[tuple[Future[Result], Callable[[], Result]]], stop: Stop) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.system import parallel
 from cuwheel.system.parallel import (
     Stop,
     StoppedError,
@@ -167,3 +168,19 @@ def test_interrupt_ends_what_runs() -> None:
         raise KeyboardInterrupt
 
     assert ended.is_set()
+
+
+def test_waits_for_no_task_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that waits for the lock of an import which a Ctrl-C broke off."""
+    monkeypatch.setattr(parallel, "_LONG_GRACE", 0.05)
+    held, ended = threading.Event(), threading.Event()
+
+    def work(_: Stop) -> None:
+        held.wait(LONG)
+        ended.set()
+
+    with in_background() as background:
+        background.start("task", work)
+
+    assert not ended.is_set()
+    held.set()

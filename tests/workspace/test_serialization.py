@@ -15,11 +15,13 @@ from cuwheel.errors import StageOrderError
 from cuwheel.nightly.baselines import keep_baseline
 from cuwheel.pipeline import published
 from cuwheel.pypi.framework_release import read_framework_release
+from cuwheel.system.output.documents import as_file
 from cuwheel.wheel.publication import published_sha256, statement_of
 from cuwheel.workspace.failure_record import FailureRecord, failure_path, read_failure
 from cuwheel.workspace.records import RECORDS, BuiltWheel
 from cuwheel.workspace.serialization import from_json, read_record, to_json
 from tests.support.factories import make_job, make_target, make_workspace
+from tests.support.measured import make_run
 from tests.workspace.test_workspace import SAVED
 
 if TYPE_CHECKING:
@@ -128,7 +130,7 @@ def test_malformed_statement_says_nothing(text: bytes, tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", MALFORMED, ids=lambda text: repr(text[:12]))
 def test_malformed_baseline_is_replaced(text: bytes, tmp_path: Path) -> None:
     figures, baseline = tmp_path / "perf.json", tmp_path / "baseline.json"
-    figures.write_text('{"answer": "FASTER", "cases": []}')
+    figures.write_text(as_file(make_run(answer="FASTER")))
     baseline.write_bytes(text)
 
     assert keep_baseline(figures, baseline)
