@@ -123,7 +123,9 @@ def test_needs_no_package_but_nox(pristine: Path) -> None:
 
 
 def test_broken_recipe_breaks_no_listing(checkout: Path) -> None:
-    (checkout / "recipes" / "broken.py").write_text("from cuwheel import Nonsense\n")
+    (checkout / "recipes" / "broken.py").write_text(
+        "from cuwheel import Nonsense\nRECIPE = Nonsense()\n"
+    )
 
     sessions = list_sessions(checkout)
 

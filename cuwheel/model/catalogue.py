@@ -10,6 +10,7 @@ import sys
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from typing import TYPE_CHECKING
 
 import cuwheel
@@ -17,7 +18,6 @@ from cuwheel.errors import RecipeError, UsageError, nearest, suggest
 from cuwheel.model.link import Link, Mode
 from cuwheel.model.recipe import Build, Framework, Recipe, Smoke
 from cuwheel.model.source import Source
-from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -152,11 +152,11 @@ def missing_roots(roots: Iterable[Path]) -> tuple[str, ...]:
 def _load(root: Path, path: Path) -> CatalogueEntry:
     spec = importlib.util.spec_from_file_location(f"cuwheel_recipe_{path.stem}", path)
     try:
-        # Many repositories have scripts in `recipes/`; a key in a shell that completes runs none.
-        if not _DECLARES.search(read_text(path)):
-            raise AttributeError("it sets no RECIPE, so it wasn't run")  # noqa: TRY301 - likewise
-        if spec is None or spec.loader is None:
+        if spec is None or not isinstance(spec.loader, SourceFileLoader):
             raise ImportError(f"{path} is no module")  # noqa: TRY301 - one place reports
+        # Many repositories have scripts in `recipes/`; a key in a shell that completes runs none.
+        if not _DECLARES.search(spec.loader.get_source(spec.name) or ""):
+            raise AttributeError("it sets no RECIPE, so it wasn't run")  # noqa: TRY301 - likewise
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
