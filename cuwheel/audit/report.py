@@ -198,7 +198,7 @@ class AuditDocument:
         wheels: in the order in which they were named.
     """
 
-    SCHEMA: ClassVar = Schema("audit", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("audit", "1.0")
 
     wheels: tuple[AuditedWheel, ...]
 

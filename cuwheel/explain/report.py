@@ -143,7 +143,7 @@ class ExplainDocument:
         logs: in the order in which they were named.
     """
 
-    SCHEMA: ClassVar = Schema("explain", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("explain", "1.0")
 
     logs: tuple[ExplainedLog, ...]
 
@@ -157,7 +157,7 @@ class AnswerDocument:
         causes: slugs, the likeliest first.
     """
 
-    SCHEMA: ClassVar = Schema("explain-answer", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("explain-answer", "1.0")
 
     id: Any
     causes: tuple[str, ...]

@@ -46,7 +46,7 @@ class MatrixDocument:
         include: for `strategy.matrix.include`, one item for each cell that a build would build.
     """
 
-    SCHEMA: ClassVar = Schema("matrix", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("matrix", "1.0")
 
     include: tuple[MatrixJob, ...]
 

@@ -67,7 +67,7 @@ class NightlyRun:
         ended: when; empty while it runs, or where it was killed.
     """
 
-    SCHEMA: ClassVar = Schema("nightly", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("nightly", "1.0")
 
     started: str
     host: str

@@ -209,7 +209,7 @@ class PerfRun:
         commit: of its checkout; empty: it is no git checkout.
     """
 
-    SCHEMA: ClassVar = Schema("perf", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("perf", "1.0")
 
     recipe: str
     package: str

@@ -119,7 +119,7 @@ class PickDocument:
         all_read: whether that is all that is offered; else only the newest were read.
     """
 
-    SCHEMA: ClassVar = Schema("pick", "1.1")
+    SCHEMA: ClassVar[Schema] = Schema("pick", "1.1")
 
     project: str
     specifier: str

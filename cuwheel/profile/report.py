@@ -95,7 +95,7 @@ class ProfileDocument:
         trace: path of a file in Chrome's trace event format.
     """
 
-    SCHEMA: ClassVar = Schema("profile", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("profile", "1.0")
 
     target: str
     compiles: tuple[ProfiledCompile, ...]

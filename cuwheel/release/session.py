@@ -70,7 +70,7 @@ class ReleaseDocument:
         release: what its `release.json` holds.
     """
 
-    SCHEMA: ClassVar = Schema("release", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("release", "1.0")
 
     tag: str
     state: State

@@ -197,7 +197,7 @@ class OutdatedDocument:
         locks: old ones that belong to no recipe.
     """
 
-    SCHEMA: ClassVar = Schema("outdated", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("outdated", "1.0")
 
     recipes: tuple[OutdatedRecipe, ...]
     toolkits: tuple[str, ...]

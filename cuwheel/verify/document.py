@@ -52,7 +52,7 @@ class VerifyDocument:
         left: what stays on disk, the largest first.
     """
 
-    SCHEMA: ClassVar = Schema("verify", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("verify", "1.0")
 
     target: str
     state: State
@@ -86,7 +86,7 @@ class RebuildDocument:
         left: what stays on disk, the largest first.
     """
 
-    SCHEMA: ClassVar = Schema("rebuild", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("rebuild", "1.0")
 
     target: str
     state: State

@@ -32,7 +32,7 @@ class WheelVerification:
         causes: of what differs, in words.
     """
 
-    SCHEMA: ClassVar = Schema("wheel-verification", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("wheel-verification", "1.0")
 
     wheel: str
     sha256: str

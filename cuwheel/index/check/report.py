@@ -121,7 +121,7 @@ class IndexCheckDocument:
         findings: of each rule the first ones.
     """
 
-    SCHEMA: ClassVar = Schema("index-check", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("index-check", "1.0")
 
     indexes: tuple[str, ...]
     verdict: Severity | Literal["ok"]

@@ -67,7 +67,7 @@ class ErrorDocument:
         exit_code: of the command.
     """
 
-    SCHEMA: ClassVar = Schema("error", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("error", "1.0")
 
     what: str
     why: str

@@ -108,7 +108,7 @@ class ComparisonDocument:
         differences: all of them.
     """
 
-    SCHEMA: ClassVar = Schema("comparison", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("comparison", "1.0")
 
     is_same: bool
     a: Side

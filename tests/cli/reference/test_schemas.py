@@ -42,7 +42,7 @@ class Example:
         state: how it is.
     """
 
-    SCHEMA: ClassVar = Schema("example", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("example", "1.0")
 
     low: int
     high: float | None
@@ -129,7 +129,7 @@ def test_writes_nothing_where_a_version_is_missing(tmp_path: Path) -> None:
 
 
 def test_every_document_is_published() -> None:
-    made = re.compile(r'^    SCHEMA: ClassVar = Schema\("(.*?)"', re.MULTILINE)
+    made = re.compile(r'^    SCHEMA: ClassVar\[Schema\] = Schema\("(.*?)"', re.MULTILINE)
     sources = (path.read_text() for path in (ROOT / "cuwheel").rglob("*.py"))
 
     assert sorted(name for text in sources for name in made.findall(text)) == NAMES

@@ -44,7 +44,7 @@ class BuildDocument:
         last: with `--dry-run`, why the last build ran.
     """
 
-    SCHEMA: ClassVar = Schema("build", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("build", "1.0")
 
     target: str
     state: Literal["built", "failed", "stopped", "would be built", "up to date"]
@@ -66,7 +66,7 @@ class StageDocument:
             cuwheel may change it.
     """
 
-    SCHEMA: ClassVar = Schema("stage", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("stage", "1.0")
 
     target: str
     stage: str

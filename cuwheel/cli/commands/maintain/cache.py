@@ -72,7 +72,7 @@ class CacheDocument:
         kinds: by folder; `other`: what is in none that cuwheel knows.
     """
 
-    SCHEMA: ClassVar = Schema("cache", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("cache", "1.0")
 
     folder: Path
     size: int
@@ -92,7 +92,7 @@ class CachePruneDocument:
         size: bytes now.
     """
 
-    SCHEMA: ClassVar = Schema("cache-prune", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("cache-prune", "1.0")
 
     folder: Path
     state: Literal["removed", "would be removed"]

@@ -63,7 +63,7 @@ class IndexDocument:
         yanks: what was done about withdrawn wheels.
     """
 
-    SCHEMA: ClassVar = Schema("index", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("index", "1.0")
 
     index: Path
     site: Path | None = None

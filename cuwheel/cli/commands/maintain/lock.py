@@ -48,7 +48,7 @@ class LockCheckDocument:
         locks: all that there are.
     """
 
-    SCHEMA: ClassVar = Schema("lock-check", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("lock-check", "1.0")
 
     locks: tuple[CheckedLock, ...]
 
@@ -91,7 +91,7 @@ class LockVerifyDocument:
         locks: those that were named.
     """
 
-    SCHEMA: ClassVar = Schema("lock-verify", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("lock-verify", "1.0")
 
     locks: tuple[VerifiedLock, ...]
 

@@ -53,7 +53,7 @@ class AttestationsDocument:
         silent: rebuilders without one that does.
     """
 
-    SCHEMA: ClassVar = Schema("attestations", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("attestations", "1.0")
 
     wheel: str
     sha256: str

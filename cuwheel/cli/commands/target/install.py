@@ -48,7 +48,7 @@ class InstallDocument:
         installed: what, and how.
     """
 
-    SCHEMA: ClassVar = Schema("install", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("install", "1.0")
 
     target: str
     is_done: bool
