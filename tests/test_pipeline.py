@@ -130,8 +130,9 @@ def test_removes_what_killed_runs_left_in_dist(copied: Callable[[str], Engine]) 
     for folder in folders:
         (folder / ".other-1.0-py3-none-any.whl.abc.cuwheel-part").touch()
 
-    engine.build("tiny-skbuild")
+    done = engine.build("tiny-skbuild")
 
+    assert done.status == 0, done.output
     assert [part for folder in folders for part in folder.glob(".*-part")] == []
 
 

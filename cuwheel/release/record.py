@@ -107,7 +107,7 @@ def read_releases(folder: Path) -> tuple[Release, ...]:
     Raises:
         UsageError: one can't be read.
     """
-    found = [path for path in (folder / RELEASES).glob("*/") if is_tag(path.name)]
+    found = [path for path in (folder / RELEASES).glob("*") if path.is_dir() and is_tag(path.name)]
     return tuple(map(_read_release, sorted(found, key=lambda path: tag_order(path.name))))
 
 

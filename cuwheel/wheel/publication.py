@@ -114,7 +114,9 @@ def _holds(path: Path, text: str) -> bool:
 
 def remove_unpublished(dist: Path) -> None:
     """Remove what killed builds left in a folder of wheels; a build that publishes now goes on."""
-    folders = (dist, dist / SIMPLE, *(dist / SIMPLE).glob("*/"))
+    # A pattern "*/" finds files too before Python 3.11.
+    projects = (path for path in (dist / SIMPLE).glob("*") if path.is_dir())
+    folders = (dist, dist / SIMPLE, *projects)
     if not any(has_staged(one) or [*one.glob(PARTS)] for one in folders):
         return
     with publishing(dist), index_lock(dist):

@@ -38,7 +38,7 @@ class Verifier:
         """What it prints with `--json`, which has to be one line and nothing else."""
         done = self._start(command, *options, "--json", errors=subprocess.PIPE)
         assert done.stdout.count("\n") == 1, done.stdout + done.stderr
-        schema = "rebuild" if "--against" in options else "verify"
+        schema = "rebuild" if "--against" in options else command
         return {"status": done.returncode, **read_document(done.stdout, schema)}
 
     def _start(self, command: str, *options: str, errors: int) -> subprocess.CompletedProcess[str]:

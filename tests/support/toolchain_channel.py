@@ -72,7 +72,7 @@ def make_channel(workspace: Workspace, cuda_home: Path) -> Path:
     folder = workspace.cache / f"test-conda-{kind}-{key}"
     with file_lock(workspace.cache / f"test-conda-{kind}.lock"):
         if not folder.is_dir():
-            for older in workspace.cache.glob(f"test-conda-{kind}-*/"):
+            for older in workspace.cache.glob(f"test-conda-{kind}-*"):
                 _forget(older, workspace.cache)
             with new_folder(folder) as aside:
                 tools = workspace.folder("channel-tools")
