@@ -626,6 +626,18 @@ class UploadError(CommandFailedError):
     anchor = "upload-failed"
 
 
+class SigstoreError(CuwheelError):
+    """Sigstore didn't sign a statement, or its roots can't be read.
+
+    Signing asks the public service: who you are (an OpenID login in a browser; in GitHub Actions
+    the job itself, with `id-token: write`), a certificate for ten minutes, and an entry in a public
+    log. What can't be reached is named. Keys from a file need nobody: `-- --key FILE`.
+    """
+
+    exit_code = 105
+    anchor = "sigstore"
+
+
 class StageOrderError(CuwheelError):
     """A single stage was asked for whose input is not there.
 

@@ -114,6 +114,7 @@ HELD_BY = {
     "standalone/probes/driver": "diagnose/facts/test_gpus",
     "standalone/probes/environment": "diagnose/facts/test_environment",
     "standalone/probes/smoke": "smoke/test_probe",
+    "standalone/signing/bundles": "attest/test_sigstore",
     "system/console": "system/output/test_github",
     "system/in_use": "cache/test_pruning",
     "system/output/terminal": "system/output/test_live",

@@ -12,24 +12,26 @@ from urllib.parse import quote
 
 from cuwheel import limits
 from cuwheel.attest.envelope import StatementError, open_envelope
+from cuwheel.attest.sigstore import is_bundle, open_bundles
 from cuwheel.attest.verification import check_statement
 from cuwheel.errors import DownloadError, OversizedDownloadError, PolicyError, UsageError
 from cuwheel.fetch.download import PinnedFile, download
 from cuwheel.fetch.retry import RETRY_POLICY, Attempts
 from cuwheel.fetch.urls import redact_url
 from cuwheel.fetch.web import ask_head
+from cuwheel.system.console import Console
 from cuwheel.system.files import sha256_of_file
 from cuwheel.system.output.terminal import visible
 from cuwheel.system.regular_files import read_regular
 from cuwheel.wheel.publication import REBUILT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cuwheel.attest.keys import PublicKey
     from cuwheel.attest.policy import Policy, Rebuilder
+    from cuwheel.attest.sigstore import Identity, Opened
     from cuwheel.fetch.retry import RetryPolicy
-    from cuwheel.system.console import Console
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +82,9 @@ class Verdict:
         return f"{self.wheel} was rebuilt to the same bytes by {of}{who}"
 
 
-def statement_name(wheel: str, key: PublicKey) -> str:
+def statement_name(wheel: str, key: PublicKey | Identity) -> str:
     """What a rebuilder's statement of a wheel is called, beside it or elsewhere."""
-    return f"{wheel}{REBUILT}{key.short_id}.json"
+    return f"{wheel}{REBUILT}{key.file_ending}"
 
 
 def check_policy(
@@ -90,6 +92,7 @@ def check_policy(
     policy: Policy,
     statements: Iterable[SignedStatement],
     today: datetime.date | None = None,
+    console: Console | None = None,
 ) -> Verdict:
     """Say whether enough of a policy's rebuilders state that a wheel's bytes came out again.
 
@@ -100,14 +103,25 @@ def check_policy(
         policy: who counts, and how many of them it takes.
         statements: whatever was found; what is none of theirs is named and not counted.
         today: for keys that end; None: today, in UTC.
+        console: shows how Sigstore's environment is made, where a statement needs it.
+
+    Raises:
+        SigstoreError: the policy's roots of Sigstore can't be read.
     """
+    statements = tuple(statements)
+    bundles = open_bundles(
+        [one.content for one in statements if is_bundle(one.content)],
+        policy.identities,
+        policy.trusted_root,
+        console or Console(),
+    )
     sha256 = sha256_of_file(wheel)
     day = today or datetime.datetime.now(tz=datetime.timezone.utc).date()
     counted: set[str] = set()
     refused: list[tuple[str, str]] = []
     for one in statements:
         try:
-            rebuilder = _author(one, policy, wheel.name, sha256, day)
+            rebuilder = _author(one, policy, bundles, (wheel.name, sha256), day)
         except StatementError as problem:  # noqa: PERF203 - each is told
             refused.append((one.name, visible(str(problem))))
         else:
@@ -127,7 +141,11 @@ def check_policy(
 
 
 def _author(
-    statement: SignedStatement, policy: Policy, wheel: str, sha256: str, day: datetime.date
+    statement: SignedStatement,
+    policy: Policy,
+    bundles: Mapping[bytes, Opened | StatementError],
+    wheel: tuple[str, str],
+    day: datetime.date,
 ) -> Rebuilder:
     """Who states that the wheel came out with the same bytes, and has signed that.
 
@@ -136,13 +154,22 @@ def _author(
     """
     if statement.fault:
         raise StatementError(statement.fault)
-    stated, by = open_envelope(statement.content, [one.key for one in policy.rebuilders])
-    author = check_statement(stated, wheel, sha256)
-    if author not in {key.id for key in by}:
+    by: Sequence[PublicKey | Identity]
+    if opened := bundles.get(statement.content):
+        if isinstance(opened, StatementError):
+            raise opened
+        stated, by = opened[0], opened[1:]
+    else:
+        stated, by = open_envelope(statement.content, policy.keys)
+    author = check_statement(stated, *wheel)
+    signer = next((one.id for one in by if one.verifier == author), "")
+    if not signer:
         raise StatementError("it is by another verifier than the one who has signed it")
-    rebuilder = next(one for one in policy.rebuilders if one.key.id == author)
+    rebuilder = next(one for one in policy.rebuilders if one.key.id == signer)
     if _has_ended(rebuilder, day):
-        raise StatementError(f"the key of {rebuilder.name} counted until {rebuilder.until}")
+        raise StatementError(
+            f"the {rebuilder.key.kind} of {rebuilder.name} counted until {rebuilder.until}"
+        )
     return rebuilder
 
 
@@ -152,8 +179,8 @@ def _has_ended(rebuilder: Rebuilder, day: datetime.date) -> bool:
 
 def _why_silent(rebuilder: Rebuilder, day: datetime.date) -> str:
     if _has_ended(rebuilder, day):
-        return f"the key counted until {rebuilder.until}"
-    return f"no statement by key {rebuilder.key.short_id} counts"
+        return f"the {rebuilder.key.kind} counted until {rebuilder.until}"
+    return f"no statement by {rebuilder.key.shown} counts"
 
 
 def raise_if_refused(verdict: Verdict) -> None:

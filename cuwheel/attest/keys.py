@@ -60,6 +60,26 @@ class PublicKey:
         """What file names and messages have of the id."""
         return self.id[:_SHOWN]
 
+    @property
+    def verifier(self) -> str:
+        """What a statement by it calls its verifier."""
+        return self.id
+
+    @property
+    def kind(self) -> str:
+        """What it is, for messages."""
+        return "key"
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return f"key {self.short_id}"
+
+    @property
+    def file_ending(self) -> str:
+        """What the names of its statements end in."""
+        return f"{self.short_id}.json"
+
 
 @dataclass(frozen=True, kw_only=True)
 class SigningKey:

@@ -4,9 +4,13 @@
     threshold 2
     alice MCowBQYDK2VwAyEA…
     bob MCowBQYDK2VwAyEA… until=2027-06-30
+    carol identity=carol@example.org issuer=https://accounts.google.com
+    trusted-root trusted_root.json
 
-One line says how many, one each names a rebuilder with the public key and, if it has one, the last
-day on which it counts. Empty lines and what stands behind `#` don't count.
+One line says how many, one each names a rebuilder with the public key, or with an identity and who
+says so, and, if it has one, the last day on which that counts. `trusted-root` names the roots of
+another Sigstore than the public one, relative to the policy. Empty lines and what stands behind `#`
+don't count.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel import limits
 from cuwheel.attest.keys import PublicKey, read_public_key
+from cuwheel.attest.sigstore import Identity
 from cuwheel.errors import UsageError, naming_option
 from cuwheel.system.regular_files import read_regular
 
@@ -27,6 +32,9 @@ if TYPE_CHECKING:
 
 
 _THRESHOLD = "threshold"
+_ROOT = "trusted-root"
+_IDENTITY = "identity="
+_ISSUER = "issuer="
 _UNTIL = "until="
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
 _FIX = "docs/how-to/rebuild.md shows one; `nox -s rebuild -- --new-key FILE` prints a key's line"
@@ -38,12 +46,12 @@ class Rebuilder:
 
     Attributes:
         name: as the policy calls them.
-        key: their public key.
+        key: their public key, or the identity that signs without one.
         until: the last day on which it counts; None: always.
     """
 
     name: str
-    key: PublicKey
+    key: PublicKey | Identity
     until: datetime.date | None = None
 
 
@@ -53,11 +61,23 @@ class Policy:
 
     Attributes:
         threshold: how many of the rebuilders have to have got its bytes.
-        rebuilders: each with a name and a key of their own.
+        rebuilders: each with a name and a key or an identity of their own.
+        trusted_root: a `trusted_root.json` of Sigstore; None: the public one's.
     """
 
     threshold: int
     rebuilders: tuple[Rebuilder, ...]
+    trusted_root: Path | None = None
+
+    @property
+    def keys(self) -> tuple[PublicKey, ...]:
+        """All keys of rebuilders."""
+        return tuple(one.key for one in self.rebuilders if isinstance(one.key, PublicKey))
+
+    @property
+    def identities(self) -> tuple[Identity, ...]:
+        """All identities of rebuilders."""
+        return tuple(one.key for one in self.rebuilders if isinstance(one.key, Identity))
 
 
 def read_policy(path: Path) -> Policy:
@@ -76,6 +96,7 @@ def read_policy(path: Path) -> Policy:
             f"{path} is no policy", why=f"it isn't text: {problem}", fix=_FIX
         ) from None
     thresholds: list[int] = []
+    roots: list[Path] = []
     found: list[Rebuilder] = []
     faults: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -83,14 +104,22 @@ def read_policy(path: Path) -> Policy:
         try:
             if words[:1] == [_THRESHOLD]:
                 thresholds.append(_read_threshold(words))
+            elif words[:1] == [_ROOT]:
+                roots.append(path.parent / _read_root(words))
             elif words:
                 found.append(_read_rebuilder(words))
         except ValueError as problem:
             faults.append(f"line {number}: {problem}")
     faults += _faults(thresholds, found)
+    if len(roots) > 1:
+        faults.append(f"it has {len(roots)} lines `{_ROOT} FILE`, and takes one")
     if faults:
         raise UsageError(f"{path} is no policy", why="\n".join(faults), fix=_FIX)
-    return Policy(threshold=thresholds[0], rebuilders=tuple(found))
+    return Policy(
+        threshold=thresholds[0],
+        rebuilders=tuple(found),
+        trusted_root=next(iter(roots), None),
+    )
 
 
 def line_of(name: str, key: PublicKey) -> str:
@@ -105,13 +134,19 @@ def _read_threshold(words: Sequence[str]) -> int:
     return int(count)
 
 
+def _read_root(words: Sequence[str]) -> str:
+    if len(words) != len((_ROOT, "FILE")):
+        raise ValueError(f"behind {_ROOT} stands one file, without spaces in its name")
+    return words[1]
+
+
 def _read_rebuilder(words: Sequence[str]) -> Rebuilder:
     name, *rest = words
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name: letters, digits, and . _ @ - inside")
     if not rest:
         raise ValueError(f"{name} has no key")
-    key, *others = rest
+    key, others = _read_key(rest)
     until = None
     for word in others:
         if not word.startswith(_UNTIL) or until:
@@ -120,7 +155,21 @@ def _read_rebuilder(words: Sequence[str]) -> Rebuilder:
             until = datetime.date.fromisoformat(word.removeprefix(_UNTIL))
         except ValueError:
             raise ValueError(f"{word!r} holds no date, as 2027-06-30") from None
-    return Rebuilder(name=name, key=read_public_key(key), until=until)
+    return Rebuilder(name=name, key=key, until=until)
+
+
+def _read_key(words: Sequence[str]) -> tuple[PublicKey | Identity, Sequence[str]]:
+    """The key or the identity that a line begins with behind its name, and what is left."""
+    first, *others = words
+    if not first.startswith((_IDENTITY, _ISSUER)):
+        return read_public_key(first), others
+    issuer = others[0] if others else ""
+    if not (first.startswith(_IDENTITY) and issuer.startswith(f"{_ISSUER}https://")):
+        raise ValueError(f"an identity is {_IDENTITY}WHO {_ISSUER}https://…, both in this order")
+    who = first.removeprefix(_IDENTITY)
+    if not who:
+        raise ValueError(f"behind {_IDENTITY} stands nobody")
+    return Identity(identity=who, issuer=issuer.removeprefix(_ISSUER)), others[1:]
 
 
 def _faults(thresholds: Sequence[int], found: Sequence[Rebuilder]) -> Iterator[str]:
@@ -133,8 +182,10 @@ def _faults(thresholds: Sequence[int], found: Sequence[Rebuilder]) -> Iterator[s
     yield from (f"{name} stands in it twice" for name in sorted(_repeated(names)))
     keys = [one.key.id for one in found]
     for twice in sorted(_repeated(keys)):
-        who = " and ".join(one.name for one in found if one.key.id == twice)
-        yield f"{who} have one key: independent rebuilders have keys of their own"
+        same = [one for one in found if one.key.id == twice]
+        who = " and ".join(one.name for one in same)
+        kind = same[0].key.kind
+        yield f"{who} have one {kind}: independent rebuilders have their own"
 
 
 def _repeated(values: Sequence[str]) -> set[str]:

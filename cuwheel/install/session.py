@@ -332,7 +332,7 @@ class _Run:
         beside = offer.url.partition("?")[0].rpartition("/")[0]
         places = (beside, *self.asked.statements)
         found = find_statements(wheel, self.asked.policy, places, self.console)
-        verdict = check_policy(wheel, self.asked.policy, found)
+        verdict = check_policy(wheel, self.asked.policy, found, console=self.console)
         raise_if_refused(verdict)
         return verdict.counted
 

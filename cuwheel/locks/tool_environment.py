@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from cuwheel.workspace.workspace import Workspace
 
 
-Tool = Literal["conda-lock", "twine"]
+Tool = Literal["conda-lock", "sigstore", "twine"]
 _LOCKS: dict[Tool, tuple[str, str]] = {
     "conda-lock": ("lock", "conda-lock writes the conda locks"),
+    "sigstore": ("sigstore", "sigstore signs and verifies without keys"),
     "twine": ("twine", "twine uploads releases"),
 }
 
@@ -30,7 +31,7 @@ def tool_python(tool: Tool, workspace: Workspace, *, offline: bool = False) -> P
     """Give the Python of a tool's environment; make it where it isn't there.
 
     Args:
-        tool: that is started in it, by `-m`.
+        tool: that is started in it, by `-m`, or imported.
         workspace: its cache holds the environment.
         offline: take everything from the cache.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.attest.check import statement_name
 from cuwheel.attest.envelope import sign_statement
+from cuwheel.attest.sigstore import VERIFIER, sign_bundle
 from cuwheel.attest.verification import Verification, statement_of
 from cuwheel.containers.image import parse_image
 from cuwheel.paths import ROOT, project_roots
@@ -125,13 +126,19 @@ def _checkout(asked: RebuildRequest, console: Console) -> Iterator[tuple[Path, t
         yield root, there
 
 
-def sign_verification(found: VerifiedAgainst, key: SigningKey, folder: Path) -> Path:
+def sign_verification(
+    found: VerifiedAgainst, key: SigningKey | None, folder: Path, console: Console
+) -> Path:
     """Write what a rebuild gave as a signed statement; gives back the file.
 
     Args:
         found: what it gave.
-        key: of the rebuilder.
+        key: of the rebuilder; None: an identity signs, through Sigstore.
         folder: where the statement goes.
+        console: shows how Sigstore's environment is made.
+
+    Raises:
+        SigstoreError: it didn't sign, as without a network; nothing is written.
     """
     theirs, ours = found.theirs, publication.statement_of(found.build.wheel)
     name = theirs.wheel_name
@@ -150,9 +157,14 @@ def sign_verification(found: VerifiedAgainst, key: SigningKey, folder: Path) -> 
                 (f"rebuilt:{ours.name}", sha256_of_file(ours)),
             ),
         ),
-        key.public.id,
+        key.public.verifier if key else VERIFIER,
     )
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / statement_name(name, key.public)
-    write_atomically(path, sign_statement(stated, key))
+    if key:
+        path = folder / statement_name(name, key.public)
+        content = sign_statement(stated, key)
+    else:
+        identity, content = sign_bundle(stated, console)
+        path = folder / statement_name(name, identity)
+    write_atomically(path, content)
     return path

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.attest.policy import read_policy
+from cuwheel.attest.sigstore import Identity
 from cuwheel.errors import FileAccessError, UsageError
 from cuwheel.paths import ROOT
 from tests.support.attested import make_keys, write_policy
@@ -37,6 +38,20 @@ def test_reads_what_a_person_writes(words: dict[str, str], tmp_path: Path) -> No
     ]
 
 
+def test_reads_an_identity_and_roots(tmp_path: Path) -> None:
+    path = tmp_path / "rebuilders.txt"
+    path.write_text(
+        "threshold 1\ncarol identity=c@example.org issuer=https://i.test until=2027-06-30\n"
+        "trusted-root roots/trusted_root.json\n"
+    )
+
+    policy = read_policy(path)
+
+    assert policy.identities == (Identity(identity="c@example.org", issuer="https://i.test"),)
+    assert policy.rebuilders[0].until == datetime.date(2027, 6, 30)
+    assert policy.trusted_root == tmp_path / "roots" / "trusted_root.json"
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
@@ -57,6 +72,17 @@ def test_reads_what_a_person_writes(words: dict[str, str], tmp_path: Path) -> No
         ("threshold 1\nalice {alice} until=tomorrow", "holds no date"),
         ("threshold 1\nalice {alice} until=2027-01-01 until=2028-01-01", "isn't known"),
         ("threshold 1\n../alice {alice}", "is no name"),
+        ("threshold 1\na identity=b", "both in this order"),
+        ("threshold 1\na issuer=https://i identity=b", "both in this order"),
+        ("threshold 1\na identity=b issuer=http://i", "both in this order"),
+        ("threshold 1\na identity= issuer=https://i", "stands nobody"),
+        ("threshold 1\na identity=b issuer=https://i {alice}", "isn't known"),
+        (
+            "threshold 1\na identity=b issuer=https://i\nc identity=b issuer=https://i",
+            "a and c have one identity",
+        ),
+        ("threshold 1\nalice {alice}\ntrusted-root", "behind trusted-root stands one file"),
+        ("threshold 1\nalice {alice}\ntrusted-root a\ntrusted-root b", "and takes one"),
     ],
 )
 def test_refuses_what_is_no_policy(

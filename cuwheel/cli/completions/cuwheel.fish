@@ -303,6 +303,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using profile; and test $_shtab_cuwheel_n
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a rebuild -d 'Build a published wheel again, compare, sign: -- WHEEL.'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l key -xka "(__fish_complete_path (commandline -ct))" -d 'private key (PEM, ed25519 or ECDSA) that signs the result'
+complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l sigstore -d 'sign by the job'"'"'s identity, or a login in a browser, through Sigstore, in public'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l new-key -xka "(__fish_complete_path (commandline -ct))" -d 'make such a key, print its line for policies, and stop'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l to -xka "(__fish_complete_directories)" -d 'folder for the signed statement; default: beside the wheel, or where cuwheel was started'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l source -xka "(__fish_complete_path (commandline -ct))" -d 'where the provenance says that it was given'

@@ -411,6 +411,7 @@ _shtab_cuwheel_profile_defaults_added=0
 _shtab_cuwheel_rebuild_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--key[private key (PEM, ed25519 or ECDSA) that signs the result]:FILE:_files"
+  "--sigstore[sign by the job\'s identity, or a login in a browser, through Sigstore, in public]"
   "--new-key[make such a key, print its line for policies, and stop]:FILE:_files"
   "--to[folder for the signed statement\; default\: beside the wheel, or where cuwheel was started]:DIR:_files -/"
   "--source[where the provenance says that it was given]:DIR|ARCHIVE:_files"

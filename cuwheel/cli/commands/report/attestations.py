@@ -110,7 +110,7 @@ def run_attestations(given: argparse.Namespace, console: Console) -> None:
                 f"{wheel} is not there", why="no file has this name", fix="name a wheel"
             )
         statements = find_statements(wheel, policy, places, console)
-        verdicts.append(check_policy(wheel, policy, statements))
+        verdicts.append(check_policy(wheel, policy, statements, console=console))
         if given.json:
             console.answer(_document(verdicts[-1]))
     for verdict in verdicts:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.attest.keys import make_signing_key, read_signing_key
 from cuwheel.attest.policy import line_of
+from cuwheel.attest.sigstore import check_sigstore
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.report_options import add_report_options
 from cuwheel.cli.target_options import add_work_options
@@ -46,6 +47,11 @@ def rebuild_parser() -> Parser:
         help="a wheel, the .provenance.json beside it, or the address of either",
     )
     add("--key", metavar="FILE", help="private key (PEM, ed25519 or ECDSA) that signs the result")
+    add(
+        "--sigstore",
+        action="store_true",
+        help="sign by the job's identity, or a login in a browser, through Sigstore, in public",
+    )
     add("--new-key", metavar="FILE", help="make such a key, print its line for policies, and stop")
     add(
         "--to",
@@ -82,9 +88,17 @@ def run_rebuild(given: argparse.Namespace, console: Console) -> None:
             fix="nox -s rebuild -- dist/NAME.whl",
         )
     # All that can be wrong with what was given is said before an hour's build.
+    if given.key and given.sigstore:
+        raise UsageError(
+            "--key and --sigstore are given",
+            why="a statement is signed by a key or by an identity",
+            fix="leave one out",
+        )
     key = _read_key(given_path(given.key)) if given.key else None
+    if given.sigstore:
+        check_sigstore(console)
     if given.to:
-        _check_folder(given_path(given.to), is_signed=key is not None)
+        _check_folder(given_path(given.to), is_signed=bool(key or given.sigstore))
     work = (
         given_path(given.work).resolve() if given.work else project_folder() / "work"
     ) / "rebuild"
@@ -115,11 +129,15 @@ def _rebuild(
     finally:
         tell_leftovers(work, console)
     record_against(found, "", project_folder() / "reports")
-    written = sign_verification(found, key, to) if key else None
+    is_signed = key or given.sigstore
+    written = sign_verification(found, key, to, console) if is_signed else None
     if written:
         console.note(f"signed: {written}")
     else:
-        console.note("nothing is signed: --key FILE names a key, --new-key FILE makes one")
+        console.note(
+            "nothing is signed: --key FILE names a key, --new-key FILE makes one, "
+            "--sigstore takes none"
+        )
     if given.json:
         console.answer(rebuild_document(found, asked.theirs.wheel_name, work, written))
     raise_if_other(found)
@@ -137,7 +155,8 @@ def _check_folder(folder: Path, *, is_signed: bool) -> None:
         raise UsageError(
             "--to stands alone",
             why="it says where the signed statement goes, and nothing is signed without a key",
-            fix="name a key with --key, or leave --to out; --new-key FILE makes a key",
+            fix="name a key with --key, take --sigstore, or leave --to out; --new-key FILE makes a "
+            "key",
         )
     with naming_option("--to", folder):
         folder.mkdir(parents=True, exist_ok=True)

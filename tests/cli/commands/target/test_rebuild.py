@@ -8,7 +8,7 @@ import pytest
 
 from cuwheel.attest.policy import read_policy
 from cuwheel.cli.dispatch import run_command
-from cuwheel.errors import FileAccessError, OtherInputsError, UsageError
+from cuwheel.errors import FileAccessError, OtherInputsError, SigstoreError, UsageError
 from cuwheel.system.console import Console
 from tests.support.published import publish
 from tests.verify.test_inputs import materials_of
@@ -71,6 +71,22 @@ def test_names_the_option_of_a_folder_that_cannot_be_written(
 def test_says_that_nothing_would_be_signed(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--to stands alone"):
         run_command("rebuild", ["x.whl", "--to", str(tmp_path)], Console())
+
+
+def test_says_that_sigstore_cannot_be_reached_before_an_hours_build(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")  # where nobody listens
+
+    with pytest.raises(SigstoreError, match="no statement is written"):
+        run_command("rebuild", ["x.whl", "--sigstore", "--to", str(tmp_path)], Console())
+
+    assert not list(tmp_path.iterdir())
+
+
+def test_takes_a_key_or_an_identity(key: str) -> None:
+    with pytest.raises(UsageError, match="--key and --sigstore"):
+        run_command("rebuild", ["x.whl", "--key", key, "--sigstore"], Console())
 
 
 @pytest.mark.parametrize("name", ["gone.whl", "gone.whl.provenance.json"])
