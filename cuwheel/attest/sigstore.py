@@ -164,7 +164,8 @@ def _ask(verb: str, question: Mapping[str, Any], console: Console) -> dict[str, 
     with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
         asked, answer = Path(folder) / "question.json", Path(folder) / "answer.json"
         asked.write_text(json.dumps(question))
-        command = [python, "-I", script("signing/bundles.py"), verb, asked, answer]
+        command: list[str | Path] = [python, "-I"]
+        command += [script("signing/bundles.py"), verb, asked, answer]
         if verb == "sign":
             attach(command, env=os.environ)  # it may ask for a login
         else:

@@ -140,4 +140,4 @@ def test_how_to_shows_a_policy(tmp_path: Path) -> None:
     policy = read_policy(path)
 
     assert [one.name for one in policy.rebuilders] == ["alice", "bob", "carol"]
-    assert policy.rebuilders[0].key.short_id in page
+    assert policy.keys[0].short_id in page
