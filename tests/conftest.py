@@ -167,6 +167,12 @@ def conda_lock(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="session")
+def sigstore_environment(shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Have the environment of Sigstore's library made before a test changes what is reached."""
+    tool_python("sigstore", make_workspace(tmp_path_factory.mktemp("sigstore"), cache=shared_cache))
+
+
+@pytest.fixture(scope="session")
 def conda_project(
     conda_channel: Path, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:

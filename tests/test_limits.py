@@ -42,6 +42,7 @@ READ_WHOLE = {
     "standalone/memory_gate/ledger": "the engine's",
     "standalone/memory_gate/peaks": "the engine's, which limits keys",
     "standalone/namespaces/enter": "the kernel's",
+    "standalone/signing/bundles": "the engine's, and a trust configuration that was read in bounds",
     "standalone/probes/environment": "metadata in the environment that it runs in",
 }
 _WHOLE = ("read_bytes", "read_text", "readlines")

@@ -19,7 +19,7 @@ from cuwheel.attest.envelope import PAYLOAD_TYPE, StatementError, read_strictly
 from cuwheel.errors import SigstoreError
 from cuwheel.locks.tool_environment import tool_python
 from cuwheel.standalone import script
-from cuwheel.system.process import attach, run
+from cuwheel.system.process import run
 from cuwheel.system.regular_files import read_json
 from cuwheel.workspace.workspace import bare_workspace
 
@@ -32,6 +32,21 @@ if TYPE_CHECKING:
 _MEDIA_TYPE = "application/vnd.dev.sigstore.bundle"
 _SHOWN = 16  # characters of an id
 VERIFIER = "sigstore"  # who such a statement says that it is by: the certificate names them
+_TIMEOUT = 600  # seconds; the library's own requests may wait for ever
+_LINES = 3  # of what its program said last, where it broke down
+# What a part of the library's words (4.5.1) means for a rebuilder's statement.
+_MEANINGS = {
+    "SANs do not match": "the policy names another identity",
+    "OIDCIssuer does not match": "another provider vouches for the identity",
+    "certificate chain": "its certificate isn't of these roots, or wasn't valid when it was signed",
+    "SCT on signing certificate": "no certificate log of these roots has its certificate",
+    "invalid log entry": "no log of these roots has signed its entry as it stands here",
+    "exactly one log entry": "no public log has it",
+    "verified time": "nobody states when it was signed",
+    "DSSE: invalid signature": "it was changed after it was signed",
+    "do not match bundle": "the log's entry is of another statement",
+    "does not match bundle": "the log's entry is of another statement",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,8 +134,8 @@ def open_bundles(
         raise SigstoreError(
             f"the roots of Sigstore can't be read{f' from {trusted_root}' if trusted_root else ''}",
             why=said["error"],
-            fix="name a trusted_root.json as Sigstore publishes it: `trusted-root FILE` in the "
-            "policy, beside which it is looked for",
+            fix="name a trusted_root.json as Sigstore publishes it, in the policy's line "
+            "`trusted-root FILE`, as seen from the policy's folder",
         )
     return {
         content: _read_opened(one, identities)
@@ -128,57 +143,80 @@ def open_bundles(
     }
 
 
-def check_sigstore(console: Console) -> None:
-    """See that the public Sigstore answers, before anything that it is to sign is made.
+@dataclass(frozen=True, kw_only=True)
+class Sigstore:
+    """Where this job's own identity signs, in public.
 
-    Raises:
-        SigstoreError: it doesn't.
+    Attributes:
+        trust_config: a client trust configuration, `trust_config.json`; None: the public Sigstore.
+        console: shows how the library's environment is made.
     """
-    _raise_if_unsigned(_ask("reach", {}, console))
 
+    trust_config: Path | None
+    console: Console
 
-def sign_bundle(statement: str, console: Console) -> tuple[Identity, str]:
-    """Sign a statement by the job's own identity, else by who logs in; the result is public.
+    def check(self) -> None:
+        """See that the job has an identity and the service is known, before anything is built.
 
-    Raises:
-        SigstoreError: it can't be signed, as without a network.
-    """
-    said = _ask("sign", {"statement": statement}, console)
-    _raise_if_unsigned(said)
-    return Identity(identity=said["identity"], issuer=said["issuer"]), f"{said['bundle']}\n"
+        Raises:
+            SigstoreError: one of both isn't so.
+        """
+        self._ask("check")
 
+    def sign(self, statement: str) -> tuple[Identity, str]:
+        """The bundle of a statement, and who has signed it, as the certificate names them.
 
-def _raise_if_unsigned(said: Mapping[str, Any]) -> None:
-    if "error" in said:
-        raise SigstoreError(
-            "Sigstore can't be used to sign, and no statement is written",
-            why=said["error"],
-            fix="in GitHub Actions give the job `id-token: write`; elsewhere a browser has to open "
-            "for the login, and fulcio.sigstore.dev, rekor.sigstore.dev and "
-            "tuf-repo-cdn.sigstore.dev have to be reachable; or sign by a key: --key FILE",
-        )
+        Raises:
+            SigstoreError: it isn't signed.
+        """
+        said = self._ask("sign", statement=statement)
+        return Identity(identity=said["identity"], issuer=said["issuer"]), f"{said['bundle']}\n"
+
+    def _ask(self, verb: str, **question: str) -> dict[str, Any]:
+        named = str(self.trust_config.absolute()) if self.trust_config else ""
+        said = _ask(verb, {**question, "trust_config": named}, self.console)
+        if "error" in said:
+            raise SigstoreError(
+                "Sigstore doesn't sign, and no statement is written",
+                why=said["error"],
+                fix="run it in a CI job that has an identity (GitHub Actions: `permissions: "
+                "id-token: write`) and reaches Sigstore, or sign by a key: --key FILE",
+            )
+        return said
 
 
 def _ask(verb: str, question: Mapping[str, Any], console: Console) -> dict[str, Any]:
+    """What the library answers, or an `error`.
+
+    Raises:
+        InstallError: its environment can't be made.
+    """
     python = tool_python("sigstore", bare_workspace(console))
     with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
         asked, answer = Path(folder) / "question.json", Path(folder) / "answer.json"
         asked.write_text(json.dumps(question))
-        command: list[str | Path] = [python, "-I"]
-        command += [script("signing/bundles.py"), verb, asked, answer]
-        if verb == "sign":
-            attach(command, env=os.environ)  # it may ask for a login
-        else:
-            # To verify, the roots that the library brings: none that an earlier run has fetched.
-            own = {"XDG_DATA_HOME": folder, "XDG_CACHE_HOME": folder}
-            run(command, env={**os.environ, **own}, check=False)
-        said = read_json(answer) if answer.exists() else None
-    return said if isinstance(said, dict) else {"error": "its program ended without an answer"}
+        # The roots that the library brings or fetches now: none that an earlier run has left.
+        own = {"XDG_DATA_HOME": folder, "XDG_CACHE_HOME": folder}
+        done = run(
+            [python, "-I", script("signing/bundles.py"), verb, asked, answer],
+            env={**os.environ, **own},
+            check=False,
+            timeout=_TIMEOUT,
+        )
+        said = read_json(answer) if done.status == 0 else None
+    if isinstance(said, dict):
+        return said
+    last = "; ".join(done.output.split("\n")[-_LINES:]).strip("; ") or "it said nothing"
+    return {
+        "error": f"its program ended with status {done.status} after {done.duration:.0f} s: {last}"
+    }
 
 
 def _read_opened(one: Mapping[str, Any], identities: Sequence[Identity]) -> Opened | StatementError:
     if "fault" in one:
-        return StatementError(f"Sigstore's library refuses it: {one['fault']}")
+        meanings = [means for words, means in _MEANINGS.items() if words in one["fault"]]
+        means = "; ".join(dict.fromkeys(meanings)) or "it is no bundle that can be read"
+        return StatementError(f"{means} (Sigstore's library: {one['fault']})")
     if one["kind"] != PAYLOAD_TYPE:
         return StatementError(f"its payloadType is {one['kind']!r}, not {PAYLOAD_TYPE}")
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.attest.check import statement_name
 from cuwheel.attest.envelope import sign_statement
-from cuwheel.attest.sigstore import VERIFIER, sign_bundle
+from cuwheel.attest.sigstore import VERIFIER, Sigstore
 from cuwheel.attest.verification import Verification, statement_of
 from cuwheel.containers.image import parse_image
 from cuwheel.paths import ROOT, project_roots
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     import rich.console
 
-    from cuwheel.attest.keys import SigningKey
+    from cuwheel.attest.keys import PublicKey, SigningKey
+    from cuwheel.attest.sigstore import Identity
     from cuwheel.system.console import Console
     from cuwheel.verify.published import PublishedWheel
 
@@ -126,16 +127,13 @@ def _checkout(asked: RebuildRequest, console: Console) -> Iterator[tuple[Path, t
         yield root, there
 
 
-def sign_verification(
-    found: VerifiedAgainst, key: SigningKey | None, folder: Path, console: Console
-) -> Path:
+def sign_verification(found: VerifiedAgainst, by: SigningKey | Sigstore, folder: Path) -> Path:
     """Write what a rebuild gave as a signed statement; gives back the file.
 
     Args:
         found: what it gave.
-        key: of the rebuilder; None: an identity signs, through Sigstore.
+        by: the rebuilder's key, or where this job's identity signs.
         folder: where the statement goes.
-        console: shows how Sigstore's environment is made.
 
     Raises:
         SigstoreError: it didn't sign, as without a network; nothing is written.
@@ -157,14 +155,14 @@ def sign_verification(
                 (f"rebuilt:{ours.name}", sha256_of_file(ours)),
             ),
         ),
-        key.public.verifier if key else VERIFIER,
+        VERIFIER if isinstance(by, Sigstore) else by.public.verifier,
     )
     folder.mkdir(parents=True, exist_ok=True)
-    if key:
-        path = folder / statement_name(name, key.public)
-        content = sign_statement(stated, key)
+    who: PublicKey | Identity
+    if isinstance(by, Sigstore):
+        who, content = by.sign(stated)
     else:
-        identity, content = sign_bundle(stated, console)
-        path = folder / statement_name(name, identity)
+        who, content = by.public, sign_statement(stated, by)
+    path = folder / statement_name(name, who)
     write_atomically(path, content)
     return path

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cuwheel.attest.check import SignedStatement, check_policy, find_statements, statement_name
+from cuwheel.attest.envelope import sign_statement
 from cuwheel.attest.policy import read_policy
-from cuwheel.attest.sigstore import VERIFIER, Identity, sign_bundle
+from cuwheel.attest.sigstore import VERIFIER, Identity, Sigstore
 from cuwheel.attest.verification import Verification, statement_of
+from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import SigstoreError
 from cuwheel.system.console import Console
 from cuwheel.system.files import sha256_of_file
-from tests.support.attested import TODAY, WHEN, make_keys, signed
+from tests.support.attested import TODAY, WHEN, make_keys, say, signed
 from tests.support.local_sigstore import SIGNED, LocalSigstore
+from tests.support.sigstore_server import sigstore_serving
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from cuwheel.attest.check import Verdict
+    from tests.support.sigstore_server import SigstoreServer
+
+pytestmark = pytest.mark.usefixtures("sigstore_environment")
 
 ISSUER = "https://issuer.test"
 ALICE = Identity(identity="https://forge.test/alice/.workflows/rebuild@main", issuer=ISSUER)
@@ -37,7 +45,7 @@ def sigstore() -> LocalSigstore:
 def folder(tmp_path_factory: pytest.TempPathFactory, sigstore: LocalSigstore) -> Path:
     """A wheel's, with the roots beside it."""
     made = tmp_path_factory.mktemp("sigstore")
-    sigstore.write_root(made / "trusted_root.json")
+    (made / "trusted_root.json").write_text(json.dumps(sigstore.trusted_root()))
     (made / "toy-1.0+cu130-py3-none-any.whl").write_bytes(b"all of the wheel's bytes")
     return made
 
@@ -133,19 +141,42 @@ def _other_kind(bundle: dict[str, Any]) -> None:
     bundle["dsseEnvelope"]["payloadType"] = "text/plain"
 
 
-_CHANGES: tuple[tuple[Any, str], ...] = (
-    (_other_payload, "DSSE: invalid signature"),
-    (_other_entry, "invalid log entry"),
-    (_no_entry, "exactly one log entry"),
-    (_other_kind, "DSSE: invalid signature"),
-    (lambda bundle: bundle.pop("dsseEnvelope"), "Exactly one of"),
-    (lambda bundle: bundle.update(verificationMaterial=None), "should be an object"),
+def _no_promise(bundle: dict[str, Any]) -> None:
+    bundle["verificationMaterial"]["tlogEntries"][0].pop("inclusionPromise")
+
+
+def _no_proof(bundle: dict[str, Any]) -> None:
+    bundle["verificationMaterial"]["tlogEntries"][0].pop("inclusionProof")
+
+
+def _other_body(bundle: dict[str, Any]) -> None:
+    entry = bundle["verificationMaterial"]["tlogEntries"][0]
+    body = bytearray(base64.b64decode(entry["canonicalizedBody"]))
+    body[-1:] = b" }"
+    entry["canonicalizedBody"] = base64.b64encode(body).decode()
+
+
+# How a bundle is changed, what is said of it, and the library's own words.
+_CHANGES: tuple[tuple[Any, str, str], ...] = (
+    (_other_payload, "it was changed after it was signed", "DSSE: invalid signature"),
+    (_other_kind, "it was changed after it was signed", "DSSE: invalid signature"),
+    (_other_entry, "no log of these roots has signed its entry", "invalid log entry"),
+    (_other_body, "no log of these roots has signed its entry", "invalid log entry"),
+    (_no_entry, "no public log has it", "exactly one log entry"),
+    (_no_promise, "nobody states when it was signed", "verified time"),
+    (_no_proof, "no public log has it", "inclusion proof"),
+    (lambda bundle: bundle.pop("dsseEnvelope"), "no bundle that can be read", "Exactly one of"),
+    (
+        lambda bundle: bundle.update(verificationMaterial=None),
+        "no bundle that can be read",
+        "should be an object",
+    ),
 )
 
 
 def test_refuses_changed_bundles(wheel: Path, sigstore: LocalSigstore) -> None:
     changed = []
-    for number, (change, _) in enumerate(_CHANGES):
+    for number, (change, *_) in enumerate(_CHANGES):
         bundle = json.loads(_bundle(wheel, sigstore, ALICE).content)
         change(bundle)
         changed.append(SignedStatement(name=str(number), content=json.dumps(bundle).encode()))
@@ -153,8 +184,9 @@ def test_refuses_changed_bundles(wheel: Path, sigstore: LocalSigstore) -> None:
     verdict = _check(wheel, [*changed, _bundle(wheel, sigstore, BOB)])
 
     assert verdict.counted == ("bob",)
-    for (_, reason), (_, said) in zip(_CHANGES, verdict.refused, strict=True):
-        assert reason in said
+    for (_, means, words), (_, said) in zip(_CHANGES, verdict.refused, strict=True):
+        assert means in said.partition(" (Sigstore's library: ")[0]
+        assert words in said
 
 
 def test_refuses_others(wheel: Path, sigstore: LocalSigstore) -> None:
@@ -170,10 +202,79 @@ def test_refuses_others(wheel: Path, sigstore: LocalSigstore) -> None:
 
     assert verdict.counted == ()
     identity, issuer, root, expired = (said for _, said in verdict.refused)
-    assert "SANs do not match" in identity
-    assert "OIDCIssuer" in issuer
-    assert "certificate chain" in root
-    assert "certificate chain" in expired
+    assert "names another identity (Sigstore's library: Certificate's SANs do not" in identity
+    assert "another provider vouches" in issuer
+    assert "isn't of these roots, or wasn't valid when it was signed" in root
+    assert "isn't of these roots, or wasn't valid when it was signed" in expired
+
+
+@pytest.mark.parametrize(
+    ("log", "means"),
+    [("rekor", "no log of these roots has signed its entry"), ("ct", "no certificate log")],
+)
+def test_refuses_what_another_log_has_signed(
+    log: str, means: str, wheel: Path, sigstore: LocalSigstore
+) -> None:
+    roots = sigstore.trusted_root(**{log: LocalSigstore()})
+    (wheel.parent / "other.json").write_text(json.dumps(roots))
+
+    verdict = _check(wheel, [_bundle(wheel, sigstore, ALICE)], root="other.json")
+
+    assert means in verdict.refused[0][1]
+    assert verdict.counted == ()
+
+
+def test_identity_counts_on_its_last_day_and_not_after(
+    wheel: Path, sigstore: LocalSigstore
+) -> None:
+    statement = _bundle(wheel, sigstore, ALICE)
+    day = datetime.timedelta(days=1)
+
+    until = _check(wheel, [statement], f"{_line('alice', ALICE)} until={TODAY}")
+    after = _check(wheel, [statement], f"{_line('alice', ALICE)} until={TODAY - day}")
+
+    assert until.counted == ("alice",)
+    assert after.refused[0][1] == f"the identity of alice counted until {TODAY - day}"
+
+
+def test_refuses_identity_in_the_name_of_a_key(
+    wheel: Path, sigstore: LocalSigstore, tmp_path: Path
+) -> None:
+    """Alice signs properly, but a statement that says it is carol's."""
+    key = make_keys(tmp_path, "carol")["carol"]
+    content = sigstore.sign(say(wheel, key), ALICE.identity, ALICE.issuer).encode()
+    lines = (_line("alice", ALICE), f"carol {key.public.word}")
+
+    verdict = _check(wheel, [SignedStatement(name="x", content=content)], *lines)
+
+    assert verdict.counted == ()
+    assert "by another verifier" in verdict.refused[0][1]
+
+
+def test_refuses_key_in_the_name_of_identities(wheel: Path, tmp_path: Path) -> None:
+    key = make_keys(tmp_path, "carol")["carol"]
+    content = sign_statement(_say(wheel), key).encode()
+    lines = (_line("alice", ALICE), f"carol {key.public.word}")
+
+    verdict = _check(wheel, [SignedStatement(name="x", content=content)], *lines)
+
+    assert verdict.counted == ()
+    assert "by another verifier" in verdict.refused[0][1]
+
+
+def test_session_counts_keys_and_identities(
+    wheel: Path, sigstore: LocalSigstore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    statement = _bundle(wheel, sigstore, ALICE)
+    (tmp_path / statement.name).write_bytes(statement.content)
+    policy = wheel.parent / "one.txt"
+    policy.write_text(f"threshold 1\n{_line('alice', ALICE)}\ntrusted-root trusted_root.json\n")
+    words = [str(wheel), "--policy", str(policy), "--statements", str(tmp_path), "--json"]
+
+    run_command("attestations", words, Console())
+
+    said = json.loads(capsys.readouterr().out)
+    assert (said["is_met"], said["counted"]) == (True, ["alice"])
 
 
 def test_refuses_other_roots_than_the_public_ones(wheel: Path, sigstore: LocalSigstore) -> None:
@@ -209,11 +310,92 @@ def test_finds_bundles_beside_the_wheel(wheel: Path, sigstore: LocalSigstore) ->
     assert one.name == f"{wheel.name}.rebuild-{ALICE.id[:16]}.sigstore.json"
 
 
-def test_says_why_it_cannot_sign(monkeypatch: pytest.MonkeyPatch, wheel: Path) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")  # where nobody listens
+# Signing, on servers of a local Sigstore.
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[SigstoreServer]:
+    """One that this process is a job for."""
+    with sigstore_serving(ALICE.identity, ALICE.issuer) as served:
+        for name, value in served.environment.items():
+            monkeypatch.setenv(name, value)
+        yield served
+
+
+@pytest.fixture
+def signer(server: SigstoreServer, tmp_path: Path) -> Sigstore:
+    config = tmp_path / "trust_config.json"
+    config.write_text(json.dumps(server.trust_config()))
+    return Sigstore(trust_config=config, console=Console())
+
+
+def test_signs_by_the_identity_of_a_job(
+    wheel: Path, server: SigstoreServer, signer: Sigstore
+) -> None:
+    (wheel.parent / "servers.json").write_text(json.dumps(server.sigstore.trusted_root()))
+    signer.check()
+
+    who, content = signer.sign(_say(wheel))
+
+    statement = SignedStatement(name=statement_name(wheel.name, who), content=content.encode())
+    verdict = _check(wheel, [statement], _line("alice", ALICE), root="servers.json")
+    assert (who, verdict.counted, verdict.refused) == (ALICE, ("alice",), ())
+
+
+def test_writes_nothing_that_others_would_refuse(
+    wheel: Path, server: SigstoreServer, signer: Sigstore, tmp_path: Path
+) -> None:
+    config = server.trust_config()
+    config["trustedRoot"] = server.sigstore.trusted_root(rekor=LocalSigstore())
+    (tmp_path / "trust_config.json").write_text(json.dumps(config))
+
+    with pytest.raises(SigstoreError, match="no statement is written") as caught:
+        signer.sign(_say(wheel))
+
+    assert "invalid log entry" in caught.value.why
+
+
+def test_says_that_a_job_may_not_have_an_identity(
+    signer: Sigstore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ACTIONS_ID_TOKEN_REQUEST_TOKEN")
 
     with pytest.raises(SigstoreError) as caught:
-        sign_bundle(_say(wheel), Console())
+        signer.check()
 
-    assert "TUF" in caught.value.why
-    assert "--key FILE" in caught.value.fix
+    assert "insufficient OIDC token permissions" in caught.value.why
+    assert "`permissions: id-token: write`" in caught.value.fix
+
+
+def test_says_that_nothing_gives_an_identity(
+    signer: Sigstore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GITHUB_ACTIONS", "GITLAB_CI", "BUILDKITE", "CIRCLECI"):
+        monkeypatch.delenv(name, raising=False)
+
+    with pytest.raises(SigstoreError, match="--key FILE") as caught:
+        signer.check()
+
+    assert "nothing here gives this job an identity" in caught.value.why
+
+
+@pytest.mark.usefixtures("server")
+def test_says_that_the_public_service_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")  # where nobody listens
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+
+    with pytest.raises(SigstoreError) as caught:
+        Sigstore(trust_config=None, console=Console()).check()
+
+    assert "TUFError: Failed to refresh TUF metadata, from " in caught.value.why
+
+
+def test_says_how_its_program_broke_down(signer: Sigstore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cuwheel.attest.sigstore.script", Path("/nowhere").joinpath)
+
+    with pytest.raises(SigstoreError) as caught:
+        signer.check()
+
+    assert "ended with status 2" in caught.value.why
+    assert "No such file" in caught.value.why

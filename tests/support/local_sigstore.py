@@ -1,4 +1,4 @@
-"""A Sigstore of the test's own: a certificate authority and both logs, with real signatures.
+"""A Sigstore of the tests' own: a certificate authority and both logs, with real signatures.
 
 The forms are those of Fulcio's certificates, RFC 6962's timestamps, and Rekor's entries (dsse
 0.0.1) in a log of one leaf.
@@ -11,7 +11,7 @@ import datetime
 import hashlib
 import json
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -19,15 +19,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-START = datetime.datetime(2026, 11, 1, tzinfo=datetime.timezone.utc)
+START = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)  # before any clock of a test
 SIGNED = datetime.datetime(2026, 11, 23, 12, tzinfo=datetime.timezone.utc)
 _PAYLOAD_TYPE = "application/vnd.in-toto+json"
 _ISSUER = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.1")  # of Fulcio: the OIDC issuer
 _SCTS = x509.ObjectIdentifier("1.3.6.1.4.1.11129.2.4.2")  # RFC 6962: timestamps in a certificate
 _SHORT = datetime.timedelta(minutes=10)  # that Fulcio's certificates are valid
+_VALID = {"start": START.isoformat().replace("+00:00", "Z")}
 _KEY_USES = dict.fromkeys(
     (
         *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
@@ -44,23 +42,23 @@ class LocalSigstore:
         self._authority, self._ct, self._rekor = (_new_key() for _ in "abc")
         self._root = self._make_root()
 
-    def write_root(self, path: Path) -> Path:
-        """Its `trusted_root.json`."""
-        root = {
+    def trusted_root(
+        self, *, rekor: LocalSigstore | None = None, ct: LocalSigstore | None = None
+    ) -> dict[str, Any]:
+        """Its `trusted_root.json`, or one that names another's logs."""
+        return {
             "mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1",
-            "tlogs": [_log(self._rekor)],
-            "ctlogs": [_log(self._ct)],
+            "tlogs": [_log((rekor or self)._rekor)],
+            "ctlogs": [_log((ct or self)._ct)],
             "certificateAuthorities": [
                 {
                     "subject": {"organization": "test", "commonName": "test"},
                     "uri": "https://fulcio.test",
                     "certChain": {"certificates": [{"rawBytes": _text(_der(self._root))}]},
-                    "validFor": {"start": START.isoformat().replace("+00:00", "Z")},
+                    "validFor": _VALID,
                 }
             ],
         }
-        path.write_text(json.dumps(root))
-        return path
 
     def sign(
         self, statement: str, identity: str, issuer: str, when: datetime.datetime = SIGNED
@@ -74,28 +72,16 @@ class LocalSigstore:
             when: the log got it; the certificate is valid for ten minutes from `SIGNED` on.
         """
         key = _new_key()
-        certificate = self._certify(key, identity, issuer)
+        certificate = self.certify(key.public_key(), identity, issuer)
         payload = statement.encode()
         head = f"DSSEv1 {len(_PAYLOAD_TYPE)} {_PAYLOAD_TYPE} {len(payload)} ".encode()
         signature = _text(_sign(key, head + payload))
         pem = _text(certificate.public_bytes(Encoding.PEM))
-        body = {
-            "apiVersion": "0.0.1",
-            "kind": "dsse",
-            "spec": {
-                "envelopeHash": {"algorithm": "sha256", "value": "0" * 64},
-                "payloadHash": {
-                    "algorithm": "sha256",
-                    "value": hashlib.sha256(payload).hexdigest(),
-                },
-                "signatures": [{"signature": signature, "verifier": pem}],
-            },
-        }
         bundle = {
             "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
             "verificationMaterial": {
                 "certificate": {"rawBytes": _text(_der(certificate))},
-                "tlogEntries": [self._enter(json.dumps(body).encode(), int(when.timestamp()))],
+                "tlogEntries": [self._entry(payload, signature, pem, when)],
             },
             "dsseEnvelope": {
                 "payload": _text(payload),
@@ -115,11 +101,21 @@ class LocalSigstore:
         own = x509.SubjectKeyIdentifier.from_public_key(public)
         return builder.add_extension(own, critical=False).sign(self._authority, hashes.SHA256())
 
-    def _certify(
-        self, key: ec.EllipticCurvePrivateKey, identity: str, issuer: str
+    @property
+    def root(self) -> x509.Certificate:
+        """Its authority's own certificate."""
+        return self._root
+
+    def certify(
+        self,
+        public: ec.EllipticCurvePublicKey,
+        identity: str,
+        issuer: str,
+        start: datetime.datetime = SIGNED,
     ) -> x509.Certificate:
-        public, by = key.public_key(), self._authority.public_key()
-        builder = _builder(x509.Name([]), self._root.subject, public, SIGNED, SIGNED + _SHORT)
+        """A certificate for ten minutes, which the log of certificates has signed."""
+        by = self._authority.public_key()
+        builder = _builder(x509.Name([]), self._root.subject, public, start, start + _SHORT)
         san = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(identity)])
         uses = x509.KeyUsage(**{**_KEY_USES, "digital_signature": True})
         for extension, critical in (
@@ -147,33 +143,75 @@ class LocalSigstore:
         size = len(listed)
         return (bytes([4, size]) if size < 128 else bytes([4, 0x81, size])) + listed
 
-    def _enter(self, body: bytes, when: int) -> dict[str, Any]:
+    def enter(
+        self, payload: bytes, signature: str, verifier: str, when: datetime.datetime
+    ) -> dict[str, Any]:
+        """What the log answers to a new entry, as Rekor's API has it.
+
+        Args:
+            payload: that was signed.
+            signature: Base64.
+            verifier: the certificate, PEM in Base64.
+            when: the log got it.
+        """
+        body = json.dumps(_entry_body(payload, signature, verifier)).encode()
         log = hashlib.sha256(_spki(self._rekor)).digest()
         root = hashlib.sha256(b"\0" + body).digest()
         note = f"rekor.test - 1\n1\n{_text(root)}\n"
         mark = _text(log[:4] + _sign(self._rekor, note.encode()))
         promised = {
             "body": _text(body),
-            "integratedTime": when,
+            "integratedTime": int(when.timestamp()),
             "logID": log.hex(),
             "logIndex": 0,
         }
         canonical = json.dumps(promised, sort_keys=True, separators=(",", ":")).encode()
+        proof = {
+            "checkpoint": f"{note}\n\u2014 rekor.test {mark}\n",
+            "hashes": [],
+            "logIndex": 0,
+            "rootHash": root.hex(),
+            "treeSize": 1,
+        }
+        promise = _text(_sign(self._rekor, canonical))
+        verification = {"inclusionProof": proof, "signedEntryTimestamp": promise}
+        return {**promised, "verification": verification}
+
+    def _entry(
+        self, payload: bytes, signature: str, verifier: str, when: datetime.datetime
+    ) -> dict[str, Any]:
+        """The same, as bundles have it."""
+        made = self.enter(payload, signature, verifier, when)
+        proof = made["verification"]["inclusionProof"]
         return {
             "logIndex": "0",
-            "logId": {"keyId": _text(log)},
+            "logId": {"keyId": _text(bytes.fromhex(made["logID"]))},
             "kindVersion": {"kind": "dsse", "version": "0.0.1"},
-            "integratedTime": str(when),
-            "inclusionPromise": {"signedEntryTimestamp": _text(_sign(self._rekor, canonical))},
+            "integratedTime": str(made["integratedTime"]),
+            "inclusionPromise": {
+                "signedEntryTimestamp": made["verification"]["signedEntryTimestamp"]
+            },
             "inclusionProof": {
                 "logIndex": "0",
-                "rootHash": _text(root),
+                "rootHash": _text(bytes.fromhex(proof["rootHash"])),
                 "treeSize": "1",
                 "hashes": [],
-                "checkpoint": {"envelope": f"{note}\n\u2014 rekor.test {mark}\n"},
+                "checkpoint": {"envelope": proof["checkpoint"]},
             },
-            "canonicalizedBody": _text(body),
+            "canonicalizedBody": made["body"],
         }
+
+
+def _entry_body(payload: bytes, signature: str, verifier: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "0.0.1",
+        "kind": "dsse",
+        "spec": {
+            "envelopeHash": {"algorithm": "sha256", "value": "0" * 64},
+            "payloadHash": {"algorithm": "sha256", "value": hashlib.sha256(payload).hexdigest()},
+            "signatures": [{"signature": signature, "verifier": verifier}],
+        },
+    }
 
 
 def _new_key() -> ec.EllipticCurvePrivateKey:
@@ -224,7 +262,7 @@ def _log(key: ec.EllipticCurvePrivateKey) -> dict[str, Any]:
         "publicKey": {
             "rawBytes": _text(_spki(key)),
             "keyDetails": "PKIX_ECDSA_P256_SHA_256",
-            "validFor": {"start": START.isoformat().replace("+00:00", "Z")},
+            "validFor": _VALID,
         },
         "logId": {"keyId": _text(hashlib.sha256(_spki(key)).digest())},
     }

@@ -1,6 +1,6 @@
-"""Sign a statement by an identity through Sigstore, or verify such statements without a network.
+"""Sign a statement by a job's identity through Sigstore; verify such statements without a network.
 
-    bundles.py reach QUESTION ANSWER
+    bundles.py check QUESTION ANSWER
     bundles.py sign QUESTION ANSWER
     bundles.py verify QUESTION ANSWER
 
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cryptography.x509 import SubjectAlternativeName
+from cryptography.x509 import ObjectIdentifier, SubjectAlternativeName
 from sigstore import oidc
 from sigstore.dsse import Statement
 from sigstore.errors import Error
@@ -23,26 +23,42 @@ from sigstore.sign import SigningContext
 from sigstore.verify import Verifier
 from sigstore.verify.policy import Identity
 
+# https://github.com/sigstore/fulcio/blob/main/docs/oid-info.md
+_ISSUER = ObjectIdentifier("1.3.6.1.4.1.57264.1.1")
 
-def _reach(_: dict[str, Any]) -> dict[str, Any]:
-    """Whether the public service answers."""
-    ClientTrustConfig.production()
+
+def _check(question: dict[str, Any]) -> dict[str, Any]:
+    """Whether there is an identity, and a service that is known."""
+    _token()
+    _trust_config(question)
     return {}
 
 
 def _sign(question: dict[str, Any]) -> dict[str, Any]:
-    """The bundle of a statement, signed by the job's identity, else by who logs in."""
-    config = ClientTrustConfig.production()
-    found = oidc.detect_credential()
-    if found:
-        token = oidc.IdentityToken(found)
-    else:
-        token = oidc.Issuer(config.signing_config.get_oidc_url()).identity_token()
-    with SigningContext.from_trust_config(config).signer(token) as signer:
+    """The bundle of a statement, and whom the certificate names; verified as others will."""
+    config = _trust_config(question)
+    with SigningContext.from_trust_config(config).signer(_token()) as signer:
         bundle = signer.sign_dsse(Statement(question["statement"].encode()))
     extensions = bundle.signing_certificate.extensions
     [san] = extensions.get_extension_for_class(SubjectAlternativeName).value
-    return {"bundle": bundle.to_json(), "identity": san.value, "issuer": token.federated_issuer}
+    issuer = extensions.get_extension_for_oid(_ISSUER).value.value.decode()
+    who = Identity(identity=san.value, issuer=issuer)
+    Verifier(trusted_root=config.trusted_root).verify_dsse(bundle, who)
+    return {"bundle": bundle.to_json(), "identity": san.value, "issuer": issuer}
+
+
+def _token() -> oidc.IdentityToken:
+    found = oidc.detect_credential()
+    if not found:
+        raise oidc.IdentityError("nothing here gives this job an identity")
+    return oidc.IdentityToken(found)
+
+
+def _trust_config(question: dict[str, Any]) -> ClientTrustConfig:
+    named = question["trust_config"]
+    if not named:
+        return ClientTrustConfig.production()
+    return ClientTrustConfig.from_json(Path(named).read_text())
 
 
 def _verify(question: dict[str, Any]) -> dict[str, Any]:
@@ -74,14 +90,22 @@ def _open(content: str, verifier: Verifier, identities: list[list[str]]) -> dict
     return {"fault": " ".join("; ".join(dict.fromkeys(reasons)).split())}
 
 
+def _reason(problem: BaseException | None) -> str:
+    """What went wrong, and what was behind it."""
+    found = []
+    while problem:
+        found.append(f"{type(problem).__name__}: {problem}".removesuffix(": "))
+        problem = problem.__cause__
+    return ", from ".join(found)
+
+
 def main(verb: str, question: str, answer: str) -> None:
     """Answer a question."""
-    sys.stdout = sys.stderr  # a login is offered on it; ours is for results
-    verbs = {"reach": _reach, "sign": _sign, "verify": _verify}
+    verbs = {"check": _check, "sign": _sign, "verify": _verify}
     try:
         said = verbs[verb](json.loads(Path(question).read_text()))
     except Exception as problem:  # noqa: BLE001 - told by the engine, whatever it is
-        said = {"error": f"{type(problem).__name__}: {problem}"}
+        said = {"error": _reason(problem)}
     Path(answer).write_text(json.dumps(said))
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import tempfile
 from typing import TYPE_CHECKING
 
+from cuwheel import limits
 from cuwheel.attest.keys import make_signing_key, read_signing_key
 from cuwheel.attest.policy import line_of
-from cuwheel.attest.sigstore import check_sigstore
+from cuwheel.attest.sigstore import Sigstore
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.report_options import add_report_options
 from cuwheel.cli.target_options import add_work_options
@@ -16,6 +17,7 @@ from cuwheel.paths import given_path, project_folder
 from cuwheel.sandbox.backends import KINDS
 from cuwheel.system.files import file_lock
 from cuwheel.system.output.terminal import report_terminal
+from cuwheel.system.regular_files import read_regular
 from cuwheel.verify.address import fetch_published, is_address
 from cuwheel.verify.document import rebuild_document
 from cuwheel.verify.leftovers import tell_leftovers
@@ -50,7 +52,12 @@ def rebuild_parser() -> Parser:
     add(
         "--sigstore",
         action="store_true",
-        help="sign by the job's identity, or a login in a browser, through Sigstore, in public",
+        help="sign by the identity of this CI job, through Sigstore, in public",
+    )
+    add(
+        "--trust-config",
+        metavar="FILE",
+        help="of another Sigstore than the public one: its trust_config.json",
     )
     add("--new-key", metavar="FILE", help="make such a key, print its line for policies, and stop")
     add(
@@ -88,27 +95,19 @@ def run_rebuild(given: argparse.Namespace, console: Console) -> None:
             fix="nox -s rebuild -- dist/NAME.whl",
         )
     # All that can be wrong with what was given is said before an hour's build.
-    if given.key and given.sigstore:
-        raise UsageError(
-            "--key and --sigstore are given",
-            why="a statement is signed by a key or by an identity",
-            fix="leave one out",
-        )
-    key = _read_key(given_path(given.key)) if given.key else None
-    if given.sigstore:
-        check_sigstore(console)
+    signer = _signer(given, console)
     if given.to:
-        _check_folder(given_path(given.to), is_signed=bool(key or given.sigstore))
+        _check_folder(given_path(given.to), is_signed=signer is not None)
     work = (
         given_path(given.work).resolve() if given.work else project_folder() / "work"
     ) / "rebuild"
     work.mkdir(parents=True, exist_ok=True)
     with file_lock(work / ".lock", on_wait=lambda: console.note("another rebuild is running")):
-        _rebuild(given, key, work, console)
+        _rebuild(given, signer, work, console)
 
 
 def _rebuild(
-    given: argparse.Namespace, key: SigningKey | None, work: Path, console: Console
+    given: argparse.Namespace, signer: SigningKey | Sigstore | None, work: Path, console: Console
 ) -> None:
     if is_address(given.published):
         named = fetch_published(given.published, work / "published", console)
@@ -129,8 +128,7 @@ def _rebuild(
     finally:
         tell_leftovers(work, console)
     record_against(found, "", project_folder() / "reports")
-    is_signed = key or given.sigstore
-    written = sign_verification(found, key, to, console) if is_signed else None
+    written = sign_verification(found, signer, to) if signer else None
     if written:
         console.note(f"signed: {written}")
     else:
@@ -174,6 +172,41 @@ def _make_key(path: Path) -> None:
 def _read_key(path: Path) -> SigningKey:
     with naming_option("--key", path):
         return read_signing_key(path)
+
+
+def _signer(given: argparse.Namespace, console: Console) -> SigningKey | Sigstore | None:
+    """Who signs; None: nobody.
+
+    Raises:
+        UsageError: the options don't go together, or the key is none.
+        SigstoreError: this job has no identity, or the service isn't known.
+    """
+    if given.sigstore and (given.key or given.offline):
+        other = "--key" if given.key else "--offline"
+        raise UsageError(
+            f"--sigstore and {other} don't go together",
+            why="a statement is signed by a key or by an identity, once"
+            if given.key
+            else "an identity signs on a server",
+            fix=f"leave {other} out, or --sigstore",
+        )
+    if given.trust_config and not given.sigstore:
+        raise UsageError(
+            "--trust-config stands alone",
+            why="it says which Sigstore signs",
+            fix="add --sigstore, or leave it out",
+        )
+    if given.key:
+        return _read_key(given_path(given.key))
+    if not given.sigstore:
+        return None
+    config = given_path(given.trust_config) if given.trust_config else None
+    if config:
+        with naming_option("--trust-config", config):
+            read_regular(config, limit=limits.JSON)
+    signer = Sigstore(trust_config=config, console=console)
+    signer.check()
+    return signer
 
 
 def _options(given: argparse.Namespace) -> tuple[str, ...]:

@@ -73,10 +73,12 @@ def test_says_that_nothing_would_be_signed(tmp_path: Path) -> None:
         run_command("rebuild", ["x.whl", "--to", str(tmp_path)], Console())
 
 
-def test_says_that_sigstore_cannot_be_reached_before_an_hours_build(
+@pytest.mark.usefixtures("sigstore_environment")
+def test_says_that_sigstore_does_not_sign_before_an_hours_build(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")  # where nobody listens
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.delenv("ACTIONS_ID_TOKEN_REQUEST_TOKEN", raising=False)
 
     with pytest.raises(SigstoreError, match="no statement is written"):
         run_command("rebuild", ["x.whl", "--sigstore", "--to", str(tmp_path)], Console())
@@ -84,9 +86,30 @@ def test_says_that_sigstore_cannot_be_reached_before_an_hours_build(
     assert not list(tmp_path.iterdir())
 
 
-def test_takes_a_key_or_an_identity(key: str) -> None:
-    with pytest.raises(UsageError, match="--key and --sigstore"):
-        run_command("rebuild", ["x.whl", "--key", key, "--sigstore"], Console())
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        (("--sigstore", "--key", "{key}"), "--sigstore and --key don't go together"),
+        (("--sigstore", "--offline"), "--sigstore and --offline don't go together"),
+        (("--trust-config", "{key}"), "--trust-config stands alone"),
+    ],
+)
+def test_refuses_options_that_do_not_go_together(
+    options: tuple[str, ...], fault: str, key: str
+) -> None:
+    words = [one.format(key=key) for one in options]
+
+    with pytest.raises(UsageError, match=fault):
+        run_command("rebuild", ["x.whl", *words], Console())
+
+
+def test_names_trust_config_that_is_not_there(tmp_path: Path) -> None:
+    words = ["x.whl", "--sigstore", "--trust-config", str(tmp_path / "gone.json")]
+
+    with pytest.raises(FileAccessError, match="gone.json") as caught:
+        run_command("rebuild", words, Console())
+
+    assert "--trust-config" in caught.value.what + caught.value.why + caught.value.fix
 
 
 @pytest.mark.parametrize("name", ["gone.whl", "gone.whl.provenance.json"])
