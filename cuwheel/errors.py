@@ -629,9 +629,9 @@ class UploadError(CommandFailedError):
 class SigstoreError(CuwheelError):
     """Sigstore didn't sign a statement, or its roots can't be read.
 
-    Signing asks the public service: who you are (an OpenID login in a browser; in GitHub Actions
-    the job itself, with `id-token: write`), a certificate for ten minutes, and an entry in a public
-    log. What can't be reached is named. Keys from a file need nobody: `-- --key FILE`.
+    Signing takes the identity of a CI job (in GitHub Actions with `id-token: write`), and asks
+    servers for a certificate of ten minutes and an entry in a public log. What can't be reached is
+    named. A key from a file needs nobody: `-- --key FILE`.
     """
 
     exit_code = 105

@@ -36,16 +36,16 @@ _TIMEOUT = 600  # seconds; the library's own requests may wait for ever
 _LINES = 3  # of what its program said last, where it broke down
 # What a part of the library's words (4.5.1) means for a rebuilder's statement.
 _MEANINGS = {
-    "SANs do not match": "the policy names another identity",
+    "SANs do not match": "it is signed by an identity that the policy doesn't name",
     "OIDCIssuer does not match": "another provider vouches for the identity",
     "certificate chain": "its certificate isn't of these roots, or wasn't valid when it was signed",
     "SCT on signing certificate": "no certificate log of these roots has its certificate",
     "invalid log entry": "no log of these roots has signed its entry as it stands here",
     "exactly one log entry": "no public log has it",
-    "verified time": "nobody states when it was signed",
-    "DSSE: invalid signature": "it was changed after it was signed",
-    "do not match bundle": "the log's entry is of another statement",
-    "does not match bundle": "the log's entry is of another statement",
+    "inclusionProof": "no log proves that it has it",
+    "must contain an inclusion promise": "no log states when it was signed",
+    "invalid signature": "it was changed after it was signed",
+    "match bundle": "the log's entry is of another statement",
 }
 
 
@@ -214,8 +214,8 @@ def _ask(verb: str, question: Mapping[str, Any], console: Console) -> dict[str, 
 
 def _read_opened(one: Mapping[str, Any], identities: Sequence[Identity]) -> Opened | StatementError:
     if "fault" in one:
-        meanings = [means for words, means in _MEANINGS.items() if words in one["fault"]]
-        means = "; ".join(dict.fromkeys(meanings)) or "it is no bundle that can be read"
+        said = (means for words, means in _MEANINGS.items() if words in one["fault"])
+        means = next(said, "it is no bundle that can be read")
         return StatementError(f"{means} (Sigstore's library: {one['fault']})")
     if one["kind"] != PAYLOAD_TYPE:
         return StatementError(f"its payloadType is {one['kind']!r}, not {PAYLOAD_TYPE}")

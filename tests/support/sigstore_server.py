@@ -1,4 +1,4 @@
-"""A local Sigstore's servers: GitHub's tokens, Fulcio's certificates, Rekor's entries, on loopback."""
+"""A local Sigstore's servers on loopback: GitHub's tokens, certificates, and entries of a log."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from tests.support.local_sigstore import START, LocalSigstore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from cryptography.hazmat.primitives.asymmetric import ec
 
 _AHEAD = datetime.timedelta(minutes=2)  # that a certificate is valid before it is asked for
 _HOUR = datetime.timedelta(hours=1)

@@ -17,7 +17,7 @@ from typing import Any
 from cryptography.x509 import ObjectIdentifier, SubjectAlternativeName
 from sigstore import oidc
 from sigstore.dsse import Statement
-from sigstore.errors import Error
+from sigstore.errors import Error, VerificationError
 from sigstore.models import Bundle, ClientTrustConfig, TrustedRoot
 from sigstore.sign import SigningContext
 from sigstore.verify import Verifier
@@ -25,6 +25,8 @@ from sigstore.verify.policy import Identity
 
 # https://github.com/sigstore/fulcio/blob/main/docs/oid-info.md
 _ISSUER = ObjectIdentifier("1.3.6.1.4.1.57264.1.1")
+
+_SHOWN = 500  # characters of the library's words: a strange file may make them long
 
 
 def _check(question: dict[str, Any]) -> dict[str, Any]:
@@ -73,21 +75,38 @@ def _verify(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _open(content: str, verifier: Verifier, identities: list[list[str]]) -> dict[str, Any]:
-    reasons = []
     try:
         bundle = Bundle.from_json(content)
-        for number, (identity, issuer) in enumerate(identities):
-            try:
-                kind, payload = verifier.verify_dsse(
-                    bundle, Identity(identity=identity, issuer=issuer)
-                )
-            except Error as problem:
-                reasons.append(str(problem))
-                continue
-            return {"by": number, "kind": kind, "payload": base64.b64encode(payload).decode()}
+        number, who = _signer(bundle, identities)
+        kind, payload = verifier.verify_dsse(bundle, who)
+    except Error as problem:
+        return {"fault": _shortened(str(problem) or type(problem).__name__)}
     except Exception as problem:  # noqa: BLE001 - whatever a strange file makes of the libraries
-        reasons.append(f"{type(problem).__name__}: {problem}")
-    return {"fault": " ".join("; ".join(dict.fromkeys(reasons)).split())}
+        return {"fault": _shortened(f"{type(problem).__name__}: {problem}")}
+    return {"by": number, "kind": kind, "payload": base64.b64encode(payload).decode()}
+
+
+def _signer(bundle: Bundle, identities: list[list[str]]) -> tuple[int, Identity]:
+    """Which of some identities a bundle's certificate names; whether that is true is seen later.
+
+    Raises:
+        VerificationError: none of them.
+    """
+    reasons = []
+    for number, (identity, issuer) in enumerate(identities):
+        who = Identity(identity=identity, issuer=issuer)
+        try:
+            who.verify(bundle.signing_certificate)
+        except VerificationError as problem:
+            reasons.append(str(problem))
+        else:
+            return number, who
+    raise VerificationError("; ".join(dict.fromkeys(reasons)))
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _reason(problem: BaseException | None) -> str:

@@ -106,7 +106,7 @@ def test_refuses_options_that_do_not_go_together(
 def test_names_trust_config_that_is_not_there(tmp_path: Path) -> None:
     words = ["x.whl", "--sigstore", "--trust-config", str(tmp_path / "gone.json")]
 
-    with pytest.raises(FileAccessError, match="gone.json") as caught:
+    with pytest.raises(FileAccessError, match=r"gone\.json") as caught:
         run_command("rebuild", words, Console())
 
     assert "--trust-config" in caught.value.what + caught.value.why + caught.value.fix
