@@ -20,6 +20,7 @@ from elftools.elf.elffile import ELFFile
 
 from cuwheel.attest.keys import make_signing_key, read_signing_key
 from cuwheel.attest.policy import line_of
+from cuwheel.attest.sigstore import Identity
 from cuwheel.binaries.device_code import elements_of, find_fatbins
 from cuwheel.errors import NotReproducibleError, OtherInputsError, PolicyError, UsageError
 from cuwheel.index.site import SiteRequest, write_site
@@ -32,6 +33,7 @@ from tests.support.clones import PROJECT, Clone, first_clone, git
 from tests.support.engine import PACKAGES, Outcome
 from tests.support.factories import EPOCH
 from tests.support.server import Site, serving
+from tests.support.sigstore_server import sigstore_serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -167,6 +169,33 @@ def test_rebuilds_from_the_address_and_the_policy_counts_it(
     assert refused.status == PolicyError.exit_code, refused.output
     assert "by 1 of the 2 that the policy asks for: bob" in refused.output
     assert "carol: no statement by key" in refused.output
+
+
+def test_rebuilder_without_a_key_counts_by_identity(
+    published: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    who = Identity(identity="https://forge.test/dave/rebuild@main", issuer="https://issuer.test")
+    config, root = tmp_path / "trust_config.json", tmp_path / "trusted_root.json"
+    with sigstore_serving(who.identity, who.issuer) as served:
+        config.write_text(json.dumps(served.trust_config()))
+        root.write_text(json.dumps(served.sigstore.trusted_root()))
+        for name, value in served.environment.items():
+            monkeypatch.setenv(name, value)
+        words = ("--sigstore", "--trust-config", config, "--to", tmp_path)
+        done = published.second.run("rebuild", published.wheel, *words)
+    for name in served.environment:
+        monkeypatch.delenv(name)
+    policy = _policy(published, tmp_path / "policy.txt", 1, "bob")
+    line = f"dave identity={who.identity} issuer={who.issuer}"
+    policy.write_text(f"{policy.read_text()}\n{line}\ntrusted-root {root.name}\n")
+
+    words = ("--policy", policy, "--statements", tmp_path)
+    counted = published.second.run("attestations", published.wheel, *words)
+
+    assert done.status == 0, done.output
+    assert f".rebuild-{who.id[:16]}.sigstore.json" in done.output
+    assert counted.status == 0, counted.output
+    assert "by 1 of the 1 that the policy asks for: dave" in counted.output
 
 
 def test_builds_from_the_commit_that_the_provenance_names(

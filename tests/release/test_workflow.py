@@ -25,6 +25,7 @@ case $1-$2 in
 release-list) ls "$RELEASES" ;;
 release-download) mkdir -p "$7" && cp "$RELEASES/$3/release.json" "$7" ;;
 release-view) echo "$DRAFT" ;;
+api-*) cat "run-${2##*/}" ;;
 esac
 """
 # The session without nox, in the Python of the tests.
@@ -104,6 +105,84 @@ def test_what_may_write_runs_nothing_of_the_checkout(workflow: dict[Any, Any]) -
     assert jobs["collect"]["permissions"] == {"actions": "read", "contents": "read"}
     for name in ("publish", "pages"):
         assert not [step for step in jobs[name]["steps"] if "checkout" in step.get("uses", "")]
+
+
+def check_runs(
+    workflow: dict[Any, Any], runner: Path, run: str = "7", records: str = "", failed: str = "false"
+) -> str:
+    """What the step says that looks at the runs; it has to end as it says."""
+    script = step_of(workflow, "collect", "See whose runs they are")
+    variables = {"GH_REPO": "me/it", "BRANCH": "main", "RUN": run, "RECORDS": records}
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
+        cwd=runner,
+        check=False,
+        env={
+            **os.environ,
+            "PATH": f"{runner / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "LOG": str(runner / "asked"),
+            "FAILED": failed,
+            **variables,
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert (done.returncode == 0) == (done.stdout == ""), done.stdout
+    return done.stdout
+
+
+def write_run(runner: Path, number: str, **changed: str) -> None:
+    """What GitHub says of a run."""
+    facts = {
+        "repository": "me/it",
+        "branch": "main",
+        "path": ".github/workflows/build.yml@refs/heads/main",
+        "conclusion": "success",
+    }
+    (runner / f"run-{number}").write_text("\n".join({**facts, **changed}.values()) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        ({}, ""),
+        ({"path": ".github/workflows/build.yml"}, ""),
+        ({"repository": "mallory/it"}, "its code is of mallory/it, not of me/it"),
+        ({"repository": ""}, "its code is of nobody knows whom"),
+        ({"branch": "feature"}, "it is of feature; name one of the branch main"),
+        ({"path": ".github/workflows/ci.yml"}, "it is of .github/workflows/ci.yml; name one of"),
+        ({"conclusion": "failure"}, "it ended as failure; wanted: success"),
+        ({"conclusion": ""}, "it ended as still running"),
+    ],
+)
+def test_takes_only_runs_of_the_own_default_branch(
+    changed: dict[str, str], fault: str, workflow: dict[Any, Any], runner: Path
+) -> None:
+    write_run(runner, "7", **changed)
+
+    assert fault in check_runs(workflow, runner)
+
+
+def test_takes_a_run_of_which_builds_failed_when_asked_to(
+    workflow: dict[Any, Any], runner: Path
+) -> None:
+    write_run(runner, "7", conclusion="failure")
+    write_run(runner, "8", conclusion="cancelled")
+
+    assert check_runs(workflow, runner, failed="true") == ""
+    assert "it ended as cancelled" in check_runs(workflow, runner, run="8", failed="true")
+
+
+def test_looks_at_the_run_of_the_records_too(workflow: dict[Any, Any], runner: Path) -> None:
+    write_run(runner, "7")
+    nightly = ".github/workflows/nightly-gpu.yml"
+    write_run(runner, "8", path=nightly)
+    write_run(runner, "9", path=nightly, repository="mallory/it")
+
+    assert check_runs(workflow, runner, records="8") == ""
+    assert "run 9: its code is of mallory/it" in check_runs(workflow, runner, records="9")
+    assert "this is no number" in check_runs(workflow, runner, records="../9")
 
 
 def test_puts_what_is_new_together(workflow: dict[Any, Any], runner: Path) -> None:

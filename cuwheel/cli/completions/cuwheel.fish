@@ -51,7 +51,7 @@ function _shtab_cuwheel_using
 end
 
 set -g _shtab_cuwheel_commands attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release smoke toolchain verify
-set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --days --dist --exclude --executor --fail-on --fallback --for --framework --history --index --jobs --keep --key --link --maintainer --max-download --model --new-key --note --on-failure --only --partition --policy --python --reason --report --reports --requests --require --retries --sandbox --size --snapshot --source --stage --statements --sweep-max --tag --time-limit --to --tolerance --toolchain --until --unused-for --unyank --upload --version --wheel --work --yank
+set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --days --dist --exclude --executor --fail-on --fallback --for --framework --history --index --jobs --keep --key --link --maintainer --max-download --model --new-key --note --on-failure --only --partition --policy --python --reason --report --reports --requests --require --retries --sandbox --size --snapshot --source --stage --statements --sweep-max --tag --time-limit --to --tolerance --toolchain --trust-config --until --unused-for --unyank --upload --version --wheel --work --yank
 
 complete -c cuwheel -e
 complete -c cuwheel -f
@@ -303,7 +303,8 @@ complete -c cuwheel -n '_shtab_cuwheel_using profile; and test $_shtab_cuwheel_n
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a rebuild -d 'Build a published wheel again, compare, sign: -- WHEEL.'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l key -xka "(__fish_complete_path (commandline -ct))" -d 'private key (PEM, ed25519 or ECDSA) that signs the result'
-complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l sigstore -d 'sign by the job'"'"'s identity, or a login in a browser, through Sigstore, in public'
+complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l sigstore -d 'sign by the identity of this CI job, through Sigstore, in public'
+complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l trust-config -xka "(__fish_complete_path (commandline -ct))" -d 'of another Sigstore than the public one: its trust_config.json'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l new-key -xka "(__fish_complete_path (commandline -ct))" -d 'make such a key, print its line for policies, and stop'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l to -xka "(__fish_complete_directories)" -d 'folder for the signed statement; default: beside the wheel, or where cuwheel was started'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l source -xka "(__fish_complete_path (commandline -ct))" -d 'where the provenance says that it was given'

@@ -411,7 +411,8 @@ _shtab_cuwheel_profile_defaults_added=0
 _shtab_cuwheel_rebuild_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--key[private key (PEM, ed25519 or ECDSA) that signs the result]:FILE:_files"
-  "--sigstore[sign by the job\'s identity, or a login in a browser, through Sigstore, in public]"
+  "--sigstore[sign by the identity of this CI job, through Sigstore, in public]"
+  "--trust-config[of another Sigstore than the public one\: its trust_config.json]:FILE:_files"
   "--new-key[make such a key, print its line for policies, and stop]:FILE:_files"
   "--to[folder for the signed statement\; default\: beside the wheel, or where cuwheel was started]:DIR:_files -/"
   "--source[where the provenance says that it was given]:DIR|ARCHIVE:_files"

@@ -110,12 +110,13 @@ def _shortened(text: str) -> str:
 
 
 def _reason(problem: BaseException | None) -> str:
-    """What went wrong, and what was behind it."""
-    found = []
+    """What went wrong, and what was behind it, where that has words of its own."""
+    found: dict[str, str] = {}
     while problem:
-        found.append(f"{type(problem).__name__}: {problem}".removesuffix(": "))
+        kind, text = type(problem).__name__, str(problem)
+        found.setdefault(text or kind, f"{kind}: {text}" if text else kind)
         problem = problem.__cause__
-    return ", from ".join(found)
+    return _shortened(", from ".join(found.values()))
 
 
 def main(verb: str, question: str, answer: str) -> None:
