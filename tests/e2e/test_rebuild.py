@@ -189,8 +189,8 @@ def test_rebuilder_without_a_key_counts_by_identity(
     line = f"dave identity={who.identity} issuer={who.issuer}"
     policy.write_text(f"{policy.read_text()}\n{line}\ntrusted-root {root.name}\n")
 
-    words = ("--policy", policy, "--statements", tmp_path)
-    counted = published.second.run("attestations", published.wheel, *words)
+    asked = ("attestations", published.wheel, "--policy", policy, "--statements", tmp_path)
+    counted = published.second.run(*asked)
 
     assert done.status == 0, done.output
     assert f".rebuild-{who.id[:16]}.sigstore.json" in done.output
