@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import shutil
 import sys
 import tempfile
 
@@ -69,6 +70,20 @@ def fuzz(session: nox.Session) -> None:
 def completions(session: nox.Session) -> None:
     """Write what completes `cuwheel` in bash, zsh and fish, from the commands' options."""
     run(session, "dev", "-m", "cuwheel.cli.reference.completions")
+
+
+@nox.session(tags=["maintain"])
+def site(session: nox.Session) -> None:
+    """Write docs/ as a site and check its links: [-- DIR], public/docs otherwise."""
+    chosen = session.posargs[0] if session.posargs else f"{ROOT}/public/docs"
+    target = os.path.join(session.invoked_from, chosen)  # noqa: PTH118 - as ROOT
+    if os.path.isfile(f"{target}/.buildinfo"):  # noqa: PTH113 - what Sphinx made goes, pages too
+        shutil.rmtree(target)
+    with tempfile.TemporaryDirectory() as source:
+        made, seen = f"{source}/site", f"{source}/seen"
+        run(session, "engine", "-m", "cuwheel.cli.reference.site_source", made)
+        strict = ("--fail-on-warning", "--keep-going", "--quiet", "--doctree-dir", seen)
+        run(session, "site", "-m", "sphinx", *strict, made, target)
 
 
 @nox.session(tags=["maintain"])

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PARTS = ("noxfile.py", "cuwheel", "recipes", "envs", "tests/project")
-_OF_NOXFILE = ("bench", "completions", "fuzz", "lint", "tests", "tests-e2e", "tests-nightly")
+_OF_NOXFILE = (
+    *("bench", "completions", "fuzz", "lint", "site"),
+    *("tests", "tests-e2e", "tests-nightly"),
+)
 _LIMIT = 0.6  # seconds of processor time, nox itself included; waiting for others is no fault
 
 # What the noxfile imports, in a Python without any package: `-S` leaves site-packages out.

@@ -26,7 +26,7 @@ _TOOLCHAIN_LOCKS = {"pypi": "pypi.lock", "conda": "conda-lock.yml"}  # by provid
 COOLDOWN = 7  # days that a release has to have been public before it is considered
 
 # cuwheel's own, which its repository alone writes.
-_OWN = ("clients", "engine", "dev", "lock", "nox", "perf", "report", "sigstore", "twine")
+_OWN = ("clients", "engine", "dev", "lock", "nox", "perf", "report", "sigstore", "site", "twine")
 _OLDEST_PYTHON = "3.10"  # that the engine itself runs on
 
 

@@ -53,7 +53,7 @@ def test_all_stands_for_every_lock(entries: tuple[CatalogueEntry, ...]) -> None:
     thirteen = {f"toolchain:13{minor}:pypi" for minor in range(6)} | {"toolchain:130:conda"}
     pythons = {f"python:{tag}" for tag in ("310", "311", "312", "313")}
     recipes = {"build:plain", "build:with-torch"}
-    own = {"clients", "engine", "dev", "lock", "nox", "perf", "report", "sigstore", "twine"}
+    own = {"clients", "engine", "dev", "lock", "nox", "perf", "report", "sigstore", "site", "twine"}
     assert names == own | toolchains | thirteen | pythons | recipes
 
 

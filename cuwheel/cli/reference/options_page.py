@@ -1,4 +1,4 @@
-"""docs/reference/options.md: what each session understands behind `--`."""
+"""docs/reference/options.md: the sessions, and what each understands behind `--`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,25 @@ if TYPE_CHECKING:
 
 
 _INTRO = """\
-Options stand behind `--`, after the session's name. Paths are relative to the folder in which nox
-was started. `nox -l` lists all sessions; those that aren't here take no options, but for `tests`,
-`tests-e2e` and `tests-nightly`, which hand theirs to pytest, and `bench`, to what it measures."""
+`nox -s NAME` runs a session, and an installed cuwheel has them as commands. Options stand behind
+`--`, after the session's name. Paths are relative to the folder in which nox was started. `nox -l`
+lists all sessions; those that aren't here take no options, but for `tests`, `tests-e2e` and
+`tests-nightly`, which hand theirs to pytest, `bench`, to what it measures, and `site`, which takes
+a folder."""
+_BUILD = ("`build-<recipe>-<toolkit>`", "Build the wheel of a recipe for a CUDA release.", "build")
 
 
 def options_page() -> str:
     """The page."""
     parsers = [parser_of(one.name) for one in VERBS]
     parts = [
-        "# Options of the sessions",
-        MARK.format(source="the parsers in cuwheel/cli/commands/"),
+        "# Sessions and their options",
+        MARK.format(source="model/nox_sessions.py and the parsers in cuwheel/cli/commands/"),
         _INTRO,
+        table(
+            ("session", "what it does", "group"),
+            (_BUILD, *((code(one.name), one.summary, one.tag) for one in VERBS)),
+        ),
     ]
     for parser in parsers:
         if parser.described:

@@ -63,35 +63,49 @@ def error_classes() -> tuple[type[CuwheelError], ...]:
 
 def troubleshooting() -> str:
     """The page."""
-    found = error_classes()
-    rows = [
-        (str(kind.exit_code), f"[{_title(kind)}](#{kind.anchor})", read_docstring(kind).summary)
-        for kind in found
-    ]
+    index = [row for group in groups() for row in _rows(group)]
+    explainer = Explainer()
     parts = [
         "# Troubleshooting",
         MARK.format(source="errors.py, explain/failures/ and audit/findings.py"),
         _INTRO,
         "## What cuwheel says",
-        _errors_intro(),
-        table(("exit code", "error", "what it says"), rows),
+        *errors_section("###"),
+        '<a id="tools"></a>\n\n## What tools say',
+        _TOOLS_INTRO,
+        table(("what", "where it shows"), index),
     ]
-    for group, kinds in itertools.groupby(found, _group):
-        parts += [f"### {group}", *(_entry(kind) for kind in kinds)]
-    index = [row for group in groups() for row in _rows(group)]
-    parts += ['<a id="tools"></a>\n\n## What tools say', _TOOLS_INTRO]
-    parts.append(table(("what", "where it shows"), index))
-    explainer = Explainer()
     for one in groups():
         parts += [f"### {one.title}", one.about]
         parts += [_cause_entry(cause, explainer) for cause in one.causes]
-    parts += ["## What the audit finds", _AUDIT_INTRO, *map(_rule_entry, findings.RULES)]
+    return page([*parts, *findings_section()])
+
+
+def errors_section(level: str) -> list[str]:
+    """What cuwheel says, error by error.
+
+    Args:
+        level: of the headings of groups, `###`; those of errors are one below.
+    """
+    found = error_classes()
+    rows = [
+        (str(kind.exit_code), f"[{_title(kind)}](#{kind.anchor})", read_docstring(kind).summary)
+        for kind in found
+    ]
+    parts = [_errors_intro(), table(("exit code", "error", "what it says"), rows)]
+    for group, kinds in itertools.groupby(found, _group):
+        parts += [f"{level} {group}", *(_entry(kind, f"{level}#") for kind in kinds)]
+    return parts
+
+
+def findings_section() -> list[str]:
+    """What the audit finds, and what only diagnose does."""
+    parts = ["## What the audit finds", _AUDIT_INTRO, *map(_rule_entry, findings.RULES)]
     parts += ["## What diagnose finds", _DIAGNOSE_INTRO]
-    parts += [
+    return parts + [
         f'<a id="{anchor}"></a>\n\n### {entry.title}\n\n{entry.text}'
         for anchor, entry in verdict.OWN_ENTRIES.items()
     ]
-    return page(parts)
 
 
 def _rows(group: Group) -> Iterator[tuple[str, str]]:
@@ -101,13 +115,20 @@ def _rows(group: Group) -> Iterator[tuple[str, str]]:
 
 
 def _cause_entry(cause: FailureCause, explainer: Explainer) -> str:
-    """Its sample is explained as a log would be, so that the page shows what `explain` says."""
+    heading = f'<a id="{cause.slug}"></a>\n\n#### {cause.title}'
+    return f"{heading}\n\n{cause_text(cause, explainer)}"
+
+
+def cause_text(cause: FailureCause, explainer: Explainer) -> str:
+    """What a page says of a cause, without its title.
+
+    Its sample is explained as a log would be, so that the page shows what `explain` says.
+    """
     sample = cause.examples[0]
     answer = explainer.explain(io.BytesIO(sample.encode())).causes[0]
     fix = " ".join(cause.fix[-1].split())
     links = "; ".join(f"<{link}>" for link in cause.links)
     parts = [
-        f'<a id="{cause.slug}"></a>\n\n#### {cause.title}',
         f"```\n{sample}\n```",
         f"**Root cause.** {' '.join(cause.why[-1].split())}",
         f"**Fix.** {fix}",
@@ -156,6 +177,6 @@ def _title(kind: type[CuwheelError]) -> str:
     return words.strip().capitalize()
 
 
-def _entry(kind: type[CuwheelError]) -> str:
-    heading = f'<a id="{kind.anchor}"></a>\n\n#### {_title(kind)}'
+def _entry(kind: type[CuwheelError], level: str) -> str:
+    heading = f'<a id="{kind.anchor}"></a>\n\n{level} {_title(kind)}'
     return f"{heading}\n\nExit code {kind.exit_code}. {read_docstring(kind).text}"

@@ -1,0 +1,62 @@
+// Sphinx's own search shows only the pages that hold every word. Whoever pastes a line of a log
+// has words of their own in it (paths, versions, names), so here pages that hold some of the words
+// count too, those with the rarest words first. What is replaced is `performTermsSearch` of
+// Sphinx's searchtools.js; tests/e2e/test_site.py holds that it does what is said here.
+"use strict";
+
+const SHORTEST_PART = 4; // characters of a word that is looked for inside others
+const PART_WEIGHT = 0.3; // of a word that only stands inside another
+const TITLE_WEIGHT = 2;
+const CUT = 0.4; // pages with a lower share of the best one's score are left out
+
+/** Every page that a table of Sphinx's index names for a word: number → weight. */
+function pagesOf(table, word, weight, found) {
+  const add = (pages, share) => {
+    for (const page of [].concat(pages))
+      found.set(page, Math.max(found.get(page) ?? 0, share));
+  };
+  if (Object.hasOwn(table, word)) add(table[word], weight);
+  else if (word.length >= SHORTEST_PART)
+    for (const [term, pages] of Object.entries(table))
+      if (term.includes(word)) add(pages, weight * PART_WEIGHT);
+}
+
+/** Results in Sphinx's form: what it would give, and pages that hold some of the words. */
+function performTermsSearch(searchTerms, excludedTerms) {
+  const { docnames, filenames, terms, titles, titleterms } = Search._index;
+  const scores = new Map();
+  for (const word of searchTerms) {
+    const found = new Map();
+    pagesOf(terms, word, 1, found);
+    pagesOf(titleterms, word, TITLE_WEIGHT, found);
+    const rarity = Math.log(1 + docnames.length / found.size);
+    for (const [page, weight] of found)
+      scores.set(page, (scores.get(page) ?? 0) + weight * rarity);
+  }
+  for (const word of excludedTerms) {
+    const found = new Map();
+    pagesOf(terms, word, 1, found);
+    found.forEach((_, page) => scores.delete(page));
+  }
+  const least = CUT * Math.max(0, ...scores.values());
+  return [...scores]
+    .filter(([, score]) => score >= least)
+    .map(([page, score]) => [
+      docnames[page],
+      titles[page],
+      "",
+      null,
+      score,
+      filenames[page],
+      "text",
+    ]);
+}
+
+// Before Sphinx's own listener, which was added later and starts the search.
+document.addEventListener("DOMContentLoaded", () => {
+  if (typeof Search === "undefined") return;
+  Search.performTermsSearch = performTermsSearch;
+  // Excerpts are fetched from the pages, which no browser allows of files.
+  if (location.protocol === "file:")
+    DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+});
