@@ -13,8 +13,11 @@ from cuwheel.paths import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Of wheels that the page is about.
-_FOREIGN = {"faiss/loader.py", "libcudf/load.py", "setup.py"}
+# Of wheels that the page is about, and of readers' projects.
+_FOREIGN = {
+    *("faiss/loader.py", "libcudf/load.py", "setup.py"),
+    *("packages/axpy/src/axpy/__init__.py", "recipes/axpy.py", "recipes/hello_cuda.py"),
+}
 _STARTS = ("", "cuwheel/**/", "tests/**/", "ci/**/")
 _PATH = re.compile(r"`([\w.*/-]+\.py)`")
 

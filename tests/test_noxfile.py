@@ -194,7 +194,7 @@ def test_names_project_folder_that_is_missing(pristine: Path) -> None:
 
 def test_what_is_printed_names_sessions_that_exist(sessions: dict[str, str]) -> None:
     """Every `nox -s …` of the pages and of the engine's messages, but for made-up packages."""
-    made_up = {"build-torch-cluster-130"}
+    made_up = {"build-torch-cluster-130", "build-hello-cuda-130"}  # in readers' projects
 
     named = {
         (path.relative_to(ROOT).as_posix(), name)
@@ -207,7 +207,8 @@ def test_what_is_printed_names_sessions_that_exist(sessions: dict[str, str]) -> 
 
 
 def test_what_is_printed_names_targets_that_exist() -> None:
-    known = (*target_names(load_catalogue([ROOT, ROOT / "tests" / "project"])), "torch-cluster-130")
+    theirs = ("torch-cluster-130", "hello-cuda-130")  # in readers' projects
+    known = (*target_names(load_catalogue([ROOT, ROOT / "tests" / "project"])), *theirs)
     verbs = "|".join(one.name for one in VERBS if one.takes == "target")
 
     named = {

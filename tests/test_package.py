@@ -93,7 +93,8 @@ def test_wheel_holds_all_that_runs_and_nothing_else(wheel: Path) -> None:
     shared = [
         f"cuwheel/{path.relative_to(ROOT)}"
         for path in ROOT.glob("envs/**/*.*")
-        if path.parent.name not in {"build", "smoke"} and path.stem not in {"clients", "dev", "site"}
+        if path.parent.name not in {"build", "smoke"}
+        and path.stem not in {"clients", "dev", "site"}
     ]
 
     with zipfile.ZipFile(wheel) as archive:

@@ -5,6 +5,7 @@ html_title = "cuwheel"
 extensions = ["myst_parser"]
 root_doc = "index"
 nitpicky = True
+smartquotes = False  # they would change commands that stand outside of code
 
 # Headings have the anchors that GitHub gives them, so that a link works in both places.
 myst_heading_anchors = 6

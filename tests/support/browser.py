@@ -1,7 +1,7 @@
 """Chromium without a window, driven through its DevTools protocol.
 
-https://chromedevtools.github.io/devtools-protocol/. It is asked through a pair of pipes, for which the
-standard library does.
+https://chromedevtools.github.io/devtools-protocol/. It is asked through a pair of pipes, for which
+the standard library does.
 """
 
 from __future__ import annotations

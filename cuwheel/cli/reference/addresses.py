@@ -25,6 +25,7 @@ PAGES = (
     "CODE_OF_CONDUCT.md",
     "SECURITY.md",
     "docs/how-to/audit-in-ci.md",
+    "docs/tutorials/offline-cluster.md",
 )
 
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from cuwheel.audit import findings
 from cuwheel.cli.reference.pages import page, table
 from cuwheel.cli.reference.troubleshooting import (
     cause_text,
@@ -24,7 +23,6 @@ from cuwheel.cli.reference.troubleshooting import (
     errors_section,
     findings_section,
 )
-from cuwheel.diagnose import verdict
 from cuwheel.explain.catalogue import causes, groups
 from cuwheel.explain.explanation import Explainer
 from cuwheel.paths import ROOT
@@ -49,6 +47,8 @@ _CAUSES = PurePosixPath("troubleshooting/index.md")
 _ERRORS = PurePosixPath("reference/errors.md")
 _FINDINGS = PurePosixPath("reference/findings.md")
 _SECTIONS = {
+    "": _CAUSES,
+    "tools": _CAUSES,
     "what-cuwheel-says": _ERRORS,
     "what-the-audit-finds": _FINDINGS,
     "what-diagnose-finds": _FINDINGS,
@@ -255,11 +255,9 @@ def _troubleshooting_target(anchor: str) -> tuple[PurePosixPath | None, str]:
     """Where the site has an entry of TROUBLESHOOTING.md."""
     if anchor in causes():
         return _cause_place(anchor), ""
-    if _label(anchor) != anchor or anchor in _finding_anchors():
-        return None, _label(anchor)
     if place := _SECTIONS.get(anchor):
         return place, ""
-    return _CAUSES, ""
+    return None, _label(anchor)  # of an error or a finding; the generator knows them
 
 
 def _label(anchor: str) -> str:
@@ -270,10 +268,6 @@ def _label(anchor: str) -> str:
 @functools.cache
 def _error_anchors() -> frozenset[str]:
     return frozenset(kind.anchor for kind in error_classes())
-
-
-def _finding_anchors() -> set[str]:
-    return {rule.anchor for rule in findings.RULES} | set(verdict.OWN_ENTRIES)
 
 
 def _resolved(origin: PurePosixPath, path: str) -> PurePosixPath:

@@ -5,8 +5,9 @@
 "use strict";
 
 const SHORTEST_PART = 4; // characters of a word that is looked for inside others
-const PART_WEIGHT = 0.3; // of a word that only stands inside another
-const TITLE_WEIGHT = 2;
+const PART_WEIGHT = 0.1; // of a word that only stands inside another
+const TITLE_WEIGHT = 1.5;
+const LENGTH_WEIGHT = 0.3; // 0: a long page is as good as a short one with the same words
 const CUT = 0.4; // pages with a lower share of the best one's score are left out
 
 /** Every page that a table of Sphinx's index names for a word: number → weight. */
@@ -19,6 +20,15 @@ function pagesOf(table, word, weight, found) {
   else if (word.length >= SHORTEST_PART)
     for (const [term, pages] of Object.entries(table))
       if (term.includes(word)) add(pages, weight * PART_WEIGHT);
+}
+
+/** Pages by number: how many words each holds, as a share of the mean. */
+function lengthsOf(terms, count) {
+  const lengths = new Array(count).fill(1);
+  for (const pages of Object.values(terms))
+    for (const page of [].concat(pages)) lengths[page] += 1;
+  const mean = lengths.reduce((sum, one) => sum + one) / count;
+  return lengths.map((one) => one / mean);
 }
 
 /** Results in Sphinx's form: what it would give, and pages that hold some of the words. */
@@ -38,6 +48,9 @@ function performTermsSearch(searchTerms, excludedTerms) {
     pagesOf(terms, word, 1, found);
     found.forEach((_, page) => scores.delete(page));
   }
+  const lengths = lengthsOf(terms, docnames.length);
+  for (const [page, score] of scores)
+    scores.set(page, score / (1 + LENGTH_WEIGHT * (lengths[page] - 1)));
   const least = CUT * Math.max(0, ...scores.values());
   return [...scores]
     .filter(([, score]) => score >= least)

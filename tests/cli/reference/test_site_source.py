@@ -1,0 +1,79 @@
+"""What the site is made from: its links lead to pages of the site, or to what is copied."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+import pytest
+
+from cuwheel.cli.reference.site_source import SitePage, site_pages, write_site_source
+from cuwheel.explain.catalogue import causes
+from cuwheel.paths import ROOT
+
+MADE = site_pages()  # takes half a second
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Every page as the generator gets it."""
+    folder = tmp_path_factory.mktemp("source")
+    write_site_source(folder)
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*.md")}
+
+
+def test_each_cause_has_a_page_with_all_its_samples() -> None:
+    for slug, cause in causes().items():
+        text = MADE[f"troubleshooting/{slug}.md"].text
+
+        assert f"\n# {cause.title}\n" in text
+        assert [one for one in cause.examples if f"```\n{one}\n```" not in text] == []
+
+
+def test_navigation_holds_what_the_first_page_lists(source: dict[str, str]) -> None:
+    listed = re.findall(
+        r"^- \[.*\]\((.+)\)$", (ROOT / "docs" / "index.md").read_text(), re.MULTILINE
+    )
+    trees = re.findall(r"```\{toctree\}\n(?::[^\n]*\n)+\n(.*?)\n```", source["index.md"], re.DOTALL)
+    names = "\n".join(trees).splitlines()
+
+    assert len(names) == len(listed)
+    assert [name for name in names if f"{name}.md" not in source] == []
+
+
+def test_every_decision_is_listed(source: dict[str, str]) -> None:
+    decisions = [path.name for path in (ROOT / "docs" / "adr").glob("*.md")]
+
+    assert [name for name in decisions if f"]({name})" not in source["adr/index.md"]] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "link"),
+    [
+        ("how-to/audit-in-ci.md", "](../troubleshooting/index.md)"),
+        ("how-to/failure-catalogue.md", "](../files/tests/logs/README.md.txt)"),
+        ("architecture.md", "](contributing.md)"),
+        ("changelog.md", "# "),
+        ("reference/errors.md", "(error-usage)=\n\n### Usage"),
+        ("reference/errors.md", "](#error-usage)"),
+        ("reference/findings.md", "(audit-needed-library)="),
+        ("tutorials/audit-in-ci.md", "](../reference/findings.md)"),
+    ],
+)
+def test_links_lead_where_the_site_has_it(page: str, link: str, source: dict[str, str]) -> None:
+    assert link in source[page]
+
+
+def test_code_stays_as_it_is(source: dict[str, str]) -> None:
+    path = PurePosixPath("docs/how-to/publish.md")
+    blocks = re.findall(r"^```.*?^```$", (ROOT / path).read_text(), re.MULTILINE | re.DOTALL)
+
+    assert blocks
+    assert [block for block in blocks if block not in source["how-to/publish.md"]] == []
+
+
+def test_pages_say_where_their_links_start() -> None:
+    assert MADE["how-to/explain.md"] == SitePage(
+        origin=PurePosixPath("docs/how-to/explain.md"),
+        text=(ROOT / "docs" / "how-to" / "explain.md").read_text(),
+    )

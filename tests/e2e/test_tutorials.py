@@ -1,0 +1,98 @@
+"""The commands of each tutorial, run as its reader types them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.cli.reference.addresses import REPOSITORY
+from cuwheel.paths import ROOT
+from tests.support.clones import git
+from tests.support.package import build_package
+from tests.support.requirements import require
+from tests.support.walkthrough import Step, plain_environment, steps_of, walk_through
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.e2e
+
+TUTORIALS = ROOT / "docs" / "tutorials"
+_INSTALL = ("python3 -m venv cuwheel-env", ". cuwheel-env/bin/activate", "pip install cuwheel")
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with cuwheel's wheel, which is on no index."""
+    folder = tmp_path_factory.mktemp("packages")
+    build_package("wheel", ROOT, folder)
+    return folder
+
+
+@pytest.fixture
+def reader(tmp_path: Path, packages: Path, shared_cache: Path) -> Callable[..., dict[str, str]]:
+    """Variables of somebody with an empty home, for whom `pip install cuwheel` finds it."""
+    (tmp_path / "home").mkdir()
+
+    def variables(**more: str) -> dict[str, str]:
+        found = plain_environment(tmp_path / "home") | {"CUWHEEL_CACHE": str(shared_cache)} | more
+        found["PIP_FIND_LINKS"] = f"{packages} {found.get('PIP_FIND_LINKS', '')}"
+        python = Path(sys.executable).resolve().parent  # `python3` is that of this test
+        return found | {"PATH": f"{python}{os.pathsep}{found['PATH']}"}
+
+    return variables
+
+
+def page(name: str) -> tuple[Step, ...]:
+    return steps_of((TUTORIALS / f"{name}.md").read_text())
+
+
+def test_first_wheel(tmp_path: Path, reader: Callable[..., dict[str, str]]) -> None:
+    walk_through(page("first-wheel"), tmp_path, reader())
+
+
+@pytest.mark.parametrize("name", ["own-package", "audit-in-ci"])
+def test_with_cuwheel_installed(
+    name: str, tmp_path: Path, reader: Callable[..., dict[str, str]]
+) -> None:
+    installed = [Step(section="", command=command) for command in _INSTALL]
+
+    walk_through([*installed, *page(name)], tmp_path, reader())
+
+
+def test_offline_cluster(tmp_path: Path, reader: Callable[..., dict[str, str]]) -> None:
+    """The cluster is another home without a network; the checkout is a clone of this one."""
+    require("namespaces", "a build where no network is")
+    clone = {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.{_snapshot(tmp_path)}.insteadOf",
+        "GIT_CONFIG_VALUE_0": REPOSITORY,
+    }
+    before = [one for one in page("offline-cluster") if not one.section.startswith("3.")]
+    after = [one for one in page("offline-cluster") if one.section.startswith("3.")]
+    online, cluster = tmp_path / "online", tmp_path / "cluster"
+    online.mkdir()
+    (cluster / "home").mkdir(parents=True)
+
+    walk_through(before, online, reader(**clone))
+    (online / "mirror").rename(cluster / "mirror")
+    variables = reader(CUWHEEL_CACHE=str(cluster / "cache"), HOME=str(cluster / "home"))
+    walk_through(after, cluster, variables, "unshare", "--map-root-user", "--net")
+
+
+def _snapshot(folder: Path) -> Path:
+    """A repository with the files of this checkout, whether they are committed or not."""
+    made = folder / "repository"
+    for name in git(ROOT, "ls-files", "-co", "--exclude-standard", "-z").split("\0"):
+        if (ROOT / name).is_file():
+            (made / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, made / name)
+    git(made, "init", "--quiet")
+    git(made, "add", "--all")
+    git(made, "commit", "--quiet", "--message", "as it is")
+    return made
