@@ -15,6 +15,7 @@ suppress_warnings = ["misc.highlighting_failure"]
 
 html_theme = "furo"
 html_theme_options = {"top_of_page_buttons": []}
+html_favicon = "site/static/favicon.svg"  # else browsers ask the server for one
 html_static_path = ["site/static"]
 html_css_files = ["site.css"]
 html_js_files = ["search.js"]

@@ -32,6 +32,7 @@ _OPTIONS = (
     "--allow-file-access-from-files=false",
     "--remote-debugging-pipe",
 )
+_REST = 0.2  # seconds that something has to stand still
 _PATIENCE = 30.0  # seconds for a page to become what a test waits for
 
 
@@ -86,12 +87,23 @@ class Browser:
             time.sleep(0.02)
 
     def click(self, selector: str) -> None:
-        """Press the left button in the middle of an element, as a finger or a mouse does."""
-        box = f"document.querySelector({json.dumps(selector)}).getBoundingClientRect()"
-        x, y = self.value(f"(box => [box.x + box.width / 2, box.y + box.height / 2])({box})")
+        """Press the left button on an element that stands still, on its first line."""
+        element = f"document.querySelector({json.dumps(selector)})"
+        self.value(f"{element}.scrollIntoView({{block: 'nearest'}})")
+        centre = "(box => [box.x + box.width / 2, box.y + box.height / 2])"
+        place = f"{centre}({element}.getClientRects()[0])"
+        x, y = self._at_rest(place)
         for kind in ("mousePressed", "mouseReleased"):
             where = {"x": x, "y": y, "button": "left", "clickCount": 1}
             self._call("Input.dispatchMouseEvent", type=kind, **where)
+
+    def _at_rest(self, expression: str) -> Any:
+        """What an expression gives twice in a row: pages move while they load."""
+        before, now = None, self.value(expression)
+        while before != now:
+            time.sleep(_REST)
+            before, now = now, self.value(expression)
+        return now
 
     def type(self, text: str) -> None:
         """Write into what has the focus, then press Enter."""
