@@ -17,6 +17,7 @@ from cuwheel.build.launcher.toolkit_view import (
 )
 from cuwheel.build.paths import packages_moved, python_in
 from cuwheel.errors import StageOrderError
+from cuwheel.system.parallel import Stop, run_all
 from cuwheel.toolchains.driver_stub import compile_driver_stub
 
 if TYPE_CHECKING:
@@ -72,18 +73,24 @@ def set_up_launcher(
     packages = workspace.work / "packages"
     packages.unlink(missing_ok=True)
     packages.symlink_to(inputs.python.site_packages)
-    settings = {
-        **launcher_settings(
-            inside, real, maps=path_map.maps, flags=choice.cache.nvcc_flags(canary.flags)
-        ),
-        "cache": choice.cache.prefix(choice.inside(path_map)),
-        "moves": packages_moved(path_map, inputs.python, packages),
-        **direct_settings(inputs, path_map, choice, fingerprint),
-        "events": path_map.inside(str(inputs.events_log)),
-    }
-    stub = compile_driver_stub(inputs.toolchain.release, real.cc)
-    make_view(real.view, real.toolkit, inside, fingerprint, stub)
-    make_launcher(real.launcher, inside, settings, real.python, fingerprint)
+
+    def fill_view() -> None:
+        stub = compile_driver_stub(inputs.toolchain.release, real.cc)
+        make_view(real.view, real.toolkit, inside, fingerprint, stub)
+
+    def fill_launcher() -> None:
+        settings = {
+            **launcher_settings(
+                inside, real, maps=path_map.maps, flags=choice.cache.nvcc_flags(canary.flags)
+            ),
+            "cache": choice.cache.prefix(choice.inside(path_map)),
+            "moves": packages_moved(path_map, inputs.python, packages),
+            **direct_settings(inputs, path_map, choice, fingerprint),
+            "events": path_map.inside(str(inputs.events_log)),
+        }
+        make_launcher(real.launcher, inside, settings, real.python, fingerprint)
+
+    run_all((fill_view, fill_launcher), Stop())  # each waits for a compiler most of its time
     return Launcher(canary=canary, fingerprint=fingerprint, python=inside.python)
 
 

@@ -7,11 +7,13 @@ be installed ahead; what the wheel then doesn't declare is taken out again.
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 from packaging.utils import parse_wheel_filename
 
 from cuwheel.cuda.components import component_by_name
+from cuwheel.errors import InstallError
 from cuwheel.model.link import External
 from cuwheel.pypi.lock_file import pinned_version
 from cuwheel.pypi.uv import install, make_environment
@@ -102,7 +104,8 @@ def install_wheel(environment: Path, base: Path, wheel: Path, sha256: str, job: 
         InstallError: what the wheel declares can't be installed, or isn't in the recipe's lock.
     """
     target, workspace, log = job.target, job.workspace, job.workspace.log("smoke")
-    if not environment.is_dir():
+    was_made_ahead = environment.is_dir()
+    if not was_made_ahead:
         make_environment(environment, base, cache=workspace.cache, log=log)
     python = environment / "bin" / "python"
     project = parse_wheel_filename(wheel.name)[0]
@@ -111,17 +114,23 @@ def install_wheel(environment: Path, base: Path, wheel: Path, sha256: str, job: 
     extra = f"[{target.extra}]" if target.extra else ""
     pinned = f"{project}{extra} @ {uri}"
     write_atomically(requirement, f"{pinned} --hash=sha256:{sha256}\n")
-    install(
+    add = partial(
+        install,
         python,
         target.smoke_lock,
         cache=workspace.cache,
-        offline=job.settings.offline,
         log=log,
         console=workspace.console,
         only=requirement,
         unlocked_fix="the wheel requires it and the recipe's lock doesn't hold it: "
         + target.locked_smoke.way_to_add("it"),
     )
+    if was_made_ahead and not job.settings.offline:
+        # All of it is there, mostly, and pinned by hash; still uv would ask the index for each.
+        with contextlib.suppress(InstallError):
+            add(offline=True)
+            return python
+    add(offline=job.settings.offline)
     return python
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 _LAYOUT = 3  # raise it when an environment made by an older cuwheel must not be reused
+# Frontend, backends and what they import: every build starts with them, and none may write there.
+_BUILD_TOOLS = ("build", "packaging", "pyproject_hooks", "scikit_build_core", "setuptools", "wheel")
 
 
 def environment(job: Job) -> Environment:
@@ -89,8 +91,18 @@ def _make(aside: Path, *, job: Job, final: Path) -> dict[str, str]:
         offline=job.settings.offline,
         console=workspace.console,
     )
+    _compile_build_tools(_site_packages(aside, job), job)
     _check_framework_imports(aside.resolve(), job)
     return {}
+
+
+def _compile_build_tools(site: Path, job: Job) -> None:
+    """Compile the modules that each build would compile for itself again: a quarter of a second."""
+    folders = [site / name for name in _BUILD_TOOLS if (site / name).is_dir()]
+    if folders:
+        # Without site-packages: nothing of them is run. What doesn't compile no build can import.
+        python = (job.python.path, "-I", "-S")
+        run([*python, "-m", "compileall", "-qq", *folders], env={}, check=False)
 
 
 def _check_framework_imports(folder: Path, job: Job) -> None:

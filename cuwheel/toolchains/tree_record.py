@@ -82,7 +82,8 @@ def describe_tree(
 
 def digest_of_tree(tree: Mapping[str, FileRecord]) -> str:
     """The SHA-256 that `files.sha256_of_tree` gives of the same files."""
-    names = sorted(tree, key=lambda name: name.split("/"))
+    # By folder, as `name.split("/")` would: no name holds a zero byte, and nothing sorts before it.
+    names = sorted(tree, key=lambda name: name.replace("/", "\0"))
     lines = (f"{tree[name].content} {name}" for name in names)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 

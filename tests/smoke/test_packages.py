@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.errors import LockError, SmokeError
+from cuwheel.errors import InstallError, LockError, SmokeError
 from cuwheel.smoke.packages import take_ahead
 from cuwheel.stages.smoke import prepare, smoke
 from cuwheel.system.parallel import Stop, StoppedError
@@ -40,6 +40,32 @@ def test_wheel_is_installed_into_what_was_prepared(
 
     assert environment.stat().st_ino == prepared
     assert runtime.is_file()
+
+
+def test_no_index_is_asked_for_what_was_prepared(
+    workspace: Workspace, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uv asks again for what it was told more than ten minutes ago; nothing answers here."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    job = make_job(target, workspace)
+    prepare(job, Stop())
+    save_wheel(workspace, "raise ValueError('kept')\n", requires=("nvidia-cuda-runtime==13.0.96",))
+
+    with pytest.raises(SmokeError, match="kept"):
+        smoke(job)
+
+
+def test_what_nobody_locked_is_told_though_it_was_prepared(
+    workspace: Workspace, target: Target
+) -> None:
+    job = make_job(target, workspace)
+    prepare(job, Stop())
+    save_wheel(workspace, "import pluggy\n", requires=("pluggy==1.5.0",))
+
+    with pytest.raises(InstallError) as caught:
+        smoke(job)
+
+    assert "the recipe's lock doesn't hold it" in caught.value.fix
 
 
 def test_what_the_wheel_does_not_declare_is_taken_out(workspace: Workspace, target: Target) -> None:

@@ -133,6 +133,18 @@ def test_planted_bytecode_is_never_run(target: Target, lean_workspace: Workspace
     assert run(imports, env={}).output == "fine\n"
 
 
+def test_no_build_compiles_its_tools(tmp_path: Path, lean_workspace: Workspace) -> None:
+    target = make_target(root=tmp_path / "project", requires=("pyproject-hooks==1.2.0",))
+    _write_lock(target, lean_workspace)
+
+    site = environment(make_job(target, lean_workspace)).site_packages
+
+    there = {path: path.stat().st_ctime_ns for path in site.glob("pyproject_hooks/**/*.pyc")}
+    assert {path.name.split(".")[0] for path in there} == {"__init__", "_impl", "_in_process"}
+    environment(make_job(target, later(lean_workspace)))
+    assert {path: path.stat().st_ctime_ns for path in there} == there
+
+
 @pytest.mark.parametrize("damage", [_change, Path.unlink, lambda module: module.write_text("")])
 def test_damaged_cache_is_filled_anew(
     damage: Callable[[Path], object], target: Target, tmp_path: Path

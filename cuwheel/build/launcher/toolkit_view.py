@@ -13,6 +13,7 @@ import os
 import shlex
 import shutil
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from cuwheel.errors import CommandFailedError
 from cuwheel.standalone import script
 from cuwheel.system.compilers import SYSTEM_PATH
 from cuwheel.system.files import sha256_of_file
+from cuwheel.system.parallel import Stop, run_all
 from cuwheel.system.process import run
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ LAUNCHER_FILES = tuple(map(script, _LAUNCHER))  # copied side by side: their nam
 
 # The programs of nvcc that take memory: at 3.75 GB for one file of flash-attn, cicc above all.
 _GATED = ("cicc", "cudafe++", "ptxas")
+_COMPILES = ("cc1plus", "cc1", "as")  # what a GCC starts
 # Folders of a toolkit with programs: NVIDIA's own layout, and conda-forge's.
 _PROGRAMS = (
     *("bin", "nvvm/bin"),
@@ -205,12 +208,15 @@ def fingerprint_of(toolchain: str, cxx: Path, banner: str) -> str:
         cxx: the host's C++ compiler on this machine.
         banner: its version in its own words.
     """
-    parts = [toolchain, banner]
-    for name in ("cc1plus", "cc1", "as"):
-        said = _ask(cxx, f"-print-prog-name={name}")
-        found = shutil.which(said, path=SYSTEM_PATH)  # a bare name: GCC would search for it
-        parts.append(sha256_of_file(Path(found)) if found else said)
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    programs = run_all([partial(_program_of, cxx, name) for name in _COMPILES], Stop())
+    return hashlib.sha256("\n".join((toolchain, banner, *programs)).encode()).hexdigest()
+
+
+def _program_of(cxx: Path, name: str) -> str:
+    """SHA-256 of a program that a GCC starts; what the GCC says where there is none."""
+    said = _ask(cxx, f"-print-prog-name={name}")
+    found = shutil.which(said, path=SYSTEM_PATH)  # a bare name: GCC would search for it
+    return sha256_of_file(Path(found)) if found else said
 
 
 def _ask(program: Path, option: str) -> str:
