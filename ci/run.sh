@@ -11,6 +11,8 @@ cd "$(dirname "$0")/.."
 # What a Debian container has for root: tests/support/requirements.py.
 export CUWHEEL_REQUIRE=${CUWHEEL_REQUIRE-sandbox,bwrap,namespaces,seccomp,cgroup,redis,slurm,cmake,gold,openssl,podman,systemd,nginx,chromium}
 
+room=30 # GiB that the steps may need: toolkits, packages, what the long tests build
+
 # Releases of Python that the fast tests run on besides the first that is found.
 read -ra more_pythons <<<"${CUWHEEL_MORE_PYTHONS-3.10}"
 
@@ -62,9 +64,13 @@ install_what_is_missing() {
 }
 
 # Each step gets an empty folder for temporary files: what a failed one leaves is no other's burden.
+# A cache that is kept between runs is made smaller where the long tests would fill the disk.
 prepare() {
+    local free
     rm -rf "$TMPDIR"
     mkdir "$TMPDIR"
+    free=$(df --output=avail -B1G "$cache" | tail -n 1)
+    [ "$free" -ge "$room" ] || PATH="$1/bin:$PATH" nox -s cache -- --prune --size 15G || true
     df -h --output=avail,target "$folder" "$cache" |
         awk 'NR > 1 && !seen[$0]++ { print "ci: " $1 " free on the disk of " $2 }'
 }
@@ -79,7 +85,7 @@ make_nox() {
 failed=()
 step() {
     local session=$1 name=$1${2:+, Python $2} venv=$folder/venv${2:-} started=$SECONDS
-    prepare
+    prepare "$venv"
     PATH="$venv/bin:$PATH" nox -s "$session" 2>&1 | tee "$folder/$name.log" || failed+=("$name")
     echo "ci: $((SECONDS - started)) s: nox -s $name"
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import re
+import time
 from typing import TYPE_CHECKING
 
 import rattler
@@ -35,6 +36,9 @@ _REFUSED = (
     "set), and that it needs no user and password, or has them: https://me:secret@…"
 )
 _LIMIT = 300.0  # seconds; conda-forge's index takes some on a slow line
+# Seconds in which rattler's threads let go of the interpreter's lock behind their answer. Python
+# 3.10 is aborted where it ends before: "PyGILState_Release: thread state … must be current".
+_LETS_GO = 0.1
 _UNSOLVABLE = (rattler.exceptions.SolverError, rattler.exceptions.InvalidMatchSpecError)
 
 _MIRROR = "name a mirror of the channel: CUWHEEL_CONDA_MIRROR=https://… or file://…"
@@ -84,6 +88,7 @@ def solve(  # noqa: PLR0913 - what, from where, and how
     try:
         limit *= slow_factor()
         records = asyncio.run(asyncio.wait_for(_solve(source, addresses, cache, newest), limit))
+        time.sleep(_LETS_GO)
     except (TimeoutError, asyncio.TimeoutError) as problem:
         raise DownloadError(
             f"the index of {', '.join(map(redact_url, addresses))} can't be read",

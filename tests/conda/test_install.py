@@ -425,10 +425,10 @@ def test_names_disk_that_is_full(tmp_path: Path, size: str, content: bytes) -> N
 
     output, _ = start("unshare", "-rm", "sh", "-c", inside, "sh", *arguments).communicate()
 
-    first, last = output.splitlines()
+    first, *rest = output.splitlines()
     assert first.startswith("DiskFullError")
     assert str(small) in first
-    assert last == "left: []"
+    assert rest == ["left: []"]
 
 
 def _channel_with(folder: Path, big: Path, *, knows_size: bool) -> Path:

@@ -1,8 +1,7 @@
 """A whole build, killed where it is about to change a file: at each such place, in turn.
 
-`nox -s tests-nightly` kills at all of them, which takes hours, `nox -s tests-e2e` at a few that lie
-evenly apart. `CUWHEEL_KILL_SLICE=3/16` makes the nightly one begin at the third and take every
-sixteenth.
+`nox -s tests-e2e` kills at a few of them that lie evenly apart, `nox -s tests-nightly` at all, in
+parts that can run beside each other: `nox -s tests-nightly -- -k each_change --dist load`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -25,16 +23,16 @@ from tests.support.engine import PACKAGES, TIME_LIMIT, Engine, make_engine
 from tests.support.leftovers import belongs_to
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     # Hash of the wheel, what is left behind a build, how many changes it makes.
     Reference = tuple[str, frozenset[str], int]
 
 _NAME = "tiny-capi"
-_SLICE = "CUWHEEL_KILL_SLICE"
 _SHARED = ("downloads", "environments", "toolchains", "uv")  # of the cache: large, made before
 _FEW = 4  # points of a run of `tests-e2e`
+_PARTS = 16  # of all points
 _VARIES = 10  # changes that one build may make more than another, as programs end sooner or later
 _ENDS_WITHIN = 20.0  # seconds after a kill for all that the engine started
 
@@ -184,14 +182,12 @@ def test_build_survives_a_kill_at_a_few_changes(build: Build, reference: Referen
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(12 * 3600)
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(1, _PARTS + 1))
 def test_build_survives_a_kill_at_each_change(
-    build: Build, reference: Reference, capsys: pytest.CaptureFixture[str]
+    build: Build, reference: Reference, part: int, record_property: Callable[[str, object], None]
 ) -> None:
-    first, step = map(int, os.environ.get(_SLICE, "1/1").split("/"))
+    killed = kill_at(range(part, reference[2] + 1, _PARTS), build, reference)
 
-    killed = kill_at(range(first, reference[2] + 1, step), build, reference)
-
-    with capsys.disabled():
-        sys.stdout.write(f"\n{killed}\n")
+    record_property("points", killed.points)  # of a report that --junit-xml writes
     assert not killed.faults, killed
