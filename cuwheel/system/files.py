@@ -277,6 +277,7 @@ def file_lock(
     Raises:
         TimeoutError: `gives_up` said so.
         FileAccessError: this disk locks nothing.
+        OSError: the file can't be made.
     """
     import filelock  # noqa: PLC0415 - it loads asyncio; many commands lock nothing
 
@@ -287,6 +288,8 @@ def file_lock(
     try:
         held.acquire(timeout=0)
     except filelock.Timeout:
+        if not path.exists():  # such a file system makes no files, which filelock tries for ever
+            path.touch()
         on_wait()
         held.acquire(cancel_check=gives_up)
     except OSError as error:

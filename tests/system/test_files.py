@@ -516,6 +516,12 @@ def test_refuses_disk_that_locks_nothing(tmp_path: Path, code: int) -> None:
     assert os.strerror(code) in refused.stdout
 
 
+def test_lock_where_no_file_can_be_made_is_an_error() -> None:
+    """The library takes that for a lock that somebody has just removed, and waits for ever."""
+    with pytest.raises(FileNotFoundError), files.file_lock(Path("/proc/self/.lock")):
+        pass
+
+
 def test_gives_up_waiting_for_lock(tmp_path: Path) -> None:
     with start_holder(tmp_path / "lock") as holder:
         try:
