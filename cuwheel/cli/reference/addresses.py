@@ -23,6 +23,7 @@ PAGES = (
     ".github/ISSUE_TEMPLATE/config.yml",
     "CITATION.cff",
     "CODE_OF_CONDUCT.md",
+    "README.md",
     "SECURITY.md",
     "docs/how-to/audit-in-ci.md",
     "docs/tutorials/offline-cluster.md",
