@@ -14,17 +14,14 @@ from cuwheel.cli.report_options import add_report_options
 from cuwheel.errors import UsageError
 from cuwheel.fetch.urls import is_local, local_path
 from cuwheel.model.catalogue import load_catalogue
-from cuwheel.model.target import declared_target
 from cuwheel.paths import given_path, project_roots
+from cuwheel.pick.advice import build_advice
 from cuwheel.pick.session import INDEXES_VARIABLE, PickOptions, pick_session
-from cuwheel.spelling import as_typed
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from cuwheel.model.catalogue import CatalogueEntry
-    from cuwheel.pick.machine import TargetMachine
     from cuwheel.system.console import Console
 
 
@@ -99,7 +96,7 @@ def run_pick(given: argparse.Namespace, console: Console) -> int:
         start=given_path("."),
         as_json=given.json,
     )
-    return pick_session(asked, console, partial(_hint, load_catalogue(project_roots())))
+    return pick_session(asked, console, partial(build_advice, load_catalogue(project_roots())))
 
 
 def read_requirement(text: str, *, pre: bool) -> Requirement:
@@ -164,31 +161,3 @@ def given_address(text: str) -> str:
             fix="name the folder that holds the wheels, or an index with http:// or https://",
         )
     return address
-
-
-def _targets(entry: CatalogueEntry) -> Iterable[tuple[str, str]]:
-    """Names and toolkits of a recipe's targets; none of one that can't be loaded."""
-    releases = entry.recipe.toolkits if entry.recipe else ()
-    return zip(entry.target_names, releases, strict=True) if releases else ()
-
-
-def _project(entry: CatalogueEntry, release: str) -> str:
-    """What the wheel of a target is called."""
-    if entry.recipe is None:  # pragma: no cover - it has no targets
-        return ""
-    return declared_target(entry.recipe, release, "3.12", entry.root).project
-
-
-def _hint(entries: tuple[CatalogueEntry, ...], project: str, machine: TargetMachine) -> str:
-    """Which recipe builds it."""
-    names = [
-        name
-        for entry in entries
-        for name, release in _targets(entry)
-        if canonicalize_name(_project(entry, release)) == project
-    ]
-    if not names:
-        return as_typed(f"`nox -s new -- {project}` drafts a recipe")
-    wanted = machine.cuda.replace(".", "")
-    name = next((one for one in names if one.endswith(f"-{wanted}")), names[-1])
-    return as_typed(f"`nox -s build-{name}` builds one")
