@@ -94,5 +94,15 @@ def find_lock(name: str, roots: tuple[Path, ...]) -> Path | None:
 
 def given_path(text: str) -> Path:
     """A path from the command line, relative to where nox was started (nox changes the folder)."""
-    start = Path(os.environ.get("CUWHEEL_INVOKED_FROM") or Path.cwd())
-    return (start / Path(text).expanduser()).absolute()
+    return (_start() / Path(text).expanduser()).absolute()
+
+
+def shown_path(path: Path) -> str:
+    """A path as it is typed where nox was started: relative where it lies in that folder."""
+    start = _start().absolute()
+    return str(path.relative_to(start) if path.is_relative_to(start) else path)
+
+
+def _start() -> Path:
+    """The folder in which nox or cuwheel was started."""
+    return Path(os.environ.get("CUWHEEL_INVOKED_FROM") or Path.cwd())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel import paths
-from cuwheel.paths import ROOT, find_project, project_folder, project_roots
+from cuwheel.paths import ROOT, find_project, project_folder, project_roots, shown_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,3 +98,12 @@ def test_takes_no_link_of_strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path / "public" / "deep")
 
     assert find_project() is None
+
+
+def test_shows_path_as_it_is_typed_where_nox_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUWHEEL_INVOKED_FROM", str(tmp_path / "here"))
+
+    assert shown_path(tmp_path / "here" / "dist") == "dist"
+    assert shown_path(tmp_path / "dist") == f"{tmp_path}/dist"

@@ -7,9 +7,12 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import rich.console
 import rich.markup
 import rich.table
+from rich.cells import cell_len
 
+from cuwheel.paths import shown_path
 from cuwheel.system.output import github
 from cuwheel.system.quantities import describe_durations, plural, show_size
 from cuwheel.system.regular_files import read_json
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.system.console import Console
+
+_NAMES = 13  # columns of a terminal for the names of the rows, with what keeps them from the values
+_COPIED = frozenset({"wheel", "sha256", "next"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,24 +80,32 @@ def print_summary(summary: Summary, dist: Path, console: Console) -> None:
         dist: the folder that it lies in.
         console: where to.
     """
-    rows = tuple(_rows(summary, dist, is_verbose=console.is_verbose))
     github.add_to_summary(github.table(dict(_rows(summary, dist, is_verbose=False))), os.environ)
     if console.is_quiet:
         return
-    table = rich.table.Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column()
-    table.add_column(overflow="fold")  # a name or a hash that is cut off can't be copied
-    for name, value in rows:
-        table.add_row(f"[bold]{name}[/]", rich.markup.escape(value))
     console.terminal.print()
-    console.terminal.print(table)
+    for name, value in _rows(summary, dist, is_verbose=console.is_verbose):
+        _print_row(name, value, console.terminal)
+
+
+def _print_row(name: str, value: str, terminal: rich.console.Console) -> None:
+    """A row of the table; what is to be copied is never broken into lines."""
+    if name in _COPIED and _NAMES + cell_len(value) > terminal.width:
+        terminal.print(f"[bold]{name}[/]")
+        terminal.print(value, markup=False, soft_wrap=True)
+        return
+    row = rich.table.Table.grid()
+    row.add_column(width=_NAMES)
+    row.add_column(overflow="fold")
+    row.add_row(f"[bold]{name}[/]", rich.markup.escape(value))
+    terminal.print(row)
 
 
 def _rows(summary: Summary, dist: Path, *, is_verbose: bool) -> Iterator[tuple[str, str]]:
     archs = [f"sm_{arch}" for arch in summary.archs]
     archs += [f"compute_{arch} (PTX)" for arch in summary.ptx_archs]
-    wheel = dist / summary.wheel
-    yield "wheel", str(wheel)
+    wheel = shown_path(dist / summary.wheel)
+    yield "wheel", wheel
     if not summary.durations:  # nothing was done, so there is nothing to tell of it
         yield "sha256", summary.sha256
         yield "next", _install_command(wheel)
@@ -117,8 +131,8 @@ def _rows(summary: Summary, dist: Path, *, is_verbose: bool) -> Iterator[tuple[s
     yield "next", _install_command(wheel)
 
 
-def _install_command(wheel: Path) -> str:
-    return f"pip install {shlex.quote(str(wheel))}"
+def _install_command(wheel: str) -> str:
+    return f"pip install {shlex.quote(wheel)}"
 
 
 def _named_first(name: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -28,31 +28,41 @@ _SUMMARY = Summary(
 )
 
 
-@pytest.mark.parametrize("fact", [_SUMMARY.wheel, _SUMMARY.sha256])
-def test_cuts_nothing_off(fact: str) -> None:
-    written = io.StringIO()
-
-    console = Console(rich.console.Console(file=written, width=40))
-    print_summary(_SUMMARY, Path("dist"), console)
-
-    assert fact in "".join(written.getvalue().split())
-
-
-def printed(*, is_verbose: bool) -> list[str]:
+def printed(dist: Path = Path("my dist"), *, is_verbose: bool = False) -> list[str]:
     written = io.StringIO()
     console = Console(rich.console.Console(file=written, width=80))
     console.is_verbose = is_verbose
-    print_summary(_SUMMARY, Path("my dist"), console)
+    print_summary(_SUMMARY, dist, console)
     return [line.rstrip() for line in written.getvalue().splitlines()]
 
 
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_breaks_nothing_that_is_copied(width: int) -> None:
+    written = io.StringIO()
+
+    print_summary(_SUMMARY, Path("dist"), Console(rich.console.Console(file=written, width=width)))
+
+    for copied in (f"dist/{_SUMMARY.wheel}", _SUMMARY.sha256, f"pip install dist/{_SUMMARY.wheel}"):
+        assert any(line.rstrip().endswith(copied) for line in written.getvalue().splitlines())
+
+
 def test_fits_a_small_terminal() -> None:
-    lines = printed(is_verbose=False)
+    lines = printed()
 
     assert len(lines) < 24
     assert "external     2 libraries from nvidia-cuda-runtime, torch" in lines
     assert "time         1:15: build 1:10, smoke 5.0 s" in lines
-    assert any(line.startswith("next         pip install 'my") for line in lines)
+    assert f"sha256       {_SUMMARY.sha256}" in lines
+    assert lines[-2:] == ["next", f"pip install 'my dist/{_SUMMARY.wheel}'"]
+
+
+def test_names_wheel_as_it_is_typed_where_nox_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUWHEEL_INVOKED_FROM", str(tmp_path))
+
+    assert f"pip install dist/{_SUMMARY.wheel}" in printed(tmp_path / "dist")
+    assert f"pip install /srv/dist/{_SUMMARY.wheel}" in printed(Path("/srv/dist"))
 
 
 def test_lists_libraries_and_stages_where_asked() -> None:
