@@ -159,6 +159,19 @@ class ToolchainError(CuwheelError):
     anchor = "toolchain"
 
 
+class TargetRootError(CuwheelError):
+    """A wheel for another kind of machine needs a root folder of one, and there is no fitting one.
+
+    `--platform linux_aarch64` compiles here and runs nothing of the other machine, but Python's
+    headers and build settings are that machine's, and so is the Python that the smoke test starts
+    under QEMU. `--target-root` or CUWHEEL_TARGET_ROOT names the folder; docs/how-to/arm64.md says
+    how one is made.
+    """
+
+    exit_code = 24
+    anchor = "target-root"
+
+
 class DamagedPackagesError(ToolchainError):
     """Files of installed packages differ from what the packages themselves say.
 

@@ -8,7 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cuwheel.containers.image import image_here
-from cuwheel.errors import CuwheelError, InterpreterNotFoundError, SandboxError
+from cuwheel.cross.target_root import read_target_root
+from cuwheel.errors import (
+    CuwheelError,
+    InterpreterNotFoundError,
+    SandboxError,
+    TargetRootError,
+)
 from cuwheel.sandbox.backends import choose_sandbox
 from cuwheel.standalone.memory_gate import free_memory
 from cuwheel.system import machine
@@ -16,6 +22,7 @@ from cuwheel.system.compilers import find_host_compilers
 from cuwheel.workspace.job import Machine
 
 if TYPE_CHECKING:
+    from cuwheel.model.platform import Platform
     from cuwheel.system.pythons import Interpreter
     from cuwheel.workspace.job import BuildSettings
 
@@ -25,6 +32,7 @@ def read_machine(
     python: Interpreter | InterpreterNotFoundError | None,
     *,
     provider: str = "pypi",
+    platform: Platform | None = None,
 ) -> Machine:
     """Ask the machine once; what was asked for and isn't there becomes a fault, not an error.
 
@@ -33,6 +41,7 @@ def read_machine(
         python: the one that the wheel is for, or why there is none; None: for no wheel.
         provider: where the toolchain comes from. That of conda brings its compiler; what the
             caller names as `CXX` is no business of such a build, and isn't run.
+        platform: of the machines that the wheel is for; None: of this one.
     """
     faults: list[CuwheelError] = []
     sandbox = None
@@ -43,14 +52,24 @@ def read_machine(
     memory = None
     with contextlib.suppress(OSError):
         memory = min(limit.total for limit in free_memory.read_memory().levels)
+    for_other = platform if platform and platform.is_foreign else None
+    root = None
+    if for_other and not isinstance(python, InterpreterNotFoundError) and python:
+        try:
+            root = read_target_root(settings.target_root, for_other, python.release)
+        except TargetRootError as error:
+            faults.append(error)
     found = Machine(
         python=None,
         sandbox=sandbox,
-        compilers=() if provider == "conda" else find_host_compilers(os.environ),
+        compilers=()
+        if provider == "conda"
+        else find_host_compilers(os.environ, for_other.triplet if for_other else ""),
         cores=machine.usable_cores(),
         memory=memory,
         driver=machine.driver_version(),
         image=image_here(os.environ),
+        target_root=root,
         faults=tuple(faults),
     )
     return with_python(found, python)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuwheel.build.machine import read_machine, with_python
 from cuwheel.cli.target_choice import choose_target, chosen_framework, named_targets, release_of
+from cuwheel.cross.target_root import TARGET_ROOT
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import InterpreterNotFoundError, UsageError
 from cuwheel.locks.framework_fit import fitting_toolkit, settle_framework
@@ -115,7 +116,7 @@ def requested_job(  # noqa: PLR0913 - what, for what, and how
         target=target,
         settings=settings,
         workspace=_workspace(console, target, given, {} if checked is None else checked),
-        machine=read_machine(settings, found, provider=target.provider)
+        machine=read_machine(settings, found, provider=target.provider, platform=target.platform)
         if machine is None
         else with_python(machine, found),
     )
@@ -192,7 +193,13 @@ def _settings(given: argparse.Namespace) -> BuildSettings:
         sandbox=given.sandbox,
         build_tag=given.build_tag,
         replace=given.replace,
+        target_root=_target_root(given),
     )
+
+
+def _target_root(given: argparse.Namespace) -> Path | None:
+    named = given.target_root or os.environ.get(TARGET_ROOT)
+    return given_path(named) if named else None
 
 
 def _jobs(text: str) -> int | None:

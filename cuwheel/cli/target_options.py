@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.model.link import MODES
+from cuwheel.model.platform import PLATFORMS
 from cuwheel.sandbox.backends import KINDS
 
 if TYPE_CHECKING:
@@ -42,6 +43,17 @@ def add_target_options(parser: Parser) -> None:
         help="repeatable; default: the Python that runs nox",
     )
     add_arch(parser)
+    add(
+        "--platform",
+        choices=tuple(PLATFORMS),
+        help="the machines that the wheel is for; default: this one's kind",
+    )
+    add(
+        "--target-root",
+        metavar="DIR",
+        help="root folder of another kind of machine, with its Python; default: "
+        "CUWHEEL_TARGET_ROOT",
+    )
     add("--framework", metavar="torch==2.11.0", help="default: the recipe's")
     add("--source", metavar="DIR|ARCHIVE", help="build this instead of the recipe's source")
     add_cuda_options(parser)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.model.link import mode_name
+from cuwheel.model.platform import Platform, own_platform
 from cuwheel.model.recipe_lock import lock_of
 from cuwheel.model.source import Folder
 
@@ -35,6 +36,7 @@ class Target:
         root: the project folder that the recipe was found in; its `envs/` and `patches/` apply.
         mode: where the wheel finds CUDA's libraries; the recipe's unless `--link` said otherwise.
         source_override: `--source`, a folder or an archive instead of the recipe's source.
+        platform: of the machines that the wheel is for.
     """
 
     recipe: Recipe
@@ -46,6 +48,7 @@ class Target:
     root: Path
     mode: Mode
     source_override: Path | None = None
+    platform: Platform = field(default_factory=own_platform)
 
     @property
     def source_folder(self) -> Path | None:
@@ -59,7 +62,8 @@ class Target:
     def id(self) -> str:
         """`causal-conv1d-130-cp312-torch2.11`: names work folders, logs and records."""
         parts = [self.name, f"cp{self.python.replace('.', '')}"]
-        other = (self._framework_tag, self._other_mode)
+        foreign = self.platform.machine if self.platform.is_foreign else ""
+        other = (self._framework_tag, self._other_mode, foreign)
         return "-".join([*parts, *(tag for tag in other if tag)])
 
     @property

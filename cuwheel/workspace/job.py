@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cuwheel.containers.image import Image
+    from cuwheel.cross.target_root import TargetRoot
     from cuwheel.errors import CuwheelError
     from cuwheel.model.target import Target
     from cuwheel.system.compilers import HostCompiler
@@ -26,6 +29,7 @@ class BuildSettings:
         sandbox: `auto`, or one of `sandbox.backends.KINDS`.
         build_tag: of the wheel's name; None: the next free one where other bytes are published.
         replace: publish under a name that is taken by other bytes.
+        target_root: root folder of another kind of machine; None: none was named.
     """
 
     offline: bool = False
@@ -35,6 +39,7 @@ class BuildSettings:
     sandbox: str = "auto"
     build_tag: int | None = None
     replace: bool = False
+    target_root: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +55,7 @@ class Machine:
         memory: bytes that a build may use at most, limits of containers counted; None: unknown.
         driver: release of the NVIDIA driver, `580.105.08`; None: there is none.
         image: the image that cuwheel was started in by `--container`; None: on the machine itself.
+        target_root: of the machine that the wheel is for; None: this machine is of its kind.
         faults: what was asked for and isn't there.
     """
 
@@ -60,6 +66,7 @@ class Machine:
     memory: int | None
     driver: str | None
     image: Image | None = None
+    target_root: TargetRoot | None = None
     faults: tuple[CuwheelError, ...] = ()
 
 

@@ -21,6 +21,7 @@ from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.fetch.retry import RetryPolicy
 from cuwheel.model.catalogue import find_recipe, load_catalogue
 from cuwheel.model.link import Link
+from cuwheel.model.platform import own_platform
 from cuwheel.model.recipe import Recipe, Setuptools, Smoke
 from cuwheel.model.source import Sdist
 from cuwheel.model.target import Target
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from cuwheel.errors import InterpreterNotFoundError
     from cuwheel.model.link import Mode
+    from cuwheel.model.platform import Platform
     from cuwheel.system.pythons import Interpreter
 
 HASTY = RetryPolicy(pause=0.01)  # as often as ever, and no waiting in between
@@ -73,6 +75,7 @@ def make_target(  # noqa: PLR0913 - the fields of a target, each with a default
     root: Path | None = None,
     mode: Mode | None = None,
     source_override: Path | None = None,
+    platform: Platform | None = None,
     **recipe: Any,
 ) -> Target:
     """A target of the small recipe; names that a target doesn't know change the recipe.
@@ -90,6 +93,7 @@ def make_target(  # noqa: PLR0913 - the fields of a target, each with a default
         root=root or Path("unused"),
         mode=mode or changed.link.mode,
         source_override=source_override,
+        platform=platform or own_platform(),
     )
 
 

@@ -1,0 +1,142 @@
+"""A root folder of another kind of machine: where a foreign target's Python and C library are.
+
+Any folder with a whole Linux of that machine serves: what debootstrap(8) unpacks, an image's files
+that `podman export` wrote. Nothing of it runs while a wheel is compiled; the smoke test starts its
+Python under QEMU.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import TargetRootError
+from cuwheel.system.files import sha256_of_file
+from cuwheel.system.whole_files import read_text
+
+if TYPE_CHECKING:
+    from cuwheel.model.platform import Platform
+
+
+TARGET_ROOT = "CUWHEEL_TARGET_ROOT"  # the variable that names one
+# Where Pythons are: distributions, /usr/local, and the images of PyPA's manylinux project.
+_PREFIXES = ("usr", "usr/local", "opt/python/cp{digits}-cp{digits}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetRoot:
+    """A root folder and the Python that was found there.
+
+    Attributes:
+        folder: the root, an absolute path with links followed.
+        python: of its interpreter, a path below `/` of that root: `/usr/bin/python3.11`.
+        release: `3.11`.
+        soabi: `cpython-311-aarch64-linux-gnu`.
+        headers: this machine's paths of the folders with `Python.h` and with `pyconfig.h`.
+        settings: what the interpreter's `sysconfig` knows of its own build.
+        fingerprint: SHA-256 of the interpreter, its build settings, its headers and the C library.
+    """
+
+    folder: Path
+    python: Path
+    release: str
+    soabi: str
+    headers: tuple[Path, ...]
+    settings: dict[str, object]
+    fingerprint: str
+
+
+def read_target_root(folder: Path | None, platform: Platform, release: str) -> TargetRoot:
+    """Find the Python of a root folder.
+
+    Args:
+        folder: the root; None: none was named.
+        platform: of its machine.
+        release: of the Python, `3.11`.
+
+    Raises:
+        TargetRootError: there is none, it lacks headers, or it is for another machine.
+    """
+    if folder is None or not folder.is_dir():
+        raise TargetRootError(
+            f"there is no root folder of a Linux for {platform.machine}",
+            why=f"{folder} is no folder"
+            if folder
+            else f"neither --target-root nor {TARGET_ROOT} names one",
+            fix="make one (docs/how-to/arm64.md: one command on Debian), and name it",
+        )
+    root = folder.resolve()
+    digits = release.replace(".", "")
+    places = [root / prefix.format(digits=digits) for prefix in _PREFIXES]
+    for prefix in places:
+        python = prefix / "bin" / f"python{release}"
+        settings = _settings_file(prefix / "lib" / f"python{release}", platform)
+        if python.is_file() and settings:
+            return _read(root, prefix, python, settings, platform)
+    raise TargetRootError(
+        f"{folder} has no Python {release} for {platform.machine}",
+        why=f"there is no bin/python{release} with a _sysconfigdata file in "
+        + ", ".join(str(place.relative_to(root)) for place in places),
+        fix=f"install python{release} and its headers there (docs/how-to/arm64.md says how), or "
+        "build for the Python that it has: `-- --python`",
+    )
+
+
+def _settings_file(folder: Path, platform: Platform) -> Path | None:
+    """Build settings of the Python: CPython's Makefile names them so, Debian without the system."""
+    names = (f"linux_{platform.triplet}", platform.triplet)
+    found = (folder / f"_sysconfigdata_{kind}_{name}.py" for name in names for kind in ("", "t"))
+    return next((path for path in found if path.is_file()), None)
+
+
+def _read(root: Path, prefix: Path, python: Path, file: Path, platform: Platform) -> TargetRoot:
+    settings = _build_settings(file)
+    soabi, release = str(settings.get("SOABI", "")), str(settings.get("VERSION", ""))
+    # Debian's Python.h includes one of its machines' pyconfig.h by `<TRIPLET/pythonX.Y/…>`.
+    plain = prefix / "include" / f"python{release}"
+    own = prefix / "include" / platform.triplet / f"python{release}"
+    headers = tuple(path for path in (own, plain) if (path / "pyconfig.h").is_file())
+    if not (plain / "Python.h").is_file() or platform.triplet not in soabi:
+        raise TargetRootError(
+            f"{python} can't be compiled for",
+            why=f"{plain / 'Python.h'} isn't there"
+            if platform.triplet in soabi
+            else f"{file.name} says {soabi or 'nothing'} of its ABI, and not {platform.triplet}",
+            fix="install the Python's headers in that root (Debian: libpython3-dev), for "
+            f"{platform.machine}",
+        )
+    parts = [python.resolve(), file, *sorted(path for one in headers for path in one.rglob("*.h"))]
+    parts += sorted(root.glob(f"lib/{platform.triplet}/libc.so.6")) or [
+        *root.glob("lib64/libc.so.6")
+    ]
+    digests = (f"{path.name} {sha256_of_file(path)}" for path in parts)
+    return TargetRoot(
+        folder=root,
+        python=Path("/") / python.relative_to(root),
+        release=release,
+        soabi=soabi,
+        headers=headers,
+        settings=settings,
+        fingerprint=hashlib.sha256("\n".join(digests).encode()).hexdigest(),
+    )
+
+
+def _build_settings(file: Path) -> dict[str, object]:
+    """The dictionary in the file, which is read and not run.
+
+    Raises:
+        TargetRootError: it holds something else.
+    """
+    try:
+        [assigned] = (one for one in ast.parse(read_text(file)).body if isinstance(one, ast.Assign))
+        settings = ast.literal_eval(assigned.value)
+        return {str(name): value for name, value in settings.items()}
+    except (SyntaxError, ValueError, AttributeError) as problem:
+        raise TargetRootError(
+            f"{file} can't be read",
+            why=f"it should hold one dictionary, build_time_vars ({problem})",
+            fix="install that Python again in its root",
+        ) from None
