@@ -305,6 +305,7 @@ def _inputs(prepared: Prepared, folder: Path) -> BuildInputs:
         launcher=made["compilers"],
         events=made["unused"],
         memory=made["unused"],
+        target_python=folder / "target-python",
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.build.launcher.events import EVENTS_LOG
 from cuwheel.build.link_flags import cuda_components, include_flags, link_flags
+from cuwheel.cross.python_settings import python_variables
 from cuwheel.model.link import Static
 from cuwheel.model.recipe import CMake, Setuptools, TorchExtension, texts_for
 from cuwheel.system.compilers import SYSTEM_PATH
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from cuwheel.workspace.records import Environment, Preflight, Toolchain
 
 
+_BINUTILS = {"AR": "ar", "NM": "nm", "RANLIB": "ranlib", "STRIP": "strip", "OBJCOPY": "objcopy"}
 UNPINNED = "unpinned"  # folder of the launcher's with stand-ins for programs that no lock pins
 
 
@@ -46,6 +48,8 @@ class BuildInputs:
         launcher: the compiler launcher, with the names of the host compilers.
         events: folder of the log in which launcher and gate note what ran.
         memory: socket of what the builds of this machine share about memory.
+        target_python: headers and settings of the Python of another kind of machine, which the
+            wheel is for; not there where it is for this one's.
     """
 
     tree: Path
@@ -61,6 +65,7 @@ class BuildInputs:
     launcher: Path
     events: Path
     memory: Path
+    target_python: Path
 
     @property
     def events_log(self) -> Path:
@@ -137,7 +142,17 @@ def _compiler_variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
         "LDFLAGS": " ".join(_linker_flags(target, home)),
         **({"NVCC_APPEND_FLAGS": " ".join(link)} if link else {}),
         **_own_tools(inputs.toolchain),
+        **_foreign_variables(target, inputs),
     }
+
+
+def _foreign_variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
+    """For another kind of machine: its binutils, and what Python is told of its Python."""
+    platform = target.platform
+    if not platform.is_foreign:
+        return {}
+    tools = {name: f"{platform.triplet}-{program}" for name, program in _BINUTILS.items()}
+    return {**tools, **python_variables(inputs.target_python, platform)}
 
 
 def _nvcc_link_flags(target: Target) -> list[str]:
@@ -167,8 +182,7 @@ def _own_tools(toolchain: Toolchain) -> dict[str, str]:
     if programs is None:
         return {}
     packages = {"PKG_CONFIG_LIBDIR": str(toolchain.home / "lib" / "pkgconfig")}
-    names = {"AR": "ar", "NM": "nm", "RANLIB": "ranlib", "STRIP": "strip", "OBJCOPY": "objcopy"}
-    return {**packages, **{name: str(programs / program) for name, program in names.items()}}
+    return {**packages, **{name: str(programs / program) for name, program in _BINUTILS.items()}}
 
 
 def _job_variables(jobs: int) -> dict[str, str]:
@@ -221,6 +235,7 @@ def _cmake_arguments(
     kind = _cudart_kind(target)
     own = texts_for(declared.define, target.toolkit.release)
     defined = {
+        **_cmake_platform(target),
         **_cmake_compilers(inputs),
         **({"CMAKE_CUDA_RUNTIME_LIBRARY": kind.capitalize()} if kind else {}),
         "CMAKE_CUDA_ARCHITECTURES": values["cmake_archs"],
@@ -229,6 +244,17 @@ def _cmake_arguments(
         **{name: text.format_map(values) for name, text in own.items()},
     }
     return shlex.join(f"-D{name}={value}" for name, value in defined.items())
+
+
+def _cmake_platform(target: Target) -> dict[str, str]:
+    """That it cross-compiles, and for what; then CMake runs nothing that it has compiled.
+
+    cmake-toolchains(7), "Cross Compiling for Linux".
+    """
+    platform = target.platform
+    if not platform.is_foreign:
+        return {}
+    return {"CMAKE_SYSTEM_NAME": "Linux", "CMAKE_SYSTEM_PROCESSOR": platform.machine}
 
 
 def _cmake_compilers(inputs: BuildInputs) -> dict[str, str]:
@@ -252,7 +278,7 @@ def _cmake_compilers(inputs: BuildInputs) -> dict[str, str]:
 
 def _placeholders(target: Target, inputs: BuildInputs) -> dict[str, str]:
     ptx = set(target.ptx_archs)
-    folders = (inputs.toolchain.home, inputs.python.site_packages)
+    folders = (inputs.toolchain.home, inputs.python.linked_packages)
     dotted = [f"{dotted_arch(arch)}{'+PTX' if arch in ptx else ''}" for arch in target.archs]
     gencode = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in target.archs]
     gencode += [f"-gencode=arch=compute_{arch},code=compute_{arch}" for arch in target.ptx_archs]
@@ -269,7 +295,7 @@ def _placeholders(target: Target, inputs: BuildInputs) -> dict[str, str]:
         "toolkit_tag": target.toolkit.tag,
         "cuda_home": str(inputs.view),
         "resources": str(inputs.resources),
-        "site_packages": str(inputs.python.site_packages),
+        "site_packages": str(inputs.python.linked_packages),
         "version": target.recipe.version,
     }
 

@@ -15,7 +15,8 @@ from cuwheel.build.launcher.toolkit_view import (
     make_launcher,
     make_view,
 )
-from cuwheel.build.paths import packages_moved, python_in
+from cuwheel.build.paths import headers_moved, packages_moved, python_in
+from cuwheel.cross.python_settings import headers_of
 from cuwheel.errors import StageOrderError
 from cuwheel.system.parallel import Stop, run_all
 from cuwheel.toolchains.driver_stub import compile_driver_stub
@@ -72,7 +73,7 @@ def set_up_launcher(
     )
     packages = workspace.work / "packages"
     packages.unlink(missing_ok=True)
-    packages.symlink_to(inputs.python.site_packages)
+    packages.symlink_to(inputs.python.linked_packages)
 
     def fill_view() -> None:
         stub = compile_driver_stub(inputs.toolchain.release, real.cc)
@@ -84,7 +85,7 @@ def set_up_launcher(
                 inside, real, maps=path_map.maps, flags=choice.cache.nvcc_flags(canary.flags)
             ),
             "cache": choice.cache.prefix(choice.inside(path_map)),
-            "moves": packages_moved(path_map, inputs.python, packages),
+            **_moves(path_map, inputs, packages),
             **direct_settings(inputs, path_map, choice, fingerprint),
             "events": path_map.inside(str(inputs.events_log)),
         }
@@ -92,6 +93,15 @@ def set_up_launcher(
 
     run_all((fill_view, fill_launcher), Stop())  # each waits for a compiler most of its time
     return Launcher(canary=canary, fingerprint=fingerprint, python=inside.python)
+
+
+def _moves(path_map: PathMap, inputs: BuildInputs, packages: Path) -> dict[str, object]:
+    """Which include folders the launcher replaces, and whether folders of libraries too."""
+    env = inputs.python
+    moves = packages_moved(path_map, env, packages)
+    if env.foreign_packages:
+        moves += (headers_moved(path_map, env, headers_of(inputs.target_python)),)
+    return {"moves": moves, "moves_libraries": env.foreign_packages is not None}
 
 
 def _real_places(inputs: BuildInputs) -> ViewPaths:

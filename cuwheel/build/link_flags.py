@@ -81,7 +81,9 @@ def check_linkable(job: Job) -> list[Problem]:
     texts = target.recipe.settings_for(target.toolkit.release).values()
     if not any(name in text for text in texts for name in _PLACEHOLDERS):
         return []
-    return _check_libraries(target, home, workspace.load("environment", Environment).site_packages)
+    return _check_libraries(
+        target, home, workspace.load("environment", Environment).linked_packages
+    )
 
 
 def _shared_flags(

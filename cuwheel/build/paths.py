@@ -41,7 +41,7 @@ def build_path_map(
         BuildPath(name="cuda", real=inputs.view, has_sources=True),
         BuildPath(name="toolkit", real=inputs.toolchain.home, has_sources=True),
         BuildPath(name="environment", real=prefix_of(env), has_sources=True),
-        BuildPath(name="packages", real=env.site_packages, has_sources=True),
+        BuildPath(name="packages", real=env.linked_packages, has_sources=True),
         # Where there is no sandbox, a link is the path that every Python's packages have.
         BuildPath(name="packages", real=work / "packages", kind="name", has_sources=True),
         BuildPath(name="launcher", real=inputs.launcher),
@@ -56,6 +56,8 @@ def build_path_map(
     ]
     if cache.cache_folder.is_dir():
         named.append(BuildPath(name="compiles", real=cache.cache_folder, kind="write"))
+    if inputs.target_python.is_dir():
+        named.append(BuildPath(name="target-python", real=inputs.target_python, has_sources=True))
     if inputs.resources.is_dir():
         named.append(BuildPath(name="resources", real=inputs.resources, has_sources=True))
     extra = tuple(_extra(workspace, inputs))
@@ -85,6 +87,20 @@ def packages_moved(path_map: PathMap, env: Environment, link: Path) -> tuple[tup
         return ((str(env.site_packages), str(link)),)
     inside = TOP / "environment" / env.site_packages.relative_to(prefix_of(env))
     return ((str(inside), str(TOP / "packages")),)
+
+
+def headers_moved(path_map: PathMap, env: Environment, headers: Path) -> tuple[str, str]:
+    """Where this machine's Python has its headers, and those of the one that the wheel is for.
+
+    Args:
+        path_map: of the build.
+        env: its Python environment.
+        headers: of the other Python, on this machine.
+    """
+    prefix = _base_prefix(env)
+    release = ".".join(env.base_version.split(".")[:2])
+    top = _PYTHON if path_map.is_sandboxed else prefix
+    return (str(top / "include" / f"python{release}"), path_map.inside(str(headers)))
 
 
 def _python_names(env: Environment) -> list[BuildPath]:

@@ -159,6 +159,8 @@ def _of_machine(target: Target, machine: Machine) -> dict[str, str]:
         # Whether there is one: which one makes no difference to the build.
         "sandbox": {None: ABSENT, "none": "no"}.get(machine.sandbox, "yes"),
     }
+    if machine.target_root:
+        parts["target root"] = machine.target_root.fingerprint
     if machine.image:
         parts["container image"] = machine.image.digest
     if target.provider != "conda":  # whose lock names compiler, binutils and C library

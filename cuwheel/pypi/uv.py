@@ -45,6 +45,9 @@ _PASSED = re.compile(
 _SAFE_OPTIONS = ("--require-hashes", "--only-binary", ":all:", "--link-mode", "hardlink")
 _OWN_PYTHON = ("--no-python-downloads", "--python")
 
+# Wheels of any older C library fit too; this is the newest that uv has a name for.
+_NEWEST_GLIBC = "manylinux_2_40"
+
 _READ_TIMEOUT = 20.0  # seconds between two pieces of an answer, where the person sets nothing
 _PROGRESS = ("Resolved", "Downloading", "Prepared", "Installed")
 _FULL = re.compile(r".*(?: to | file )`?(/[^`:]+)`?: No space left on device")
@@ -181,12 +184,10 @@ def install(  # noqa: PLR0913 - what, where, and how it is reported
         StoppedError: `stop` asked for the end.
     """
     check_pins(lock)
-    only_these = ("--exact", "-r", only.absolute(), "-c", lock.absolute()) if only else ()
-    inputs = only_these or ("-r", lock.absolute())
-    words = (*_pip_install(python, offline=offline), *inputs)
-    own = (_Fix(says=_UNLOCKED, do=unlocked_fix),) if unlocked_fix else ()
+    exact = ("--exact",) if only else ()
+    words = (*_pip_install(python, offline=offline), *exact, *_inputs(lock, only))
     title = f"the packages of {(only or lock).name}"
-    fixes = (*own, *_FIXES)
+    fixes = _fixes(unlocked_fix)
     call = _Call(words=words, cache=cache, log=log, what=title, fixes=fixes, stop=stop)
     _install(call, console)
 
@@ -200,6 +201,9 @@ def install_into(  # noqa: PLR0913 - what, where, and how it is reported
     offline: bool,
     log: Path,
     console: Console,
+    machine: str = "",
+    only: Path | None = None,
+    unlocked_fix: str = "",
 ) -> None:
     """Install locked packages into a folder, as `install` does.
 
@@ -211,6 +215,9 @@ def install_into(  # noqa: PLR0913 - what, where, and how it is reported
         offline: take everything from the cache.
         log: gets what uv says.
         console: shows a line while it runs.
+        machine: for another kind of machine, `aarch64`; empty: this one's.
+        only: as for `install`.
+        unlocked_fix: likewise.
 
     Raises:
         LockError: as `install`.
@@ -219,9 +226,12 @@ def install_into(  # noqa: PLR0913 - what, where, and how it is reported
     """
     check_pins(lock)
     words = _pip_install(python, offline=offline)
-    where = ("--target", folder.absolute(), "-r", lock.absolute())
-    title = f"the packages of {lock.name}"
-    _install(_Call(words=(*words, *where), cache=cache, log=log, what=title), console)
+    foreign = ("--python-platform", f"{machine}-{_NEWEST_GLIBC}") if machine else ()
+    where = ("--target", folder.absolute(), *foreign, *_inputs(lock, only))
+    title = f"the packages of {(only or lock).name}"
+    fixes = _fixes(unlocked_fix)
+    call = _Call(words=(*words, *where), cache=cache, log=log, what=title, fixes=fixes)
+    _install(call, console)
     (folder / ".lock").unlink(missing_ok=True)  # uv's own, and writable for everyone
 
 
@@ -297,6 +307,17 @@ def _pip_install(python: Path, *, offline: bool) -> tuple[str | Path, ...]:
     origin = ("--no-index",) if configured_mirror(os.environ, offline=offline) else ()
     start = ("pip", "install", *_SAFE_OPTIONS, *_offline(offline=offline), *origin)
     return (*start, *_OWN_PYTHON, python.absolute())
+
+
+def _inputs(lock: Path, only: Path | None) -> tuple[str | Path, ...]:
+    if only:
+        return ("-r", only.absolute(), "-c", lock.absolute())
+    return ("-r", lock.absolute())
+
+
+def _fixes(unlocked_fix: str) -> tuple[_Fix, ...]:
+    own = (_Fix(says=_UNLOCKED, do=unlocked_fix),) if unlocked_fix else ()
+    return (*own, *_FIXES)
 
 
 def _offline(*, offline: bool) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from cuwheel.build.unpinned_programs import (
     refuse_unpinned,
     say_unpinned,
 )
+from cuwheel.cross.python_settings import write_python_settings
 from cuwheel.errors import BuildFailedError
 from cuwheel.explain.compiler_error import first_compiler_error
 from cuwheel.model.recipe import CMake
@@ -56,7 +57,10 @@ if TYPE_CHECKING:
 
 
 _MIB = 1 << 20
-_FOLDERS = ("tree", "built", "home", "tmp", "cuda", "launcher", "events", "cache")
+_FOLDERS = (
+    *("tree", "built", "home", "tmp", "cuda", "launcher", "events", "cache"),
+    "target-python",
+)
 _NEARLY_FULL = 4 * _MIB  # bytes; a build that fails with less left on its disk failed for that
 
 
@@ -76,7 +80,7 @@ def build(job: Job) -> BuiltWheel:
     """
     target, workspace = job.target, job.workspace
     with make_socket_folder(workspace.work, is_sandboxed=job.sandbox != "none") as sockets:
-        inputs = _prepare(target, workspace, sockets / MEMORY_SOCKET)
+        inputs = _prepare(job, sockets / MEMORY_SOCKET)
         choice = choose_compile_cache(job, sockets, os.environ)
         path_map = build_path_map(workspace, inputs, choice.paths, job.sandbox)
         launcher = set_up_launcher(workspace, inputs, path_map, choice)
@@ -300,8 +304,9 @@ def _was_disk_full(work: Path, log: Path) -> bool:
         return says_disk_full(lines)
 
 
-def _prepare(target: Target, workspace: Workspace, memory: Path) -> BuildInputs:
+def _prepare(job: Job, memory: Path) -> BuildInputs:
     """Copy the patched source, so that a build that was cut off never shows in the next one."""
+    target, workspace = job.target, job.workspace
     patched = workspace.load("patch", SourceTree)
     if not patched.path.is_dir():
         raise workspace.left_nothing("patch")
@@ -310,6 +315,9 @@ def _prepare(target: Target, workspace: Workspace, memory: Path) -> BuildInputs:
     tree = workspace.work / "tree" / target.recipe.folder
     with naming_full_disk(workspace.work):
         shutil.copytree(patched.path, tree, symlinks=True)
+    target_python = workspace.work / "target-python"
+    if job.machine.target_root:
+        write_python_settings(workspace.folder("target-python"), job.machine.target_root)
     return BuildInputs(
         tree=tree,
         epoch=patched.epoch,
@@ -324,6 +332,7 @@ def _prepare(target: Target, workspace: Workspace, memory: Path) -> BuildInputs:
         launcher=workspace.folder("launcher"),
         events=workspace.folder("events"),
         memory=memory,
+        target_python=target_python,
     )
 
 

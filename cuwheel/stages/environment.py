@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cuwheel.cross.packages import foreign_packages
 from cuwheel.errors import InstallError
 from cuwheel.locks.jobs import check_target_lock
+from cuwheel.model.platform import own_platform
 from cuwheel.pypi.installed import install_verified
 from cuwheel.pypi.uv import install, make_environment
 from cuwheel.sandbox.confinement import Confinement
@@ -43,7 +46,8 @@ def environment(job: Job) -> Environment:
     base = job.python
     identity = f"{_LAYOUT}\n{base.version}\n{base.abi}\n{base.path}\n{read_text(target.lock)}"
     key = hashlib.sha256(identity.encode()).hexdigest()
-    short = target.id.replace(f"-{target.toolkit.tag}-", "-")
+    # What runs here is the same, whichever machine the wheel is for.
+    short = replace(target, platform=own_platform()).id.replace(f"-{target.toolkit.tag}-", "-")
     folder = workspace.cache / "environments" / f"{short}-{key[:16]}"
     reads_all = not job.settings.reuse
     obtain(
@@ -59,6 +63,7 @@ def environment(job: Job) -> Environment:
         fingerprint=key,
         base_python=base.path,
         base_version=base.version,
+        foreign_packages=foreign_packages(job, target.lock) if target.platform.is_foreign else None,
     )
 
 

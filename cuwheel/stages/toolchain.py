@@ -17,10 +17,12 @@ def toolchain(job: Job) -> Toolchain:
     Raises:
         CuwheelError: as `provide_toolchain`.
     """
+    platform = job.target.platform
     return provide_toolchain(
         job.target.toolkit,
         job.target.provider,
         job.workspace,
         offline=job.settings.offline,
         reads_all=not job.settings.reuse,
+        machine=platform.machine if platform.is_foreign else "",
     )

@@ -47,20 +47,23 @@ class HostCompiler:
         return int(self.version.split(".", maxsplit=1)[0])
 
 
-def find_host_compilers(environ: Mapping[str, str]) -> tuple[HostCompiler, ...]:
+def find_host_compilers(environ: Mapping[str, str], triplet: str = "") -> tuple[HostCompiler, ...]:
     """The compilers of this machine, those that are tried first come first.
 
     `CXX` of the environment where it is set, and then nothing else; otherwise the system's `g++`,
     then its `g++-15`, `g++-14`, … from the newest downwards.
 
     Args:
-        environ: `CXX` is read from it.
+        environ: `CXX` is read from it, unless the compilers are for other machines.
+        triplet: of the machines that they compile for, `aarch64-linux-gnu`; empty: this one's.
     """
-    if environ.get("CXX"):
+    prefix = f"{triplet}-" if triplet else ""
+    if environ.get("CXX") and not triplet:
         chosen = which(environ["CXX"], environ.get("PATH", SYSTEM_PATH))
         names = [chosen] if chosen else []
     else:
-        candidates = ["g++", *(f"g++-{major}" for major in range(_NEWEST_TRIED, 8, -1))]
+        versions = (f"{prefix}g++-{major}" for major in range(_NEWEST_TRIED, 8, -1))
+        candidates = [f"{prefix}g++", *versions]
         names = [found for name in candidates if (found := which(name, SYSTEM_PATH))]
     answers = [read_compiler(Path(name)) for name in names]
     return tuple(compiler for compiler in answers if compiler)

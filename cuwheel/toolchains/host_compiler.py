@@ -6,7 +6,7 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING
 
-from cuwheel.system.compilers import newest_gcc_for, read_compiler
+from cuwheel.system.compilers import SYSTEM_PATH, newest_gcc_for, read_compiler
 from cuwheel.workspace.problems import Problem
 from cuwheel.workspace.records import Toolchain
 
@@ -81,6 +81,15 @@ def _check_system_compilers(job: Job) -> list[Problem]:
     newest, found = _newest_gcc(job), job.machine.compilers
     if any(compiler.major <= newest for compiler in found):
         return []
+    platform = job.target.platform
+    if platform.is_foreign and not found:
+        return [
+            Problem(
+                what=f"there is no compiler for {platform.machine}",
+                why=f"{platform.triplet}-g++ isn't in {SYSTEM_PATH}",
+                fix=f"apt-get install g++-{platform.triplet}",
+            )
+        ]
     fix = f"apt-get install g++-{newest}, or set CXX to a g++ of version {newest} or older"
     if not found:
         named = os.environ.get("CXX")

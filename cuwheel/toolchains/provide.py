@@ -24,6 +24,7 @@ def provide_toolchain(  # noqa: PLR0913 - what, from where, and how careful
     *,
     offline: bool = False,
     reads_all: bool = False,
+    machine: str = "",
     environ: Mapping[str, str] = os.environ,
 ) -> Toolchain:
     """Make sure that the toolchain is there, whole and of the right release.
@@ -34,6 +35,7 @@ def provide_toolchain(  # noqa: PLR0913 - what, from where, and how careful
         workspace: its cache holds the toolchain.
         offline: nothing may be downloaded.
         reads_all: as for `store.obtain`.
+        machine: what its libraries and headers are for, `aarch64`; empty: this one's kind.
         environ: where the `system` provider reads `CUDA_HOME`; the others never do.
 
     Raises:
@@ -49,7 +51,7 @@ def provide_toolchain(  # noqa: PLR0913 - what, from where, and how careful
         from cuwheel.toolchains.conda import conda_toolchain  # noqa: PLC0415
 
         return conda_toolchain(toolkit, workspace, offline=offline, reads_all=reads_all)
-    return pypi_toolchain(toolkit, workspace, offline=offline, reads_all=reads_all)
+    return pypi_toolchain(toolkit, workspace, offline=offline, reads_all=reads_all, machine=machine)
 
 
 def _system_toolchain(toolkit: Toolkit, environ: Mapping[str, str]) -> Toolchain:

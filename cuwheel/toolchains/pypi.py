@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import shutil
 import sys
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from cuwheel.paths import find_lock, project_roots
 from cuwheel.pypi.installed import install_verified
 from cuwheel.pypi.lock_file import pinned_version
 from cuwheel.pypi.uv import install_into
+from cuwheel.system.files import remove_tree
 from cuwheel.system.whole_files import read_text
 from cuwheel.toolchains.cuda_home import check_one_release, check_version, complete
 from cuwheel.toolchains.store import obtain
@@ -24,13 +26,29 @@ if TYPE_CHECKING:
     from cuwheel.workspace.workspace import Workspace
 
 
+# Folders of programs, and of what these load. Nothing of them gets into what is compiled but
+# libdevice, which is the same for every machine.
+_PROGRAMS = ("bin", "nvvm")
 _LAYOUT = 3  # raise it when a toolchain made by an older cuwheel must not be reused
 
 
 def pypi_toolchain(
-    toolkit: Toolkit, workspace: Workspace, *, offline: bool = False, reads_all: bool = False
+    toolkit: Toolkit,
+    workspace: Workspace,
+    *,
+    offline: bool = False,
+    reads_all: bool = False,
+    machine: str = "",
 ) -> Toolchain:
     """Give the toolchain of `envs/cuda<tag>/pypi.lock`; make it where it isn't there.
+
+    Args:
+        toolkit: the CUDA release.
+        workspace: its cache holds the toolchain.
+        offline: nothing may be downloaded.
+        reads_all: as for `store.obtain`.
+        machine: another kind than this one, `aarch64`: headers and libraries are for that, the
+            compilers are this machine's. Empty: all is for this machine.
 
     Raises:
         LockError: there is no lock.
@@ -46,10 +64,24 @@ def pypi_toolchain(
             fix=f"nox -s lock -- toolchain:{toolkit.tag}",
         )
     identity = f"{_LAYOUT}\n{platform.machine()}\n{read_text(source)}"
+    own = (
+        pypi_toolchain(toolkit, workspace, offline=offline, reads_all=reads_all)
+        if machine
+        else None
+    )
+    identity += f"\n{machine}" if machine else ""
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    folder = workspace.cache / "toolchains" / f"cuda{toolkit.tag}-pypi-{key}"
+    kind = "-".join(part for part in ("pypi", machine, key) if part)
+    folder = workspace.cache / "toolchains" / f"cuda{toolkit.tag}-{kind}"
     make = partial(
-        _make, source=source, toolkit=toolkit, workspace=workspace, offline=offline, final=folder
+        _make,
+        source=source,
+        toolkit=toolkit,
+        workspace=workspace,
+        offline=offline,
+        final=folder,
+        machine=machine,
+        compilers=own.home if own else None,
     )
     stored = obtain(
         folder,
@@ -65,6 +97,16 @@ def pypi_toolchain(
         fingerprint=stored.tree,
         pinned=True,
     )
+
+
+def _take_compilers(home: Path, own: Path) -> None:
+    """Put this machine's nvcc and its parts in the place of those that only the other runs."""
+    for name in _PROGRAMS:
+        remove_tree(home / name)
+        shutil.copytree(own / name, home / name, symlinks=True)
+    wrapped = home / "bin" / "nvlink-real"
+    if wrapped.exists():  # `complete` wraps it again
+        wrapped.replace(home / "bin" / "nvlink")
 
 
 def check_has_compiler(toolkit: Toolkit) -> None:
@@ -89,6 +131,8 @@ def _make(  # noqa: PLR0913 - what, from what, and where
     workspace: Workspace,
     offline: bool,
     final: Path,
+    machine: str,
+    compilers: Path | None,
 ) -> dict[str, str]:
     log = workspace.cache / "logs" / f"{final.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -103,6 +147,7 @@ def _make(  # noqa: PLR0913 - what, from what, and where
             offline=offline,
             log=log,
             console=workspace.console,
+            machine=machine,
         )
         check_one_release(aside, toolkit.nvcc, owner)
         return aside
@@ -110,6 +155,8 @@ def _make(  # noqa: PLR0913 - what, from what, and where
     install_verified(
         fill, aside, source, cache=workspace.cache, offline=offline, console=workspace.console
     )
+    if compilers:
+        _take_compilers(aside / toolkit.site_folder, compilers)
     complete(aside / toolkit.site_folder)
     relock = f"correct pypi.in, then `nox -s lock -- toolchain:{toolkit.tag}:pypi`"
     check_version(aside / toolkit.site_folder, toolkit.release, owner, fix=relock)

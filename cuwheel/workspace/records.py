@@ -53,6 +53,8 @@ class Environment:
         fingerprint: SHA-256 of the lock and the interpreter's identity.
         base_python: the interpreter that it was made from.
         base_version: full version of that, `3.12.1`.
+        foreign_packages: the same packages for another kind of machine; None: the wheel is for
+            this one's.
     """
 
     python: Path
@@ -60,6 +62,12 @@ class Environment:
     fingerprint: str
     base_python: Path
     base_version: str
+    foreign_packages: Path | None = None
+
+    @property
+    def linked_packages(self) -> Path:
+        """The packages that are compiled against: those for the machine that the wheel is for."""
+        return self.foreign_packages or self.site_packages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,6 +207,8 @@ class SmokeResult:
             system refused a mount namespace, so what came from there was only searched for.
         has_driver_stub: whether our stub stood in for the driver, which isn't there.
         served: other releases of the framework that the wheel works with too, `torch 2.13.0`.
+        emulator: that ran all of it, `qemu-aarch64 7.2.22`; empty: this machine itself.
+        skipped: why nothing was tried, so that nothing is known; empty: all was.
     """
 
     sha256: str
@@ -209,6 +219,8 @@ class SmokeResult:
     hidden: tuple[str, ...] | None = None
     has_driver_stub: bool = False
     served: tuple[str, ...] = ()
+    emulator: str = ""
+    skipped: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -141,4 +141,5 @@ def make_inputs(folder: Path) -> BuildInputs:
         launcher=folder / "launcher",
         events=folder / "events",
         memory=folder / "sockets" / "memory.sock",
+        target_python=folder / "target-python",
     )

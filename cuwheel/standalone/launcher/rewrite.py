@@ -38,6 +38,7 @@ _JOINED = {
 # not only when the wheel is repaired: the linker's build id is a hash over them.
 _SHARED = {"-shared", "--shared"}
 _INCLUDES = {"-I", "-isystem", "--include-path", "--system-include", "-iquote", "-idirafter"}
+_LIBRARY_FOLDERS = ("-L", "--library-path=")
 _DEFINES = {"-D", "--define-macro", "-U", "--undefine-macro"}
 _OUTPUT = {"-o", "--output-file"}
 _FORCED = {"-include", "--pre-include", "-imacros"}
@@ -77,6 +78,8 @@ class Settings:
         standins: paths that mean one of these: the launcher's own shims and the real compilers.
         maps: folders of this machine, and what the objects call them instead.
         moves: include folders, and the path at which they stand for every Python.
+        moves_libraries: whether that holds for libraries too: at that path are those of another
+            kind of machine.
         flags: which of nvcc's options for equal bytes this toolkit has.
         events: the file that is told of each compile; empty for none.
         objects: folder with objects of earlier compiles (`direct_mode`); empty for none.
@@ -92,6 +95,7 @@ class Settings:
     standins: dict[str, str] = {}  # noqa: RUF012
     maps: tuple[tuple[str, str], ...] = ()
     moves: tuple[tuple[str, str], ...] = ()
+    moves_libraries: bool = False
     flags: tuple[str, ...] = ()
     events: str = ""
     objects: str = ""
@@ -146,6 +150,7 @@ def nvcc_command(arguments: list[str], settings: Settings) -> Command:
     words = [settings.nvcc, *_flat(read)]
     if any(word.name in _SHARED for word in read):
         words += ["-Xlinker", "-s"]
+    words = _libraries_moved(words, settings)
     if not sources:
         return Command(words)
     words += _for_equal_bytes(sources, read, settings)
@@ -171,7 +176,7 @@ def host_command(name: str, arguments: list[str], settings: Settings) -> Command
     sources = command_line.host_sources(read)
     stripped = ["-s"] * any(word.name in _SHARED for word in read)
     if not sources:  # a long list of objects stays in its file
-        return Command([compiler, *arguments, *stripped])
+        return Command([compiler, *_libraries_moved(arguments, settings), *stripped])
     words = [compiler, *_flat([_moved(word, settings) for word in read]), *stripped]
     words += [f"-ffile-prefix-map={private}={public}" for private, public in settings.maps]
     # The names of static constructors' functions hold a random number where nothing else is unique.
@@ -294,6 +299,23 @@ def _moved(word: command_line.Word, settings: Settings) -> command_line.Word:
         if f"{word.value}/".startswith(f"{private}/"):
             return word.with_value(public + word.value[len(private) :])
     return word
+
+
+def _libraries_moved(words: list[str], settings: Settings) -> list[str]:
+    """Link with the packages of the machine that the code is for, by folder or by file."""
+    if not settings.moves_libraries:
+        return words
+    moved = []
+    for word in words:
+        option = next((one for one in _LIBRARY_FOLDERS if word.startswith(one)), "")
+        path = word[len(option) :]
+        places = (
+            f"{public}{path[len(private) :]}"
+            for private, public in settings.moves
+            if f"{path}/".startswith(f"{private}/")
+        )
+        moved.append(option + next(places, path))
+    return moved
 
 
 def _for_equal_bytes(
