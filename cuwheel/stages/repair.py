@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import platform
 from typing import TYPE_CHECKING
 
 from cuwheel.build.link_flags import cuda_components
+from cuwheel.cross.library_folders import library_folders
 from cuwheel.cuda.suppliers import DRIVER_SONAME
 from cuwheel.model.link import DRIVER, External, mode_name
 from cuwheel.repair.bundles import check_bundles
@@ -47,14 +47,7 @@ def repair(job: Job) -> RepairedWheel:
     remove_tree(workspace.work / "repaired")
     remove_tree(workspace.work / "repair")
     scratch = workspace.folder("repair")
-    tools = RepairTools(
-        owner=target.id,
-        scratch=scratch,
-        log=workspace.log("repair"),
-        epoch=epoch,
-        programs=workspace.load("toolchain", Toolchain).programs,
-        libraries=_folders_to_copy_from(target, workspace),
-    )
+    tools = _tools(job, scratch, epoch)
     with naming_full_disk(scratch):
         content = _unpacked(built.path, scratch / "built")
         left_out = leave_out(content, target)
@@ -90,6 +83,20 @@ def repair(job: Job) -> RepairedWheel:
         mode=mode_name(target.mode),
         bundled=bundled,
         left_out=left_out,
+    )
+
+
+def _tools(job: Job, scratch: Path, epoch: int) -> RepairTools:
+    target, workspace, root = job.target, job.workspace, job.machine.target_root
+    return RepairTools(
+        owner=target.id,
+        scratch=scratch,
+        log=workspace.log("repair"),
+        epoch=epoch,
+        programs=workspace.load("toolchain", Toolchain).programs,
+        libraries=_folders_to_copy_from(target, workspace),
+        triplet=target.platform.triplet if target.platform.is_foreign else "",
+        system=library_folders(root, target.platform) if root else None,
     )
 
 
@@ -162,11 +169,11 @@ def _set_rpaths(tools: RepairTools, content: Path, links: Links, mode: Mode) -> 
 
 
 def _plain_tags(target: Target, content: Path) -> list[str]:
-    """The tags before auditwheel: of this machine; of every Python where the recipe says so."""
+    """The tags before auditwheel: for the target's platform, and the Pythons that it serves."""
     text = read_text(dist_info_of(content) / "WHEEL")
     prefixes = dict.fromkeys(tag.rpartition("-")[0] for tag in header(text, "tag"))
     prefixes = {"py3-none": None} if target.recipe.python == "any" else prefixes
-    return [f"{prefix}-linux_{platform.machine()}" for prefix in prefixes]
+    return [f"{prefix}-{target.platform.name}" for prefix in prefixes]
 
 
 def _graft(tools: RepairTools, wheel: Path, links: Links) -> Path:
@@ -185,6 +192,6 @@ def _folders_to_copy_from(target: Target, workspace: Workspace) -> tuple[Path, .
     home = workspace.load("toolchain", Toolchain).home
     folders = [home / "lib64", home / "lib"]
     if workspace.has("environment"):
-        site = workspace.load("environment", Environment).site_packages
+        site = workspace.load("environment", Environment).linked_packages
         folders += [site / component.site_folder for component in cuda_components(target)]
     return tuple(dict.fromkeys(folder for folder in folders if folder.is_dir()))

@@ -1,0 +1,29 @@
+"""Where the loader of another kind of machine finds its system's libraries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from auditwheel.lddtree import parse_ld_so_conf
+
+if TYPE_CHECKING:
+    from cuwheel.cross.target_root import TargetRoot
+    from cuwheel.model.platform import Platform
+
+_TRUSTED = ("lib64", "usr/lib64", "lib", "usr/lib")  # ld.so(8): searched after all others
+
+
+def library_folders(root: TargetRoot, platform: Platform) -> tuple[Path, ...]:
+    """Folders of libraries that a linker for that machine finds, as paths of this one.
+
+    Args:
+        root: of the machine; what its `/etc/ld.so.conf` names comes first.
+        platform: of the machine. What its compiler brings along on Debian (`libgomp.so.1`, which a
+            small root needn't have) comes last.
+    """
+    folder = root.folder
+    named = parse_ld_so_conf(f"{folder}/etc/ld.so.conf", root=f"{folder}/")
+    found = [*map(Path, named), *(folder / name for name in _TRUSTED)]
+    found.append(Path("/usr", platform.triplet, "lib"))
+    return tuple(dict.fromkeys(path for path in found if path.is_dir()))
