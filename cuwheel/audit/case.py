@@ -12,7 +12,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from cuwheel import limits
-from cuwheel.audit.manylinux import policies, policy_of
+from cuwheel.audit.manylinux import MACHINES, policies, policy_of
 from cuwheel.cuda.components import KNOWN_COMPONENTS
 from cuwheel.cuda.frameworks import Dependency, dependencies_of, extras_of, preloads
 from cuwheel.cuda.suppliers import components_of
@@ -69,6 +69,12 @@ class Case:
         return not self.platforms or any(_READ.match(platform) for platform in self.platforms)
 
     @cached_property
+    def machine(self) -> str:
+        """The kind of machine that the platform tags name; without one, `x86_64`."""
+        named = (name for name in MACHINES if any(one.endswith(name) for one in self.platforms))
+        return next(named, "x86_64")
+
+    @cached_property
     def policies(self) -> tuple[Policy, ...]:
         """The manylinux policies for these, the one for the oldest systems first."""
         found = {policy.name: policy for tag in self.platforms if (policy := policy_of(tag))}
@@ -77,7 +83,7 @@ class Case:
     @cached_property
     def system(self) -> frozenset[str]:
         """Sonames that every system has which the tags promise; without one, any manylinux."""
-        lists = [policy.whitelist for policy in self.policies or policies("x86_64")[-1:]]
+        lists = [policy.whitelist for policy in self.policies or policies(self.machine)[-1:]]
         return frozenset[str].intersection(*lists) if lists else frozenset()
 
     @cached_property

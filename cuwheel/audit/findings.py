@@ -153,6 +153,16 @@ RULES = (
         "overflow can change where calls go. Search for `-z norelro` in the flags.",
     ),
     Rule(
+        name="page size",
+        summary="A library can't be loaded where the system has pages of 64 KiB.",
+        text="Systems for arm64 have pages of 4, 16 or 64 KiB; NVIDIA recommends 64 KiB for Grace "
+        "(GH200, GB200), where the loader refuses a library with parts that are aligned to less: "
+        "`ELF load command alignment not page-aligned`. Linkers for arm64 align to 64 KiB unless "
+        "`-z max-page-size=4096` says otherwise; take that out, or link with "
+        "`-Wl,-z,max-page-size=65536`. A tool that changed the file afterwards may have spoilt it "
+        "too: patchelf has `--page-size 65536`.",
+    ),
+    Rule(
         name="rpath",
         summary="An rpath entry leads out of site-packages, or to nothing.",
         text="An absolute entry finds a library of the build machine's layout: it works there and "

@@ -374,7 +374,7 @@ class _Reading:
         code = elf.section(".text")
         if not self._has_cudart or code is None or stem_of(elf.soname) == "libcudart":
             return ""
-        return linked_cudart(stream, code)
+        return linked_cudart(stream, code, elf.machine)
 
 
 def _read_symbols(stream: IO[bytes], elf: Elf) -> tuple[tuple[str, ...], Exports | None]:

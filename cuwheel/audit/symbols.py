@@ -24,6 +24,7 @@ from cuwheel.binaries.symbol_names import has_old_string
 from cuwheel.cuda.frameworks import extras_of, has_common_release
 from cuwheel.cuda.suppliers import components_of, is_cuda_library, is_from_driver
 from cuwheel.cuda.torch_exports import (
+    MACHINES_OF_TABLE,
     NEW_STRING,
     TorchExports,
     is_judged,
@@ -96,8 +97,8 @@ class SymbolNeeds:
 
     @property
     def is_torch_judged(self) -> bool:
-        """Whether its libraries are PyTorch extensions for the machine that the table is of."""
-        is_fitting = any(one.endswith("x86_64") for one in self.case.platforms)
+        """Whether its libraries are PyTorch extensions for machines that the table holds for."""
+        is_fitting = any(one.endswith(MACHINES_OF_TABLE) for one in self.case.platforms)
         return is_fitting and self._has_torch and self.case.project != "torch"
 
     def torch_fit(self, library: ScannedLibrary) -> TorchFit | None:

@@ -35,6 +35,7 @@ _MACHINES = {
     243: "EM_RISCV",
 }
 _FLAG_EXECUTE = 1  # PF_X, System V ABI, "Program Header"
+_LOAD = 1  # PT_LOAD
 _STACK = 0x6474E551  # PT_GNU_STACK
 _RELRO = 0x6474E552  # PT_GNU_RELRO
 _DYNAMIC_SYMBOLS = 11  # SHT_DYNSYM
@@ -95,6 +96,8 @@ class Elf:
         torch_symbols: of PyTorch's C++ interface that it needs, mangled; searched where it needs
             a library of PyTorch's.
         instruction_set: the level of x86-64 that it says it needs, `x86-64-v3`; empty: none.
+        page_size: the largest pages of memory with which the loader maps it, bytes (glibc,
+            elf/dl-map-segments.h and dl-load.c); 0 where there is nothing to map.
     """
 
     machine: str
@@ -116,6 +119,7 @@ class Elf:
     driver_functions: tuple[str, ...]
     torch_symbols: tuple[str, ...]
     instruction_set: str
+    page_size: int
 
     @property
     def search_path(self) -> tuple[str, ...]:
@@ -214,11 +218,21 @@ def _read(image: ElfImage) -> Elf:
         driver_functions=symbols.driver_functions,
         torch_symbols=symbols.torch_symbols,
         instruction_set=instruction_set(image),
+        page_size=_page_size(image),
     )
 
 
 def _first(tags: defaultdict[int, list[int]], tag: int) -> int:
     return next(iter(tags[tag]), 0)
+
+
+def _page_size(image: ElfImage) -> int:
+    """The loader wants each part aligned to a page, and as far from its place in the file."""
+    loads = [segment for segment in image.segments if segment.kind == _LOAD]
+    sizes = [segment.alignment for segment in loads]
+    # The largest power of two that divides a distance.
+    shifts = [segment.address - segment.offset for segment in loads]
+    return min((*sizes, *(shift & -shift for shift in shifts if shift)), default=0)
 
 
 def _relro(image: ElfImage, tags: defaultdict[int, list[int]]) -> Relro:

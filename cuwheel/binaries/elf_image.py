@@ -48,6 +48,7 @@ class Segment(NamedTuple):
     offset: int
     address: int
     size: int
+    alignment: int
 
 
 class SectionHeader(NamedTuple):
@@ -200,10 +201,10 @@ class ElfImage:
         if count == _IN_SECTION and self.sections:
             count = self.sections[0].info
         if not self.is_wide:  # the same fields, in another order
-            rows = self._rows("7I", offset, count, step)
-            return tuple(Segment(row[0], row[6], row[1], row[2], row[4]) for row in rows)
-        rows = self._rows("IIQQQQ", offset, count, step)
-        return tuple(Segment(row[0], row[1], row[2], row[3], row[5]) for row in rows)
+            rows = self._rows("8I", offset, count, step)
+            return tuple(Segment(row[0], row[6], row[1], row[2], row[4], row[7]) for row in rows)
+        rows = self._rows("IIQQQQQQ", offset, count, step)
+        return tuple(Segment(row[0], row[1], row[2], row[3], row[5], row[7]) for row in rows)
 
     def _rows(self, form: str, offset: int, count: int, step: int) -> list[tuple[int, ...]]:
         """The rows of a table whose rows may be longer than what is known of them."""

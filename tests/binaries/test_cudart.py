@@ -10,6 +10,7 @@ from cuwheel.binaries.cudart import CUDART_TEXT, linked_cudart
 from cuwheel.binaries.elf import read_elf
 from cuwheel.system import process
 from tests.support.factories import compile_cuda, compile_library
+from tests.support.foreign import compile_arm64
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,9 +20,10 @@ _KERNEL = "__global__ void twice(float *p) { p[threadIdx.x] *= 2; }\n"
 
 def release_in(library: Path) -> str:
     with library.open("rb") as stream:
-        code = read_elf(stream).section(".text")
+        elf = read_elf(stream)
+        code = elf.section(".text")
         assert code
-        return linked_cudart(stream, code)
+        return linked_cudart(stream, code, elf.machine)
 
 
 def make_library(folder: Path, home: Path, kind: str) -> Path:
@@ -47,6 +49,16 @@ def test_reads_it_from_stripped_library(tmp_path: Path, cuda_home: Path) -> None
 
 def test_finds_no_runtime_that_was_not_linked(tmp_path: Path, cuda_home: Path) -> None:
     assert release_in(make_library(tmp_path, cuda_home, "none")) == ""
+
+
+@pytest.mark.parametrize(("number", "release"), [(13000, "13.0"), (12080, "12.8"), (13001, "")])
+def test_reads_release_from_code_for_arm64(tmp_path: Path, number: int, release: str) -> None:
+    """GCC compiles this line to the instructions that NVIDIA's libcudart for arm64 has."""
+    line = f"int get(long a, int *p) {{ if (p) {{ *p = {number}; return 0; }} return 1; }}\n"
+
+    library = compile_arm64(tmp_path / "lib.so", "-O2", code=line)
+
+    assert release_in(library) == release
 
 
 @pytest.mark.parametrize("number", [13001, 20, 1300000])

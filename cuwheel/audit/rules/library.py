@@ -14,7 +14,7 @@ from cuwheel.cuda.components import KNOWN_COMPONENTS
 from cuwheel.cuda.driver_functions import release_of_function
 from cuwheel.cuda.suppliers import is_from_driver, is_grafted, resolve_entry
 from cuwheel.cuda.toolkits import oldest_driver
-from cuwheel.system.quantities import plural
+from cuwheel.system.quantities import plural, show_size
 from cuwheel.wheel.metadata import installed_path
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ _SITE_FOLDERS = frozenset(component.site_folder for component in KNOWN_COMPONENT
 _EXTENSION = re.compile(r"(?P<module>[^/.]+)(\.cpython-3\d+t?-(?P<platform>[-\w]+)|\.abi3)\.so$")
 _ORIGINS = ("$ORIGIN", "${ORIGIN}")
 _SHOWN = 3  # names in one finding; a library may need hundreds
+# The largest pages of a system for arm64 (Linux, arch/arm64/Kconfig, ARM64_64K_PAGES), bytes.
+_LARGEST_PAGE = {"EM_AARCH64": 64 << 10}
 
 
 def library_findings(case: Case) -> Iterator[Finding]:
@@ -45,6 +47,7 @@ def library_findings(case: Case) -> Iterator[Finding]:
         yield from _machine_findings(library.name, elf, case)
         yield from _import_findings(library.name, elf)
         yield from _symbol_findings(library.name, elf, case)
+        yield from _page_findings(library.name, elf, case)
         yield from _hardening_findings(library.name, elf)
         yield from _rpath_findings(library.name, elf, case)
         yield from _driver_findings(library, elf, case)
@@ -107,6 +110,18 @@ def _newest(symbols: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         if best is None or Version(version) > Version(best):
             found[supplier, family] = version
     return [(supplier, f"{family}_{version}") for (supplier, family), version in found.items()]
+
+
+def _page_findings(name: str, elf: Elf, case: Case) -> Iterator[Finding]:
+    """Parts of a library that systems with larger pages can't map."""
+    largest = _LARGEST_PAGE.get(elf.machine, 0)
+    if elf.is_dynamic and elf.page_size < largest:
+        fact = (
+            f"its parts are aligned to {show_size(elf.page_size)}: systems with pages of "
+            f"{show_size(largest)} don't load it"
+        )
+        severity = case.severity("warning")
+        yield Finding(file=name, rule="page size", fact=fact, severity=severity)
 
 
 def _hardening_findings(name: str, elf: Elf) -> Iterator[Finding]:

@@ -167,9 +167,9 @@ def test_takes_variants_for_several_releases_together(tmp_path: Path) -> None:
 
 
 def test_lets_other_machines_be(tmp_path: Path) -> None:
-    """The table is of x86_64."""
+    """The table is of x86_64, and holds for aarch64."""
     library = make_library(tmp_path / "made", "libtorch_cpu.so", code=calling(f"{_CHECK}ib"))
-    tag = "py3-none-manylinux_2_39_aarch64"
+    tag = "py3-none-manylinux_2_39_ppc64le"
 
     found = told(judged(tmp_path, {MEMBER: library}, tag=tag, requires=("torch",)))
 
