@@ -96,7 +96,7 @@ HELD_BY = {
     "pypi/build_requirements": "stages/test_preflight",
     "pypi/pages": "pypi/test_indexes",
     "pypi/wheel_selection": "locks/test_mirror",
-    "repair/tools": "stages/test_repair",
+    "smoke/emulated": "e2e/test_smoke_arm64",
     "sources/checkouts": "verify/test_worktrees",
     "stages/provenance": "test_pipeline",
     "stages/toolchain": "test_pipeline",

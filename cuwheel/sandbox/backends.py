@@ -85,13 +85,19 @@ def choose_sandbox(asked: str = "auto") -> str:
     )
 
 
-def sandboxed(kind: str, mounts: Iterable[Mount], folder: Path) -> tuple[str, ...]:
+def sandboxed(
+    kind: str,
+    mounts: Iterable[Mount],
+    folder: Path,
+    system: Iterable[Mount] | None = None,
+) -> tuple[str, ...]:
     """The command prefix that runs a program in a sandbox.
 
     Args:
         kind: from `choose_sandbox`.
         mounts: what it holds beside the machine's system folders, which can be read only.
         folder: the working folder, as a path inside.
+        system: takes the place of the machine's system folders; None: these.
 
     Returns:
         Nothing for `none`.
@@ -110,7 +116,7 @@ def sandboxed(kind: str, mounts: Iterable[Mount], folder: Path) -> tuple[str, ..
             why=f"not there: {', '.join(str(mount.source) for mount in lost)}",
             fix="build again; something else has removed folders of this build",
         )
-    every = [*_system_mounts(), *own]
+    every = [*(_system_mounts() if system is None else system), *own]
     return _bubblewrap(every, folder) if kind == "bubblewrap" else _own_calls(every, folder)
 
 

@@ -26,22 +26,26 @@ class Confinement:
     Attributes:
         sandbox: its kind, from `choose_sandbox`.
         environment: folder of the Python environment, links followed; for reading.
-        base: the interpreter that it was made from.
+        base: the interpreter that it was made from; None: one that `system` holds.
         folder: the one that may be written, links followed; `tmp` in it is `/tmp` too.
         read: more files and folders, for reading.
         covered: files and folders that can't be seen, although what they are in can.
         decoy: what takes the place of covered files; None: an empty file.
         has_gpu: whether the GPUs' devices are there.
+        system: takes the place of the machine's system folders; None: these.
+        emulator: words before each program, where it is another kind of machine's.
     """
 
     sandbox: str
     environment: Path
-    base: Path
+    base: Path | None
     folder: Path
     read: tuple[Path, ...] = ()
     covered: tuple[Path, ...] = ()
     decoy: Path | None = None
     has_gpu: bool = False
+    system: tuple[Mount, ...] | None = None
+    emulator: tuple[str, ...] = ()
 
     @property
     def is_sandboxed(self) -> bool:
@@ -51,15 +55,19 @@ class Confinement:
     def command(self, words: Iterable[str | Path]) -> list[str]:
         """A program and its arguments, as they are to be run here; it starts in `folder`."""
         (self.folder / "tmp").mkdir(parents=True, exist_ok=True)
-        prefix = sandboxed(self.sandbox, self._mounts(), self.folder) if self.is_sandboxed else ()
-        return [*prefix, *map(str, words)]
+        prefix = (
+            sandboxed(self.sandbox, self._mounts(), self.folder, self.system)
+            if self.is_sandboxed
+            else ()
+        )
+        return [*prefix, *self.emulator, *map(str, words)]
 
     def empty(self) -> None:
         """Remove all that programs have written."""
         remove_tree(self.folder)
 
     def _mounts(self) -> Iterator[Mount]:
-        shown = [*interpreter_mounts(self.base)]
+        shown = [*interpreter_mounts(self.base)] if self.base else []
         shown += [Mount(source=path, target=path) for path in (self.environment, *self.read)]
         yield from shown
         yield Mount(source=self.folder, target=self.folder, kind="write")

@@ -55,13 +55,16 @@ class SmokeEnvironment:
             answer: of the process.
             job: of the wheel's build.
         """
+        base = self.probe.confinement.base
+        if base is None:  # another kind of machine's
+            return
         site, kept = self.probe.site, bytecode_folder(job)
         is_new = keep_bytecode(
             kept,
             site,
             canonicalize_name(job.target.project),
             imported=answer.sources,
-            python=self.probe.confinement.base,
+            python=base,
             sources=self.sources,
         )
         if is_new:

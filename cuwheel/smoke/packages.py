@@ -16,7 +16,7 @@ from cuwheel.cuda.components import component_by_name
 from cuwheel.errors import InstallError
 from cuwheel.model.link import External
 from cuwheel.pypi.lock_file import pinned_version
-from cuwheel.pypi.uv import install, make_environment
+from cuwheel.pypi.uv import install, install_into, make_environment
 from cuwheel.smoke.bytecode import bytecode_folder, lend_bytecode
 from cuwheel.system.files import write_atomically
 from cuwheel.system.whole_files import read_text
@@ -108,12 +108,6 @@ def install_wheel(environment: Path, base: Path, wheel: Path, sha256: str, job: 
     if not was_made_ahead:
         make_environment(environment, base, cache=workspace.cache, log=log)
     python = environment / "bin" / "python"
-    project = parse_wheel_filename(wheel.name)[0]
-    requirement = environment.with_name(f"{project}.txt")
-    uri = wheel.absolute().as_uri()
-    extra = f"[{target.extra}]" if target.extra else ""
-    pinned = f"{project}{extra} @ {uri}"
-    write_atomically(requirement, f"{pinned} --hash=sha256:{sha256}\n")
     add = partial(
         install,
         python,
@@ -121,9 +115,8 @@ def install_wheel(environment: Path, base: Path, wheel: Path, sha256: str, job: 
         cache=workspace.cache,
         log=log,
         console=workspace.console,
-        only=requirement,
-        unlocked_fix="the wheel requires it and the recipe's lock doesn't hold it: "
-        + target.locked_smoke.way_to_add("it"),
+        only=_write_requirement(environment, wheel, sha256, target),
+        unlocked_fix=_way_to_lock(target),
     )
     if was_made_ahead and not job.settings.offline:
         # All of it is there, mostly, and pinned by hash; still uv would ask the index for each.
@@ -132,6 +125,49 @@ def install_wheel(environment: Path, base: Path, wheel: Path, sha256: str, job: 
             return python
     add(offline=job.settings.offline)
     return python
+
+
+def install_foreign_wheel(site: Path, wheel: Path, sha256: str, job: Job) -> None:
+    """The same for another kind of machine, of whose packages nothing can run here.
+
+    Args:
+        site: an empty folder, which gets the packages.
+        wheel: the file.
+        sha256: of it.
+        job: of its target.
+
+    Raises:
+        InstallError: as `install_wheel`; or something has no wheel for that machine.
+    """
+    target, workspace = job.target, job.workspace
+    install_into(
+        site,
+        target.smoke_lock,
+        python=job.python.path,
+        cache=workspace.cache,
+        offline=job.settings.offline,
+        log=workspace.log("smoke"),
+        console=workspace.console,
+        machine=target.platform.machine,
+        only=_write_requirement(site, wheel, sha256, target),
+        unlocked_fix=_way_to_lock(target),
+    )
+
+
+def _write_requirement(folder: Path, wheel: Path, sha256: str, target: Target) -> Path:
+    """Write what is to be installed into a file beside a folder."""
+    project = parse_wheel_filename(wheel.name)[0]
+    requirement = folder.with_name(f"{project}.txt")
+    extra = f"[{target.extra}]" if target.extra else ""
+    pinned = f"{project}{extra} @ {wheel.absolute().as_uri()}"
+    write_atomically(requirement, f"{pinned} --hash=sha256:{sha256}\n")
+    return requirement
+
+
+def _way_to_lock(target: Target) -> str:
+    return "the wheel requires it and the recipe's lock doesn't hold it: " + (
+        target.locked_smoke.way_to_add("it")
+    )
 
 
 def _pins_ahead(target: Target) -> Iterator[str]:

@@ -83,6 +83,7 @@ class Probe:
         hiding_prefix: from `hide_cuda.hiding_prefix`, runs a program without the machine's CUDA
             where there is no sandbox that does so.
         stub: a library that may stand in for a driver that isn't there.
+        time_limit: of one process, seconds.
     """
 
     python: Path
@@ -93,6 +94,7 @@ class Probe:
     name: str
     hiding_prefix: tuple[str, ...] = ()
     stub: Path | None = None
+    time_limit: float = _TIME_LIMIT
 
     def ask(
         self,
@@ -145,7 +147,7 @@ class Probe:
             },
             cwd=folder,
             log=self.log,
-            timeout=_TIME_LIMIT,
+            timeout=self.time_limit,
             check=False,
         )
         try:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from cuwheel.cross.emulation import PACKAGE, find_emulator
 from cuwheel.cuda.suppliers import component_of, is_cuda_library, is_from_driver
 from cuwheel.errors import SmokeError, StageOrderError
+from cuwheel.smoke.emulated import prepare_emulated
 from cuwheel.smoke.environment import ENVIRONMENT, prepare_environment
 from cuwheel.smoke.loaded_libraries import merge, print_loaded_libraries
 from cuwheel.smoke.packages import install_ahead, take_ahead
@@ -25,6 +27,7 @@ from cuwheel.workspace.records import RepairedWheel, SmokeResult
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cuwheel.cross.emulation import Emulator
     from cuwheel.model.target import Target
     from cuwheel.smoke.environment import SmokeEnvironment
     from cuwheel.smoke.probe import SmokeAnswer
@@ -43,6 +46,9 @@ def smoke(job: Job) -> SmokeResult:
     an ordinary user do it. So a library that is found is found through the wheel's own rpath or
     through another wheel. No GPU is needed.
 
+    A wheel for another kind of machine is tried under QEMU, in that machine's root folder. Without
+    a QEMU the stage says so and leaves a record of nothing tried.
+
     Raises:
         SmokeError: an import or the recipe's call failed, a library of the wheel can't be loaded,
             a CUDA library came from outside site-packages, or CUDA of two major releases is in
@@ -54,14 +60,17 @@ def smoke(job: Job) -> SmokeResult:
     target, workspace = job.target, job.workspace
     wheel = _find_wheel(target, workspace)
     folder = _folder(workspace)
-    if not take_ahead(folder / ENVIRONMENT, job):
+    if target.platform.is_foreign or not take_ahead(folder / ENVIRONMENT, job):
         _clear(workspace)
+    emulator = find_emulator(target.platform) if job.machine.target_root else None
+    if target.platform.is_foreign and not emulator:
+        return _skip(wheel, job)
     with naming_full_disk(folder):
-        environment = prepare_environment(folder, wheel, job, driver_stub_of(job))
+        environment = _prepare(folder, wheel, job, emulator)
         tried = _run_probes(environment, job)
         _raise_problems(tried.problems, target, workspace)
         for other in target.served:
-            _try_beside(other, folder, wheel, job)
+            _try_beside(other, folder, wheel, job, emulator)
     loads = merge(answer.loads for answer in tried.answers)
     passed = SmokeResult(
         sha256=wheel.sha256,
@@ -72,6 +81,7 @@ def smoke(job: Job) -> SmokeResult:
         hidden=None if environment.hidden is None else tuple(map(str, environment.hidden)),
         has_driver_stub=any(answer.has_driver_stub for answer in tried.answers),
         served=tuple(one.pin for one in target.framework.served) if target.framework else (),
+        emulator=emulator.version if emulator else "",
     )
     _report(passed, wheel, job)
     remove_tree(folder)
@@ -91,12 +101,39 @@ def prepare(job: Job, stop: Stop) -> None:
         CuwheelError: as `packages.install_ahead`.
         StoppedError: likewise.
     """
+    if job.target.platform.is_foreign:  # nothing of it can be made before there is a wheel
+        return
     _clear(job.workspace)
     try:
         install_ahead(_folder(job.workspace) / ENVIRONMENT, job, stop)
     except BaseException:
         _clear(job.workspace)
         raise
+
+
+def _prepare(
+    folder: Path, wheel: RepairedWheel, job: Job, emulator: Emulator | None
+) -> SmokeEnvironment:
+    root, stub = job.machine.target_root, driver_stub_of(job)
+    if root and emulator:
+        return prepare_emulated(folder, wheel, job, stub, root=root, emulator=emulator)
+    return prepare_environment(folder, wheel, job, stub)
+
+
+def _skip(wheel: RepairedWheel, job: Job) -> SmokeResult:
+    """Say that nothing was tried, and why."""
+    target, platform = job.target, job.target.platform
+    why = (
+        f"there is no static {platform.emulator} here, which runs programs for {platform.machine}"
+        if job.machine.target_root
+        else f"there is no root folder of a Linux for {platform.machine}, in which they run"
+    )
+    fix = f"apt-get install {PACKAGE}" if job.machine.target_root else "name one (`--target-root`)"
+    job.workspace.console.warn(
+        f"{target.id}: the smoke test wasn't run, so whether the wheel can be imported isn't "
+        f"known: {why}; {fix}, then `nox -s smoke -- {target.name}` with the same options"
+    )
+    return SmokeResult(sha256=wheel.sha256, imported=(), libraries=(), skipped=why)
 
 
 def _folder(workspace: Workspace) -> Path:
@@ -108,7 +145,9 @@ def _clear(workspace: Workspace) -> None:
     workspace.log("smoke").unlink(missing_ok=True)
 
 
-def _try_beside(other: Target, folder: Path, wheel: RepairedWheel, job: Job) -> None:
+def _try_beside(
+    other: Target, folder: Path, wheel: RepairedWheel, job: Job, emulator: Emulator | None
+) -> None:
     """Do the same beside another release of the framework that the wheel says it works with.
 
     Raises:
@@ -117,7 +156,7 @@ def _try_beside(other: Target, folder: Path, wheel: RepairedWheel, job: Job) -> 
     """
     beside = replace(job, target=other)
     own = folder / other.smoke_lock.stem
-    environment = prepare_environment(own, wheel, beside, driver_stub_of(job))
+    environment = _prepare(own, wheel, beside, emulator)
     tried = _run_probes(environment, beside)
     _raise_problems(tried.problems, other, job.workspace)
     remove_tree(own)
@@ -273,6 +312,8 @@ def _raise_problems(problems: list[SmokeProblem], target: Target, workspace: Wor
 def _report(passed: SmokeResult, wheel: RepairedWheel, job: Job) -> None:
     """Say who supplied what, how sure that is, and what these imports did not load."""
     target, note = job.target, job.workspace.console.note
+    if passed.emulator:
+        note(f"run by {passed.emulator} on this machine, and by no {target.platform.machine} one")
     if job.sandbox == "none":
         note("there is no sandbox, so the wheel's code could reach the network and other files")
     if passed.own:

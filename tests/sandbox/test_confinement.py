@@ -76,6 +76,7 @@ def test_writes_only_into_its_folder(confinement: Confinement) -> None:
 
 
 def test_runs_the_environments_base(confinement: Confinement) -> None:
+    assert confinement.base
     words: list[str | Path] = [
         confinement.base,
         "-I",

@@ -80,17 +80,18 @@ def save_wheel(
     *libraries: Path,
     requires: tuple[str, ...] = (),
     external: tuple[str, ...] = (),
+    tag: str = "py3-none-linux_x86_64",
 ) -> Path:
     """Leave in the work folder what the repair leaves."""
     files: dict[str, bytes | Path] = {"tiny_cuda/__init__.py": module.encode()}
     files |= {f"tiny_cuda/{path.name}": path for path in libraries}
     folder = workspace.folder("repaired")
-    wheel = write_wheel(folder, files, tag="py3-none-linux_x86_64", requires=requires)
+    wheel = write_wheel(folder, files, tag=tag, requires=requires)
     repaired = RepairedWheel(
         path=wheel,
         sha256=sha256_of_file(wheel),
         size=wheel.stat().st_size,
-        platform_tag="linux_x86_64",
+        platform_tag=tag.rpartition("-")[2],
         external=external,
         requires=requires,
         tools=(),

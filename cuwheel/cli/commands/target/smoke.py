@@ -29,7 +29,7 @@ class SmokeDocument:
         smoke: what was found.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("smoke", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("smoke", "1.1")
 
     target: str
     smoke: SmokeResult
