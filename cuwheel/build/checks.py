@@ -36,6 +36,18 @@ _NAMED = 4  # so many compiles are named in one sentence
 _FRAMEWORKS = {"torch": 4863 << 20}  # an environment with 2.15 and NVIDIA's libraries
 
 
+def check_platform(job: Job) -> list[Problem]:
+    """The wheel's platform is this machine's, or one that it can be compiled for here."""
+    target = job.target
+    if not (why := target.platform_fault):
+        return []
+    fix = f"build it on a machine with {target.platform.machine}"
+    if target.provider != "pypi":
+        fix = f"name a toolkit from 13.0 on and leave `--toolchain` out, or {fix}"
+    what = f"{target.name} can't be built for {target.platform.name} here"
+    return [Problem(what=what, why=why, fix=fix)]
+
+
 def check_python(job: Job) -> list[Problem]:
     """The Python that was asked for can be compiled against, and is in range."""
     target, python = job.target, job.machine.python
@@ -82,6 +94,8 @@ def check_driver(job: Job) -> list[Problem]:
     least = target.toolkit.min_driver
     if found is None or job.settings.any_driver or Version(found) >= Version(least):
         return []
+    if target.platform.is_foreign:  # it runs elsewhere
+        return []
     return [
         Problem(
             what=f"a wheel for CUDA {target.toolkit.release} doesn't run on this machine",
@@ -115,6 +129,8 @@ def check_system_packages(job: Job) -> list[Problem]:
         return _check_conda_packages(target)
     missing = ["binutils" for name in ("strip", "ld") if not which(name, SYSTEM_PATH)]
     required = target.recipe.needs.get("debian", ())
+    if target.platform.is_foreign:
+        required = ()
     if which("dpkg-query", SYSTEM_PATH):
         missing += [name for name in required if not installed_version(name)]
     elif required:
@@ -156,9 +172,8 @@ def _check_conda_packages(target: Target) -> list[Problem]:
 def check_disk(job: Job) -> list[Problem]:
     """Disks and memory hold what the build takes."""
     target, workspace = job.target, job.workspace
-    cached = _size_of_toolchain(target, workspace.cache) + _size_of_environment(
-        target, workspace.cache
-    )
+    sizes = (_size_of_toolchain, _size_of_environment, _size_of_foreign)
+    cached = sum(size(target, workspace.cache) for size in sizes)
     rooms = {workspace.work: target.recipe.disk, workspace.cache: cached}
     if _disk_of(workspace.work) == _disk_of(workspace.cache):
         rooms = {workspace.cache: target.recipe.disk + cached}
@@ -235,6 +250,19 @@ def _size_of_environment(target: Target, cache: Path) -> int:
     if _has_folder(cache / "environments", names):
         return 0
     return _FRAMEWORKS.get(framework, _ENVIRONMENT)
+
+
+def _size_of_foreign(target: Target, cache: Path) -> int:
+    """Bytes of what is kept for another kind of machine beside this one's."""
+    if not target.platform.is_foreign:
+        return 0
+    machine_name, framework = target.platform.machine, target.framework
+    toolchain = f"cuda{target.toolkit.tag}-{target.provider}-{machine_name}-*"
+    packages = f"{target.lock.stem}-{machine_name}-*"
+    size = 0 if _has_folder(cache / "toolchains", toolchain) else _PYPI_TOOLCHAIN
+    if _has_folder(cache / "environments", packages):
+        return size
+    return size + _FRAMEWORKS.get(framework.name if framework else "", _ENVIRONMENT)
 
 
 def _has_folder(folder: Path, pattern: str) -> bool:

@@ -9,6 +9,7 @@ from cuwheel.build.checks import (
     check_dist,
     check_driver,
     check_folder_names,
+    check_platform,
     check_python,
     check_system_packages,
 )
@@ -38,6 +39,7 @@ def check_early(job: Job) -> None:
     """
     checks: tuple[Callable[[Job], list[Problem]], ...] = (
         _check_machine,
+        check_platform,
         check_python,
         _check_archs,
         check_host_compiler,

@@ -52,19 +52,18 @@ def read_machine(
     memory = None
     with contextlib.suppress(OSError):
         memory = min(limit.total for limit in free_memory.read_memory().levels)
-    for_other = platform if platform and platform.is_foreign else None
+    other = platform if platform and platform.is_foreign else None
     root = None
-    if for_other and not isinstance(python, InterpreterNotFoundError) and python:
+    if other and python and not isinstance(python, InterpreterNotFoundError):
         try:
-            root = read_target_root(settings.target_root, for_other, python.release)
+            root = read_target_root(settings.target_root, other, python.release)
         except TargetRootError as error:
             faults.append(error)
+    triplet = other.triplet if other else ""
     found = Machine(
         python=None,
         sandbox=sandbox,
-        compilers=()
-        if provider == "conda"
-        else find_host_compilers(os.environ, for_other.triplet if for_other else ""),
+        compilers=() if provider == "conda" else find_host_compilers(os.environ, triplet),
         cores=machine.usable_cores(),
         memory=memory,
         driver=machine.driver_version(),

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from cuwheel.cuda.toolkits import Toolkit
     from cuwheel.model.target import Target
     from cuwheel.workspace.job import Job, Machine
     from cuwheel.workspace.workspace import Workspace
@@ -94,6 +93,13 @@ def banner_of(program: str) -> str:
     except CommandFailedError:
         return ABSENT
     return said.splitlines()[0]
+
+
+def c_library(target: Target) -> str:
+    """The C library that the machine's compilers link with: its release, or its file's SHA-256."""
+    if not target.platform.is_foreign:
+        return " ".join(platform.libc_ver())
+    return _digest(target.platform.cross_libraries / "libc.so.6")
 
 
 def _is_of_smoke(name: str) -> bool:
@@ -164,20 +170,21 @@ def _of_machine(target: Target, machine: Machine) -> dict[str, str]:
     if machine.image:
         parts["container image"] = machine.image.digest
     if target.provider != "conda":  # whose lock names compiler, binutils and C library
-        parts.update(_machine_compiler(target.toolkit, machine))
+        parts.update(_machine_compiler(target, machine))
     if target.provider == "system":
         home, _ = find_system_home(target.toolkit.release, os.environ)
         parts["system toolkit"] = f"{home} {identify_home(home) if home else ABSENT}"
     return parts
 
 
-def _machine_compiler(toolkit: Toolkit, machine: Machine) -> dict[str, str]:
-    fitting = [found for found in machine.compilers if found.major <= toolkit.max_gcc]
+def _machine_compiler(target: Target, machine: Machine) -> dict[str, str]:
+    fitting = [found for found in machine.compilers if found.major <= target.toolkit.max_gcc]
+    tools = target.platform.tool_prefix
     return {
         "host compiler": f"{fitting[0].cxx} {fitting[0].banner}" if fitting else ABSENT,
-        "C library": " ".join(platform.libc_ver()),
-        "linker": banner_of("ld"),
-        "strip": banner_of("strip"),
+        "C library": c_library(target),
+        "linker": banner_of(f"{tools}ld"),
+        "strip": banner_of(f"{tools}strip"),
     }
 
 

@@ -12,6 +12,7 @@ import rich.markup
 import rich.table
 from rich.cells import cell_len
 
+from cuwheel.model.platform import PLATFORMS
 from cuwheel.paths import shown_path
 from cuwheel.system.output import github
 from cuwheel.system.quantities import describe_durations, plural, show_size
@@ -108,7 +109,7 @@ def _rows(summary: Summary, dist: Path, *, is_verbose: bool) -> Iterator[tuple[s
     yield "wheel", wheel
     if not summary.durations:  # nothing was done, so there is nothing to tell of it
         yield "sha256", summary.sha256
-        yield "next", _install_command(wheel)
+        yield "next", _install_command(wheel, summary)
         return
     yield "size", f"{show_size(summary.size)} ({summary.size} bytes)"
     yield "sha256", summary.sha256
@@ -128,11 +129,14 @@ def _rows(summary: Summary, dist: Path, *, is_verbose: bool) -> Iterator[tuple[s
     yield "peak memory", f"{show_size(summary.peak_memory)} in the build stage"
     if summary.cache:
         yield "cache", summary.cache
-    yield "next", _install_command(wheel)
+    yield "next", _install_command(wheel, summary)
 
 
-def _install_command(wheel: str) -> str:
-    return f"pip install {shlex.quote(wheel)}"
+def _install_command(path: str, summary: Summary) -> str:
+    others = (one.machine for one in PLATFORMS.values() if one.is_foreign)
+    if machine := next((one for one in others if summary.platform_tag.endswith(one)), ""):
+        return f"on a machine with {machine}: pip install {shlex.quote(summary.wheel)}"
+    return f"pip install {shlex.quote(path)}"
 
 
 def _named_first(name: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -50,6 +50,7 @@ class CellOptions:
         framework: `torch==2.11.0` where it isn't the recipe's own; else empty.
         link: `--link` as it was given; empty: the recipe's.
         toolchain: `--toolchain` likewise.
+        platform: `--platform` likewise; empty: this machine's.
         impossible: why there can be no such wheel; empty: there can.
     """
 
@@ -59,6 +60,7 @@ class CellOptions:
     framework: str
     link: str = ""
     toolchain: str = ""
+    platform: str = ""
     impossible: str = ""
 
     @property
@@ -69,6 +71,7 @@ class CellOptions:
             "--framework": self.framework,
             "--link": self.link,
             "--toolchain": self.toolchain,
+            "--platform": self.platform,
         }
         words = (word for name, value in values.items() if value for word in (name, value))
         return (f"{self.entry.name}-{self.tag}", *words)
@@ -148,7 +151,8 @@ def _is_asked(name: str, patterns: Sequence[str]) -> bool:
 class _Chooser:
     given: argparse.Namespace
     console: Console
-    machines: dict[str, Machine] = field(default_factory=dict)  # by provider: read once
+    # Read once for each provider, with another machine's root folder for each Python.
+    machines: dict[tuple[str, str], Machine] = field(default_factory=dict)
 
     def options(self) -> Iterator[CellOptions]:
         """Every combination; whether the index has a wheel for its Python isn't asked yet."""
@@ -168,6 +172,7 @@ class _Chooser:
                         framework=named,
                         link=self.given.link or "",
                         toolchain=self.given.toolchain or "",
+                        platform=self.given.platform or "",
                         impossible=fault,
                     )
 
@@ -183,16 +188,21 @@ class _Chooser:
         """The cell: its build, and why it can't be."""
         given = cell_job_options(self.given, options.words, only_looks=True)
         provider = given.toolchain or toolkit_by_release(options.tag).provider
+        read = (provider, options.python if options.platform else "")
         job = requested_job(
             options.entry,
             options.tag,
             options.python,
             given,
             self.console,
-            machine=self.machines.get(provider),
+            machine=self.machines.get(read),
         )
-        self.machines.setdefault(provider, job.machine)
-        fault = options.impossible or self._python_fault(job.target, options.python)
+        self.machines.setdefault(read, job.machine)
+        fault = (
+            options.impossible
+            or job.target.platform_fault
+            or self._python_fault(job.target, options.python)
+        )
         return Cell(job=job, options=options.words, impossible=fault)
 
     def _combinations(

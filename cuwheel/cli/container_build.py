@@ -16,6 +16,7 @@ from cuwheel.containers.image import image_here, parse_image
 from cuwheel.containers.mounts import share
 from cuwheel.containers.refusals import no_engine
 from cuwheel.errors import UsageError
+from cuwheel.model.platform import PLATFORMS
 from cuwheel.paths import given_path, project_folder
 from cuwheel.pipeline import STAGES
 from cuwheel.system.output.github import SUMMARY_VARIABLE, add_to_summary, table
@@ -133,6 +134,12 @@ def check_container_options(given: argparse.Namespace) -> None:
     Raises:
         UsageError: they don't.
     """
+    if given.container and given.platform and PLATFORMS[given.platform].is_foreign:
+        raise UsageError(
+            f"--container and --platform {given.platform} don't go together",
+            why="an image is built in with its own compilers, for its own kind of machine",
+            fix="leave --container out, or build in an image on such a machine",
+        )
     if given.container_engine and not given.container:
         raise UsageError(
             "--container-engine stands alone",

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from cuwheel.cuda.toolkits import Toolkit
     from cuwheel.model.catalogue import CatalogueEntry
-    from cuwheel.model.platform import Platform
     from cuwheel.model.recipe import Recipe
     from cuwheel.system.pythons import Interpreter
 
@@ -83,23 +82,8 @@ def choose_target(
         root=entry.root,
         mode=mode,
         source_override=given_path(given.source) if given.source else None,
-        platform=_platform(given, toolkit, recipe),
+        platform=PLATFORMS[given.platform] if given.platform else own_platform(),
     )
-
-
-def _platform(given: argparse.Namespace, toolkit: Toolkit, recipe: Recipe) -> Platform:
-    platform = PLATFORMS[given.platform] if given.platform else own_platform()
-    if not platform.is_foreign:
-        return platform
-    if (given.toolchain or toolkit.provider) != "pypi":
-        raise UsageError(
-            f"{recipe.name} can't be built for {platform.name} with CUDA {toolkit.release} from "
-            f"{given.toolchain or toolkit.provider}",
-            why=f"CUDA's libraries for {platform.machine} come from NVIDIA's wheels, which hold a "
-            "whole toolkit from CUDA 13.0 on",
-            fix="name a toolkit from 13.0 on, and leave `--toolchain` out",
-        )
-    return platform
 
 
 def _archs(recipe: Recipe, toolkit: Toolkit) -> tuple[str, ...]:

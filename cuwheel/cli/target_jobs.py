@@ -193,11 +193,12 @@ def _settings(given: argparse.Namespace) -> BuildSettings:
         sandbox=given.sandbox,
         build_tag=given.build_tag,
         replace=given.replace,
-        target_root=_target_root(given),
+        target_root=target_root_of(given),
     )
 
 
-def _target_root(given: argparse.Namespace) -> Path | None:
+def target_root_of(given: argparse.Namespace) -> Path | None:
+    """The root folder of another kind of machine that a command line or a variable names."""
     named = given.target_root or os.environ.get(TARGET_ROOT)
     return given_path(named) if named else None
 

@@ -43,17 +43,7 @@ def add_target_options(parser: Parser) -> None:
         help="repeatable; default: the Python that runs nox",
     )
     add_arch(parser)
-    add(
-        "--platform",
-        choices=tuple(PLATFORMS),
-        help="the machines that the wheel is for; default: this one's kind",
-    )
-    add(
-        "--target-root",
-        metavar="DIR",
-        help="root folder of another kind of machine, with its Python; default: "
-        "CUWHEEL_TARGET_ROOT",
-    )
+    add_platform(parser)
     add("--framework", metavar="torch==2.11.0", help="default: the recipe's")
     add("--source", metavar="DIR|ARCHIVE", help="build this instead of the recipe's source")
     add_cuda_options(parser)
@@ -81,6 +71,26 @@ def add_arch(parser: Parser) -> None:
         default=[],
         metavar="90",
         help="compute capability without dot, repeatable; default: the recipe's list",
+    )
+
+
+def add_platform(parser: Parser) -> None:
+    """Add which machines the wheel is for."""
+    parser.add_argument(
+        "--platform",
+        choices=tuple(PLATFORMS),
+        help="the machines that the wheel is for; default: this one's kind",
+    )
+    add_target_root(parser)
+
+
+def add_target_root(parser: Parser) -> None:
+    """Add what a wheel for another kind of machine is built with."""
+    parser.add_argument(
+        "--target-root",
+        metavar="DIR",
+        help="root folder of another kind of machine, with its Python; default: "
+        "CUWHEEL_TARGET_ROOT",
     )
 
 

@@ -21,8 +21,8 @@ from cuwheel.system.process import run, which
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.cross.target_root import TargetRoot
     from cuwheel.model.platform import Platform
+    from cuwheel.workspace.job import TargetRoot
 
 PACKAGE = "qemu-user-static"  # of Debian and Ubuntu
 # Inside a sandbox; below a name that no system has, as the root's own folders are for reading.

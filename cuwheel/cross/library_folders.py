@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from auditwheel.lddtree import parse_ld_so_conf
 
 if TYPE_CHECKING:
-    from cuwheel.cross.target_root import TargetRoot
     from cuwheel.model.platform import Platform
+    from cuwheel.workspace.job import TargetRoot
 
 _TRUSTED = ("lib64", "usr/lib64", "lib", "usr/lib")  # ld.so(8): searched after all others
 
@@ -25,5 +25,5 @@ def library_folders(root: TargetRoot, platform: Platform) -> tuple[Path, ...]:
     folder = root.folder
     named = parse_ld_so_conf(f"{folder}/etc/ld.so.conf", root=f"{folder}/")
     found = [*map(Path, named), *(folder / name for name in _TRUSTED)]
-    found.append(Path("/usr", platform.triplet, "lib"))
+    found.append(platform.cross_libraries)
     return tuple(dict.fromkeys(path for path in found if path.is_dir()))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.cross.target_root import TargetRoot
     from cuwheel.model.platform import Platform
+    from cuwheel.workspace.job import TargetRoot
 
 
 _MODULE = "_cuwheel_target_sysconfig"

@@ -9,44 +9,25 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from dataclasses import dataclass
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import TargetRootError
 from cuwheel.system.files import sha256_of_file
 from cuwheel.system.whole_files import read_text
+from cuwheel.workspace.job import TargetRoot
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cuwheel.model.platform import Platform
 
 
 TARGET_ROOT = "CUWHEEL_TARGET_ROOT"  # the variable that names one
 # Where Pythons are: distributions, /usr/local, and the images of PyPA's manylinux project.
-_PREFIXES = ("usr", "usr/local", "opt/python/cp{digits}-cp{digits}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TargetRoot:
-    """A root folder and the Python that was found there.
-
-    Attributes:
-        folder: the root, an absolute path with links followed.
-        python: of its interpreter, a path below `/` of that root: `/usr/bin/python3.11`.
-        release: `3.11`.
-        soabi: `cpython-311-aarch64-linux-gnu`.
-        headers: this machine's paths of the folders with `Python.h` and with `pyconfig.h`.
-        settings: what the interpreter's `sysconfig` knows of its own build.
-        fingerprint: SHA-256 of the interpreter, its build settings, its headers and the C library.
-    """
-
-    folder: Path
-    python: Path
-    release: str
-    soabi: str
-    headers: tuple[Path, ...]
-    settings: dict[str, object]
-    fingerprint: str
+_PREFIXES = ("usr", "usr/local", "opt/python/cp{plain}-cp{abi}")
+_SETTINGS = re.compile(r"_sysconfigdata_t?_(?:linux_)?(?P<triplet>[-\w]+)\.py")
 
 
 def read_target_root(folder: Path | None, platform: Platform, release: str) -> TargetRoot:
@@ -66,23 +47,47 @@ def read_target_root(folder: Path | None, platform: Platform, release: str) -> T
             why=f"{folder} is no folder"
             if folder
             else f"neither --target-root nor {TARGET_ROOT} names one",
-            fix="make one (docs/how-to/arm64.md: one command on Debian), and name it",
+            fix="make one (docs/how-to/arm64.md says how), and name it",
         )
     root = folder.resolve()
-    digits = release.replace(".", "")
-    places = [root / prefix.format(digits=digits) for prefix in _PREFIXES]
+    abi = release.replace(".", "")
+    places = [root / one.format(plain=abi.rstrip("t"), abi=abi) for one in _PREFIXES]
     for prefix in places:
         python = prefix / "bin" / f"python{release}"
         settings = _settings_file(prefix / "lib" / f"python{release}", platform)
         if python.is_file() and settings:
             return _read(root, prefix, python, settings, platform)
-    raise TargetRootError(
+    raise _no_python(folder, platform, release, places)
+
+
+def _no_python(
+    folder: Path, platform: Platform, release: str, places: Iterable[Path]
+) -> TargetRootError:
+    """Say what Pythons are there instead."""
+    found = _pythons_in(folder.resolve())
+    fitting = [other for other, triplet in found if triplet == platform.triplet]
+    names = ", ".join(f"Python {other} for {triplet}" for other, triplet in found)
+    searched = ", ".join(str(place.relative_to(folder.resolve())) for place in places)
+    make = f"make one for {platform.machine} with Python {release} (docs/how-to/arm64.md says how)"
+    return TargetRootError(
         f"{folder} has no Python {release} for {platform.machine}",
-        why=f"there is no bin/python{release} with a _sysconfigdata file in "
-        + ", ".join(str(place.relative_to(root)) for place in places),
-        fix=f"install python{release} and its headers there (docs/how-to/arm64.md says how), or "
-        "build for the Python that it has: `-- --python`",
+        why=f"it has {names}" if found else f"there is none in {searched}",
+        fix=f"build for the one that it has, `-- --python {fitting[0]}`, or {make}"
+        if fitting
+        else make,
     )
+
+
+def _pythons_in(root: Path) -> list[tuple[str, str]]:
+    """Each Python that is there, of any kind of machine: `3.11` and `aarch64-linux-gnu`."""
+    found = set()
+    for prefix in _PREFIXES:
+        pattern = f"{prefix.format(plain='*', abi='*')}/lib/python3.*/_sysconfigdata_*.py"
+        for path in root.glob(pattern):
+            program = path.parents[2] / "bin" / path.parent.name
+            if (name := _SETTINGS.fullmatch(path.name)) and program.is_file():
+                found.add((path.parent.name.removeprefix("python"), name["triplet"]))
+    return sorted(found)
 
 
 def _settings_file(folder: Path, platform: Platform) -> Path | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform as _this
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,16 @@ class Platform:
     def is_foreign(self) -> bool:
         """Whether this machine can't run its programs."""
         return self.machine != _this.machine()
+
+    @property
+    def cross_libraries(self) -> Path:
+        """Where Debian and Ubuntu have the C library that their cross compiler for it links."""
+        return Path("/usr", self.triplet, "lib")
+
+    @property
+    def tool_prefix(self) -> str:
+        """What stands before the names of the programs for it: of this machine's own, nothing."""
+        return f"{self.triplet}-" if self.is_foreign else ""
 
 
 X86_64 = Platform(

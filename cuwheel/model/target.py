@@ -59,6 +59,23 @@ class Target:
         return self.root.absolute() / source.path if isinstance(source, Folder) else None
 
     @property
+    def platform_fault(self) -> str:
+        """Why there can be no wheel for its platform here, whatever is done; empty: there can."""
+        if not self.platform.is_foreign:
+            return ""
+        if self.provider != "pypi":
+            return (
+                f"CUDA {self.toolkit.release} comes from {self.provider}; for "
+                f"{self.platform.machine} it comes from NVIDIA's wheels, whole from 13.0 on"
+            )
+        if packages := self.recipe.needs.get("debian", ()):
+            return (
+                f"it takes {' '.join(packages)} of the machine; for {self.platform.machine} "
+                "libraries come from wheels alone"
+            )
+        return ""
+
+    @property
     def id(self) -> str:
         """`causal-conv1d-130-cp312-torch2.11`: names work folders, logs and records."""
         parts = [self.name, f"cp{self.python.replace('.', '')}"]

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.cross.emulation import Emulator
-    from cuwheel.cross.target_root import TargetRoot
-    from cuwheel.workspace.job import Job
+    from cuwheel.workspace.job import Job, TargetRoot
     from cuwheel.workspace.records import RepairedWheel
 
 _TIME_LIMIT = 3600.0  # seconds for the imports: a framework takes ten times as long as without QEMU

@@ -359,6 +359,9 @@ def _not_hermetic(
     if not inputs.machine.host_compiler_pinned and not is_pinned:
         compiler = inputs.machine.host_compiler_version
         facts.append(f"the host compiler comes from the machine: {compiler}")
+    if job.machine.target_root:
+        platform = job.target.platform.name
+        facts.append(f"Python's headers and settings come from a root folder of {platform}")
     if not path_map.is_sandboxed:
         why = "not requested" if job.settings.sandbox == "none" else "the system refuses namespaces"
         reached = "the network and other files" if machine.has_network() else "other files"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
-import platform
 import time
 from typing import TYPE_CHECKING
 
-from cuwheel.build.rebuild_key import banner_of, digest_of_engine
+from cuwheel.build.rebuild_key import banner_of, c_library, digest_of_engine
 from cuwheel.locks.jobs import toolchain_lock
 from cuwheel.model.link import mode_name
 from cuwheel.model.source import Folder
@@ -31,7 +30,6 @@ from cuwheel.workspace.records import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.containers.image import Image
     from cuwheel.model.target import Target
     from cuwheel.workspace.job import Job
     from cuwheel.workspace.workspace import Workspace
@@ -57,7 +55,7 @@ def provenance(job: Job) -> Provenance:
         ),
         environment=built.environment,
         jobs=workspace.load("preflight", Preflight).jobs,
-        materials=(*_materials(target, workspace), *([_image(image)] if image else ())),
+        materials=(*_materials(target, workspace), *_machine(job)),
         not_hermetic=built.not_hermetic,
         tools=(("cuwheel", __version__), *wheel.tools),
         started=built.started,
@@ -81,6 +79,7 @@ def _parameters(target: Target) -> tuple[tuple[str, str | tuple[str, ...]], ...]
         ("archs", target.archs),
         ("ptx", target.ptx_archs),
         ("provider", target.provider),
+        ("platform", target.platform.name),
         ("link", mode_name(target.mode)),
         ("source", _source_kind(target)),
     )
@@ -157,14 +156,21 @@ def _machine_tools(target: Target) -> list[Material]:
     if target.provider == "conda":
         return []
     return [
-        Material(name="C library", version=" ".join(platform.libc_ver())),
-        Material(name="linker", version=banner_of("ld")),
+        Material(name="C library", version=c_library(target)),
+        Material(name="linker", version=banner_of(f"{target.platform.tool_prefix}ld")),
     ]
 
 
-def _image(image: Image) -> Material:
-    """What the machine was: compiler, C library and programs are the image's."""
-    return Material(name="container image", sha256=image.digest, uri=image.package_url)
+def _machine(job: Job) -> list[Material]:
+    """Where this machine's own files weren't: an image, another machine's root folder."""
+    image, root = job.machine.image, job.machine.target_root
+    found = []
+    if image:  # compiler, C library and programs are its own
+        uri = image.package_url
+        found.append(Material(name="container image", sha256=image.digest, uri=uri))
+    if root:
+        found.append(Material(name="root folder of the machine", sha256=root.fingerprint))
+    return found
 
 
 def _system_packages(target: Target) -> list[Material]:
@@ -178,7 +184,8 @@ def _system_packages(target: Target) -> list[Material]:
 
 def _packages(environment: Environment) -> list[Material]:
     """What the build environment holds; the lock, a material too, has the hashes of each."""
-    found = importlib.metadata.distributions(path=[str(environment.site_packages)])
+    folders = dict.fromkeys((environment.site_packages, environment.linked_packages))
+    found = importlib.metadata.distributions(path=[*map(str, folders)])
     named = {(item.metadata["Name"].lower().replace("_", "-"), item.version) for item in found}
     return [
         Material(name=f"package {name}", uri=f"pkg:pypi/{name}@{version}", version=version)

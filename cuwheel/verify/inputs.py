@@ -21,12 +21,13 @@ _NEEDED = ("recipe", "toolkit", "python")  # parameters
 _GIVEN = "given with --source"
 
 
-def check_is_enough(theirs: PublishedWheel, source: Path | None) -> None:
+def check_is_enough(theirs: PublishedWheel, source: Path | None, target_root: Path | None) -> None:
     """See that a statement says all that building the wheel again takes.
 
     Args:
         theirs: what was published.
         source: what `--source` gave.
+        target_root: root folder of another kind of machine, where one was named.
 
     Raises:
         UsageError: something is missing; all of it is named.
@@ -48,6 +49,14 @@ def check_is_enough(theirs: PublishedWheel, source: Path | None) -> None:
             f"the source of {theirs.named.name} can't be fetched",
             why="its provenance says that it was given with --source",
             fix="get that source from whoever published the wheel, and name it: --source DIR",
+        )
+    platform = theirs.foreign_platform
+    if platform and target_root is None:
+        raise UsageError(
+            f"{theirs.named.name} is for {platform.machine}, and no root folder of one is named",
+            why="it can only be compiled here with that machine's Python headers",
+            fix="name one: --target-root DIR (docs/how-to/arm64.md), or build on "
+            f"{platform.machine}",
         )
 
 

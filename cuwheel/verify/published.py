@@ -11,6 +11,7 @@ from typing import Any
 from cuwheel import limits
 from cuwheel.binaries.archs import is_arch
 from cuwheel.errors import UnsafeArchiveError, UsageError
+from cuwheel.model.platform import PLATFORMS, Platform
 from cuwheel.system.files import sha256_of_file
 from cuwheel.system.regular_files import read_regular
 from cuwheel.wheel.archive import open_wheel
@@ -41,6 +42,12 @@ class PublishedWheel:
         for name, option in _OPTIONS.items():
             words += [option, parameters[name]] if parameters.get(name) else []
         return words
+
+    @property
+    def foreign_platform(self) -> Platform | None:
+        """Of the machines that it is for, where this one is of another kind; else None."""
+        platform = PLATFORMS.get(self.parameters.get("platform", ""))
+        return platform if platform and platform.is_foreign else None
 
     @property
     def wheel_name(self) -> str:
@@ -203,4 +210,5 @@ _OPTIONS = {
     "framework": "--framework",
     "link": "--link",
     "provider": "--toolchain",
+    "platform": "--platform",
 }

@@ -50,6 +50,7 @@ class RebuildRequest:
         folder: for everything of it.
         options: of the `build` command, beside those that the provenance gives.
         source: what `--source` gave; None: it is fetched.
+        target_root: root folder of another kind of machine; None: none was named.
         is_here: whether this checkout is taken, whatever differs in it.
     """
 
@@ -57,6 +58,7 @@ class RebuildRequest:
     folder: Path
     options: tuple[str, ...] = ()
     source: Path | None = None
+    target_root: Path | None = None
     is_here: bool = False
 
 
@@ -76,9 +78,11 @@ def rebuild_published(
         RebuildFailedError: the build failed.
     """
     theirs = asked.theirs
-    check_is_enough(theirs, asked.source)
+    check_is_enough(theirs, asked.source, asked.target_root)
     command = [target_of(theirs), *theirs.options, *asked.options]
     command += ["--source", str(asked.source)] if asked.source else []
+    if theirs.foreign_platform:  # an older checkout's cuwheel doesn't know the option
+        command += ["--target-root", str(asked.target_root)]
     if image := theirs.parameters.get("container"):
         command += ["--container", parse_image(image).reference]
     again = asked.folder / "again"

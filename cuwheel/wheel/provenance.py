@@ -55,7 +55,7 @@ class BuildRecord:
         wheel: file name.
         sha256: of the wheel.
         parameters: what was requested, by name: recipe, version, toolkit, python, framework,
-            archs, provider, source; empty ones are left out.
+            archs, provider, platform, source; empty ones are left out.
         environment: variables of the build.
         jobs: how many compiles ran at once.
         materials: everything that went in; the order doesn't matter.

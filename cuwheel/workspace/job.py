@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.containers.image import Image
-    from cuwheel.cross.target_root import TargetRoot
     from cuwheel.errors import CuwheelError
     from cuwheel.model.target import Target
     from cuwheel.system.compilers import HostCompiler
@@ -40,6 +39,29 @@ class BuildSettings:
     build_tag: int | None = None
     replace: bool = False
     target_root: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetRoot:
+    """A root folder of another kind of machine, and the Python that was found there.
+
+    Attributes:
+        folder: the root, an absolute path with links followed.
+        python: of its interpreter, a path below `/` of that root: `/usr/bin/python3.11`.
+        release: `3.11`.
+        soabi: `cpython-311-aarch64-linux-gnu`.
+        headers: this machine's paths of the folders with `Python.h` and with `pyconfig.h`.
+        settings: what the interpreter's `sysconfig` knows of its own build.
+        fingerprint: SHA-256 of the interpreter, its build settings, its headers and the C library.
+    """
+
+    folder: Path
+    python: Path
+    release: str
+    soabi: str
+    headers: tuple[Path, ...]
+    settings: dict[str, object]
+    fingerprint: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,10 @@ import pytest
 
 from cuwheel.build import checks
 from cuwheel.build.early_check import check_early
+from cuwheel.build.machine import read_machine
 from cuwheel.conda.lock_file import read_conda_lock
 from cuwheel.errors import (
+    CuwheelError,
     InterpreterNotFoundError,
     LockError,
     PreflightError,
@@ -20,13 +22,16 @@ from cuwheel.errors import (
     UnsupportedArchError,
 )
 from cuwheel.model.link import Bundled, External, Link, Static
+from cuwheel.model.platform import AARCH64
 from cuwheel.model.recipe import Framework, Smoke
 from cuwheel.paths import ROOT
 from cuwheel.standalone.memory_gate.peaks import Peaks
 from cuwheel.system import compilers, machine
-from cuwheel.system.pythons import find_python
+from cuwheel.system.pythons import find_python, own_python
 from cuwheel.system.quantities import GIB
+from cuwheel.workspace.job import BuildSettings, Job
 from tests.support.factories import heard, locked_target, make_job, make_workspace
+from tests.support.foreign import write_python
 from tests.support.requirements import require
 
 if TYPE_CHECKING:
@@ -175,6 +180,49 @@ def test_needs_compiler_and_binutils_of_machine_for_other_toolchain(workspace: W
     assert "apt-get install binutils" in said
 
 
+@pytest.mark.usefixtures("bare_machine")
+def test_needs_compiler_for_the_other_machine(workspace: Workspace) -> None:
+    target = locked_target(platform=AARCH64)
+
+    said = "; ".join(_problems_of(target, workspace, None))
+
+    assert "aarch64-linux-gnu-g++ isn't in" in said
+    assert "apt-get install g++-aarch64-linux-gnu" in said
+    assert "neither --target-root nor CUWHEEL_TARGET_ROOT names one" in said
+
+
+def test_takes_no_system_packages_for_the_other_machine(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    write_python(tmp_path / "root" / "usr", own_python().release)
+    target = locked_target(platform=AARCH64, needs={"debian": ("libfftw3-dev",)})
+
+    said = "; ".join(_problems_of(target, workspace, tmp_path / "root"))
+
+    assert "tiny-skbuild-130 can't be built for linux_aarch64 here" in said
+    assert "it takes libfftw3-dev of the machine" in said
+    assert "build it on a machine with aarch64" in said
+
+
+def test_takes_cuda_for_the_other_machine_from_wheels(workspace: Workspace) -> None:
+    target = locked_target(platform=AARCH64, toolkit="12.2", provider="conda")
+
+    said = "; ".join(_problems_of(target, workspace, None))
+
+    assert "CUDA 12.2 comes from conda; for aarch64 it comes from NVIDIA's wheels" in said
+    assert "name a toolkit from 13.0 on" in said
+
+
+def test_other_machine_has_its_own_driver(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "driver_version", lambda: "470.223.02")
+
+    said = "; ".join(_problems_of(locked_target(platform=AARCH64), workspace, None))
+
+    assert "driver" not in said
+
+
 @pytest.mark.parametrize("driver", [None, "580.65.06", "590.10"])
 def test_accepts_driver_that_runs_the_wheel(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, driver: str | None
@@ -292,6 +340,16 @@ def test_wants_no_room_for_what_is_there(
     (workspace.cache / "environments" / "tiny-skbuild-cp311-0123456789abcdef").mkdir(parents=True)
 
     check_early(make_job(_conda_target(disk=GIB), workspace))
+
+
+def _problems_of(target: Target, workspace: Workspace, root: Path | None) -> list[str]:
+    """What is wrong with a build for another machine, whose root folder is this."""
+    settings = BuildSettings(target_root=root)
+    found = read_machine(settings, own_python(), platform=target.platform)
+    job = Job(target=target, settings=settings, workspace=workspace, machine=found)
+    with pytest.raises(CuwheelError) as caught:
+        check_early(job)
+    return [caught.value.what, caught.value.why, caught.value.fix]
 
 
 def _refusal(target: Target, workspace: Workspace) -> str:

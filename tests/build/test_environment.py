@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.build.environment import _placeholders, variables
+from cuwheel.model.platform import AARCH64, PLATFORMS, own_platform
 from cuwheel.model.recipe import PLACEHOLDERS, CMake, Setuptools, TorchExtension
 from cuwheel.paths import ROOT
 from cuwheel.system.process import which
@@ -213,13 +214,38 @@ def test_names_archs_as_nvcc_wants_them(inputs: BuildInputs) -> None:
 
 def test_page_lists_each_variable(inputs: BuildInputs, own_compiler: BuildInputs) -> None:
     builds = (Setuptools(), TorchExtension(), CMake())
+    foreign = [one for one in PLATFORMS.values() if one.is_foreign]
     made = {
         name
         for build in builds
         for places in (inputs, own_compiler)
-        for name in variables(make_target(build=build), places)
+        for platform in (own_platform(), *foreign)
+        for name in variables(make_target(build=build, platform=platform), places)
     }
     text = (ROOT / "docs" / "build-environment.md").read_text("utf-8")
     rows = re.findall(r"(?m)^\| (`[A-Z].*?) \|", text.partition("## Its variables")[2])
 
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == made
+
+
+def test_names_programs_and_python_of_another_machine(inputs: BuildInputs) -> None:
+    made = variables(make_target(platform=AARCH64), inputs)
+
+    assert made["STRIP"] == "aarch64-linux-gnu-strip"
+    assert made["PYTHONPATH"] == str(inputs.target_python)
+    assert made["_PYTHON_HOST_PLATFORM"] == "linux-aarch64"
+
+
+def test_tells_cmake_that_it_cross_compiles(inputs: BuildInputs) -> None:
+    made = defined(variables(make_target(build=CMake(), platform=AARCH64), inputs))
+
+    assert (made["CMAKE_SYSTEM_NAME"], made["CMAKE_SYSTEM_PROCESSOR"]) == ("Linux", "aarch64")
+    assert "CMAKE_SYSTEM_NAME" not in defined(variables(make_target(build=CMake()), inputs))
+
+
+def test_takes_packages_of_another_machine(inputs: BuildInputs, tmp_path: Path) -> None:
+    python = dataclasses.replace(inputs.python, foreign_packages=tmp_path / "foreign")
+
+    made = _placeholders(make_target(), dataclasses.replace(inputs, python=python))
+
+    assert made["site_packages"] == str(tmp_path / "foreign")

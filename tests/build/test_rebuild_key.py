@@ -13,6 +13,7 @@ from cuwheel.model.recipe import Smoke
 from cuwheel.model.source import Archive, Folder, GitCommit, Patch, Resource
 from cuwheel.sandbox.backends import choose_sandbox
 from tests.support.factories import make_job, make_target, make_workspace
+from tests.support.foreign import write_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -225,3 +226,14 @@ def test_says_nothing_about_equal_keys() -> None:
 
 def test_shortens_digests() -> None:
     assert changes({"a": "0" * 64}, {"b": "x"}) == ("a: 000000000000 -> absent", "b: absent -> x")
+
+
+def test_sees_another_machines_root(target: Target, workspace: Workspace, tmp_path: Path) -> None:
+    job = make_job(target, workspace)
+    keys = []
+    for fingerprint in ("a", "b"):
+        root = dataclasses.replace(write_root(tmp_path / "root"), fingerprint=fingerprint)
+        machine = dataclasses.replace(job.machine, target_root=root)
+        keys.append(key_of(dataclasses.replace(job, machine=machine)))
+
+    assert changes(*keys) == ("target root: a -> b",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import rich.console
 
 from cuwheel.build.summary import Summary, print_summary, summary_in
+from cuwheel.model.platform import PLATFORMS
 from cuwheel.system.console import Console
 from cuwheel.system.output.github import SUMMARY_VARIABLE
 
@@ -94,3 +96,14 @@ def test_finds_record_of_wheel_beside_that_of_index(index: str, tmp_path: Path) 
     (folder / index).write_text('{"files": {}}')
 
     assert summary_in(tmp_path) == {"wheel": "tiny.whl"}
+
+
+def test_names_the_machine_that_installs_the_wheel() -> None:
+    other = next(one for one in PLATFORMS.values() if one.is_foreign)
+    wheel = f"tiny-1.0-py3-none-manylinux_2_17_{other.machine}.whl"
+    made = dataclasses.replace(_SUMMARY, wheel=wheel, platform_tag=f"linux_{other.machine}")
+    written = io.StringIO()
+
+    print_summary(made, Path("dist"), Console(rich.console.Console(file=written, width=120)))
+
+    assert f"on a machine with {other.machine}: pip install {wheel}" in written.getvalue()

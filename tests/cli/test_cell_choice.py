@@ -10,7 +10,10 @@ import pytest
 from cuwheel.cli.cell_choice import PYTHONS, chosen_cells
 from cuwheel.cli.commands.build.matrix import matrix_parser
 from cuwheel.errors import UsageError
+from cuwheel.model.platform import AARCH64, PLATFORMS
+from tests.support import pythons as found_pythons
 from tests.support.factories import heard, make_workspace
+from tests.support.foreign import write_python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +39,8 @@ RECIPE = Recipe(
 )
 """
 _TORCH = 'framework=Framework(name="torch", version="2.11.0"), build=TorchExtension(),'
+
+_OTHER = next(one for one in PLATFORMS.values() if one.is_foreign)
 
 
 @pytest.fixture
@@ -194,3 +199,34 @@ def test_framework_that_no_recipe_has_is_told_with_those_that_are_known(project:
         chosen_cells(given, make_workspace(project).console)
 
     assert refused.value.why == "the recipes name torch"
+
+
+def test_cell_for_another_machine_says_so(project: Path) -> None:
+    add_recipe(project, "one", "build=Setuptools(),")
+
+    [cell] = cells(project, "--python", "3.12", "--platform", _OTHER.name)
+
+    assert cell.id == f"one-130-cp312-{_OTHER.machine}"
+    assert cell.options == ("one-130", "--python", "3.12", "--platform", _OTHER.name)
+
+
+def test_reads_another_machines_root_for_each_python(project: Path, tmp_path: Path) -> None:
+    add_recipe(project, "one", "build=Setuptools(),")
+    releases = [python.release for python in found_pythons.pythons()[:2]]
+    for release in releases:
+        write_python(tmp_path / "root" / "usr", release)
+    chosen = [word for release in releases for word in ("--python", release)]
+    root = ("--platform", AARCH64.name, "--target-root", str(tmp_path / "root"))
+
+    found = cells(project, *chosen, *root)
+
+    roots = [cell.job.machine.target_root for cell in found]
+    assert [root.release for root in roots if root] == releases
+
+
+def test_toolkit_that_has_nothing_for_another_machine_is_impossible(project: Path) -> None:
+    add_recipe(project, "one", "build=Setuptools(),")
+
+    [cell] = cells(project, "--python", "3.12", "--platform", _OTHER.name, "--toolchain", "conda")
+
+    assert cell.impossible.startswith("CUDA 13.0 comes from conda; for ")

@@ -11,6 +11,7 @@ from cuwheel.cli.dispatch import run_command
 from cuwheel.cli.parser import read_count
 from cuwheel.containers.image import IMAGE_VARIABLE
 from cuwheel.errors import ContainerError, SmokeError, UsageError
+from cuwheel.model.platform import PLATFORMS
 from cuwheel.system.console import Console
 from cuwheel.system.output.github import SUMMARY_VARIABLE
 from cuwheel.system.pythons import own_python
@@ -27,6 +28,7 @@ IMAGE = f"debian@sha256:{'0' * 64}"
 OUTSIDE = {
     *("container", "container_engine", "dry_run", "help", "no_cache", "offline", "part"),
     *("stage", "until"),
+    *("platform", "target_root"),  # an image builds for its own kind of machine
 }
 
 
@@ -198,3 +200,13 @@ def test_names_missing_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_refuses_engine_without_container() -> None:
     with pytest.raises(UsageError, match="--container-engine"):
         run_command("build", ["tiny-130", "--container-engine", "podman"], Console())
+
+
+@pytest.mark.parametrize("command", ["build", "matrix"])
+def test_refuses_another_kind_of_machine(command: str) -> None:
+    other = next(one for one in PLATFORMS.values() if one.is_foreign)
+    target = {"build": ["tiny-130"], "matrix": ["show"]}[command]
+    words = [*target, "--container", IMAGE, "--platform", other.name]
+
+    with pytest.raises(UsageError, match="don't go together"):
+        run_command(command, words, Console())

@@ -15,7 +15,7 @@ from tests.support.requirements import require
 if TYPE_CHECKING:
     import pytest
 
-    from cuwheel.cross.target_root import TargetRoot
+    from cuwheel.workspace.job import TargetRoot
 
 
 def file_of(root: TargetRoot, name: str) -> Path:

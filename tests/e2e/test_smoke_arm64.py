@@ -21,8 +21,7 @@ from tests.support.smoked import MODULE, SOURCE, lock_text, save_wheel, target_o
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.cross.target_root import TargetRoot
-    from cuwheel.workspace.job import Job
+    from cuwheel.workspace.job import Job, TargetRoot
     from cuwheel.workspace.workspace import Workspace
 
 pytestmark = pytest.mark.e2e

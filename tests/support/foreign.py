@@ -7,11 +7,12 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.cross.target_root import TARGET_ROOT, TargetRoot, read_target_root
+from cuwheel.cross.target_root import TARGET_ROOT, read_target_root
 from cuwheel.errors import CommandFailedError
 from cuwheel.model.platform import AARCH64
 from cuwheel.system.files import file_lock
 from cuwheel.system.process import run
+from cuwheel.workspace.job import TargetRoot
 from tests.support.factories import compile_library
 from tests.support.requirements import lack, require
 
@@ -53,6 +54,33 @@ def write_root(folder: Path, *named: str) -> TargetRoot:
         settings={},
         fingerprint="",
     )
+
+
+def write_python(prefix: Path, release: str = RELEASE, triplet: str = AARCH64.triplet) -> Path:
+    """What a build reads of another machine's Python, laid out as Debian has it.
+
+    Returns:
+        The prefix, `<root>/usr`.
+    """
+    soabi = f"cpython-{release.replace('.', '')}-{triplet}"
+    settings = {
+        "EXT_SUFFIX": f".{soabi}.so",
+        "INCLUDEPY": f"/usr/include/python{release}",
+        "SOABI": soabi,
+        "VERSION": release,
+    }
+    files = {
+        f"bin/python{release}": "",
+        f"lib/python{release}/_sysconfigdata__{triplet}.py": f"build_time_vars = {settings}\n",
+        f"include/python{release}/Python.h": '#include "pyconfig.h"\n',
+        f"include/python{release}/pyconfig.h": "#include <TRIPLET/pyconfig.h>\n",
+        f"include/{triplet}/python{release}/pyconfig.h": "#define SIZEOF_LONG 8\n",
+    }
+    for name, text in files.items():
+        path = prefix / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return prefix
 
 
 def debian_root(cache: Path) -> TargetRoot:

@@ -79,3 +79,14 @@ def test_gives_no_limit_where_header_has_none(tmp_path: Path, text: str | None) 
         header.write_text(text)
 
     assert newest_gcc_for(tmp_path) is None
+
+
+def test_finds_compilers_for_other_machines_by_their_triplet(machine: Path) -> None:
+    write_compiler(machine, "g++", "14.3.0")
+    write_compiler(machine, "aarch64-linux-gnu-g++", "12.2.0")
+    write_compiler(machine, "aarch64-linux-gnu-g++-14", "14.3.0")
+
+    found = find_host_compilers({"CXX": "g++"}, "aarch64-linux-gnu")
+
+    assert [compiler.major for compiler in found] == [12, 14]
+    assert found[0].cxx == machine / "aarch64-linux-gnu-g++"

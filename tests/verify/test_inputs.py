@@ -8,6 +8,7 @@ import pytest
 
 from cuwheel.build.rebuild_key import digest_of_engine
 from cuwheel.errors import OtherInputsError, UsageError
+from cuwheel.model.platform import PLATFORMS
 from cuwheel.paths import ROOT
 from cuwheel.system.files import sha256_of_file
 from cuwheel.verify.inputs import (
@@ -70,7 +71,7 @@ def published(folder: Path, project: Path, **changes: Any) -> PublishedWheel:
 def test_finds_everything_as_it_was(project: Path, tmp_path: Path) -> None:
     theirs = published(tmp_path, project)
 
-    check_is_enough(theirs, None)
+    check_is_enough(theirs, None, None)
     assert (target_of(theirs), theirs.commit) == ("causal-conv1d-130", _COMMIT)
     assert differing_inputs(theirs, ROOT, (project, ROOT)) == ()
 
@@ -118,7 +119,7 @@ def test_refuses_statement_that_is_not_enough(
     theirs = published(tmp_path, project, **changes)
 
     with pytest.raises(UsageError) as caught:
-        check_is_enough(theirs, None)
+        check_is_enough(theirs, None, None)
 
     assert missing in caught.value.why
 
@@ -127,9 +128,9 @@ def test_source_that_was_given_has_to_be_given(project: Path, tmp_path: Path) ->
     given = (*PARAMETERS, ("source", "given with --source"))
     theirs = published(tmp_path, project, parameters=given)
 
-    check_is_enough(theirs, tmp_path)
+    check_is_enough(theirs, tmp_path, None)
     with pytest.raises(UsageError) as caught:
-        check_is_enough(theirs, None)
+        check_is_enough(theirs, None, None)
 
     assert "--source DIR" in caught.value.fix
 
@@ -152,3 +153,15 @@ def test_refuses_commit_that_would_be_an_option(project: Path, tmp_path: Path) -
         published(tmp_path, project, materials=bad)
 
     assert "its checkout is '--upload-pack=x'" in caught.value.why
+
+
+def test_wheel_for_another_machine_needs_its_root(project: Path, tmp_path: Path) -> None:
+    other = next(one for one in PLATFORMS.values() if one.is_foreign)
+    stated = (*PARAMETERS, ("platform", other.name))
+    theirs = published(tmp_path, project, parameters=stated)
+
+    check_is_enough(theirs, None, tmp_path)
+    with pytest.raises(UsageError, match=f"is for {other.machine}") as caught:
+        check_is_enough(theirs, None, None)
+
+    assert "--target-root DIR" in caught.value.fix

@@ -62,6 +62,7 @@ def test_refuses_what_is_no_statement(content: str, tmp_path: Path) -> None:
     [
         ("python", "/tmp/python"),
         ("framework", "--offline"),
+        ("platform", "--offline"),
         ("archs", ("90", "--work=/")),
         ("archs", "90"),
         ("container", ("debian",)),

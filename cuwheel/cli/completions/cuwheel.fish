@@ -51,7 +51,7 @@ function _shtab_cuwheel_using
 end
 
 set -g _shtab_cuwheel_commands attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release smoke toolchain verify
-set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --days --dist --exclude --executor --fail-on --fallback --for --framework --history --index --jobs --keep --key --link --maintainer --max-download --model --new-key --note --on-failure --only --partition --policy --python --reason --report --reports --requests --require --retries --sandbox --size --snapshot --source --stage --statements --sweep-max --tag --time-limit --to --tolerance --toolchain --trust-config --until --unused-for --unyank --upload --version --wheel --work --yank
+set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --days --dist --exclude --executor --fail-on --fallback --for --framework --history --index --jobs --keep --key --link --maintainer --max-download --model --new-key --note --on-failure --only --partition --platform --policy --python --reason --report --reports --requests --require --retries --sandbox --size --snapshot --source --stage --statements --sweep-max --tag --target-root --time-limit --to --tolerance --toolchain --trust-config --until --unused-for --unyank --upload --version --wheel --work --yank
 
 complete -c cuwheel -e
 complete -c cuwheel -f
@@ -80,6 +80,8 @@ complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 
 complete -c cuwheel -n '_shtab_cuwheel_using build' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l python -xka "(__fish_complete_path (commandline -ct))" -d 'repeatable; default: the Python that runs cuwheel'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l arch -x -d 'compute capability without dot, repeatable; default: the recipe'"'"'s list'
+complete -c cuwheel -n '_shtab_cuwheel_using build' -l platform -xka "linux_x86_64 linux_aarch64" -d 'the machines that the wheel is for; default: this one'"'"'s kind'
+complete -c cuwheel -n '_shtab_cuwheel_using build' -l target-root -xka "(__fish_complete_directories)" -d 'root folder of another kind of machine, with its Python; default: CUWHEEL_TARGET_ROOT'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l framework -x -d 'default: the recipe'"'"'s'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l source -xka "(__fish_complete_path (commandline -ct))" -d 'build this instead of the recipe'"'"'s source'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l link -xka "external bundled static" -d 'where CUDA'"'"'s libraries are: in NVIDIA'"'"'s wheels, copied into this wheel, or linked in; default: the recipe'"'"'s'
@@ -212,6 +214,8 @@ complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l time-limit -x -d 'for ea
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l retries -x -d 'how often a cell is started again whose node was lost; default: 2'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l at-once -x -d 'jobs that wait or run at one time; default: 100'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l arch -x -d 'compute capability without dot, repeatable; default: the recipe'"'"'s list'
+complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l platform -xka "linux_x86_64 linux_aarch64" -d 'the machines that the wheel is for; default: this one'"'"'s kind'
+complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l target-root -xka "(__fish_complete_directories)" -d 'root folder of another kind of machine, with its Python; default: CUWHEEL_TARGET_ROOT'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l link -xka "external bundled static" -d 'where CUDA'"'"'s libraries are: in NVIDIA'"'"'s wheels, copied into this wheel, or linked in; default: the recipe'"'"'s'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l toolchain -xka "pypi conda system" -d 'where nvcc comes from; default: pypi from CUDA 13.0 on, conda before'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l work -xka "(__fish_complete_directories)" -d 'folder for intermediate files; default: work/ in the checkout'
@@ -288,6 +292,8 @@ complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 
 complete -c cuwheel -n '_shtab_cuwheel_using profile' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using profile' -l python -xka "(__fish_complete_path (commandline -ct))" -d 'repeatable; default: the Python that runs cuwheel'
 complete -c cuwheel -n '_shtab_cuwheel_using profile' -l arch -x -d 'compute capability without dot, repeatable; default: the recipe'"'"'s list'
+complete -c cuwheel -n '_shtab_cuwheel_using profile' -l platform -xka "linux_x86_64 linux_aarch64" -d 'the machines that the wheel is for; default: this one'"'"'s kind'
+complete -c cuwheel -n '_shtab_cuwheel_using profile' -l target-root -xka "(__fish_complete_directories)" -d 'root folder of another kind of machine, with its Python; default: CUWHEEL_TARGET_ROOT'
 complete -c cuwheel -n '_shtab_cuwheel_using profile' -l framework -x -d 'default: the recipe'"'"'s'
 complete -c cuwheel -n '_shtab_cuwheel_using profile' -l source -xka "(__fish_complete_path (commandline -ct))" -d 'build this instead of the recipe'"'"'s source'
 complete -c cuwheel -n '_shtab_cuwheel_using profile' -l link -xka "external bundled static" -d 'where CUDA'"'"'s libraries are: in NVIDIA'"'"'s wheels, copied into this wheel, or linked in; default: the recipe'"'"'s'
@@ -311,6 +317,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l source -xka "(__fish_co
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l here -d 'build with this checkout, whatever is different in it'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l jobs -x -d 'compiles at once'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l sandbox -xka "auto bubblewrap unshare none" -d 'as for a build'
+complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l target-root -xka "(__fish_complete_directories)" -d 'root folder of another kind of machine, with its Python; default: CUWHEEL_TARGET_ROOT'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l work -xka "(__fish_complete_directories)" -d 'folder for intermediate files; default: work/ in the checkout'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l offline -d 'download nothing; what is in the cache has to do'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l any-driver -d 'the wheel is for another machine: this one'"'"'s GPU driver may be too old for it'
@@ -338,6 +345,8 @@ complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 
 complete -c cuwheel -n '_shtab_cuwheel_using smoke' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using smoke' -l python -xka "(__fish_complete_path (commandline -ct))" -d 'repeatable; default: the Python that runs cuwheel'
 complete -c cuwheel -n '_shtab_cuwheel_using smoke' -l arch -x -d 'compute capability without dot, repeatable; default: the recipe'"'"'s list'
+complete -c cuwheel -n '_shtab_cuwheel_using smoke' -l platform -xka "linux_x86_64 linux_aarch64" -d 'the machines that the wheel is for; default: this one'"'"'s kind'
+complete -c cuwheel -n '_shtab_cuwheel_using smoke' -l target-root -xka "(__fish_complete_directories)" -d 'root folder of another kind of machine, with its Python; default: CUWHEEL_TARGET_ROOT'
 complete -c cuwheel -n '_shtab_cuwheel_using smoke' -l framework -x -d 'default: the recipe'"'"'s'
 complete -c cuwheel -n '_shtab_cuwheel_using smoke' -l source -xka "(__fish_complete_path (commandline -ct))" -d 'build this instead of the recipe'"'"'s source'
 complete -c cuwheel -n '_shtab_cuwheel_using smoke' -l link -xka "external bundled static" -d 'where CUDA'"'"'s libraries are: in NVIDIA'"'"'s wheels, copied into this wheel, or linked in; default: the recipe'"'"'s'
@@ -357,6 +366,8 @@ complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l python -xka "(__fish_complete_path (commandline -ct))" -d 'repeatable; default: the Python that runs cuwheel'
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l arch -x -d 'compute capability without dot, repeatable; default: the recipe'"'"'s list'
+complete -c cuwheel -n '_shtab_cuwheel_using verify' -l platform -xka "linux_x86_64 linux_aarch64" -d 'the machines that the wheel is for; default: this one'"'"'s kind'
+complete -c cuwheel -n '_shtab_cuwheel_using verify' -l target-root -xka "(__fish_complete_directories)" -d 'root folder of another kind of machine, with its Python; default: CUWHEEL_TARGET_ROOT'
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l framework -x -d 'default: the recipe'"'"'s'
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l source -xka "(__fish_complete_path (commandline -ct))" -d 'build this instead of the recipe'"'"'s source'
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l link -xka "external bundled static" -d 'where CUDA'"'"'s libraries are: in NVIDIA'"'"'s wheels, copied into this wheel, or linked in; default: the recipe'"'"'s'

@@ -337,3 +337,28 @@ def test_sees_compile_in_response_file(settings: Settings, tmp_path: Path) -> No
 @pytest.mark.parametrize("form", ["-o x.o", "-o=x.o", "--output-file x.o", "--output-file=x.o"])
 def test_knows_object(form: str, settings: Settings) -> None:
     assert nvcc_command(["-c", "a.cu", *form.split()], settings).output == "x.o"
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("-L/env/lib/python3.11/site-packages/torch/lib", "-L/cuwheel/packages/torch/lib"),
+        ("/env/lib/python3.11/site-packages/torch/lib/libc10.so", None),
+        ("-L/env/lib/python3.11/site-packages-of-others", None),
+        ("-lc10", None),
+    ],
+)
+def test_links_with_libraries_of_another_machine(
+    given: str, wanted: str | None, settings: Settings
+) -> None:
+    wanted = wanted or given.replace("/env/lib/python3.11/site-packages/", "/cuwheel/packages/")
+    settings.moves_libraries = True
+
+    assert host(f"-shared a.o {given}", settings)[2] == wanted
+    assert nvcc(f"-shared a.o {given}", settings)[2] == wanted
+
+
+def test_links_with_own_libraries_where_they_are(settings: Settings) -> None:
+    word = "-L/env/lib/python3.11/site-packages/torch/lib"
+
+    assert host(f"-shared a.o {word}", settings)[2] == word

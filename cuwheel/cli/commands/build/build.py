@@ -133,9 +133,9 @@ def run_build(given: argparse.Namespace, console: Console) -> int:
         UsageError: options don't go together.
         CuwheelError: of the build.
     """
+    check_container_options(given)
     if given.container:
         return build_in_container(given, console)
-    check_container_options(given)
     status = 0
     parts: list[tuple[Job, Summary]] = []
     for entry, tag in requested_targets(given, console):

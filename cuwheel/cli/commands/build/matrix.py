@@ -17,11 +17,12 @@ from cuwheel.cli.container_build import (
 from cuwheel.cli.matrix_container import OneByOne, StatesInside, answer_states
 from cuwheel.cli.parser import Parser, new_parser, read_count
 from cuwheel.cli.report_options import add_report_options
-from cuwheel.cli.target_jobs import requested_job
+from cuwheel.cli.target_jobs import requested_job, target_root_of
 from cuwheel.cli.target_options import (
     add_arch,
     add_build_options,
     add_cuda_options,
+    add_platform,
     add_work_options,
 )
 from cuwheel.errors import CuwheelError
@@ -120,6 +121,7 @@ def matrix_parser() -> Parser:
     )
     _add_cluster_options(parser)
     add_arch(parser)
+    add_platform(parser)
     add_cuda_options(parser)
     add_work_options(parser)
     add_build_options(parser)
@@ -285,6 +287,8 @@ def _passed_on(given: argparse.Namespace, workspace: Workspace) -> list[str]:
     words = ["--work", str(workspace.work.parent), "--dist", str(workspace.dist)]
     words += ["--jobs", given.jobs, "--sandbox", given.sandbox]
     words += [word for arch in given.arch for word in ("--arch", arch)]
+    root = target_root_of(given) if given.platform else None
+    words += ["--target-root", str(root)] if root else []
     flags = {"--offline": given.offline, "--any-driver": given.any_driver}
     return [*words, *(flag for flag, is_given in flags.items() if is_given)]
 

@@ -83,7 +83,9 @@ def nightly_parser() -> Parser:
     add_build_options(parser)
     parser.set_defaults(
         **{name: [] for name in ("cuda", "framework")},
-        **dict.fromkeys(("changed_since", "link", "toolchain", "source")),
+        **dict.fromkeys(
+            ("changed_since", "link", "toolchain", "source", "platform", "target_root")
+        ),
         no_cache=False,
         build_tag=None,
         replace=False,

@@ -44,7 +44,7 @@ def mirror_parser() -> Parser:
         metavar="FILE",
         help="the archive that the recipe pins, where this machine can't download it",
     )
-    parser.set_defaults(arch=[], link=None)  # a mirror holds no more for other ones
+    parser.set_defaults(arch=[], link=None, platform=None)  # a mirror holds no more for other ones
     return parser
 
 

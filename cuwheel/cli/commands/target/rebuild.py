@@ -11,7 +11,8 @@ from cuwheel.attest.policy import line_of
 from cuwheel.attest.sigstore import Sigstore
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.report_options import add_report_options
-from cuwheel.cli.target_options import add_work_options
+from cuwheel.cli.target_jobs import target_root_of
+from cuwheel.cli.target_options import add_target_root, add_work_options
 from cuwheel.errors import UsageError, naming_option
 from cuwheel.paths import given_path, project_folder
 from cuwheel.sandbox.backends import KINDS
@@ -73,6 +74,7 @@ def rebuild_parser() -> Parser:
     )
     add("--jobs", default="auto", metavar="N|auto", help="compiles at once")
     add("--sandbox", choices=("auto", *KINDS), default="auto", help="as for a build")
+    add_target_root(parser)
     add_work_options(parser)
     add_report_options(
         parser,
@@ -120,6 +122,7 @@ def _rebuild(
         folder=work,
         options=_options(given),
         source=given_path(given.source) if given.source else None,
+        target_root=target_root_of(given),
         is_here=given.here,
     )
     out = console.terminal if given.json else report_terminal()

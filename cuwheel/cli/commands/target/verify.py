@@ -168,7 +168,7 @@ def _verify_against(
     theirs = read_published(given_path(given.against))
     check_is_of(theirs, entry.name, tag)
     asked = verify_parser().parse(theirs.options)
-    for option in ("python", "arch", "framework", "link", "toolchain"):
+    for option in ("python", "arch", "framework", "link", "toolchain", "platform"):
         if not getattr(given, option):
             setattr(given, option, getattr(asked, option))
     given.python = given.python[:1]
@@ -208,7 +208,8 @@ def _words(given: argparse.Namespace, job: Job) -> list[str]:
     """What a build's command line has to say to mean the same target."""
     words = [job.target.name, "--python", str(job.python.path)]
     words += [word for arch in given.arch for word in ("--arch", arch)]
-    for name in ("framework", "link", "toolchain"):
+    for name in ("framework", "link", "toolchain", "platform"):
         words += [f"--{name}", getattr(given, name)] if getattr(given, name) else []
     words += ["--source", str(given_path(given.source))] if given.source else []
+    words += ["--target-root", str(root)] if (root := job.settings.target_root) else []
     return words + ["--offline"] * given.offline + ["--any-driver"] * given.any_driver

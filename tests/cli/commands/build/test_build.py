@@ -12,6 +12,7 @@ from cuwheel.errors import (
     InterpreterNotFoundError,
     PreflightError,
     SourceError,
+    TargetRootError,
     UnsupportedArchError,
     UsageError,
 )
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.engine import Engine
+
+
+_ARM64 = ("--platform", "linux_aarch64")
 
 
 @pytest.fixture
@@ -51,6 +55,10 @@ def build(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
         (("--arch", "sm_90"), UnsupportedArchError, 'write sm_90 as "90"'),
         (("--python", "3.99"), InterpreterNotFoundError, "no Python 3.99 was found"),
         (("--source", "/nonexistent"), SourceError, "/nonexistent is neither a folder nor a file"),
+        (("--platform", "arm64"), UsageError, "invalid choice: 'arm64'"),
+        (_ARM64, TargetRootError, "neither --target-root nor CUWHEEL_TARGET_ROOT names one"),
+        ((*_ARM64, "--target-root", "/nonexistent"), TargetRootError, "/nonexistent is no folder"),
+        ((*_ARM64, "--target-root", "/"), TargetRootError, "for aarch64"),
     ],
 )
 def test_refuses_option(

@@ -1,0 +1,89 @@
+"""Tiny packages for arm64: real nvcc, cross compiler, debootstrap, QEMU; no such GPU."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.binaries.elf import read_elf
+from cuwheel.paths import ROOT
+from cuwheel.verify.published import read_published
+from tests.support.engine import PACKAGES
+from tests.support.foreign import RELEASE, debian_root
+from tests.support.requirements import require
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.workspace.job import TargetRoot
+    from tests.support.engine import Engine
+
+pytestmark = pytest.mark.e2e
+
+_PROVES = "that wheels for arm64 are built here"
+
+
+@pytest.fixture(scope="module")
+def root(shared_cache: Path) -> TargetRoot:
+    for part in ("cross-gcc", "qemu"):
+        require(part, _PROVES)
+    return debian_root(shared_cache)
+
+
+def words(root: TargetRoot) -> tuple[str, ...]:
+    """The options of a build for arm64."""
+    folder = str(root.folder)
+    return ("--platform", "linux_aarch64", "--target-root", folder, "--python", RELEASE)
+
+
+def machines_in(wheel: Path) -> set[str]:
+    """What its libraries are for."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if ".so" in name]
+        found = set()
+        for name in names:
+            with archive.open(name) as stream:
+                found.add(read_elf(stream).machine)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "tags"), [("tiny-capi", "cp311-cp311"), ("tiny-skbuild", "py3-none")]
+)
+def test_builds_wheel_and_imports_it(
+    engine: Engine, root: TargetRoot, name: str, tags: str
+) -> None:
+    done = engine.build(name, *words(root))
+
+    assert done.status == 0, done.output
+    [wheel] = engine.wheels()
+    assert wheel.name.endswith(f"-{tags}-manylinux_2_17_aarch64.whl")
+    assert machines_in(wheel) == {"EM_AARCH64"}
+    assert "run by qemu-aarch64" in done.output
+    stated = read_published(wheel)
+    assert stated.parameters["platform"] == "linux_aarch64"
+    assert stated.hashes["root folder of the machine"] == root.fingerprint
+
+
+def test_builds_the_same_bytes_however_it_is_built(engine: Engine, root: TargetRoot) -> None:
+    source = ("--source", str(PACKAGES / "tiny_capi"), "--work", str(engine.work))
+
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "cuwheel", "verify", "tiny-capi-130", "--json"),
+            *(*words(root), *source),
+        ],
+        env=engine.environment(),
+        cwd=ROOT,
+        check=False,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["state"] == "the same bytes"
