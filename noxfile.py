@@ -87,6 +87,21 @@ def site(session: nox.Session) -> None:
 
 
 @nox.session(tags=["maintain"])
+def package(session: nox.Session) -> None:
+    """Build cuwheel's own sdist and wheel, and check both: [-- DIR], public/package otherwise."""
+    chosen = session.posargs[0] if session.posargs else f"{ROOT}/public/package"
+    target = os.path.join(session.invoked_from, chosen)  # noqa: PTH118 - as ROOT
+    if os.path.exists(target):  # noqa: PTH110 - as ROOT
+        session.error(f"{target} exists: remove it, or name another folder behind --")
+    run(session, "dev", "-m", "build", "--no-isolation", "--outdir", target, ROOT)
+    made = sorted(glob.glob(f"{target}/*"))  # noqa: PTH207 - as ROOT
+    run(session, "dev", "-m", "twine", "check", "--strict", *made)
+    rules = ("--config", f"{ROOT}/pyproject.toml")
+    wheels = [one for one in made if one.endswith(".whl")]
+    run(session, "dev", "-m", "check_wheel_contents", *rules, *wheels)
+
+
+@nox.session(tags=["maintain"])
 def bench(session: nox.Session) -> None:
     """Measure, side by side in one run: -- builds, memory, audit, elf, determinism."""
     kind, *rest = session.posargs or ("",)

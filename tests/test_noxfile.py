@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _PARTS = ("noxfile.py", "cuwheel", "recipes", "envs", "tests/project")
 _OF_NOXFILE = (
-    *("bench", "completions", "fuzz", "lint", "site"),
+    *("bench", "completions", "fuzz", "lint", "package", "site"),
     *("tests", "tests-e2e", "tests-nightly"),
 )
 _LIMIT = 0.6  # seconds of processor time, nox itself included; waiting for others is no fault

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from cuwheel.paths import ROOT
+from cuwheel.version import __version__
 from tests.support.linted import commands_of_lint
 
 if TYPE_CHECKING:
@@ -109,3 +111,37 @@ def test_how_to_names_each_input_of_the_action(name: str, how_to: str, heading: 
 
     assert re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE) == list(action["inputs"])
     assert all(f"`{name}`" in page for name in action.get("outputs", ()))
+
+
+def test_own_package_is_published_by_a_job_that_runs_nothing_of_the_checkout() -> None:
+    text = (ROOT / ".github" / "workflows" / "package.yml").read_text()
+    jobs = yaml.safe_load(text)["jobs"]
+
+    assert text.count("id-token: write") == 1
+    assert "permissions" not in jobs["build"]
+    assert (jobs["publish"]["permissions"], jobs["publish"]["environment"]) == (
+        {"id-token": "write"},
+        "pypi",
+    )
+    download, publish = jobs["publish"]["steps"]
+    assert download["uses"].startswith("actions/download-artifact@")
+    assert publish["uses"].startswith("pypa/gh-action-pypi-publish@")
+    assert publish["with"]["attestations"] is True
+
+
+@pytest.mark.parametrize(("tag", "status"), [(f"v{__version__}", 0), ("v9.9.9", 1)])
+def test_tag_has_to_name_the_version(tag: str, status: int) -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "package.yml").read_text())
+    [step] = [one for one in workflow["jobs"]["build"]["steps"] if one.get("env") and "run" in one]
+
+    done = subprocess.run(
+        ["bash", "-e", "-c", step["run"]],
+        cwd=ROOT,
+        env={**os.environ, "TAG": tag},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == status
+    assert (f"cuwheel/version.py says {__version__}" in done.stdout) == bool(status)

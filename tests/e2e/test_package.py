@@ -165,3 +165,20 @@ def test_explains_in_less_than_a_third_of_a_second(tool: Tool) -> None:
     explained = min(seconds(script, "explain", str(LOG)) for _ in range(9))
 
     assert explained / nothing < _AT_MOST
+
+
+def test_session_writes_what_the_tests_are_about(
+    wheel: Path, tmp_path: Path, shared_cache: Path
+) -> None:
+    """What a release uploads: the same bytes; never beside those of another release."""
+    words = [sys.executable, "-m", "nox", "-s", "package", "--", str(tmp_path / "package")]
+    environ = {**_plain_environment(), "CUWHEEL_CACHE": str(shared_cache)}
+    first = subprocess.run(words, cwd=ROOT, env=environ, check=False)
+    again = subprocess.run(words, cwd=ROOT, env=environ, check=False, capture_output=True)
+
+    names = {path.name for path in (tmp_path / "package").iterdir()}
+    assert first.returncode == 0
+    assert names == {wheel.name, wheel.name.partition("-py3")[0] + ".tar.gz"}
+    assert (tmp_path / "package" / wheel.name).read_bytes() == wheel.read_bytes()
+    assert again.returncode != 0
+    assert b"exists: remove it, or name another folder" in again.stderr + again.stdout

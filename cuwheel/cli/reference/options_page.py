@@ -16,8 +16,8 @@ _INTRO = """\
 `nox -s NAME` runs a session, and an installed cuwheel has them as commands. Options stand behind
 `--`, after the session's name. Paths are relative to the folder in which nox was started. `nox -l`
 lists all sessions; those that aren't here take no options, but for `tests`, `tests-e2e` and
-`tests-nightly`, which hand theirs to pytest, `bench`, to what it measures, and `site`, which takes
-a folder."""
+`tests-nightly`, which hand theirs to pytest, `bench`, to what it measures, and `package` and
+`site`, which take a folder."""
 _BUILD = ("`build-<recipe>-<toolkit>`", "Build the wheel of a recipe for a CUDA release.", "build")
 
 
