@@ -70,7 +70,7 @@ def measure_wheel(given: argparse.Namespace, console: Console) -> None:
         GpuError: there is no GPU that it can be measured on.
         WrongResultError: a result is wrong, or other kernels ran.
         SlowerError: it is slower.
-        UndecidedError: that can't be told.
+        UndecidedError: that stays undecided.
         CuwheelError: no wheel, no probe, no environment, or a probe that fails.
     """
     if given.model and not given.sweep:
@@ -287,7 +287,7 @@ def _judge(run: PerfRun, folder: Path) -> None:
         ProbeError: a case raised.
         GpuError: every case was left out.
         SlowerError: it is slower.
-        UndecidedError: that can't be told.
+        UndecidedError: that stays undecided.
     """
     more = f"{folder / 'perf.html'} has every case"
     outcome = run.outcome
@@ -325,7 +325,7 @@ def _judge(run: PerfRun, folder: Path) -> None:
         )
     if outcome == "undecided":
         raise UndecidedError(
-            f"whether {run.package} is slower than {run.against} can't be told",
+            f"it is undecided whether {run.package} is slower than {run.against}",
             why="\n".join(told),
             fix="run it again when nothing else uses the GPU; a wider --tolerance decides sooner",
         )

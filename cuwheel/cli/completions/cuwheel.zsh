@@ -64,7 +64,7 @@ _shtab_cuwheel_attestations_defaults_added=0
 
 _shtab_cuwheel_audit_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "*--exclude[a pattern that the wheel\'s maker gave to auditwheel, repeatable\; said if it is dead]:PATTERN:"
+  "*--exclude[a pattern that the wheel\'s maker gave to auditwheel, repeatable\; reported if nothing matches it]:PATTERN:"
   "*--arch[for wheels of a recipe here\: what the device code is for, repeatable\; default\: the recipe\'s list]:90:"
   "--any-wheel[hold wheels of recipes here to what any wheel has to keep, not to their recipe]"
   "--fail-on[the least severity that makes the session fail\; default\: warning]:fail_on:(error warning never)"
@@ -163,7 +163,7 @@ _shtab_cuwheel_diagnose_defaults_added=0
 _shtab_cuwheel_explain_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   {--quiet,-q}"[print one line for each cause\: what it is, and what to do]"
-  {--verbose,-v}"[show every line of the log that tells a cause, and links]"
+  {--verbose,-v}"[show every line of the log that shows a cause, and links]"
   "--json[print data to standard output instead of text]"
   "--jsonl[take one \{\"id\"\: \…, \"log\"\: \…\} per line, answer one \{\"id\"\: \…, \"causes\"\: \[\…\]\} per line]"
   "(*):files, folders of them, - for standard input:_files"
@@ -356,9 +356,9 @@ _shtab_cuwheel_perf_options=(
   "--wheel[measure this one, of ours or of others]:FILE:_files"
   "--dist[where the newest wheel is looked for\; default\: dist\/]:DIR:_files -/"
   "--python[an environment\'s interpreter, such as conda\'s\: the wheel is tried on top of it and changes nothing there\; without a wheel, what is installed there is measured\; default\: an environment made for the wheel from its recipe\'s lock]:PATH:_files"
-  "--against[say whether it is slower than another wheel, in turns with it, or than a perf.json]:WHEEL|JSON:_files"
+  "--against[say whether it is slower than another wheel, run alternately, or than a perf.json]:WHEEL|JSON:_files"
   "--tolerance[a difference that counts as the same\; default\: 1 \% by device events, 3 \% by the host\'s clock, 5 \% against a perf.json]:PERCENT:"
-  "--quick[the most telling cases, with fewer rounds]"
+  "--quick[the most informative cases, with fewer rounds]"
   "--sweep[also requests by several clients at once]"
   "--sweep-max[clients at most\; default\: 2]:N:"
   "--requests[at each number of clients\; default\: 20]:N:"

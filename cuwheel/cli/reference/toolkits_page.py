@@ -54,7 +54,7 @@ _SUPPLIER_COLUMNS = (
 _LOST_COLUMNS = ("component", "CUDA", "doesn't reach", "in releases")
 _CONDA_INTRO = """\
 What the provider `conda` installs, from `envs/cuda<tag>/conda-lock.yml`;
-[how-to/toolchains.md](../how-to/toolchains.md) tells more."""
+More in [how-to/toolchains.md](../how-to/toolchains.md)."""
 _CONDA_COLUMNS = ("toolkit", "nvcc", "GCC", "sysroot", "packages", "download", "files")
 
 

@@ -41,6 +41,20 @@ def test_navigation_holds_what_the_first_page_lists(source: dict[str, str]) -> N
     assert [name for name in names if f"{name}.md" not in source] == []
 
 
+def test_first_page_lists_every_page_but_causes_and_decisions() -> None:
+    """Else `nox -s site` fails: add the page to a list of docs/index.md."""
+    index = (ROOT / "docs" / "index.md").read_text()
+    pages = [
+        path.relative_to(ROOT / "docs").as_posix()
+        for path in (ROOT / "docs").rglob("*.md")
+        if path.parent.name != "adr"
+    ]
+
+    unlisted = [name for name in pages if f"]({name})\n" not in index]
+
+    assert sorted(unlisted) == ["index.md", "package.md"]
+
+
 def test_every_decision_is_listed(source: dict[str, str]) -> None:
     decisions = [path.name for path in (ROOT / "docs" / "adr").glob("*.md")]
 

@@ -72,7 +72,9 @@ def run_mirror(given: argparse.Namespace, console: Console) -> None:
         )
     console.tell_durations()
     console.note(f"{made.folder} holds {made.files} files, {made.size / (1 << 30):.2f} GiB,")
-    console.note(f"everything for {', '.join(made.targets)}; its {README} tells more. To build:")
+    console.note(
+        f"everything for {', '.join(made.targets)}; its {README} says how to use it. To build:"
+    )
     console.note(f"  export {MIRROR_VARIABLE}={made.folder.as_uri()}")
     for name in dict.fromkeys(one.name for one in targets):
         console.note(f"  {made.targets[name].command}")

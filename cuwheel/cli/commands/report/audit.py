@@ -30,7 +30,8 @@ def audit_parser() -> Parser:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="a pattern that the wheel's maker gave to auditwheel, repeatable; said if it is dead",
+        help="a pattern that the wheel's maker gave to auditwheel, repeatable; reported if nothing "
+        "matches it",
     )
     add(
         "--arch",

@@ -24,7 +24,7 @@ def explain_parser() -> Parser:
     add_report_options(
         parser,
         quiet="print one line for each cause: what it is, and what to do",
-        verbose="show every line of the log that tells a cause, and links",
+        verbose="show every line of the log that shows a cause, and links",
     )
     add(
         "--jsonl",

@@ -33,7 +33,7 @@ def perf_parser() -> Parser:
     add(
         "--against",
         metavar="WHEEL|JSON",
-        help="say whether it is slower than another wheel, in turns with it, or than a perf.json",
+        help="say whether it is slower than another wheel, run alternately, or than a perf.json",
     )
     add(
         "--tolerance",
@@ -42,7 +42,7 @@ def perf_parser() -> Parser:
         help="a difference that counts as the same; default: 1 %% by device events, 3 %% by the "
         "host's clock, 5 %% against a perf.json",
     )
-    add("--quick", action="store_true", help="the most telling cases, with fewer rounds")
+    add("--quick", action="store_true", help="the most informative cases, with fewer rounds")
     add("--sweep", action="store_true", help="also requests by several clients at once")
     add("--sweep-max", type=_count, default=2, metavar="N", help="clients at most; default: 2")
     add(
