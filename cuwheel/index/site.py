@@ -17,7 +17,7 @@ from cuwheel.index.publishing import check_unchanged, merged, publish
 from cuwheel.index.simple_api import simple_pages
 from cuwheel.index.tree import replace_pages
 from cuwheel.index.variants import variants_in, variants_of_releases, write_variants
-from cuwheel.index.yanks import read_yanks, write_yanks, yank
+from cuwheel.index.yanks import PublishedNames, read_yanks, write_yanks, yank
 from cuwheel.system.files import (
     file_lock,
     naming_full_disk,
@@ -42,7 +42,7 @@ class SiteRequest:
     """What is to be published where.
 
     Attributes:
-        folders: of wheels.
+        folders: of wheels; none: all that there is was published before.
         site: the folder that is served.
         base_url: where the wheels are, if not in the site: GitHub's address of a release's files, a
             bucket; empty: they are put into the site.
@@ -97,7 +97,7 @@ def write_site(asked: SiteRequest) -> Site:
         DiskFullError: no space is left.
     """
     asked.site.mkdir(parents=True, exist_ok=True)
-    kept = _Kept(folder=asked.cache / "index" / _digest_of(asked.site))
+    kept = _Kept.of(asked)
     with _site_lock(asked):
         # Before anything is read: what comes meanwhile is found by the next run.
         state = fingerprint(asked.folders, asked.base_url, asked.address, str(asked.has_variants))
@@ -118,7 +118,7 @@ def write_site(asked: SiteRequest) -> Site:
 def yank_in_site(
     asked: SiteRequest, reasons: Mapping[str, str | None]
 ) -> dict[str, tuple[str, ...]]:
-    """Withdraw wheels that are in the folders or, where it holds the wheels, in the site alone.
+    """Withdraw wheels that are in the folders, or that the site alone has or leads to.
 
     Args:
         asked: what is published where; `write_site` of it shows what was withdrawn.
@@ -134,7 +134,15 @@ def yank_in_site(
     if not asked.site.is_dir():
         return yank(reasons, asked.folders)
     with _site_lock(asked):
-        return yank(reasons, asked.folders, None if asked.base_url else asked.files)
+        return yank(reasons, asked.folders, PublishedNames(asked.files, _published_names(asked)))
+
+
+def _published_names(asked: SiteRequest) -> frozenset[str]:
+    """Wheels in the site, or those that this machine knows to be at a base address."""
+    if not asked.base_url:
+        return frozenset(path.name for path in asked.files.glob("*.whl"))
+    there = remembered_entries(_Kept.of(asked).elsewhere)
+    return frozenset([*there, *(one.name for one in asked.published)])
 
 
 @contextlib.contextmanager
@@ -148,6 +156,11 @@ class _Kept:
     """What is kept of a site in the cache."""
 
     folder: Path
+
+    @classmethod
+    def of(cls, asked: SiteRequest) -> _Kept:
+        """That of the site in question."""
+        return cls(folder=asked.cache / "index" / _digest_of(asked.site))
 
     @property
     def last(self) -> Path:
@@ -220,11 +233,14 @@ def _write_elsewhere(
     """Pages for wheels at a base address; what was published before stays where it was."""
     published = remembered_entries(kept.elsewhere) | {one.name: one for one in asked.published}
     check_unchanged(found, published)
-    wheels = {asked.folders[0] / name: one for name, one in published.items() if name not in found}
     at = asked.base_url.rstrip("/")
-    wheels |= {folder / name: replace(one, at=at) for name, (folder, one) in found.items()}
+    wheels = published | {name: replace(one, at=at) for name, (_, one) in found.items()}
     remember_entries(kept.elsewhere, wheels.values())
-    return _write_pages(asked, wheels, added=len(found.keys() - published.keys()))
+    yanks = _yanks(asked.files, found)
+    listed = {name: replace(one, yanked=yanks.get(name)) for name, one in wheels.items()}
+    folders = {name: folder for name, (folder, _) in found.items()}
+    files = {folders.get(name, asked.files) / name: one for name, one in listed.items()}
+    return _write_pages(asked, files, added=len(found.keys() - published.keys()))
 
 
 def _yanks(files: Path, found: Mapping[str, tuple[Path, Entry]]) -> dict[str, str]:

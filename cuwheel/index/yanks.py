@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
@@ -38,8 +39,23 @@ def read_yanks(folder: Path) -> dict[str, str]:
     return found
 
 
+@dataclass(frozen=True)
+class PublishedNames:
+    """Wheels of a site, which may lie elsewhere.
+
+    Attributes:
+        folder: with the site's list.
+        names: of the wheels' files.
+    """
+
+    folder: Path
+    names: frozenset[str]
+
+
 def yank(
-    asked: Mapping[str, str | None], folders: Sequence[Path], published: Path | None = None
+    asked: Mapping[str, str | None],
+    folders: Sequence[Path],
+    published: PublishedNames | None = None,
 ) -> dict[str, tuple[str, ...]]:
     """Withdraw wheels, or take that back; the index follows when it is written next.
 
@@ -49,7 +65,7 @@ def yank(
         asked: why, by name of a wheel's file or by `project==version` for all of a version; None:
             they are good again.
         folders: with wheels; each that has a wheel gets the reason.
-        published: the folder of a site's wheels; it gets the reason of what is in no other.
+        published: a site's wheels; its list gets the reason of what is in no folder.
 
     Returns:
         The names of the files, by what was asked for.
@@ -60,27 +76,46 @@ def yank(
     there = {one: {path.name for path in one.glob("*.whl")} for one in folders}
     if published is not None:
         elsewhere = {name for names in there.values() for name in names}
-        there[published] = {path.name for path in published.glob("*.whl")} - elsewhere
-    chosen = {name: _files_called(name, there) for name in asked}
+        there[published.folder] = set(published.names) - elsewhere
+    where = ", ".join(map(str, there))
+    files = {one for names in there.values() for one in names}
+    chosen = called(asked, files, where)
     yanks = {folder: read_yanks(folder) for folder in there}
-    for name, reason in asked.items():
-        for folder, files in there.items():
-            for one in chosen[name]:
-                if reason is None:
-                    yanks[folder].pop(one, None)
-                elif one in files:
-                    yanks[folder][one] = reason
-    for folder, reasons in yanks.items():
-        write_yanks(folder, reasons)
-    return chosen
+    for folder, names in there.items():
+        of_folder = {one: why for one, why in chosen.items() if why is None or one in names}
+        write_yanks(folder, changed_yanks(yanks[folder], of_folder))
+    return {name: _files_called(name, files, where) for name in asked}
 
 
-def _files_called(name: str, there: Mapping[Path, Collection[str]]) -> tuple[str, ...]:
-    files = sorted({one for names in there.values() for one in names})
-    found = tuple(one for one in files if one == name or _is_of(one, name))
+def called(
+    asked: Mapping[str, str | None], files: Collection[str], where: str
+) -> dict[str, str | None]:
+    """What was asked for, by name of file.
+
+    Args:
+        asked: as for `yank`.
+        files: names of all wheels.
+        where: they are, for the message.
+
+    Raises:
+        UsageError: there is no such wheel.
+    """
+    return {
+        file: reason for name, reason in asked.items() for file in _files_called(name, files, where)
+    }
+
+
+def changed_yanks(yanks: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """Reasons by name of file, with changes; None: that one is good again."""
+    both = {**yanks, **changes}
+    return {name: reason for name, reason in both.items() if reason is not None}
+
+
+def _files_called(name: str, files: Collection[str], where: str) -> tuple[str, ...]:
+    found = tuple(one for one in sorted(files) if one == name or _is_of(one, name))
     if not found:
         raise UsageError(
-            f"{', '.join(map(str, there))} holds no wheel {name}",
+            f"{where} holds no wheel {name}",
             why=suggest(name, files) or "it is neither the name of a file nor project==version",
             fix="name the file, or all of a version: -- --yank bitsandbytes==0.49.1+cu122; for a "
             "wheel that only a site has, name the site too: --to DIR",
@@ -89,12 +124,15 @@ def _files_called(name: str, there: Mapping[Path, Collection[str]]) -> tuple[str
 
 
 def write_yanks(folder: Path, yanks: Mapping[str, str]) -> None:
-    """Keep the reasons; a folder without any has no such file."""
+    """Keep the reasons; a folder that never had any has no such file.
+
+    One that has none any more says so: a release takes a missing list from the last record.
+    """
     path = folder / YANKS
     text = json.dumps(yanks, indent=1, sort_keys=True) + "\n"
-    if not yanks:
-        path.unlink(missing_ok=True)
-    elif not path.is_file() or read_text(path) != text:
+    before = read_text(path) if path.is_file() else ""
+    if text != before and (yanks or before):
+        folder.mkdir(exist_ok=True)
         write_atomically(path, text)
 
 

@@ -88,7 +88,7 @@ def write_index(releases: Sequence[Release], asked: ReleaseRequest) -> Site:
     last = releases[-1]
     folder = asked.to / RELEASES / last.tag
     site = SiteRequest(
-        folders=(folder,),
+        folders=(),
         site=asked.to,
         base_url="",
         address=asked.address,

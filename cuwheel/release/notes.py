@@ -35,6 +35,14 @@ def headline(release: Release) -> str:
     return f"{plural(len(release.wheels), 'wheel')}{failed}"
 
 
+def withdrawn_since(last: Release | None, release: Release) -> dict[str, str | None]:
+    """Reasons of what was withdrawn since the release before; None: it is good again."""
+    before = dict(last.withdrawn) if last else {}
+    now = dict(release.withdrawn)
+    new = {name: why for name, why in now.items() if before.get(name) != why}
+    return {**new, **dict.fromkeys(before.keys() - now.keys())}
+
+
 def _head(release: Release) -> Iterator[str]:
     since = f"New since {release.previous}" if release.previous else "The first release"
     counts = {
@@ -97,11 +105,12 @@ def _failures(release: Release, last: Release | None) -> Iterator[str]:
         yield from ("## Failed", "")
     for one in release.failed:
         yield from _failure(one, is_new=one.target not in known)
-    before = dict(last.withdrawn) if last else {}
-    withdrawn = [(name, why) for name, why in release.withdrawn if name not in before]
-    if withdrawn:
+    changed = withdrawn_since(last, release)
+    if changed:
         yield from ("## Withdrawn", "")
-        yield from (f"- `{name}`: {_text(why)}" for name, why in withdrawn)
+    for name, why in changed.items():
+        yield f"- `{name}`: {'good again' if why is None else _text(why)}"
+    if changed:
         yield ""
 
 

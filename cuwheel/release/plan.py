@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from cuwheel.release.gate import check_requirements, read_evidence
 from cuwheel.release.private_text import PublicText
 from cuwheel.release.record import Release, ReleasedWheel, read_releases
 from cuwheel.release.tags import next_tag
+from cuwheel.release.withdrawals import Withdrawals
 from cuwheel.sources.checkouts import commit_of
 from cuwheel.system.files import sha256_of_file
 from cuwheel.wheel.publication import build_tag_of
@@ -47,6 +48,8 @@ class ReleaseRequest:
         checkout: of cuwheel, whose commit is named.
         base_url: address of the releases' files, a tag comes behind it; empty: wheels go to `to`.
         address: of `to`, for the lines that people copy.
+        yanks: wheels of earlier releases that are withdrawn, and why, as `index.yanks.yank` takes
+            them; None: they are good again.
     """
 
     folders: tuple[Path, ...]
@@ -58,6 +61,7 @@ class ReleaseRequest:
     checkout: Path
     base_url: str = ""
     address: str = ""
+    yanks: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +82,11 @@ class Plan:
     evidence: Mapping[str, Evidence]
     superseded: tuple[str, ...]
 
+    def differs_from(self, last: Release | None) -> bool:
+        """Whether there are new wheels, or others are withdrawn than at the release before."""
+        withdrawn = last.withdrawn if last else ()
+        return bool(self.release.wheels) or self.release.withdrawn != withdrawn
+
 
 def make_plan(asked: ReleaseRequest, earlier: Sequence[Release], now: datetime.datetime) -> Plan:
     """See what is new, and that all of it may be published; nothing is written.
@@ -91,7 +100,8 @@ def make_plan(asked: ReleaseRequest, earlier: Sequence[Release], now: datetime.d
         PublishedWheelError: other bytes are published under a wheel's name.
         ReleaseRequirementError: a wheel hasn't passed what is required.
         WheelIndexError: files in a folder are not valid wheels.
-        UsageError: two folders have different wheels of one name.
+        UsageError: two folders have different wheels of one name, or what is to be withdrawn was
+            never released.
     """
     found = _read_wheels(asked)
     _check_published(found, earlier, asked.to / FILES)
@@ -131,8 +141,7 @@ def _release(
     """The record of what is found, beside the release before."""
     last = earlier[-1] if earlier else None
     failed_before = {one.target for one in last.failed} if last else set()
-    released = {wheel.entry.name for one in earlier for wheel in one.wheels}
-    withdrawn = [(*pair,) for pair in read_yanks(asked.to / FILES).items() if pair[0] in released]
+    withdrawals = Withdrawals(site=asked.to, releases=earlier, asked=asked.yanks)
     return Release(
         tag=next_tag(now.date(), [one.tag for one in earlier]),
         date=now.isoformat(timespec="seconds"),
@@ -141,7 +150,7 @@ def _release(
         wheels=wheels,
         failed=tuple(failed.values()),
         works_again=tuple(sorted(failed_before - failed.keys())),
-        withdrawn=tuple(sorted(withdrawn)),
+        withdrawn=tuple(withdrawals.after().items()),
     )
 
 

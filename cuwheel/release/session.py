@@ -12,10 +12,11 @@ import rich.table
 from cuwheel.errors import UsageError, suggest
 from cuwheel.release.folder import write_index, write_release
 from cuwheel.release.gate import check_requirements, read_evidence
-from cuwheel.release.notes import NOTES, headline, render_notes
+from cuwheel.release.notes import NOTES, headline, render_notes, withdrawn_since
 from cuwheel.release.plan import earlier_releases, make_plan
 from cuwheel.release.record import RECORDS, RELEASES
 from cuwheel.release.upload import compare_with_index, upload
+from cuwheel.release.withdrawals import Withdrawals
 from cuwheel.system.files import file_lock
 from cuwheel.system.output.documents import Schema
 from cuwheel.system.quantities import plural, show_size
@@ -135,6 +136,8 @@ def publish_release(
                 write_release(plan, asked, found.previous)
             earlier = (*earlier, found.release)
         with console.stage("index"):
+            withdrawals = Withdrawals(site=asked.to, releases=earlier, asked=asked.yanks)
+            withdrawals.write(asked.folders)
             write_index(earlier, asked)
         if destination is None:
             return found
@@ -153,7 +156,7 @@ def _plan(
         line.show("reading wheels and records")
         now = datetime.datetime.now(tz=datetime.timezone.utc)
         plan = make_plan(asked, earlier, now)
-    return plan if plan.release.wheels else None
+    return plan if plan.differs_from(earlier[-1] if earlier else None) else None
 
 
 def _outcome(
@@ -220,9 +223,7 @@ def print_outcome(found: Outcome, terminal: rich.console.Console, console: Conso
     if console.is_verbose:
         terminal.print(render_notes(release, found.previous), markup=False)
     elif not console.is_quiet:
-        terminal.print(_table(release))
-        for one in release.failed:
-            terminal.print(f"failed  {one.target}: {one.what}; {one.why}", markup=False)
+        _print_table(found, terminal)
     for name in found.superseded:
         console.note(f"left out: {name}, of which a newer build is there")
     if found.state == "planned":
@@ -235,6 +236,17 @@ def print_outcome(found: Outcome, terminal: rich.console.Console, console: Conso
     console.note(f"{found.folder / NOTES}")
     if found.missing is not None:
         console.note(f"uploaded: {plural(len(found.missing), 'wheel')}")
+
+
+def _print_table(found: Outcome, terminal: rich.console.Console) -> None:
+    release = found.release
+    if release.wheels:
+        terminal.print(_table(release))
+    for name, reason in withdrawn_since(found.previous, release).items():
+        told = f"withdrawn  {name}: {reason}" if reason else f"good again  {name}"
+        terminal.print(told, markup=False)
+    for one in release.failed:
+        terminal.print(f"failed  {one.target}: {one.what}; {one.why}", markup=False)
 
 
 def release_document(found: Outcome) -> ReleaseDocument:

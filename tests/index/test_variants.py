@@ -13,7 +13,7 @@ from cuwheel.errors import WheelIndexError
 from cuwheel.index.check.result import CheckRequest
 from cuwheel.index.check.session import check_indexes
 from cuwheel.index.site import SiteRequest, write_site
-from cuwheel.index.yanks import YANKS, yank
+from cuwheel.index.yanks import YANKS, PublishedNames, yank
 from cuwheel.system import process
 from cuwheel.system.console import Console
 from tests.support.factories import compile_library, write_wheel
@@ -150,16 +150,17 @@ def test_published_variants_stay_and_are_withdrawn_with_their_wheel(
 
     later = publish(dist, tmp_path, has_variants=False)
     asked = {"toy==1.2.3": "wrong results"}
-    chosen = yank(asked, [dist], files)
+    published = PublishedNames(files, frozenset(path.name for path in files.glob("*.whl")))
+    chosen = yank(asked, [dist], published)
     withdrawn = publish(dist, tmp_path)
     yanked = json.loads((files / YANKS).read_text())
-    yank({"toy==1.2.3": None}, [dist], files)
+    yank({"toy==1.2.3": None}, [dist], published)
     publish(dist, tmp_path)
 
     assert (first.wheels, first.variants, later.variants, withdrawn.variants) == (1, 1, 1, 1)
     assert (variant.stat().st_mtime_ns, variant.read_bytes()) == written
     assert set(chosen["toy==1.2.3"]) == set(yanked) == {path.name for path in files.glob("*.whl")}
-    assert not (files / YANKS).exists()
+    assert json.loads((files / YANKS).read_text()) == {}
 
 
 def test_variants_can_be_at_a_base_address(dist: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import UsageError
-from cuwheel.index.yanks import read_yanks, yank
+from cuwheel.index.yanks import PublishedNames, read_yanks, yank
 from tests.support.toy_wheel import add_wheel
 
 if TYPE_CHECKING:
@@ -29,6 +29,12 @@ def test_withdraws_and_takes_it_back(name: str, dist: Path) -> None:
     yank({name: None}, [dist])
 
     assert read_yanks(dist) == {}
+    assert (dist / "yanked.json").read_text() == "{}\n"  # it had some: a release looks
+
+
+def test_folder_that_never_had_any_gets_no_list(dist: Path) -> None:
+    yank({FILE: None}, [dist])
+
     assert not (dist / "yanked.json").exists()
 
 
@@ -71,7 +77,8 @@ def test_withdraws_where_the_wheel_is(dist: Path, tmp_path: Path) -> None:
     files = add_wheel(tmp_path / "files", "1.0", content="#").parent
     gone = add_wheel(tmp_path / "files", "0.9").name
 
-    yank({"toy==1.0": "broken", "toy==0.9": "old"}, [dist], files)
+    published = PublishedNames(files, frozenset([FILE, gone]))
+    yank({"toy==1.0": "broken", "toy==0.9": "old"}, [dist], published)
 
     assert (read_yanks(dist), read_yanks(files)) == ({FILE: "broken"}, {gone: "old"})
 

@@ -81,6 +81,10 @@ def run_step(script: str, runner: Path, **variables: str) -> dict[str, str]:
             "GITHUB_STEP_SUMMARY": str(runner / "summary"),
             "LOG": str(runner / "asked"),
             "RELEASES": str(runner / "there"),
+            "REQUIRE": "",
+            "YANK": "",
+            "REASON": "",
+            "UNYANK": "",
             **variables,
         },
     )
@@ -202,7 +206,6 @@ def test_puts_what_is_new_together(workflow: dict[Any, Any], runner: Path) -> No
         step_of(workflow, "collect", "Put it together"),
         runner,
         BASE_URL=base,
-        REQUIRE="",
         PUBLISH="true",
     )
 
@@ -217,12 +220,25 @@ def test_puts_what_is_new_together(workflow: dict[Any, Any], runner: Path) -> No
     assert "# v" in (runner / "summary").read_text()
 
 
+def test_withdraws_a_wheel_of_an_earlier_release(workflow: dict[Any, Any], runner: Path) -> None:
+    (runner / "cells" / "cell-toy-130" / "dist").mkdir(parents=True)
+    script = step_of(workflow, "collect", "Put it together")
+    options = {"BASE_URL": "https://h/x", "PUBLISH": "true", "REASON": "wrong on sm_120"}
+
+    run_step(step_of(workflow, "collect", "Get the records of the releases before"), runner)
+    outputs = run_step(script, runner, YANK="toy==1.0+cu130", **options)
+
+    assert outputs["is_new"] == "true"
+    page = (runner / "public" / "simple" / "toy" / "index.html").read_text()
+    assert 'data-yanked="wrong on sm_120"' in page
+
+
 def test_dry_run_is_in_the_summary_alone(workflow: dict[Any, Any], runner: Path) -> None:
     (runner / "cells" / "cell-toy-130").mkdir(parents=True)
     (runner / "dist").rename(runner / "cells" / "cell-toy-130" / "dist")
     script = step_of(workflow, "collect", "Put it together")
 
-    outputs = run_step(script, runner, BASE_URL="https://h/x", REQUIRE="", PUBLISH="false")
+    outputs = run_step(script, runner, BASE_URL="https://h/x", PUBLISH="false")
 
     assert outputs == {}
     assert not (runner / "public").exists()

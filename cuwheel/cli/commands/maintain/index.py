@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from cuwheel import limits
 from cuwheel.cli.parser import Parser, new_parser, size_argument
 from cuwheel.cli.report_options import add_report_options
+from cuwheel.cli.yank_options import add_yank_options, yanks_of
 from cuwheel.errors import IndexCheckError, UsageError, naming_option
 from cuwheel.fetch.urls import redact_url
 from cuwheel.index.check.report import check_document, print_check
@@ -105,9 +106,7 @@ def index_parser() -> Parser:
         help="with --to: beside each wheel its variant (PEP 825, a draft), which installers that "
         "know them choose by driver and GPU",
     )
-    add("--yank", metavar="FILE|NAME==VERSION", help="withdraw wheels: only who pinned gets them")
-    add("--reason", default="", metavar="TEXT", help="with --yank: why, for who has it pinned")
-    add("--unyank", metavar="FILE|NAME==VERSION", help="take that back")
+    add_yank_options(parser)
     _add_check_options(parser)
     add_report_options(
         parser,
@@ -239,12 +238,6 @@ def _check_belongs(given: argparse.Namespace) -> None:
             why="without --check an index is written",
             fix="name what to check: nox -s index -- --check DIR",
         )
-    if given.reason and not given.yank:
-        raise UsageError(
-            "--reason is for --yank, and nothing is withdrawn",
-            why="it says to whoever has a wheel pinned why it was withdrawn",
-            fix="name the wheel: -- --yank NAME==VERSION --reason TEXT",
-        )
     for option, address in (("--base-url", given.base_url), ("--address", given.address)):
         if fault := _address_fault(address) if address else "":
             raise UsageError(
@@ -287,12 +280,11 @@ def _yank(
     console: Console,
 ) -> ChangedYanks:
     """Withdraw wheels and take that back, as asked for; which ones."""
-    both = ((given.yank, given.reason, "withdrawn"), (given.unyank, None, "good again"))
-    asked = {name: reason for name, reason, _ in both if name}
+    asked = yanks_of(given)
     done = act(asked) if asked else {}
-    for name, _, verb in both:
-        if name:
-            console.note(f"{plural(len(done[name]), 'wheel')} {verb}: {', '.join(done[name])}")
+    for name, reason in asked.items():
+        verb = "good again" if reason is None else "withdrawn"
+        console.note(f"{plural(len(done[name]), 'wheel')} {verb}: {', '.join(done[name])}")
     return ChangedYanks(
         withdrawn=tuple(done.get(given.yank, ())), good_again=tuple(done.get(given.unyank, ()))
     )
@@ -342,16 +334,4 @@ def _check(given: argparse.Namespace, folders: tuple[Path, ...]) -> None:
             why="they are written beside the published ones",
             fix="publish without --base-url, put the folder files/ to that address and its wheels "
             "into --dist, then write the pages with --base-url",
-        )
-    if given.yank and given.yank == given.unyank:
-        raise UsageError(
-            f"--yank and --unyank both name {given.yank}",
-            why="a wheel is withdrawn or it isn't",
-            fix="leave one of them out",
-        )
-    if given.yank and not given.reason:
-        raise UsageError(
-            "--yank needs a reason",
-            why="installers show it to whoever has the wheel pinned",
-            fix='say it: -- --yank NAME==VERSION --reason "crashes on sm_120"',
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.report_options import add_report_options
+from cuwheel.cli.yank_options import add_yank_options, yanks_of
 from cuwheel.errors import UsageError, naming_option, suggest
 from cuwheel.paths import ROOT, default_cache, given_path, project_folder
 from cuwheel.release.gate import REQUIREMENTS
@@ -74,6 +75,7 @@ def release_parser() -> Parser:
     )
     add("--address", default="", metavar="URL", help="where DIR is served, for the lines to copy")
     add("--work", metavar="DIR", help="folder of the builds, for their logs; default: work/")
+    add_yank_options(parser)
     add_report_options(
         parser,
         quiet="print the tag and the counts",
@@ -103,6 +105,7 @@ def run_release(given: argparse.Namespace, console: Console) -> None:
         checkout=ROOT,
         base_url=given.base_url,
         address=given.address,
+        yanks=yanks_of(given),
     )
     destination = (
         make_upload(given.upload, given.index, work / "release" / "upload.log")

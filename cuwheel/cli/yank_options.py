@@ -1,0 +1,48 @@
+"""The options of sessions that withdraw wheels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.cli.parser import Parser
+
+
+def add_yank_options(parser: Parser) -> None:
+    """Let a session withdraw wheels, and take that back."""
+    add = parser.add_argument
+    add("--yank", metavar="FILE|NAME==VERSION", help="withdraw wheels: only who pinned gets them")
+    add("--reason", default="", metavar="TEXT", help="with --yank: why, for who has it pinned")
+    add("--unyank", metavar="FILE|NAME==VERSION", help="take that back")
+
+
+def yanks_of(given: argparse.Namespace) -> dict[str, str | None]:
+    """What was asked for, as `index.yanks.yank` takes it.
+
+    Raises:
+        UsageError: the options don't fit together.
+    """
+    if given.reason and not given.yank:
+        raise UsageError(
+            "--reason is for --yank, and nothing is withdrawn",
+            why="it says to whoever has a wheel pinned why it was withdrawn",
+            fix="name the wheel: -- --yank NAME==VERSION --reason TEXT",
+        )
+    if given.yank and given.yank == given.unyank:
+        raise UsageError(
+            f"--yank and --unyank both name {given.yank}",
+            why="a wheel is withdrawn or it isn't",
+            fix="leave one of them out",
+        )
+    if given.yank and not given.reason:
+        raise UsageError(
+            "--yank needs a reason",
+            why="installers show it to whoever has the wheel pinned",
+            fix='say it: -- --yank NAME==VERSION --reason "crashes on sm_120"',
+        )
+    pairs = ((given.yank, given.reason), (given.unyank, None))
+    return {name: reason for name, reason in pairs if name}
