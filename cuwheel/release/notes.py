@@ -66,6 +66,8 @@ def _count_of(count: int, noun: str) -> str:
 
 
 def _wheels(release: Release) -> Iterator[str]:
+    if not release.wheels:  # it may do no more than withdraw some
+        return
     yield from ("## Wheels", "", *_row(_TITLES), *_row("---" for _ in _TITLES))
     for one in release.wheels:
         yield from _row(_cells(one))
