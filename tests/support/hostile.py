@@ -110,6 +110,7 @@ def preyed_on(folder: Path, memory: Path) -> Iterator[Prey]:
             "socket": str(folder / "x.sock"),
             "mark": f"3000.{victim.pid}",
             "memory": str(memory),
+            "temporary": "/tmp",  # of the sandbox
         }
         yield Prey(folder=folder, facts=facts)
 

@@ -164,7 +164,7 @@ def lay_traps():
     """Wherever this may write: FIFOs, links to a secret and to a folder of others."""
     events = os.environ.get("CUWHEEL_EVENTS", "")
     service = os.environ.get("CUWHEEL_MEMORY", "")
-    folders = [os.path.dirname(events), os.path.dirname(service), os.environ.get("HOME", ""), "/tmp"]
+    folders = [os.path.dirname(events), os.path.dirname(service), os.environ.get("HOME", ""), FACTS["temporary"]]
     for folder in filter(os.path.isdir, filter(None, (*folders, "/cuwheel/built"))):
         for name in ("unpinned", "ccache.log", "sccache-1.json", "a-fifo.whl", "loader.2"):
             _try(os.mkfifo, os.path.join(folder, name))
