@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import io
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -126,11 +127,20 @@ def _try_all(toolchain: ViewPaths, folder: Path) -> Canary:
     try:
         return _compare(toolchain, folder, flags)
     except _CompileError as problem:
-        raise ToolchainError(
-            "this nvcc compiles nothing",
-            why=str(problem),
-            fix="see that the host compiler works and is one that this nvcc supports",
-        ) from problem
+        raise _compiles_nothing(str(problem)) from problem
+
+
+def _compiles_nothing(said: str) -> ToolchainError:
+    """The error, with the cause where what the compiler said shows one that is known."""
+    from cuwheel.explain.catalogue import Weight  # noqa: PLC0415 - only where it failed
+    from cuwheel.explain.explanation import Explainer  # noqa: PLC0415 - as above
+
+    causes = Explainer().explain(io.BytesIO(said.encode())).causes
+    why, fix = said, "see that the host compiler works and is one that this nvcc supports"
+    if causes and causes[0].weight > Weight.PERHAPS:
+        found = causes[0]
+        why, fix = f"{found.why}\n{found.evidence[0].text}", f"{found.fix}\nmore: {found.anchor}"
+    return ToolchainError("this nvcc compiles nothing", why=why, fix=fix)
 
 
 def _compare(toolchain: ViewPaths, folder: Path, flags: tuple[str, ...]) -> Canary:
@@ -200,5 +210,5 @@ def _compile(tried: _Tried, name: str) -> str:
         check=False,
     )
     if done.status:
-        raise _CompileError(" ".join(done.output.split()) or f"status {done.status}")
+        raise _CompileError(done.output.strip() or f"status {done.status}")
     return sha256_of_file(made)

@@ -182,6 +182,23 @@ def test_nvcc_that_compiles_nothing_is_an_error(cuda_home: Path, tmp_path: Path)
     assert left_in(tmp_path) == []
 
 
+def test_names_the_cause_that_the_compiler_shows(cuda_home: Path, tmp_path: Path) -> None:
+    """As with glibc 2.43, whose mathcalls.h declares rsqrt otherwise than CUDA 13.0."""
+    header = tmp_path / "mathcalls.h"
+    header.write_text("#ifdef __CUDACC__\nextern double rsqrt(double) noexcept(true);\n#endif\n")
+    compiler = tmp_path / "g++"
+    compiler.write_text(f'#!/bin/sh\nexec g++ -include {header} "$@"\n')
+    compiler.chmod(0o755)
+
+    with pytest.raises(ToolchainError) as caught:
+        run_canary(dataclasses.replace(toolchain(cuda_home), cxx=compiler), "fingerprint", tmp_path)
+
+    assert '"rsqrt"' in caught.value.why
+    assert "newer than this CUDA" in caught.value.why
+    assert "build where glibc is older" in caught.value.fix
+    assert "TROUBLESHOOTING.md#glibc-headers-too-new-for-nvcc" in caught.value.fix
+
+
 def test_keeps_what_was_found(easy_home: Path, tmp_path: Path) -> None:
     first = run_canary(toolchain(easy_home), "fingerprint", tmp_path)
     before = calls_of(easy_home)
