@@ -18,7 +18,14 @@ import pytest
 from cuwheel.errors import SlurmError
 from cuwheel.matrix.slurm_executor import SlurmExecutor
 from tests.support.foreign_locks import foreign_flock
-from tests.support.slurm import NODES, make_task, read_events, slurm_cluster, wait_for
+from tests.support.slurm import (
+    NODES,
+    end_tasks,
+    make_task,
+    read_events,
+    slurm_cluster,
+    wait_for,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
-_LONG = 4.0  # seconds of a task that something happens to
+_LONG = 120.0  # seconds of a task that something happens to, unless it is ended
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +101,12 @@ def began(folder: Path, name: str) -> Event:
     """Wait until a task runs; gives what it told."""
     wait_for(lambda: name in counts(folder, "begin"))
     return next(event for event in reversed(events_of(folder, "begin")) if event.name == name)
+
+
+def end_next_attempt(folder: Path, name: str) -> None:
+    """Have a task's second attempt end as soon as it runs."""
+    wait_for(lambda: counts(folder, "begin")[name] == 2)
+    end_tasks(folder, name)
 
 
 def ended(process: psutil.Process) -> bool:
@@ -229,6 +242,7 @@ def test_submits_cancelled_job_again(
     began(tmp_path, "cell")
 
     slurm.ask("scancel", *slurm.jobs())
+    end_next_attempt(tmp_path, "cell")
 
     [result] = running.result()
     assert (result.status, result.attempts) == (0, 2)
@@ -247,6 +261,7 @@ def test_submits_killed_job_again(
     program = psutil.Process(event.pid)
 
     carrier_of(event).kill()
+    end_next_attempt(tmp_path, "cell")
 
     assert sorted((one.name, one.status, one.attempts) for one in running.result()) == [
         ("cell", 0, 2),
@@ -300,6 +315,7 @@ def test_ends_lost_nodes_task_elsewhere(
     program = psutil.Process(event.pid)
 
     slurm.kill_node(event.node)
+    end_next_attempt(tmp_path, "cell")
 
     [result] = running.result()
     assert (result.status, result.attempts) == (0, 2)
@@ -327,6 +343,7 @@ def test_outlives_a_restart_of_the_controller(
     slurm.daemons["slurmctld"].terminate()
     slurm.daemons["slurmctld"].wait()
     slurm.start_what_ended()
+    end_tasks(tmp_path, "cell")
 
     [result] = running.result()
     assert (result.status, result.attempts) == (0, 1)
@@ -338,7 +355,7 @@ def test_takes_up_jobs_of_a_killed_caller(
 ) -> None:
     """Four run, of which one ends while nobody looks, and four wait."""
     before = len(slurm.all_jobs())
-    run = {"short": _LONG, "one": 2 * _LONG, "two": 2 * _LONG, "three": 2 * _LONG}
+    run = dict.fromkeys(("short", "one", "two", "three"), _LONG)
     seconds = run | {f"waits-{number}": 0.0 for number in range(4)}
     cells = [f"{name}={value}" for name, value in seconds.items()]
     killed = start_caller(*cells)
@@ -346,9 +363,12 @@ def test_takes_up_jobs_of_a_killed_caller(
         read_until(killed, "is submitted")
     wait_for(lambda: counts(tmp_path, "begin").keys() == run.keys())
     killed.kill()
+    end_tasks(tmp_path, "short")
     wait_for(lambda: "short" in counts(tmp_path, "end"))
 
-    lines, _ = start_caller(*cells).communicate()
+    caller = start_caller(*cells)
+    end_tasks(tmp_path, *run)
+    lines, _ = caller.communicate()
 
     assert sorted(line for line in lines.splitlines() if line.startswith("result")) == [
         f"result {name} 0" for name in sorted(seconds)

@@ -32,8 +32,14 @@ _OPTIONS = (
     "--allow-file-access-from-files=false",
     "--remote-debugging-pipe",
 )
+# What Chromium answers when another page takes the place of the one that was asked.
+_LEFT = ("Inspected target navigated or closed", "Execution context was destroyed")
 _REST = 0.2  # seconds that something has to stand still
 _PATIENCE = 30.0  # seconds for a page to become what a test waits for
+
+
+class PageLeftError(Exception):
+    """The page went away before it answered."""
 
 
 class Browser:
@@ -73,18 +79,28 @@ class Browser:
         self.wait_for("location.href != 'about:blank' && document.readyState == 'complete'")
 
     def value(self, expression: str) -> Any:
-        """What an expression of JavaScript gives in the page."""
+        """What an expression of JavaScript gives in the page.
+
+        Raises:
+            PageLeftError: another page was opened meanwhile.
+        """
         asked = {"expression": expression, "returnByValue": True, "awaitPromise": True}
         found = self._call("Runtime.evaluate", **asked)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
     def wait_for(self, expression: str) -> None:
-        """Until an expression is true in the page."""
+        """Until an expression is true in the page, or in the one that comes after it."""
         end = time.monotonic() + _PATIENCE
-        while not self.value(expression):
+        while not self._is_true(expression):
             assert time.monotonic() < end, f"never true: {expression}"
             time.sleep(0.02)
+
+    def _is_true(self, expression: str) -> bool:
+        try:
+            return bool(self.value(expression))
+        except PageLeftError:
+            return False
 
     def click(self, selector: str) -> None:
         """Press the left button on an element that stands still, on its first line."""
@@ -124,6 +140,8 @@ class Browser:
         os.write(self._asked, json.dumps(asked).encode() + b"\0")
         for answer in self._heard():
             if answer.get("id") == self._count:
+                if answer.get("error", {}).get("message") in _LEFT:
+                    raise PageLeftError(method)
                 assert "error" not in answer, (method, answer)
                 result: dict[str, Any] = answer["result"]
                 return result
