@@ -3,8 +3,9 @@
 It stands in the view of the toolkit for cicc, ptxas, cudafe++ and the host compilers, below every
 cache. It holds what the program will take at its peak (`peaks`) in a ledger that all builds share
 (`ledger`), watches it, and where the kernel kills it for memory runs it again, alone. Input, output
-and exit status are the program's own. docs/adr/0017. Written for a short start: it imports what it
-can't do without. Standard library only, Python 3.9 or newer.
+and exit status are the program's own, but for one file that nothing reads (`_UNREAD`).
+docs/adr/0017. Written for a short start: it imports what it can't do without. Standard library
+only, Python 3.9 or newer.
 
 Variables, each of which may be missing:
     CUWHEEL_MEMORY: socket of the engine's memory service; or the folder that all builds share, for
@@ -51,6 +52,10 @@ _SOURCES = (
     *(".cu", ".gpu", ".ptx", ".bc", ".nvvm"),
 )
 _NVIDIA = ("cicc", "cudafe++", "ptxas")
+# Option that names the file in which cicc leaves the device code as C, `x.cudafe1.gpu`. Nothing
+# else that nvcc runs names it (`nvcc --dryrun` of 13.0, 13.2, 13.5), and a compile cache would keep
+# it: 158 MB for a file of flash-attn, 95 % of what its cicc leaves.
+_UNREAD = "--gen_device_file_name"
 _WEIGHTY = ("-O", "-g", "-G", "-lineinfo", "--generate-line-info", "-split-compile")
 
 
@@ -64,6 +69,7 @@ class Work:
         key: what makes two processes take equal memory.
         is_host: whether it is a host compiler.
         is_repeatable: whether it can be run again: not when it reads what comes through a pipe.
+        unread: a file that it writes and nothing reads; empty for none.
     """
 
     def __init__(self, tool: str, arguments: list[str], inputs: list[str]) -> None:
@@ -76,6 +82,7 @@ class Work:
         weighty = sorted(word for word in arguments if word.startswith(_WEIGHTY))
         self.key = " ".join([self.file, self.arch, *weighty])
         self.is_repeatable = "-" not in arguments
+        self.unread = _value(arguments, _UNREAD) if tool == "cicc" else ""
 
 
 def work_of(real: str, arguments: list[str]) -> Work | None:
@@ -156,6 +163,8 @@ class Gate:
             status = self._attempt()
         if self._peaks and not status:
             _try(self._peaks.learn, self._work.tool, self._work.key, self.peak)
+        if self._work.unread and not status:
+            _try(os.truncate, self._work.unread, 0)
         self._note(status)
         return status
 

@@ -96,6 +96,19 @@ def test_compiles_and_gates_each_program(any_bench: Bench) -> None:
     assert sorted(names) == ["cicc", "cudafe++", "g++", "ptxas"]
 
 
+def test_empties_a_file_that_cicc_alone_names(bench: Bench) -> None:
+    bench.write("k.cu", "__global__ void k(int *p) { *p = 1; }\n")
+    words = ("nvcc", "-arch=sm_90", "-rdc=true", "-c", "k.cu", "-o", "k.o")
+
+    named = [line for line in bench.run(*words, "--dryrun").output.splitlines() if ".gpu" in line]
+    assert bench.run(*words, "--keep").status == 0
+
+    assert {line.split()[1] for line in named} <= {'"$CICC_PATH/cicc"', "rm"}
+    [unread], [ptx] = bench.source.glob("k*.cudafe1.gpu"), bench.source.glob("k*.ptx")
+    assert unread.read_bytes() == b""
+    assert ".entry _Z1kPi" in ptx.read_text()
+
+
 def test_host_compiler_is_the_asked_one(any_bench: Bench) -> None:
     said = any_bench.run("g++", "-dumpfullversion").output
 

@@ -78,6 +78,16 @@ def test_leaves_input_output_and_status_alone(gated: Gated) -> None:
     assert done.returncode == 3
 
 
+@pytest.mark.parametrize(("status", "kept"), [(0, ""), (2, "device code\n")])
+def test_empties_the_file_that_nothing_reads(gated: Gated, status: int, kept: str) -> None:
+    program = gated.program("cicc", f'echo device code > "$3"; exit {status}')
+    unread = gated.folder / "x.cudafe1.gpu"
+
+    gated.start(program, gated.source("a"), "--gen_device_file_name", unread).wait()
+
+    assert unread.read_text() == kept
+
+
 def test_starts_nothing_for_a_version(gated: Gated) -> None:
     program = gated.program("ptxas", "echo $PPID; exec sleep 0")
 
