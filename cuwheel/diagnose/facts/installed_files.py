@@ -14,7 +14,7 @@ from cuwheel.system.whole_files import read_text
 from cuwheel.wheel.record import RecordFormatError, record_digest, record_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from cuwheel.diagnose.facts.environment import Distribution
 
@@ -41,7 +41,7 @@ class RecordedFile:
     @property
     def is_library(self) -> bool:
         """Whether its name is one of a shared library."""
-        return self.path.name.endswith(".so") or ".so." in self.path.name
+        return _is_library(self.path.name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,31 +65,43 @@ def recorded_files(distribution: Distribution) -> tuple[RecordedFile, ...]:
     conda edits libraries after their RECORD was written, and keeps hashes of its own elsewhere: of
     what it has installed, RECORD tells the names alone.
     """
+    return tuple(_recorded(distribution, lambda _: True))
+
+
+def module_files(distribution: Distribution) -> tuple[RecordedFile, ...]:
+    """Its Python files and libraries below site-packages, without stray folders."""
+    return tuple(_recorded(distribution, _is_of_module))
+
+
+def _recorded(
+    distribution: Distribution, is_wanted: Callable[[str], bool]
+) -> Iterator[RecordedFile]:
+    """The files whose path from site-packages is wanted: paths of all would cost seconds."""
     try:
         rows = record_rows(read_text(distribution.metadata / "RECORD"))
         installer = distribution.metadata / "INSTALLER"
         is_from_conda = installer.exists() and read_text(installer).strip() == "conda"
     except (OSError, UnicodeDecodeError, RecordFormatError):
-        return ()
-    return tuple(
-        RecordedFile(
-            path=Path(os.path.normpath(distribution.site / name)),
-            digest="" if is_from_conda else digest,
-            size=int(size) if size.isdecimal() and not is_from_conda else None,
-        )
-        for name, digest, size in rows
-    )
+        return
+    for name, digest, size in rows:
+        inside = os.path.relpath(name, distribution.site) if name.startswith("/") else name
+        inside = os.path.normpath(inside)
+        if is_wanted(inside):
+            yield RecordedFile(
+                path=Path(os.path.normpath(distribution.site / inside)),
+                digest="" if is_from_conda else digest,
+                size=int(size) if size.isdecimal() and not is_from_conda else None,
+            )
 
 
-def module_files(distribution: Distribution) -> tuple[RecordedFile, ...]:
-    """Its Python files and libraries below site-packages, without stray folders."""
-    return tuple(
-        file
-        for file in recorded_files(distribution)
-        if (file.is_library or file.path.suffix == ".py")
-        and file.path.is_relative_to(distribution.site)
-        and file.path.relative_to(distribution.site).parts[0] not in _STRAY
-    )
+def _is_library(name: str) -> bool:
+    last = name.rpartition("/")[2]
+    return last.endswith(".so") or ".so." in last
+
+
+def _is_of_module(inside: str) -> bool:
+    first = inside.partition("/")[0]
+    return (inside.endswith(".py") or _is_library(inside)) and first not in {"..", *_STRAY}
 
 
 def modules_of(distribution: Distribution) -> tuple[str, ...]:
@@ -106,7 +118,7 @@ def modules_of(distribution: Distribution) -> tuple[str, ...]:
 
 def find_damaged_libraries(distribution: Distribution) -> tuple[FileFault, ...]:
     """Libraries that aren't there, were cut off or hold nothing: what shows without reading all."""
-    recorded = {file.path: file for file in recorded_files(distribution) if file.is_library}
+    recorded = {file.path: file for file in _recorded(distribution, _is_library)}
     plain = (RecordedFile(path=one, digest="", size=None) for one in distribution.libraries)
     files = {**{one.path: one for one in plain}, **recorded}
     found = (_glance(file) for file in files.values())
