@@ -89,9 +89,11 @@ def run(  # noqa: PLR0913 - one runner, every caller names what it needs
     """
     words = [str(word) for word in command]
     started = time.monotonic()
-    try:
+    tail: collections.deque[str] = collections.deque(maxlen=_TAIL if log else None)
+
+    def start() -> subprocess.Popen[bytes]:
         with error_log.open("ab") if error_log else contextlib.nullcontext() as errors:
-            child = subprocess.Popen(  # noqa: S603 - the runner
+            return subprocess.Popen(  # noqa: S603 - the runner
                 words,
                 env=dict(env),
                 cwd=cwd,
@@ -100,26 +102,33 @@ def run(  # noqa: PLR0913 - one runner, every caller names what it needs
                 stderr=errors or subprocess.STDOUT,
                 start_new_session=True,
             )
-    except OSError as problem:
-        raise error(
-            what or f"{words[0]} can't be started",
-            command=words,
-            status=127,
-            log=None,
-            tail=(),
-            why=str(problem),
-            fix=fix,
-        ) from problem
-    tail: collections.deque[str] = collections.deque(maxlen=_TAIL if log else None)
-    memory = _Memory(child.pid)
 
-    def tell(line: str) -> None:
-        if on_line:
-            on_line(line, memory.now)
+    with contextlib.ExitStack() as stack:
+        try:
+            with _signals_held():
+                child = start()
+                stack.enter_context(_ended(child))
+                # Only long programs have a log; a guard for each `--version` would cost more than
+                # it saves.
+                if log or error_log:
+                    stack.enter_context(_guarded(child.pid))
+        except OSError as problem:
+            raise error(
+                what or f"{words[0]} can't be started",
+                command=words,
+                status=127,
+                log=None,
+                tail=(),
+                why=str(problem),
+                fix=fix,
+            ) from problem
+        memory = _Memory(child.pid)
 
-    # Only long programs have a log; a guard for each `--version` would cost more than it saves.
-    guard = _guarded(child.pid) if log or error_log else contextlib.nullcontext()
-    with _ended(child), guard, _watched(child.pid, timeout, memory, tell, gives_up):
+        def tell(line: str) -> None:
+            if on_line:
+                on_line(line, memory.now)
+
+        stack.enter_context(_watched(child.pid, timeout, memory, tell, gives_up))
         _drain(child, log, tail, tell)
         status = child.wait()
     finished = Finished(
@@ -146,22 +155,18 @@ def attach(
         when_killed: a command that ends what this one has started elsewhere. It is run when an
             exception ends this call, and when this process dies, even by `kill -9`.
     """
-    child = subprocess.Popen(  # noqa: S603 - the runner
-        [str(word) for word in command],
-        env=dict(env),
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C reaches it through us, and once
-    )
-    with _ended(child), _guarded(child.pid, when_killed, env):
-        try:
-            return child.wait()
-        except BaseException:
-            child.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(_LONG_GRACE)
-            if when_killed:
-                run(when_killed, env=env, check=False)
-            raise
+    with contextlib.ExitStack() as stack:
+        with _signals_held():
+            child = subprocess.Popen(  # noqa: S603 - the runner
+                [str(word) for word in command],
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C reaches it through us, and once
+            )
+            stack.enter_context(_ended(child))
+            stack.enter_context(_guarded(child.pid, when_killed, env))
+            stack.enter_context(_told_to_end(child, when_killed, env))
+        return child.wait()
 
 
 class Conversation:
@@ -234,16 +239,18 @@ def converse(
     Raises:
         OSError: it can't be started.
     """
-    with log.open("ab") as errors:
-        child = subprocess.Popen(  # noqa: S603 - the runner
-            [str(word) for word in command],
-            env=dict(env),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            start_new_session=True,
-        )
-    with _ended(child), _guarded(child.pid):
+    with log.open("ab") as errors, contextlib.ExitStack() as stack:
+        with _signals_held():
+            child = subprocess.Popen(  # noqa: S603 - the runner
+                [str(word) for word in command],
+                env=dict(env),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
+            stack.enter_context(_ended(child))
+            stack.enter_context(_guarded(child.pid))
         try:
             yield Conversation(child)
         finally:
@@ -271,6 +278,46 @@ def _drain(
             line = raw.decode("utf-8", "replace")
             tail.append(line)
             on_line(line.rstrip("\n"))
+
+
+@contextlib.contextmanager
+def _signals_held() -> Iterator[None]:
+    """Have signals whose handlers raise wait until the block ends.
+
+    Else one that comes while a program is being started leaves it running with nobody to end it.
+    Handlers wait, not the signals themselves: a program would inherit these as blocked.
+    """
+    came: list[int] = []
+    held = []
+    if threading.current_thread() is threading.main_thread():  # nowhere else does a handler run
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(number)
+            if callable(handler):
+                signal.signal(number, lambda number, _: came.append(number))
+                held.append((number, handler))
+    try:
+        yield
+    finally:
+        for number, handler in held:
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
+@contextlib.contextmanager
+def _told_to_end(
+    child: subprocess.Popen[bytes], when_killed: Sequence[str], env: Mapping[str, str]
+) -> Iterator[None]:
+    """When an exception ends the block, ask the child to end, then end what it began elsewhere."""
+    try:
+        yield
+    except BaseException:
+        child.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_LONG_GRACE)
+        if when_killed:
+            run(when_killed, env=env, check=False)
+        raise
 
 
 @contextlib.contextmanager

@@ -263,11 +263,30 @@ def test_end_of_starter_ends_what_an_attached_program_began(tmp_path: Path, numb
     )
     starter = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
     wait_for(ready.exists)
+    wait_for(lambda: len(psutil.Process(starter.pid).children()) > 1)  # the guard runs, too
 
     starter.send_signal(number)
     starter.wait()
 
     wait_for(ended.exists)
+
+
+def test_signal_while_a_program_is_started_ends_it(tmp_path: Path) -> None:
+    """Each program ends its starter as the first thing that it does."""
+    ended, sleeper = tmp_path / "ended", tmp_path / "sleeper"
+    code = (
+        "import signal, sys; from cuwheel.system.process import attach; "
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)); "
+        f"attach(['sh', '-c', 'kill -TERM $PPID; echo $$ > {sleeper}; exec sleep 300'], "
+        f"env={{'PATH': '/usr/bin:/bin'}}, when_killed=('touch', {str(ended)!r}))"
+    )
+
+    for _ in range(5):
+        ended.unlink(missing_ok=True)
+        assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 143
+        assert ended.exists()
+        assert not sleeper.exists() or not psutil.pid_exists(int(sleeper.read_text()))
+        sleeper.unlink(missing_ok=True)
 
 
 def _wait_for_sleepers(pid: int) -> list[psutil.Process]:
