@@ -42,6 +42,7 @@ from cuwheel.system.files import (
     write_atomically,
 )
 from cuwheel.system.parallel import StoppedError, in_background
+from cuwheel.system.quantities import plural
 from cuwheel.system.regular_files import read_json
 from cuwheel.wheel.publication import missing_beside, remove_unpublished
 from cuwheel.workspace.failure_record import forget_failure, write_failure
@@ -457,10 +458,18 @@ def _summarise(workspace: Workspace) -> Summary:
         bundled=wheel.bundled,
         durations=tuple(workspace.console.durations.items()),
         peak_memory=built.peak_memory,
-        cache=f"{built.cache}: {built.hits} of {built.compiles} compiles were there"
-        if built.cache
-        else "",
+        cache=_cache_summary(built),
     )
+
+
+def _cache_summary(built: BuiltWheel) -> str:
+    if not built.cache:
+        return ""
+    hits = f"{built.cache}: {built.hits} of {built.compiles} compiles were there"
+    if not built.shared:
+        return hits
+    steps = plural(built.shared, "step")
+    return f"{hits}; {steps} of device code taken from a build for another platform"
 
 
 def _record(job: Job) -> Path:

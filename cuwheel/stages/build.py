@@ -13,6 +13,7 @@ from cuwheel import limits
 from cuwheel.build.compile_cache.choice import choose_compile_cache, serve_remote_cache
 from cuwheel.build.compile_cache.folders import make_socket_folder
 from cuwheel.build.compile_cache.room import remove_traps
+from cuwheel.build.compile_cache.device_code import device_code_variables
 from cuwheel.build.compile_cache.statistics import read_statistics
 from cuwheel.build.environment import BuildInputs, variables
 from cuwheel.build.launcher.events import DIRECT_MODE, EVENTS_LOG, hit_counts, read_events
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from cuwheel.build.launcher.events import Events
     from cuwheel.build.launcher_setup import Launcher
     from cuwheel.errors import FirstError
+    from cuwheel.model.platform import Platform
     from cuwheel.model.target import Target
     from cuwheel.sandbox.path_map import PathMap
     from cuwheel.system.process import Finished
@@ -88,7 +90,7 @@ def build(job: Job) -> BuiltWheel:
         started = time.time()
         refuse_unpinned(target, inputs, path_map)
         stated = variables(target, inputs)
-        how = _Run(path_map, choice, launcher, stated)
+        how = _Run(path_map, choice, launcher, target.platform, stated)
         raise_problems(
             check_backend_requirements(
                 target,
@@ -124,6 +126,7 @@ def build(job: Job) -> BuiltWheel:
         cache=f"{choice.cache.name} {choice.cache.version}".strip(),
         compiles=sum(count.compiles for count in hit_counts(events)),
         hits=len(events.hits()),
+        shared=events.shared,
     )
 
 
@@ -160,6 +163,7 @@ class _Run(NamedTuple):
     path_map: PathMap
     choice: CacheChoice
     launcher: Launcher
+    platform: Platform
     variables: dict[str, str]
 
     @property
@@ -177,7 +181,10 @@ class _Run(NamedTuple):
             epoch=int(inside["SOURCE_DATE_EPOCH"]),
             with_remote=self.choice.remote is not None,
         )
-        return {**inside, **of_cache}
+        of_device_code = device_code_variables(
+            self.choice, self.path_map, self.launcher.canary, self.platform
+        )
+        return {**inside, **of_cache, **of_device_code}
 
     def words(self, command: list[str | Path], folder: Path) -> list[str]:
         """One of them, with the sandbox around it and the cache's server beside it."""

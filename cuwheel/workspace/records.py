@@ -128,6 +128,7 @@ class BuiltWheel:
         cache: the compile cache's name and version; empty where there was none.
         compiles: how many sources were compiled, or came out of the cache.
         hits: how many came out of the cache.
+        shared: how many PTX files and cubins came from a build for another platform.
     """
 
     path: Path
@@ -140,6 +141,7 @@ class BuiltWheel:
     cache: str = ""
     compiles: int = 0
     hits: int = 0
+    shared: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.build.compile_cache.backends import CompileCache, choose_cache, install_program
 from cuwheel.build.compile_cache.folders import (
+    DEVICE_FOLDER,
     DIRECT_FOLDER,
     RELAY_SOCKET,
     CachePaths,
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
 FOLDER_VARIABLE = "CUWHEEL_COMPILE_CACHE"
 DIRECT_VARIABLE = "CUWHEEL_DIRECT_MODE"
-# Of the size that the compile cache may have, one part in so many comes on top for direct mode.
+# Of the size that the compile cache may have, one part in so many comes on top for direct mode, and
+# one for device code.
 _SHARE = 4
 _SAYS = {"": True, "on": True, "off": False}  # what the variable may say
 
@@ -59,9 +61,10 @@ class CacheChoice:
     def tidy_up(self) -> None:
         """Keep all packages' compiles within what they may fill, behind a build."""
         folder, size = self.paths.cache_folder, self.cache.size
-        remove_oldest(folder / DIRECT_FOLDER, size // _SHARE)
+        for own in (DIRECT_FOLDER, DEVICE_FOLDER):
+            remove_oldest(folder / own, size // _SHARE)
         if self.package:
-            remove_oldest(folder.parent, size + size // _SHARE)
+            remove_oldest(folder.parent, size + 2 * (size // _SHARE))
 
     def inside(self, path_map: PathMap) -> CachePaths:
         """Its folders as the build sees them."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SCCACHE_SOCKET = "sccache.sock"
 RELAY_SOCKET = "relay.sock"
+DEVICE_FOLDER = "device"
 DIRECT_FOLDER = "direct"  # of the cache's folder; the programs' own are called as they are
 _LONGEST_SOCKET = 107  # bytes; unix(7), sun_path
 

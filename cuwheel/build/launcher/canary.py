@@ -15,9 +15,11 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cuwheel.build.launcher import toolkit_view
 from cuwheel.build.launcher.toolkit_view import (
+    DEVICE_TOOLS,
     LAUNCHER_FILES,
     ViewPaths,
     launcher_settings,
@@ -36,6 +38,9 @@ from cuwheel.system.parallel import Stop
 from cuwheel.system.process import run
 from cuwheel.workspace.serialization import read_record, to_json
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _SOURCES = {
     # Names of internal functions hold a hash of the source's path.
     "anonymous": "namespace { __global__ void k(int *p) { *p = 1; } }\n"
@@ -47,9 +52,17 @@ _SOURCES = {
     "const char *h() { return __FILE__ __DATE__ __TIME__; }\n",
     "separable": "namespace { __device__ int v; }\n__device__ int *g() { return &v; }\n",
 }
+# Links libdevice, and has a kernel that the host calls by its stub.
+_SHARED = (
+    "__global__ void k(float *p, int n) { for (int i = 0; i < n; ++i) p[i] = sinf(p[i]) / p[n]; }\n"
+    "void f(float *p) { k<<<1, 1>>>(p, 1); }\n"
+)
 # As nvcc's own help names them. The override of cudafe++ is in no help: it is tried.
 _FLAGS = {"seed": "-frandom-seed", "objtemp": "-objtemp"}
 _EPOCH = "315532800"
+# What turns a preprocessed source into a cubin; in conda's layout below a folder of the target.
+_DEVICE_FILES = ("nvvm/bin/cicc", "nvvm/libdevice/libdevice.10.bc", "bin/ptxas")
+_TARGET = "targets/x86_64-linux"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,12 +72,15 @@ class Canary:
     Attributes:
         flags: the options for equal bytes that this nvcc has, as `launch.Settings` names them.
         by_path: sources whose objects differ between two folders; a fixed path makes them equal.
-        always: sources whose objects differ in one folder too.
+            always: sources whose objects differ in one folder too.
+        device_tools: SHA-256 over the programs that make device code; empty where that of one
+            platform can't be taken for another (`standalone/launcher/device_code.py`).
     """
 
     flags: tuple[str, ...]
     by_path: tuple[str, ...] = ()
     always: tuple[str, ...] = ()
+    device_tools: str = ""
 
 
 class _CompileError(Exception):
@@ -122,12 +138,57 @@ def _try_all(toolchain: ViewPaths, folder: Path) -> Canary:
     nvcc = toolchain.toolkit / "bin" / "nvcc"
     options = run([nvcc, "--help"], env={"PATH": SYSTEM_PATH}).output
     flags = tuple(name for name, option in _FLAGS.items() if option in options)
+    with ThreadPoolExecutor() as pool:
+        shared = pool.submit(_shared_tools, toolchain, folder, flags)
+        found = _try_flags(toolchain, folder, flags)
+        return dataclasses.replace(found, device_tools=shared.result())
+
+
+def _try_flags(toolchain: ViewPaths, folder: Path, flags: tuple[str, ...]) -> Canary:
     with contextlib.suppress(_CompileError):
         return _compare(toolchain, folder, ("path", *flags))
     try:
         return _compare(toolchain, folder, flags)
     except _CompileError as problem:
         raise _compiles_nothing(str(problem)) from problem
+
+
+def _shared_tools(toolchain: ViewPaths, folder: Path, flags: tuple[str, ...]) -> str:
+    """What stands for the device compilers, if code that one platform made serves another.
+
+    Three compiles of one file: as usual, one that keeps its device code, one that takes it.
+    """
+    digests = _digests_of_device_tools(toolchain.toolkit)
+    if not digests or set(flags) != set(_FLAGS):  # else objects differ with each process
+        return ""
+    tried = _prepare(toolchain, folder / "shared", flags)
+    (tried.folder / "source" / "shared.cu").write_text(_SHARED)
+    events = tried.folder / "events"
+    variables = {
+        "CUWHEEL_DEVICE_CODE": str(tried.folder / "device"),
+        "CUWHEEL_DEVICE_TOOLS": digests,
+        "CUWHEEL_EVENTS": str(events),
+    }
+    try:
+        made = {_compile(tried, "shared")}
+        for platform in ("first", "second"):
+            made.add(_compile(tried, "shared", {**variables, "CUWHEEL_PLATFORM": platform}))
+    except _CompileError:
+        return ""
+    taken = events.read_text().count('"kind": "shared"') if events.exists() else 0
+    return digests if len(made) == 1 and taken == len(DEVICE_TOOLS) else ""
+
+
+def _digests_of_device_tools(toolkit: Path) -> str:
+    """SHA-256 over all that makes device code of what is preprocessed; empty: it isn't there."""
+    found = [
+        next((top / name for top in (toolkit, toolkit / _TARGET) if (top / name).exists()), None)
+        for name in _DEVICE_FILES
+    ]
+    parts = [sha256_of_file(path) for path in found if path]
+    if len(parts) != len(_DEVICE_FILES):
+        return ""
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def _compiles_nothing(said: str) -> ToolchainError:
@@ -193,7 +254,7 @@ def _prepare(toolchain: ViewPaths, folder: Path, flags: tuple[str, ...]) -> _Tri
     return tried
 
 
-def _compile(tried: _Tried, name: str) -> str:
+def _compile(tried: _Tried, name: str, variables: Mapping[str, str] | None = None) -> str:
     source = tried.folder / "source" / f"{name}.cu"
     made = tried.folder / f"{name}.o"
     mode = "-dc" if name == "separable" else "-c"
@@ -204,6 +265,7 @@ def _compile(tried: _Tried, name: str) -> str:
             "TMPDIR": str(tried.folder / "tmp"),
             "SOURCE_DATE_EPOCH": _EPOCH,
             "LC_ALL": "C.UTF-8",
+            **(variables or {}),
         },
         cwd=tried.folder,
         log=made.with_suffix(".log"),  # what has one is ended even where we are killed

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from pathlib import Path
 
+SHARED = "shared"  # kind of an event: device code was taken from a build for another platform
 DIRECT_MODE = "direct mode"  # stands for a cache, where the launcher had the object itself
 EVENTS_LOG = "events.jsonl"  # its name in a build's folder of events, and among the logs
 
@@ -116,11 +117,13 @@ class Events:
     Attributes:
         compiles: that have ended.
         tools: that have ended.
+        shared: how many PTX files and cubins were taken from a build for another platform.
         damaged: how many lines can't be read; a kill in the middle of a write leaves one.
     """
 
     compiles: tuple[Compile, ...] = ()
     tools: tuple[ProgramRun, ...] = ()
+    shared: int = 0
     damaged: int = 0
 
     def hits(self) -> frozenset[str]:
@@ -166,7 +169,7 @@ class EventTail:
             return
         if isinstance(event, ProgramRun):
             self._worked.add(event.compile)
-        elif event and _is_hit(event, self._worked):
+        elif isinstance(event, Compile) and _is_hit(event, self._worked):
             self.hits += 1
             self.hit_seconds += event.end - event.start
 
@@ -200,7 +203,7 @@ def read_events(path: Path) -> Events:
     """
     compiles: list[Compile] = []
     tools: list[ProgramRun] = []
-    damaged = 0
+    shared = damaged = 0
     try:
         lines = read_regular(path, limit=limits.EVENTS).split(b"\n")
     except OSError as error:
@@ -215,9 +218,12 @@ def read_events(path: Path) -> Events:
             continue
         if isinstance(event, Compile):
             compiles.append(event)
-        elif event:
+        elif isinstance(event, ProgramRun):
             tools.append(event)
-    return Events(compiles=tuple(compiles), tools=tuple(tools), damaged=damaged)
+        shared += event is SHARED
+    return Events(
+        compiles=tuple(compiles), tools=tuple(tools), shared=shared, damaged=damaged
+    )
 
 
 def hit_counts(events: Events) -> tuple[HitCount, ...]:
@@ -242,12 +248,14 @@ def _by_language(compiles: Iterable[Compile]) -> Counter[str]:
     return Counter(compile_.language for compile_ in compiles)
 
 
-def _event(line: bytes) -> Compile | ProgramRun | None:
+def _event(line: bytes) -> Compile | ProgramRun | str | None:
     """What a line records; None: something that later releases write."""
     content = json.loads(line)
     if content["kind"] == "compile":
         return _compile(content)
-    return _tool(content) if content["kind"] == "tool" else None
+    if content["kind"] == "tool":
+        return _tool(content)
+    return SHARED if content["kind"] == SHARED else None
 
 
 def _compile(content: dict[str, Any]) -> Compile:

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 _LAUNCHER = (
     "event_log.py",
-    *(f"launcher/{name}.py" for name in ("command_line", "direct_mode", "launch", "rewrite")),
+    *(f"launcher/{name}.py" for name in ("command_line", "device_code", "direct_mode")),
+    *(f"launcher/{name}.py" for name in ("kept_files", "launch", "rewrite")),
     *(f"memory_gate/{name}.py" for name in ("child", "free_memory", "gate", "ledger", "peaks")),
     *(f"memory_gate/{name}.py" for name in ("scheduler", "service_client")),
 )
@@ -38,6 +39,7 @@ LAUNCHER_FILES = tuple(map(script, _LAUNCHER))  # copied side by side: their nam
 
 # The programs of nvcc that take memory: at 3.75 GB for one file of flash-attn, cicc above all.
 _GATED = ("cicc", "cudafe++", "ptxas")
+DEVICE_TOOLS = ("cicc", "ptxas")  # their output is the same for every platform: `device_code`
 _COMPILES = ("cc1plus", "cc1", "as")  # what a GCC starts
 # Folders of a toolkit with programs: NVIDIA's own layout, and conda-forge's.
 _PROGRAMS = (
@@ -55,7 +57,9 @@ _STUBS = {
     "nvcc": 'launch.main("nvcc", sys.argv[1:], settings.SETTINGS)',
     "host": "launch.main(sys.argv[1], sys.argv[2:], settings.SETTINGS)",
     "gate": "gate.main(sys.argv[1], sys.argv[2:])",
+    "device": "device_code.main(sys.argv[1], sys.argv[2:])",
 }
+_IMPORTS = {"gate": "import gate\n", "device": "import device_code\n"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +157,7 @@ def make_launcher(
     (folder / "settings.py").write_text(_settings_module(settings))
     for name, call in _STUBS.items():
         start = f"import os, sys\nsys.path.insert(0, {str(inside.launcher)!r})\n"
-        modules = "import gate\n" if name == "gate" else "import launch\nimport settings\n"
+        modules = _IMPORTS.get(name, "import launch\nimport settings\n")
         (folder / f"run_{name}.py").write_text(f"{start}{modules}os._exit({call})\n")
     (folder / _PYTHON).symlink_to(inside.python)
     compile_all = ("-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", folder)
@@ -263,7 +267,8 @@ def _script(inside: ViewPaths, stub: str, words: tuple[str, ...], fingerprint: s
 def _gate(
     inside: ViewPaths, program: Path, fingerprint: str, *, only_compiles: bool = False
 ) -> str:
-    script = _script(inside, "gate", (str(program),), fingerprint)
+    stub = "device" if program.name in DEVICE_TOOLS else "gate"
+    script = _script(inside, stub, (str(program),), fingerprint)
     if not only_compiles:
         return script
     # sccache takes the one variable from compilers; the other is its stand-in (`compilecache`).

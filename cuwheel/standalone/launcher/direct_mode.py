@@ -16,12 +16,11 @@ from __future__ import annotations
 import marshal
 import os
 import time
-import zlib
 
-try:
-    from _blake2 import blake2b  # hashlib takes long to import
-except ImportError:
-    from hashlib import blake2b
+if __package__:
+    from cuwheel.standalone.launcher import kept_files
+else:  # in a build these scripts lie side by side
+    import kept_files  # type: ignore[import-not-found,no-redef]
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to import
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from cuwheel.standalone.launcher.rewrite import Command, Settings
 
 _FORMAT = "1"  # raise it when entries of an older cuwheel must not be used
-_SIZE = 32  # bytes of a digest
 _LENGTH = 8  # bytes of a part's length
 _SUFFIX = ".object"
 _LARGEST = 64 << 20  # bytes of a file that may be included
@@ -100,33 +98,27 @@ class Entry:
             outputs: files for its standard output and standard error.
         """
         try:
-            kept = _read_kept(self.path)
-            digest, content = kept[:_SIZE], kept[_SIZE:]
-            if _digest(content) != digest:
-                return False
-            made, depends, *said = _taken_apart(zlib.decompress(content))
+            content = kept_files.unpack(kept_files.read_kept(self.path))
+            made, depends, *said = _taken_apart(content)
             os.utime(self.path)  # the engine removes what wasn't used for longest
-            _replace(command.output, made)
+            kept_files.replace(command.output, made)
             if command.depfile:
-                _replace(command.depfile, depends)
+                kept_files.replace(command.depfile, depends)
             for file, text in zip(outputs, said):
                 os.write(file, text)
-        except (OSError, ValueError, zlib.error):
+        except (OSError, ValueError):
             return False
         return True
 
     def keep(self, command: Command, outputs: tuple[int, ...]) -> None:
         """Keep what a compile has written; a full disk is no reason for it to fail."""
-        aside = f"{self.path}.{os.getpid()}"
+        depends = command.depfile
         try:
-            parts = [_read(command.output), _read(command.depfile) if command.depfile else b""]
-            parts += [_read_held(file) for file in outputs]
-            content = zlib.compress(b"".join(_with_length(part) for part in parts), 1)
-            os.makedirs(os.path.dirname(self.path), 0o700, exist_ok=True)  # noqa: PTH103, PTH120
-            _write(aside, _digest(content) + content)
-            os.replace(aside, self.path)  # noqa: PTH105
+            parts = [kept_files.read(path) if path else b"" for path in (command.output, depends)]
+            parts += [kept_files.read_held(file) for file in outputs]
         except OSError:
-            _remove(aside)
+            return
+        kept_files.keep(self.path, kept_files.pack(b"".join(map(_with_length, parts))))
 
 
 def find_entry(
@@ -149,7 +141,7 @@ def find_entry(
     try:
         roots = _own_folders(command, environment, settings)
         tree = _tree_digest(roots, {_end_of(path) for path in command.forced}, settings)
-        source = _digest(_read(command.given))
+        source = kept_files.digest(kept_files.read(command.given))
         folder = os.getcwd()  # noqa: PTH109
     except (OSError, ValueError):
         return None
@@ -157,7 +149,7 @@ def find_entry(
     parts = [_FORMAT, settings.identity, folder, *command.words, ""]
     parts += [f"{name}={value}" for name, value in variables]
     text = "\0".join(parts).encode("utf-8", "surrogateescape")
-    key = _digest(tree + source + text).hex()
+    key = kept_files.digest(tree + source + text).hex()
     return Entry(f"{settings.objects}/{key[:2]}/{key[2:]}{_SUFFIX}")
 
 
@@ -218,11 +210,11 @@ def _tree_digest(roots: list[str], forced: set[str], settings: Settings) -> byte
                 links.append(f"{path}\0{os.readlink(path)}")  # noqa: PTH115
                 continue
             if path not in known or known[path][0] != stamp:
-                text = _read(path)
+                text = kept_files.read(path)
                 is_settled = stamp[-1] < clock - _TICK
                 known[path] = (
                     stamp if is_settled else (),
-                    _digest(text),
+                    kept_files.digest(text),
                     _ends_included(path, text),
                 )
             files[path] = known[path][1]
@@ -230,7 +222,7 @@ def _tree_digest(roots: list[str], forced: set[str], settings: Settings) -> byte
     _remember(memory, {path: known[path] for path in files})
     if not ends.isdisjoint(_OUTPUTS | {_BINARY}):
         raise ValueError("includes what isn't looked at")
-    state = blake2b("\0".join(sorted(links)).encode("utf-8", "surrogateescape"), digest_size=_SIZE)
+    state = kept_files.hashed("\0".join(sorted(links)).encode("utf-8", "surrogateescape"))
     for path in sorted(files):
         if _may_be_included(path, ends):
             state.update(path.encode("utf-8", "surrogateescape") + b"\0" + files[path])
@@ -317,7 +309,7 @@ def _taken_apart(content: bytes) -> Iterator[bytes]:
 
 def _recall(path: str) -> dict[str, tuple[tuple[int, ...], bytes, tuple[str, ...]]]:
     try:
-        return dict(marshal.loads(_read(path)))  # noqa: S302 - this build's own
+        return dict(marshal.loads(kept_files.read(path)))  # noqa: S302 - this build's own
     except (OSError, ValueError, EOFError, TypeError):
         return {}
 
@@ -325,62 +317,7 @@ def _recall(path: str) -> dict[str, tuple[tuple[int, ...], bytes, tuple[str, ...
 def _remember(path: str, known: dict[str, tuple[tuple[int, ...], bytes, tuple[str, ...]]]) -> None:
     aside = f"{path}.{os.getpid()}"
     try:
-        _write(aside, marshal.dumps(known))
+        kept_files.write(aside, marshal.dumps(known))
         os.replace(aside, path)  # noqa: PTH105
     except OSError:
-        _remove(aside)
-
-
-def _digest(content: bytes) -> bytes:
-    return bytes(blake2b(content, digest_size=_SIZE).digest())
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as stream:  # noqa: PTH123
-        return stream.read()
-
-
-def _read_kept(path: str) -> bytes:
-    """A file of the folder that all builds write to: no link, and nothing that would wait.
-
-    Raises:
-        OSError: there is none.
-    """
-    number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(number, "rb") as stream:  # noqa: PTH123
-        return stream.read()
-
-
-def _read_held(file: int) -> bytes:
-    os.lseek(file, 0, os.SEEK_SET)
-    with open(file, "rb", closefd=False) as stream:
-        return stream.read()
-
-
-def _write(path: str, content: bytes) -> None:
-    with open(path, "wb") as stream:  # noqa: PTH123
-        stream.write(content)
-
-
-def _replace(path: str, content: bytes) -> None:
-    """Write a file as compilers do: not into one that has another name too, but into a device.
-
-    A file is whole or isn't there, also where a signal ends this.
-    """
-    if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113
-        _write(path, content)
-        return
-    aside = f"{path}.{os.getpid()}.tmp"
-    try:
-        _write(aside, content)
-        os.replace(aside, path)  # noqa: PTH105
-    except OSError:
-        _remove(aside)
-        raise
-
-
-def _remove(path: str) -> None:
-    try:  # contextlib takes long to import
-        os.unlink(path)  # noqa: PTH108
-    except OSError:
-        return
+        kept_files.remove(aside)

@@ -56,7 +56,10 @@ _NVIDIA = ("cicc", "cudafe++", "ptxas")
 # else that nvcc runs names it (`nvcc --dryrun` of 13.0, 13.2, 13.5), and a compile cache would keep
 # it: 158 MB for a file of flash-attn, 95 % of what its cicc leaves.
 _UNREAD = "--gen_device_file_name"
-_WEIGHTY = ("-O", "-g", "-G", "-lineinfo", "--generate-line-info", "-split-compile")
+_WEIGHTY = (
+    *("-O", "-g", "-G", "-lineinfo", "--generate-line-info", "-split-compile"),
+    "-lgenfe",  # cicc's front end alone: `device_code`
+)
 
 
 class Work:
@@ -78,7 +81,7 @@ class Work:
         self.file = _source(arguments, inputs)
         self.arch = ""
         if not self.is_host:
-            self.arch = _value(arguments, "-arch", "--gpu-name").rpartition("_")[2]
+            self.arch = _value(arguments, "-arch", "--nv_arch", "--gpu-name").rpartition("_")[2]
         weighty = sorted(word for word in arguments if word.startswith(_WEIGHTY))
         self.key = " ".join([self.file, self.arch, *weighty])
         self.is_repeatable = "-" not in arguments

@@ -1,0 +1,407 @@
+"""Device code that a build for another platform has compiled: PTX and cubins, by proof of equality.
+
+nvcc compiles device code by the same two programs whichever machine the host code is for: cicc
+makes PTX of a preprocessed source, ptxas makes a cubin of PTX. A build for `linux_aarch64` after
+one for `linux_x86_64` compiles the same kernels, but what is preprocessed differs in every host
+header, and plain `char` is unsigned there. So nothing is assumed of sources:
+
+- cicc's front end alone is run, a tenth to a third of its time. What it hands on is LLVM bitcode.
+  Where a build for another platform gave the very same bitcode to the rest of the same cicc, with
+  the same options, that one's PTX is taken.
+- A cubin is taken where the PTX, the options and ptxas are the same.
+
+`-lgenfe`, `-keep` and the variable that switches them on are in no documentation of NVIDIA's: they
+are tried for each toolchain (`build/launcher/canary.py`), and where they don't do what is needed,
+nothing is shared. docs/adr/0044.
+
+Part of the compiler launcher, in front of the memory gate, so written for a short start. Standard
+library only, Python 3.9 or newer.
+
+Variables, without each of which nothing is shared:
+    CUWHEEL_DEVICE_CODE: folder of the recipe's compile cache, for all platforms.
+    CUWHEEL_DEVICE_TOOLS: SHA-256 over cicc, ptxas and libdevice.
+    CUWHEEL_PLATFORM: what the build compiles host code for, `linux_aarch64`.
+"""
+
+from __future__ import annotations
+
+import os
+
+if __package__:
+    from cuwheel.standalone import event_log
+    from cuwheel.standalone.launcher import kept_files
+    from cuwheel.standalone.memory_gate import gate
+else:  # in a build these scripts lie side by side
+    import event_log  # type: ignore[import-not-found,no-redef]
+    import gate  # type: ignore[import-not-found,no-redef]
+    import kept_files  # type: ignore[import-not-found,no-redef]
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    Start = Callable[[list[str]], int]  # runs a program under the memory gate; its exit status
+
+_FORMAT = "1"  # raise it when entries of an older cuwheel must not be used
+_LENGTH = 8  # bytes of a text's length
+# cicc takes options for single phases only with this in its environment.
+_PHASES = ("NVVMCCWIZ", "553282")
+# Ended by SIGHUP, SIGINT, SIGQUIT, SIGTERM, or by SIGKILL as often as the memory gate tries.
+_STOPPED = frozenset(128 + number for number in (1, 2, 3, 9, 15))
+_BITCODE = ".lgenfe.bc"  # what `-keep` leaves of the front end's output
+_DEVICE_SOURCE = "device.cpp1.ii"
+
+# Files that cicc opens, by the option that names them: nvcc --dryrun of 13.0 to 13.5.
+_OPENED = frozenset(
+    (
+        *("-o", "--module_id_file_name", "--gen_c_file_name", "--stub_file_name"),
+        "--gen_device_file_name",
+    )
+)
+# Texts for the stub that the front end writes, anew for each platform.
+_NAMES = frozenset(("--orig_src_file_name", "--orig_src_path_name", "--include_file_name"))
+# What the front end is told of the host compiler and of the host: what follows of it for device
+# code is in the bitcode.
+_HOST = ("--gnu_version", "--unsigned_chars", "--unsigned_wchar_t", "--arm_cross_compiler")
+# What the front end doesn't know, and what it has its own name for.
+_BACK_END = (
+    *("-ftz=", "-prec_div=", "-prec_sqrt=", "-fmad=", "-fma=", "-fast-math", "-O", "-opt"),
+    *("-maxreg", "-lnk", "-llc", "-Ofast-compile", "--no-version-ident"),
+)
+# With these a program writes more than its output, or what it writes holds paths and times.
+_NOT_SHARED = (
+    *("-g", "--device-debug", "-lineinfo", "--generate-line-info", "-generate-line-info"),
+    *("-src-in-ptx", "--source-in-ptx", "-time", "--time", "-keep", "-dlto", "--emit", "-dump"),
+    *("--dump", "-dryrun", "@", "-optf", "--options-file", "-split-compile", "--split-compile"),
+    *("-enable-tile", "-nvvmir-library"),
+)
+
+
+class Words:
+    """The command line of cicc or ptxas, taken apart.
+
+    Attributes:
+        program: its path.
+        output: what it writes.
+        source: what it reads; empty where that isn't one file.
+        opened: the other files that it reads or writes, by option.
+        rest: its other words, in their order.
+    """
+
+    def __init__(self, program: str, arguments: list[str]) -> None:
+        self.program = program
+        self.output = self.source = ""
+        self.opened: list[tuple[str, str]] = []
+        self.rest: list[str] = []
+        sources = []
+        words = iter(arguments)
+        for word in words:
+            name, equals, value = word.partition("=")
+            if name in _OPENED | _NAMES:
+                value = value if equals else next(words, "")
+                self._take(name, value)
+            elif word.endswith((".ii", ".ptx")) and word[0] != "-":
+                sources.append(word)
+            else:
+                self.rest.append(word)
+        if len(sources) == 1:
+            self.source = sources[0]
+
+    def _take(self, name: str, value: str) -> None:
+        if name == "-o":
+            self.output = value
+        elif name in _OPENED:
+            self.opened.append((name, os.path.abspath(value)))  # noqa: PTH100
+        else:
+            self.rest += [name, value]
+
+    @property
+    def can_be_shared(self) -> bool:
+        """Whether its output is all that it makes, and follows from input and options."""
+        if not self.source or not self.output:
+            return False
+        return not any(word.startswith(_NOT_SHARED) for word in self.rest)
+
+    def key_words(self) -> list[str]:
+        """What a result depends on, besides its input: names and facts of the host left out."""
+        kept = []
+        words = iter(self.rest)
+        for word in words:
+            if word in _NAMES:
+                next(words, "")
+            elif not word.startswith(_HOST):
+                kept.append(word)
+        return kept
+
+
+class Store:
+    """The folder with the device code of one recipe.
+
+    Args:
+        folder: its path.
+        tools: stands for the programs.
+        platform: of this build.
+    """
+
+    def __init__(self, folder: str, tools: str, platform: str) -> None:
+        self._folder = folder
+        self._tools = tools
+        self._platform = platform
+
+    def folder_of(self, kind: str, parts: Iterable[str]) -> str:
+        """Where results of one command are kept, whatever it reads."""
+        text = "\0".join((_FORMAT, self._tools, kind, *parts))
+        key = kept_files.digest(text.encode("utf-8", "surrogateescape")).hex()
+        return f"{self._folder}/{key[:2]}/{key[2:]}"
+
+    def has_others(self, folder: str) -> bool:
+        """Whether there is a result of a build for another platform."""
+        try:
+            return any(not name.endswith(f".{self._platform}") for name in os.listdir(folder))  # noqa: PTH208
+        except OSError:
+            return False
+
+    def find(self, folder: str, content: bytes) -> Result | None:
+        """What a command made of an input; None where that isn't kept."""
+        start = kept_files.digest(content).hex()
+        try:
+            for name in os.listdir(folder):  # noqa: PTH208
+                if name.startswith(f"{start}."):
+                    path = f"{folder}/{name}"
+                    kept = kept_files.unpack(kept_files.read_kept(path))
+                    os.utime(path)  # the engine removes what wasn't used for longest
+                    end = _LENGTH + int.from_bytes(kept[:_LENGTH], "big")
+                    return Result(kept[_LENGTH:end], kept[end:])
+        except (OSError, ValueError):
+            pass
+        return None
+
+    def keep(self, folder: str, content: bytes, result: Result) -> None:
+        """Keep what a command has made of an input."""
+        start = kept_files.digest(content).hex()
+        length = len(result.said).to_bytes(_LENGTH, "big")
+        packed = kept_files.pack(length + result.said + result.output)
+        kept_files.keep(f"{folder}/{start}.{self._platform}", packed)
+
+
+class Result:
+    """What cicc or ptxas has made.
+
+    Args:
+        said: what it wrote to its standard output and standard error.
+        output: the content of its output file.
+    """
+
+    def __init__(self, said: bytes, output: bytes) -> None:
+        self.said = said
+        self.output = output
+
+    def restore(self, words: Words) -> bool:
+        """Put it in its place and say what was said; whether that went well."""
+        try:
+            kept_files.replace(words.output, self.output)
+            _write_all(2, self.said)
+        except OSError:
+            return False
+        _note(words)
+        return True
+
+
+def run_ptxas(words: Words, store: Store, start: Start, aside: str) -> int:
+    """Make a cubin, or take it; the exit status."""
+    try:
+        ptx = kept_files.read(words.source)
+    except OSError:
+        return start(_as_called(words))
+    folder = store.folder_of("ptxas", words.key_words())
+    found = store.find(folder, ptx)
+    if found and found.restore(words):
+        return 0
+    status, result = _run(_as_called(words), words, start, aside)
+    if result:
+        store.keep(folder, ptx, result)
+    return status
+
+
+def run_cicc(words: Words, store: Store, start: Start, aside: str) -> int:
+    """Make PTX, or take it from a build that gave the same bitcode to cicc; the exit status."""
+    source, words.output = os.path.abspath(words.source), os.path.abspath(words.output)  # noqa: PTH100
+    try:
+        # `-keep` names its files by the input. Bitcode holds the folder in which cicc was started.
+        words.source = f"{aside}/{_DEVICE_SOURCE}"
+        os.symlink(source, words.source)  # noqa: PTH211
+        os.environ[_PHASES[0]] = _PHASES[1]
+        os.chdir("/")
+    except OSError:
+        words.source = source
+        return start(_as_called(words))
+    folder = store.folder_of("cicc", [os.environ.get("CUWHEEL_FILE", ""), *words.key_words()])
+    if store.has_others(folder):
+        taken = _take_ptx(words, store, start, folder, aside)
+        if taken is not None:
+            return taken
+    status, result = _run([words.program, "-keep", *_as_called(words)[1:]], words, start, aside)
+    bitcode = _kept_bitcode(aside)
+    if result and bitcode:
+        store.keep(folder, bitcode, result)
+    return status
+
+
+def _take_ptx(words: Words, store: Store, start: Start, folder: str, aside: str) -> int | None:
+    """Run the front end, and take the PTX of a build in which it had the same output.
+
+    What the front end says, cicc said too, with what its other parts had to say.
+
+    Returns:
+        The exit status; None where cicc has to run.
+    """
+    bitcode, held = f"{aside}/front-end.bc", f"{aside}/said"
+    with _OutputHeld(held):
+        status = start(_front_end(words, bitcode))
+    try:
+        if status in _STOPPED:
+            _write_all(2, kept_files.read(held))
+            return status
+        found = None if status else store.find(folder, kept_files.read(bitcode))
+    except OSError:
+        return None
+    return 0 if found and found.restore(words) else None
+
+
+def _run(
+    called: list[str], words: Words, start: Start, aside: str
+) -> tuple[int, Result | None]:
+    """Run a program; its exit status, and what it has made where that is all there."""
+    held = f"{aside}/said"
+    with _OutputHeld(held):
+        status = start(called)
+    try:
+        said = kept_files.read(held)
+        _write_all(2, said)
+        return status, None if status else Result(said, kept_files.read(words.output))
+    except OSError:
+        return status, None
+
+
+class _OutputHeld:
+    """While it lasts, what is started writes into a file what it says.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._real: tuple[int, int] = (-1, -1)
+
+    def __enter__(self) -> None:
+        self._real = (os.dup(1), os.dup(2))
+        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        for number in (1, 2):
+            os.dup2(file, number)
+        os.close(file)
+
+    def __exit__(self, *_: object) -> None:
+        for number, real in enumerate(self._real, 1):
+            os.dup2(real, number)
+            os.close(real)
+
+
+def _front_end(words: Words, bitcode: str) -> list[str]:
+    """The command that runs cicc's front end alone and writes what it hands on."""
+    kept = []
+    arch = ""
+    rest = iter(words.rest)
+    for word in rest:
+        if word == "-arch":
+            arch = next(rest, "")
+        elif word.startswith("-arch="):
+            arch = word.partition("=")[2]
+        elif word != "-m64" and not word.startswith(_BACK_END):
+            kept.append(word)
+    files = [one for pair in words.opened for one in pair]
+    return [
+        *(words.program, "-lgenfe", "--nv_arch", arch, "--m64", *kept, *files),
+        *("--emit-llvm-bc", words.source, "-o", bitcode),
+    ]
+
+
+def _as_called(words: Words) -> list[str]:
+    files = [one for pair in words.opened for one in pair]
+    return [words.program, *words.rest, *files, words.source, "-o", words.output]
+
+
+def _kept_bitcode(folder: str) -> bytes:
+    """What the front end handed on, as `-keep` has left it; empty where it left nothing."""
+    try:
+        for name in os.listdir(folder):  # noqa: PTH208
+            if name.endswith(_BITCODE):
+                return kept_files.read(f"{folder}/{name}")
+    except OSError:
+        pass
+    return b""
+
+
+def _note(words: Words) -> None:
+    """A line in the event log, by which the build counts what it took."""
+    fields = {
+        "kind": "shared",
+        "compile": os.environ.get("CUWHEEL_COMPILE", ""),
+        "name": os.path.basename(words.program),  # noqa: PTH119
+        "file": os.environ.get("CUWHEEL_FILE", ""),
+    }
+    event_log.append(os.environ.get("CUWHEEL_EVENTS", ""), fields)
+
+
+def _write_all(file: int, text: bytes) -> None:
+    while text:
+        text = text[os.write(file, text) :]
+
+
+def _remove_folder(folder: str) -> None:
+    try:
+        for name in os.listdir(folder):  # noqa: PTH208
+            kept_files.remove(f"{folder}/{name}")
+        os.rmdir(folder)  # noqa: PTH106
+    except OSError:
+        pass
+
+
+def main(real: str, arguments: list[str]) -> int:
+    """Run cicc or ptxas, or take what it would write from a build for another platform.
+
+    Args:
+        real: its path.
+        arguments: behind it.
+
+    Returns:
+        Its exit status; 128 and the signal's number where a signal ended it.
+
+    Raises:
+        OSError: it can't be started.
+    """
+    read = os.environ.get
+    told = (
+        read("CUWHEEL_DEVICE_CODE", ""),
+        read("CUWHEEL_DEVICE_TOOLS", ""),
+        read("CUWHEEL_PLATFORM", ""),
+    )
+    tool = os.path.basename(real)  # noqa: PTH119
+    run = {"cicc": run_cicc, "ptxas": run_ptxas}.get(tool)
+    words = Words(real, arguments)
+    if not all(told) or run is None or not words.can_be_shared:
+        return gate.main(real, arguments)
+    aside = f"{os.environ.get('TMPDIR') or '/tmp'}/cuwheel-device-{os.getpid()}"  # noqa: S108
+    try:
+        os.mkdir(aside, 0o700)  # noqa: PTH102
+    except OSError:
+        return gate.main(real, arguments)
+    try:
+        return run(words, Store(*told), _start, aside)
+    finally:
+        _remove_folder(aside)
+
+
+def _start(called: list[str]) -> int:
+    """Run a program under the memory gate; its exit status."""
+    return gate.main(called[0], called[1:])
