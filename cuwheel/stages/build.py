@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel import limits
 from cuwheel.build.compile_cache.choice import choose_compile_cache, serve_remote_cache
+from cuwheel.build.compile_cache.device_code import device_code_variables
 from cuwheel.build.compile_cache.folders import make_socket_folder
 from cuwheel.build.compile_cache.room import remove_traps
-from cuwheel.build.compile_cache.device_code import device_code_variables
 from cuwheel.build.compile_cache.statistics import read_statistics
 from cuwheel.build.environment import BuildInputs, variables
 from cuwheel.build.launcher.events import DIRECT_MODE, EVENTS_LOG, hit_counts, read_events

@@ -221,9 +221,7 @@ def read_events(path: Path) -> Events:
         elif isinstance(event, ProgramRun):
             tools.append(event)
         shared += event is SHARED
-    return Events(
-        compiles=tuple(compiles), tools=tuple(tools), shared=shared, damaged=damaged
-    )
+    return Events(compiles=tuple(compiles), tools=tuple(tools), shared=shared, damaged=damaged)
 
 
 def hit_counts(events: Events) -> tuple[HitCount, ...]:

@@ -268,9 +268,7 @@ def _take_ptx(words: Words, store: Store, start: Start, folder: str, aside: str)
     return 0 if found and found.restore(words) else None
 
 
-def _run(
-    called: list[str], words: Words, start: Start, aside: str
-) -> tuple[int, Result | None]:
+def _run(called: list[str], words: Words, start: Start, aside: str) -> tuple[int, Result | None]:
     """Run a program; its exit status, and what it has made where that is all there."""
     held = f"{aside}/said"
     with _OutputHeld(held):
@@ -344,7 +342,7 @@ def _kept_bitcode(folder: str) -> bytes:
 
 def _note(words: Words) -> None:
     """A line in the event log, by which the build counts what it took."""
-    fields = {
+    fields: dict[str, object] = {
         "kind": "shared",
         "compile": os.environ.get("CUWHEEL_COMPILE", ""),
         "name": os.path.basename(words.program),  # noqa: PTH119
