@@ -7,7 +7,8 @@ header, and plain `char` is unsigned there. So nothing is assumed of sources:
 
 - cicc's front end alone is run, a tenth to a third of its time. What it hands on is LLVM bitcode.
   Where a build for another platform gave the very same bitcode to the rest of the same cicc, with
-  the same options, that one's PTX is taken.
+  the same options, that one's PTX is taken; or where the two differ in nothing that can reach the
+  PTX (`device_bitcode`).
 - A cubin is taken where the PTX, the options and ptxas are the same.
 
 `-lgenfe`, `-keep` and the variable that switches them on are in no documentation of NVIDIA's: they
@@ -29,16 +30,17 @@ import os
 
 if __package__:
     from cuwheel.standalone import event_log
-    from cuwheel.standalone.launcher import kept_files
+    from cuwheel.standalone.launcher import device_bitcode, kept_files
     from cuwheel.standalone.memory_gate import gate
 else:  # in a build these scripts lie side by side
+    import device_bitcode  # type: ignore[import-not-found,no-redef]
     import event_log  # type: ignore[import-not-found,no-redef]
     import gate  # type: ignore[import-not-found,no-redef]
     import kept_files  # type: ignore[import-not-found,no-redef]
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to import
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     Start = Callable[[list[str]], int]  # runs a program under the memory gate; its exit status
 
@@ -164,24 +166,28 @@ class Store:
     def find(self, folder: str, content: bytes) -> Result | None:
         """What a command made of an input; None where that isn't kept."""
         start = kept_files.digest(content).hex()
+        return next(self._read(folder, lambda name: name.startswith(f"{start}.")), None)
+
+    def others(self, folder: str) -> Iterator[Result]:
+        """What builds for other platforms made with a command."""
+        return self._read(folder, lambda name: not name.endswith(f".{self._platform}"))
+
+    def _read(self, folder: str, is_wanted: Callable[[str], bool]) -> Iterator[Result]:
         try:
-            for name in os.listdir(folder):  # noqa: PTH208
-                if name.startswith(f"{start}."):
-                    path = f"{folder}/{name}"
-                    kept = kept_files.unpack(kept_files.read_kept(path))
-                    os.utime(path)  # the engine removes what wasn't used for longest
-                    end = _LENGTH + int.from_bytes(kept[:_LENGTH], "big")
-                    return Result(kept[_LENGTH:end], kept[end:])
-        except (OSError, ValueError):
-            pass
-        return None
+            names = os.listdir(folder)  # noqa: PTH208
+        except OSError:
+            return
+        for name in filter(is_wanted, names):
+            path = f"{folder}/{name}"
+            try:
+                yield Result.read(kept_files.unpack(kept_files.read_kept(path)), path)
+            except (OSError, ValueError):
+                continue
 
     def keep(self, folder: str, content: bytes, result: Result) -> None:
         """Keep what a command has made of an input."""
         start = kept_files.digest(content).hex()
-        length = len(result.said).to_bytes(_LENGTH, "big")
-        packed = kept_files.pack(length + result.said + result.output)
-        kept_files.keep(f"{folder}/{start}.{self._platform}", packed)
+        kept_files.keep(f"{folder}/{start}.{self._platform}", kept_files.pack(result.packed()))
 
 
 class Result:
@@ -190,17 +196,42 @@ class Result:
     Args:
         said: what it wrote to its standard output and standard error.
         output: the content of its output file.
+        bitcode: what cicc's front end handed on.
+        path: the file in which it is kept; empty where it isn't.
     """
 
-    def __init__(self, said: bytes, output: bytes) -> None:
+    def __init__(self, said: bytes, output: bytes, bitcode: bytes = b"", path: str = "") -> None:
         self.said = said
         self.output = output
+        self.bitcode = bitcode
+        self._path = path
+
+    @classmethod
+    def read(cls, content: bytes, path: str) -> Result:
+        """One that `packed` has written down.
+
+        Raises:
+            ValueError: it wasn't.
+        """
+        parts = []
+        while content:
+            end = _LENGTH + int.from_bytes(content[:_LENGTH], "big")
+            parts.append(content[_LENGTH:end])
+            content = content[end:]
+        said, output, bitcode = parts
+        return cls(said, output, bitcode, path)
+
+    def packed(self) -> bytes:
+        """All of it in one text, each part behind its length."""
+        parts = (self.said, self.output, self.bitcode)
+        return b"".join(len(part).to_bytes(_LENGTH, "big") + part for part in parts)
 
     def restore(self, words: Words) -> bool:
         """Put it in its place and say what was said; whether that went well."""
         try:
             kept_files.replace(words.output, self.output)
             _write_all(2, self.said)
+            os.utime(self._path)  # the engine removes what wasn't used for longest
         except OSError:
             return False
         _note(words)
@@ -243,6 +274,7 @@ def run_cicc(words: Words, store: Store, start: Start, aside: str) -> int:
     status, result = _run([words.program, "-keep", *_as_called(words)[1:]], words, start, aside)
     bitcode = _kept_bitcode(aside)
     if result and bitcode:
+        result.bitcode = bitcode
         store.keep(folder, bitcode, result)
     return status
 
@@ -262,10 +294,25 @@ def _take_ptx(words: Words, store: Store, start: Start, folder: str, aside: str)
         if status in _STOPPED:
             _write_all(2, kept_files.read(held))
             return status
-        found = None if status else store.find(folder, kept_files.read(bitcode))
+        found = None if status else _find_ptx(store, folder, kept_files.read(bitcode), aside)
     except OSError:
         return None
     return 0 if found and found.restore(words) else None
+
+
+def _find_ptx(store: Store, folder: str, bitcode: bytes, aside: str) -> Result | None:
+    """The result of a build that had this bitcode, or one that can only become the same PTX."""
+    found = store.find(folder, bitcode)
+    disassembler = device_bitcode.find_disassembler()
+    if found or not disassembler:
+        return found
+    text = b""
+    for other in store.others(folder):
+        if device_bitcode.has_only_kernels(other.output):
+            text = text or device_bitcode.canonical_text(disassembler, bitcode, aside)
+            if text and text == device_bitcode.canonical_text(disassembler, other.bitcode, aside):
+                return other
+    return None
 
 
 def _run(called: list[str], words: Words, start: Start, aside: str) -> tuple[int, Result | None]:
