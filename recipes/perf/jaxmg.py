@@ -31,7 +31,7 @@ if not HAS_PROCESS_PER_GPU:
     gpus = ",".join(map(str, range(jax.device_count())))
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", gpus)
 
-import jaxmg  # after the variable, which it reads
+import jaxmg  # noqa: E402 - after the variable, which it reads
 
 jax.config.update("jax_enable_x64", True)
 
@@ -212,7 +212,12 @@ def small_cases(rows: int, tile: int, kind: str) -> list[Case]:
     return [
         solve_case(rows, tile, kind, is_timed=False, is_quick=is_quick),
         *(
-            Case(name=f"{name} {kind} {rows}x{rows}, tiles of {tile}", call=call, expected=exact, **shared)
+            Case(
+                name=f"{name} {kind} {rows}x{rows}, tiles of {tile}",
+                call=call,
+                expected=exact,
+                **shared,
+            )
             for name, call, exact in solvers
         ),
     ]

@@ -3,9 +3,9 @@
 Run by hand: `python3 tests/gpu/check_nccl.py [--out FILE]`, with a PyTorch that has CUDA. One
 process for each GPU, started here. Every collective is compared with what it has to give: exactly
 where all numbers are integers that the type holds, else with a float64 sum. Then it is timed, by
-device events, from 1 KiB to 1 GiB; bandwidths are those of nccl-tests (its PERFORMANCE.md): bytes by
-time, and that by what crosses the links. Environment variables such as NCCL_NVLS_ENABLE are left as
-they are. `--backend gloo` checks the arithmetic of this script without a GPU.
+device events, from 1 KiB to 1 GiB; bandwidths are those of nccl-tests (its PERFORMANCE.md): bytes
+by time, and that by what crosses the links. Environment variables such as NCCL_NVLS_ENABLE are left
+as they are. `--backend gloo` checks the arithmetic of this script without a GPU.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def place_of(rank: int, backend: str) -> torch.device:
 
 
 def integers(rank: int, count: int, kind: torch.dtype, place: torch.device) -> torch.Tensor:
-    """Integers from -8 to 8, others in each process: bf16 holds the sum of eight of them exactly."""
+    """Integers from -8 to 8, others in each process; bf16 holds the sum of eight of them."""
     made = torch.arange(count, device=place, dtype=torch.int64)
     return ((made * 7 + rank * 5) % 17 - 8).to(kind)
 
@@ -157,7 +157,7 @@ def expected(name: str, parts: list[torch.Tensor], rank: int) -> torch.Tensor:
 
 def elements(name: str, size: int, kind: torch.dtype, count: int) -> int:
     """How many each process gives, so that so many bytes count, as nccl-tests counts them."""
-    whole = size // torch.empty(0, dtype=kind).element_size()
+    whole = size // int(kind.itemsize)
     if name == "all_gather":
         return max(1, whole // count)
     return whole - whole % count if name == "reduce_scatter" else whole
@@ -212,10 +212,9 @@ def seconds_of(call: Callable[[], torch.Tensor], size: int, backend: str) -> flo
     return statistics.median(found)
 
 
-def time_one(
-    name: str, kind: str, size: int, rank: int, count: int, backend: str
-) -> dict[str, Any]:
+def time_one(name: str, kind: str, size: int, rank: int, count: int) -> dict[str, Any]:
     """Time and bandwidths of one collective, of the slowest process."""
+    backend = distributed.get_backend()
     place = place_of(rank, backend)
     number = elements(name, size, KINDS[kind], count)
     given = torch.zeros(number, dtype=KINDS[kind], device=place)
@@ -253,8 +252,9 @@ def owner_of(path: str) -> str:
     return ""
 
 
-def work(rank: int, count: int, backend: str, most: int, address: str, out: str) -> None:
+def work(rank: int, count: int, backend: str, most: int, where: tuple[str, str]) -> None:
     """One process: check everything, time everything; the first one writes."""
+    address, out = where
     if backend == "nccl":
         torch.cuda.set_device(rank)
     place = place_of(rank, backend)
@@ -271,7 +271,7 @@ def work(rank: int, count: int, backend: str, most: int, address: str, out: str)
     everybodys: list[Any] = [None] * count
     distributed.all_gather_object(everybodys, checks)
     times = [
-        time_one(name, kind, size, rank, count, backend)
+        time_one(name, kind, size, rank, count)
         for kind in KINDS
         for name in COLLECTIVES
         for size in SIZES
@@ -341,12 +341,12 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     count = torch.cuda.device_count() if given.backend == "nccl" else 2
-    if count < 2:  # noqa: PLR2004 - a collective needs two
+    if count < 2:
         print(f"two GPUs are needed, PyTorch sees {count}", file=sys.stderr)  # noqa: T201
         return 2
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "found.json"
-        arguments = (count, given.backend, given.most, free_address(), str(made))
+        arguments = (count, given.backend, given.most, (free_address(), str(made)))
         torch.multiprocessing.spawn(work, arguments, nprocs=count)
         found = {**machine(), "backend": given.backend, **json.loads(made.read_text())}
     text = json.dumps(found, indent=1)

@@ -179,7 +179,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     gpus = gpu_names()
-    if len(gpus) < 2:  # noqa: PLR2004
+    if len(gpus) < 2:
         print(f"two GPUs are needed, there are {len(gpus)}", file=sys.stderr)  # noqa: T201
         return 2
     first, second, *_ = gpus

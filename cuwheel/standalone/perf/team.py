@@ -7,6 +7,7 @@ all: times are the longest, errors the largest, kernels those of all. Standard l
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -37,12 +38,12 @@ class Seat(NamedTuple):
 
     Attributes:
         rank: its number, and that of its GPU, from 0.
-        count: how many processes there are.
+        size: how many processes there are.
         address: where the first one can listen for the others: `127.0.0.1:40000`.
     """
 
     rank: int = 0
-    count: int = 1
+    size: int = 1
     address: str = ""
 
 
@@ -68,17 +69,13 @@ class Team:
         self._overdue: list[threading.Timer] = []
         self._is_broken = False
         self._members = [
-            self._start(command, seat._replace(rank=rank)) for rank in range(1, seat.count)
+            self._start(command, seat._replace(rank=rank)) for rank in range(1, seat.size)
         ]
 
     def ask(self, line: str) -> None:
         """Give each of them a question; a process that is gone gives no answer."""
         for child, _ in self._members:
-            try:
-                child.stdin.write(f"{line.strip()}\n")
-                child.stdin.flush()
-            except OSError:
-                pass
+            _write(child.stdin, line)
 
     def merge(self, action: str, answer: dict[str, Any]) -> dict[str, Any]:
         """The answer of all, from that of the first.
@@ -201,6 +198,12 @@ def _merge_results(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
         found["kernels"] = [kernel for one in answers for kernel in one["kernels"]]
         found["unread"] = next((one["unread"] for one in answers if one["unread"]), "")
     return found
+
+
+def _write(stream: IO[str], line: str) -> None:
+    with contextlib.suppress(OSError):
+        stream.write(f"{line.strip()}\n")
+        stream.flush()
 
 
 def _silence() -> dict[str, str]:

@@ -77,7 +77,7 @@ class Worker:
         self.gpu = Gpu(seat.rank)
         self.probe = probe
         self.seat = seat
-        if seat.count > 1:
+        if seat.size > 1:
             probe["join"](*seat)
         self.framework = FRAMEWORKS[probe["FRAMEWORK"]](self.gpu)
         cases = probe["cases"]()
@@ -114,7 +114,7 @@ class Worker:
 
     def _gpus(self) -> list[Gpu]:
         """Those that the calls of this process run on."""
-        if self.probe.get("GPUS") != "all" or self.seat.count > 1:
+        if self.probe.get("GPUS") != "all" or self.seat.size > 1:
             return [self.gpu]
         return [self.gpu, *(Gpu(ordinal) for ordinal in range(1, self.gpu.count()))]
 
@@ -231,7 +231,7 @@ class Worker:
     def _warm_up(self, function: Callable[..., Any]) -> float:
         """Median seconds of the calls that warm up."""
         found: list[float] = []
-        if self.seat.count > 1:
+        if self.seat.size > 1:
             found = [self._call(function)[0] for _ in range(_TEAM_WARM_CALLS)]
             return statistics.median(found)
         started = time.perf_counter()

@@ -11,7 +11,7 @@ from cuwheel.standalone import script
 
 sys.path.insert(0, str(script("perf/worker.py").parent))
 
-from team import Seat, free_address, merge_answers, seat_of  # type: ignore[import-not-found]  # noqa: E402
+from team import Seat, free_address, merge_answers, seat_of  # type: ignore[import-not-found]
 
 
 def prepared(error: float, seconds: float, kernel: str, **more: Any) -> dict[str, Any]:
