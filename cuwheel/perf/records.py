@@ -215,7 +215,7 @@ class PerfRun:
         commit: of its checkout; empty: it is no git checkout.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("perf", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("perf", "1.1")
 
     recipe: str
     package: str
