@@ -293,7 +293,7 @@ def _judge(run: PerfRun, folder: Path) -> None:
     outcome = run.outcome
     if outcome == "wrong":
         raise WrongResultError(
-            f"{run.package} is wrong on {run.gpu.name}",
+            f"{run.package} is wrong on {run.gpu_names}",
             why="\n".join(run.faults),
             fix=f"{more}; compare with the stock wheel (--wheel), and report it upstream if that "
             "is wrong too",
@@ -306,7 +306,7 @@ def _judge(run: PerfRun, folder: Path) -> None:
         )
     if outcome == "not run":
         raise GpuError(
-            f"{run.package}: no case could be run on {run.gpu.name}",
+            f"{run.package}: no case could be run on {run.gpu_names}",
             why="\n".join(f"{case.name}: {case.skipped}" for case in run.cases),
             fix="free its memory (`nvidia-smi` lists who has it), or take a larger GPU",
         )

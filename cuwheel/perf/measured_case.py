@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cuwheel.perf import gate
 from cuwheel.perf.gpu_state import merge_clocks
-from cuwheel.perf.own_kernels import longest, own_share
+from cuwheel.perf.own_kernels import gpu_shares, longest, own_share
 from cuwheel.perf.records import CaseResult
 from cuwheel.system.quantities import show_share, show_size
 
@@ -32,6 +32,7 @@ class MeasuredCase:
 
     Attributes:
         facts: as the worker's script has them: name, limit, bytes, operations, …
+        gpus: how many the probe's calls run on.
         result: what is known by now.
         new, rival: seconds of a call, the median of each round, of all processes.
         comparisons: with the old wheel, one for each generation of processes.
@@ -39,6 +40,7 @@ class MeasuredCase:
     """
 
     facts: Mapping[str, Any]
+    gpus: int = 1
     result: CaseResult
     new: list[float] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
@@ -79,6 +81,10 @@ class MeasuredCase:
             self._blame(fault)
         if self.facts["has_own_kernels"] and not found["unread"]:
             self._judge_kernels(found["kernels"], share or 0.0)
+        shares = gpu_shares(found["kernels"], self.gpus) if self.gpus > 1 else ()
+        for number, part in enumerate(shares):
+            if not part:
+                self._blame(f"no kernel ran on GPU {number}, of {self.gpus} that are to work")
         self.result = replace(
             self.result,
             error=_if_finite(found["error"]),
@@ -87,6 +93,7 @@ class MeasuredCase:
             rival_error=_if_finite(found["rival_error"]),
             own_share=share,
             kernels=longest(found["kernels"]),
+            gpu_shares=shares,
             unread=found["unread"],
         )
 
@@ -209,8 +216,13 @@ def _if_finite(error: float | None) -> float | None:
     return error if error is not None and math.isfinite(error) else None
 
 
-def new_case(facts: Mapping[str, Any]) -> MeasuredCase:
-    """A case of which nothing is known but what its probe declares."""
+def new_case(facts: Mapping[str, Any], gpus: int = 1) -> MeasuredCase:
+    """A case of which nothing is known but what its probe declares.
+
+    Args:
+        facts: as the worker's script has them.
+        gpus: how many the probe's calls run on.
+    """
     result = CaseResult(
         name=facts["name"],
         limit=facts["limit"],
@@ -219,7 +231,7 @@ def new_case(facts: Mapping[str, Any]) -> MeasuredCase:
         rival_name=facts["rival_name"],
         precision=facts["precision"] if facts["operations"] else "",
     )
-    return MeasuredCase(facts=facts, result=result)
+    return MeasuredCase(facts=facts, gpus=gpus, result=result)
 
 
 def compare_with_past(

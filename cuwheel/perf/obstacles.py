@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from cuwheel.binaries.archs import describe_code, runs_on
 from cuwheel.cuda.suppliers import DRIVER_SONAME
 from cuwheel.errors import GpuError, UsageError
+from cuwheel.perf.records import names_of
 from cuwheel.system.quantities import plural, show_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cuwheel.binaries.archs import DeviceCode
     from cuwheel.perf.gpu_state import GpuState
@@ -116,12 +117,14 @@ def check_alone(state: GpuState, gpu: GpuFacts, *, is_shared: bool) -> None:
         )
 
 
-def check_comparable(past: PerfRun, gpu: GpuFacts, recipe: str, clock: str, name: str) -> None:
-    """See that an earlier run was sound, of this package, on such a GPU, by such a clock.
+def check_comparable(
+    past: PerfRun, gpus: Sequence[GpuFacts], recipe: str, clock: str, name: str
+) -> None:
+    """See that an earlier run was sound, of this package, on such GPUs, by such a clock.
 
     Args:
         past: the earlier run.
-        gpu: of this one.
+        gpus: of this one.
         recipe: of this one.
         clock: of this one.
         name: of the earlier run's file.
@@ -131,8 +134,8 @@ def check_comparable(past: PerfRun, gpu: GpuFacts, recipe: str, clock: str, name
     """
     facts = (
         ("of", past.recipe, recipe),
-        ("on", past.gpu.name, gpu.name),
-        ("with driver", past.gpu.driver, gpu.driver),
+        ("on", past.gpu_names, names_of(gpus)),
+        ("with driver", past.gpu.driver, gpus[0].driver),
         ("by", past.clock, clock),
     )
     faults = [

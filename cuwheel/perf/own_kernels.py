@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.binaries.archs import DeviceCode, runs_on
@@ -68,9 +69,25 @@ def own_share(kernels: Iterable[dict[str, Any]], own: frozenset[str]) -> float |
 
 def longest(kernels: Iterable[dict[str, Any]]) -> tuple[tuple[str, float], ...]:
     """The kernels that took longest, with their share of the time."""
-    ordered = sorted(kernels, key=lambda one: -one["nanoseconds"])
-    total = sum(one["nanoseconds"] for one in ordered) or 1
-    return tuple((one["name"], one["nanoseconds"] / total) for one in ordered[:SHOWN])
+    times: Counter[str] = Counter()
+    for one in kernels:
+        times[one["name"]] += one["nanoseconds"]
+    total = times.total() or 1
+    return tuple((name, nanoseconds / total) for name, nanoseconds in times.most_common(SHOWN))
+
+
+def gpu_shares(kernels: Iterable[dict[str, Any]], count: int) -> tuple[float, ...]:
+    """The share of the time on all GPUs that each of them took; empty where nothing ran.
+
+    Args:
+        kernels: as CUPTI gave them, each with the number of its GPU.
+        count: GPUs.
+    """
+    times: Counter[int] = Counter()
+    for one in kernels:
+        times[one["gpu"]] += one["nanoseconds"]
+    total = times.total()
+    return tuple(times[number] / total for number in range(count)) if total else ()
 
 
 def _kernels_in(stream: IO[bytes], capability: str) -> set[str]:

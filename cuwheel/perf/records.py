@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -11,6 +12,7 @@ from cuwheel.system.output.documents import Schema
 from cuwheel.system.whole_files import read_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 Answer = Literal["FASTER", "SAME", "SLOWER", "UNDECIDED"]
@@ -118,6 +120,8 @@ class CaseResult:
         skipped: why it was left out; empty: it wasn't.
         own_share: of the time on the GPU, what kernels of the wheel took; None: not read.
         kernels: names of kernels that ran, the longest first, with their share of the time.
+        gpu_shares: of the time on all GPUs, what each took, in the order of `PerfRun.gpus`; empty:
+            there is one, or it wasn't read.
         unread: why the kernels couldn't be read; empty: they were.
         timing: of the package; None: it was only checked.
         rival_timing: of the rival.
@@ -145,6 +149,7 @@ class CaseResult:
     skipped: str = ""
     own_share: float | None = None
     kernels: tuple[tuple[str, float], ...] = ()
+    gpu_shares: tuple[float, ...] = ()
     unread: str = ""
     timing: Timing | None = None
     rival_timing: Timing | None = None
@@ -192,7 +197,8 @@ class PerfRun:
         wheel: its file's name; empty: it was installed already.
         sha256: of the wheel; of an installed package, of its RECORD.
         date: in UTC, ISO 8601.
-        gpu: where it ran.
+        gpu: where it ran; of several GPUs the first.
+        gpus: all of them, where there are several.
         framework: name and release.
         python: release.
         clock: what measured the time.
@@ -209,7 +215,7 @@ class PerfRun:
         commit: of its checkout; empty: it is no git checkout.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("perf", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("perf", "1.1")
 
     recipe: str
     package: str
@@ -223,6 +229,7 @@ class PerfRun:
     variables: dict[str, str]
     ceilings: dict[str, float]
     cases: tuple[CaseResult, ...]
+    gpus: tuple[GpuFacts, ...] = ()
     libraries: tuple[tuple[str, str, str], ...] = ()
     sweep: tuple[SweepResult, ...] = ()
     notes: tuple[str, ...] = ()
@@ -231,6 +238,11 @@ class PerfRun:
     tolerance: float = 0.0
     cuwheel: str = ""
     commit: str = ""
+
+    @property
+    def gpu_names(self) -> str:
+        """What it ran on, for people: `2 x NVIDIA H100`."""
+        return names_of(self.gpus or (self.gpu,))
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -253,6 +265,12 @@ class PerfRun:
             return "not run"
         answers: dict[str, Outcome] = {"SLOWER": "slower", "UNDECIDED": "undecided"}
         return answers.get(self.answer, "passed")
+
+
+def names_of(gpus: Sequence[GpuFacts]) -> str:
+    """Names of GPUs, for people: `2 x NVIDIA H100`, or each where they differ."""
+    counts = Counter(gpu.name for gpu in gpus)
+    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counts.items())
 
 
 def read_run(path: Path) -> PerfRun:
@@ -290,6 +308,7 @@ def _as_run(content: dict[str, Any]) -> PerfRun:
         **_known(PerfRun, content),
         "cases": tuple(_as_case(case) for case in content["cases"]),
         "gpu": GpuFacts(**_known(GpuFacts, content["gpu"])),
+        "gpus": tuple(GpuFacts(**_known(GpuFacts, one)) for one in content.get("gpus", ())),
         "libraries": tuple(tuple(one) for one in content["libraries"]),
         "sweep": tuple(SweepResult(**_known(SweepResult, one)) for one in content["sweep"]),
         "notes": tuple(content["notes"]),
@@ -314,6 +333,7 @@ def _as_case(content: dict[str, Any]) -> CaseResult:
             **timings,
             "faults": tuple(content["faults"]),
             "kernels": tuple((name, share) for name, share in content["kernels"]),
+            "gpu_shares": tuple(content.get("gpu_shares", ())),
             "clocks": Clocks(**clocks),
             "comparison": Comparison(**_known(Comparison, comparison)) if comparison else None,
         }

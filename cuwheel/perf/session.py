@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from cuwheel.perf.measured_case import MeasuredCase
     from cuwheel.perf.package import InstalledPackage
-    from cuwheel.perf.records import Answer, CaseResult
+    from cuwheel.perf.records import Answer, CaseResult, Clocks
     from cuwheel.perf.request import PerfRequest
     from cuwheel.system.console import Console
 
@@ -54,13 +54,27 @@ class _Found:
     """What the first worker and its GPU are: everything but the cases."""
 
     started: Mapping[str, Any]
-    gpu: GpuFacts
-    monitor: GpuMonitor
+    gpus: tuple[GpuFacts, ...]  # those that the probe's calls run on
+    monitors: tuple[GpuMonitor, ...]  # of them
     package: InstalledPackage
     notes: tuple[str, ...]
     ceilings: Mapping[str, float]
     free: int  # bytes of GPU memory
     tolerance: float  # share of the time that counts as the same; 0: nothing is compared
+
+    @property
+    def gpu(self) -> GpuFacts:
+        """The first of them."""
+        return self.gpus[0]
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[list[Clocks]]:
+        """Sample the clocks of all while the block runs; the list gets a record of each."""
+        clocks: list[Clocks] = []
+        with contextlib.ExitStack() as stack:
+            watched = [stack.enter_context(one.watching()) for one in self.monitors]
+            yield clocks
+        clocks += [record for records in watched for record in records]
 
 
 def measure(asked: PerfRequest, console: Console) -> PerfRun:
@@ -111,10 +125,10 @@ class _Session:
             started, *theirs = _start_all(workers)
             check_probe(started, self._asked)
             check_imports(started, theirs, self._asked)
-            gpu, monitor = self._look_at_gpu(started, workers)
+            gpus, monitors = self._look_at_gpus(started, workers)
             package = find_package(started["package"], started["module"])
             code = code_of_libraries(package.libraries)
-            note = check_code(code, gpu, self._asked.wheel or package.name)
+            note = check_code(code, gpus[0], self._asked.wheel or package.name)
             line.show("ceilings: a copy and matrix products")
             notes = [note] if note else []
             frameworks = {one["framework"] for one in theirs} - {started["framework"]}
@@ -123,9 +137,9 @@ class _Session:
             notes += [f"what it is compared with ran with {name}" for name in sorted(frameworks)]
             return _Found(
                 started=started,
-                gpu=gpu,
+                gpus=gpus,
                 free=started["free"],
-                monitor=monitor,
+                monitors=monitors,
                 package=package,
                 notes=tuple(notes),
                 ceilings=first.ask("ceilings"),
@@ -139,25 +153,30 @@ class _Session:
         usual = gate.TOLERANCES[clock] if self._asked.old else gate.BETWEEN_RUNS
         return self._asked.tolerance or usual
 
-    def _look_at_gpu(
+    def _look_at_gpus(
         self, started: Mapping[str, Any], workers: list[Worker]
-    ) -> tuple[GpuFacts, GpuMonitor]:
-        asked, facts = self._asked, dict(started["gpu"])
-        monitor = GpuMonitor(facts["uuid"])
-        state = monitor.state([pid for one in workers for pid in one.pids])
-        gpu = GpuFacts(**facts, driver=state.driver)
-        check_health(state, gpu)
-        if asked.old or asked.past:
-            check_alone(state, gpu, is_shared=asked.is_shared)
+    ) -> tuple[tuple[GpuFacts, ...], tuple[GpuMonitor, ...]]:
+        """Each GPU that the probe's calls run on, and what watches it."""
+        asked, own = self._asked, [pid for one in workers for pid in one.pids]
+        gpus, monitors = [], []
+        for facts in started["gpus"]:
+            monitor = GpuMonitor(facts["uuid"])
+            state = monitor.state(own)
+            gpu = GpuFacts(**facts, driver=state.driver)
+            check_health(state, gpu)
+            if asked.old or asked.past:
+                check_alone(state, gpu, is_shared=asked.is_shared)
+            gpus.append(gpu)
+            monitors.append(monitor)
         if asked.past:
-            check_comparable(asked.past, gpu, asked.recipe, started["clock"], asked.against)
-        return gpu, monitor
+            check_comparable(asked.past, gpus, asked.recipe, started["clock"], asked.against)
+        return tuple(gpus), tuple(monitors)
 
     def _measure(
         self, facts: Mapping[str, Any], workers: list[Worker], found: _Found, own: frozenset[str]
     ) -> MeasuredCase:
         """Check a case and measure it for the first time."""
-        case = new_case(facts)
+        case = new_case(facts, len(found.gpus))
         if facts["gpus"] > found.gpu.gpus:
             case.skip(f"it needs {facts['gpus']} GPUs")
             return case
@@ -197,7 +216,7 @@ class _Session:
         if "rival_seconds" in answer:
             seconds = answer["rival_seconds"]
             players.append(Player(worker=first, whose="rival", seconds=seconds))
-        with found.monitor.watching() as clocks:
+        with found.watching() as clocks:
             play(case.name, players, is_quick=self._asked.is_quick, factor=factor)
         case.clocks += clocks
         case.new += players[0].rounds
@@ -248,7 +267,9 @@ class _Session:
         clocks = merge_clocks([one for case in self._cases for one in case.clocks])
         if set(HEAT) & set(clocks.slowed_by):
             cases = tuple(map(_undecided_if_same, cases))
-        notes = (*found.notes, *notes_of(found.monitor.state(()), clocks), *_unread(cases))
+        states = [monitor.state(()) for monitor in found.monitors]
+        seen = dict.fromkeys(note for state in states for note in notes_of(state, clocks))
+        notes = (*found.notes, *seen, *_unread(cases))
         answer: Answer | Literal[""] = ""
         if asked.against:
             lost = _not_compared(cases, self._cases, asked.past)
@@ -262,6 +283,7 @@ class _Session:
             sha256=asked.sha256 or found.package.sha256,
             date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             gpu=found.gpu,
+            gpus=found.gpus if found.gpus[1:] else (),
             framework=started["framework"],
             python=started["python"],
             clock=started["clock"],

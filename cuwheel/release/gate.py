@@ -50,7 +50,7 @@ class Evidence:
         run = self.perf[0]
         compared = f", {run.answer} against {run.against}" if run.answer else ""
         driver = f", driver {run.gpu.driver}" if run.gpu.driver else ""
-        return f"{run.outcome} on {run.gpu.name}{driver}, {run.date[:10]}{compared}"
+        return f"{run.outcome} on {run.gpu_names}{driver}, {run.date[:10]}{compared}"
 
     @property
     def verify_words(self) -> str:

@@ -166,3 +166,13 @@ def test_memory_that_ran_out_is_a_fault_where_there_was_enough() -> None:
     assert case.result.faults == (
         "it ran out of GPU memory, of which 8.0 GiB were free; about 1.0 GiB are needed",
     )
+
+
+def test_names_a_gpu_without_work() -> None:
+    case = new_case(FACTS, gpus=2)
+    ran = [{"name": "_Z3ownv", "gpu": 0, "count": 1, "nanoseconds": 10}]
+
+    case.judge_results({**RIGHT, "rival_error": None, "kernels": ran, "unread": ""}, OWN)
+
+    assert case.result.faults == ("no kernel ran on GPU 1, of 2 that are to work",)
+    assert case.result.gpu_shares == (1.0, 0.0)

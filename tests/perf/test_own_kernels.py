@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.perf.own_kernels import code_of_libraries, kernels_of, longest, own_share
+from cuwheel.perf.own_kernels import (
+    code_of_libraries,
+    gpu_shares,
+    kernels_of,
+    longest,
+    own_share,
+)
 from tests.support.factories import compile_cuda
 
 if TYPE_CHECKING:
@@ -62,3 +68,22 @@ def test_nothing_ran() -> None:
 
 def test_longest_come_first() -> None:
     assert longest(reversed(KERNELS)) == (("_Z5twicePf", 0.75), ("ampere_gemm", 0.25))
+
+
+ON_TWO = [
+    {"name": "_Z5twicePf", "gpu": 0, "count": 1, "nanoseconds": 45},
+    {"name": "ampere_gemm", "gpu": 1, "count": 1, "nanoseconds": 40},
+    {"name": "_Z5twicePf", "gpu": 1, "count": 1, "nanoseconds": 15},
+]
+
+
+def test_a_kernel_of_two_gpus_is_one() -> None:
+    assert longest(ON_TWO) == (("_Z5twicePf", 0.6), ("ampere_gemm", 0.4))
+
+
+def test_share_of_each_gpu() -> None:
+    assert gpu_shares(ON_TWO, 3) == (0.45, 0.55, 0.0)
+
+
+def test_no_share_where_nothing_ran() -> None:
+    assert gpu_shares([], 2) == ()

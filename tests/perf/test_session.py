@@ -382,3 +382,97 @@ def test_probe_without_requests(tmp_path: Path) -> None:
         measure(request_for(tmp_path, probe=probe, sweep=sweep), Console())
 
     assert caught.value.fix == "leave --sweep out"
+
+
+ON_TWO = """\
+import os
+
+import numpy as np
+from measured import double
+from perf_case import Case
+
+PACKAGE, FRAMEWORK, GPUS = "measured", "host", "all"
+seat = []
+
+
+def join(*given):
+    seat.extend(given)
+
+
+def same(seed):
+    return (np.random.default_rng(seed).random(1000),)
+
+
+def call(x):
+    if os.environ.get("TEST_CASE") == str(seat[0]):
+        raise ValueError(f"not on GPU {seat[0]}")
+    if os.environ.get("TEST_WRONG") == str(seat[0]):
+        return x
+    if os.environ.get("TEST_END") == str(seat[0]):
+        os._exit(3)
+    return double(x)
+
+
+def cases():
+    assert seat[1] == 2 and seat[2].startswith("127.0.0.1:"), seat
+    case = dict(inputs=same, call=call, expected=lambda x: x + x, has_own_kernels=False)
+    return [Case(name=f"of {seat[1]}", gpus=2, limit=1e-12, bytes=16000, **case)]
+"""
+WITHOUT_JOIN = ON_TWO.replace("def join(", "seat.extend((0, 2, '127.0.0.1:'))\n\n\ndef _join(")
+
+
+def test_each_gpu_gets_a_process_where_the_probe_wants_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_DRIVER_GPUS", "2")
+
+    run = measure(request_for(tmp_path, probe=ON_TWO), Console())
+
+    assert [one.uuid[:8] for one in run.gpus] == ["GPU-0707", "GPU-0808"]
+    assert run.gpu_names == "2 x Test GPU"
+    [case] = run.cases
+    assert (case.faults, case.failed, case.error) == ((), "", 0.0)
+    assert case.timing
+
+
+def test_one_process_with_all_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_DRIVER_GPUS", "2")
+
+    run = measure(request_for(tmp_path, probe=WITHOUT_JOIN), Console())
+
+    assert len(run.gpus) == 2
+    assert run.cases[0].timing
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_an_error_of_one_of_several_processes_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: str
+) -> None:
+    monkeypatch.setenv("TEST_DRIVER_GPUS", "2")
+    monkeypatch.setenv("TEST_CASE", rank)
+
+    run = measure(request_for(tmp_path, probe=ON_TWO), Console())
+
+    assert run.failures == (f"of 2: ValueError: not on GPU {rank}",)
+
+
+def test_a_wrong_result_on_the_second_gpu_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_DRIVER_GPUS", "2")
+    monkeypatch.setenv("TEST_WRONG", "1")
+
+    run = measure(request_for(tmp_path, probe=ON_TWO), Console())
+
+    assert run.faults[0].startswith("of 2: the relative error is 5.0e-01")
+
+
+def test_a_process_of_several_that_ends_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_DRIVER_GPUS", "2")
+    monkeypatch.setenv("TEST_END", "1")
+
+    run = measure(request_for(tmp_path, probe=ON_TWO), Console())
+
+    assert "the process of another GPU ended" in run.failures[0]

@@ -136,7 +136,7 @@ def describe_run(run: PerfRun) -> Iterator[tuple[str, str]]:
     yield "SHA-256", run.sha256
     gpu = run.gpu
     more = f"sm_{gpu.capability}, {gpu.memory / GIB:.0f} GiB, driver {gpu.driver or 'unknown'}"
-    yield "GPU", f"{gpu.name} ({more})"
+    yield "GPU", f"{run.gpu_names} ({more})"
     yield "date", run.date
     yield "Python", f"{run.python}, {run.framework}" if run.framework else run.python
     yield "time by", run.clock

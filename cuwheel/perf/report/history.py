@@ -43,9 +43,13 @@ def read_history(folder: Path, run: PerfRun) -> tuple[PerfRun, ...]:
             continue
         if one.faults:
             continue
-        if (one.gpu.name, one.gpu.driver, one.recipe) == (run.gpu.name, run.gpu.driver, run.recipe):
+        if _subject(one) == _subject(run):
             found.append(one)
     return tuple(found)
+
+
+def _subject(run: PerfRun) -> tuple[str, str, str]:
+    return run.gpu_names, run.gpu.driver, run.recipe
 
 
 def changes_of(runs: Sequence[PerfRun], case: str) -> tuple[str, ...]:

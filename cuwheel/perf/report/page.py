@@ -46,7 +46,7 @@ def page_of(run: PerfRun, picture: bytes, history: Sequence[PerfRun]) -> str:
         picture: of it, PNG.
         history: runs on the same GPU, the oldest first, this one among them.
     """
-    title = f"{run.package} on {run.gpu.name}"
+    title = f"{run.package} on {run.gpu_names}"
     facts = [(name, escape(text)) for name, text in describe_run(run)]
     parts = [
         f"<h1>{escape(title)}</h1>",

@@ -42,7 +42,7 @@ def draw_run(run: PerfRun) -> bytes:
     axes.set_xlim(left=0)
     axes.axvline(1, color="#555", linewidth=0.8)
     axes.set_xlabel("time of a call: the package's, its rival's is 1 (shorter is faster)")
-    axes.set_title(f"{run.package} on {run.gpu.name}, {run.date[:10]}", fontsize=10)
+    axes.set_title(f"{run.package} on {run.gpu_names}, {run.date[:10]}", fontsize=10)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     return _as_png(figure)

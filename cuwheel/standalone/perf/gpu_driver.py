@@ -24,14 +24,17 @@ class NoGpuError(Exception):
 
 
 class Gpu:
-    """The first GPU that this process may use, in its primary context.
+    """A GPU that this process may use, in its primary context.
+
+    Args:
+        ordinal: CUDA's number of it in this process, from 0.
 
     Raises:
         NoGpuError: there is none.
     """
 
-    def __init__(self) -> None:
-        """Start the driver and take the context that the frameworks share."""
+    def __init__(self, ordinal: int = 0) -> None:
+        """Start the driver; the context that frameworks share is made at the first use."""
         try:
             self._cuda = ctypes.CDLL("libcuda.so.1")
         except OSError as problem:
@@ -39,20 +42,18 @@ class Gpu:
         if status := self._cuda.cuInit(0):
             raise NoGpuError(f"the driver finds no GPU: {self._say(status)}")
         self._device = ctypes.c_int()
-        self._call("cuDeviceGet", ctypes.byref(self._device), 0)
-        self._context = ctypes.c_void_p()
-        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), self._device)
+        self._call("cuDeviceGet", ctypes.byref(self._device), ordinal)
+        self._context: Any = None
         self._scratch: Any = None
 
     def facts(self) -> dict[str, Any]:
         """Name, UUID, compute capability, multiprocessors, bytes of L2 and of memory."""
         name, made = ctypes.create_string_buffer(128), ctypes.create_string_buffer(16)
-        total, driver, count = ctypes.c_size_t(), ctypes.c_int(), ctypes.c_int()
+        total, driver = ctypes.c_size_t(), ctypes.c_int()
         self._call("cuDeviceGetName", name, len(name), self._device)
         self._call("cuDeviceGetUuid_v2", made, self._device)
         self._call("cuDeviceTotalMem_v2", ctypes.byref(total), self._device)
         self._call("cuDriverGetVersion", ctypes.byref(driver))
-        self._call("cuDeviceGetCount", ctypes.byref(count))
         return {
             "name": name.value.decode(),
             "uuid": f"GPU-{uuid.UUID(bytes=made.raw)}",
@@ -61,8 +62,14 @@ class Gpu:
             "l2": self._attribute(_L2_BYTES),
             "memory": total.value,
             "cuda": f"{driver.value // 1000}.{driver.value % 1000 // 10}",
-            "gpus": count.value,
+            "gpus": self.count(),
         }
+
+    def count(self) -> int:
+        """How many GPUs this process may use."""
+        found = ctypes.c_int()
+        self._call("cuDeviceGetCount", ctypes.byref(found))
+        return found.value
 
     def free_memory(self) -> int:
         """Bytes that nobody has taken."""
@@ -113,6 +120,10 @@ class Gpu:
         return address
 
     def _enter(self) -> None:
+        if self._context is None:
+            context = ctypes.c_void_p()
+            self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device)
+            self._context = context
         self._call("cuCtxSetCurrent", self._context)
 
     def _attribute(self, number: int) -> int:

@@ -23,7 +23,7 @@ _CONCURRENT_KERNEL = 10  # CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL
 _FORCED = 1  # CUPTI_ACTIVITY_FLAG_FLUSH_FORCED
 _BUFFER = 4 << 20  # bytes; a record takes about 200
 _ALIGNMENT = 8  # bytes, ACTIVITY_RECORD_ALIGNMENT
-_HEAD = struct.Struct("<I12xQQ")  # kind, start and end in nanoseconds
+_HEAD = struct.Struct("<I12xQQ8xI")  # kind, start and end in nanoseconds, the GPU's number
 _NAME = 104  # where the name's address stands
 
 _REQUEST = ctypes.CFUNCTYPE(
@@ -52,12 +52,14 @@ class KernelReader:
         """Load CUPTI and give it buffers; nothing is recorded yet."""
         self._cupti = _load()
         self._buffers: dict[int, ctypes.Array[ctypes.c_char]] = {}
-        self._found: list[tuple[str, int]] = []
+        self._found: list[tuple[str, int, int]] = []
         self._callbacks = (_REQUEST(self._give_buffer), _COMPLETE(self._take_buffer))
         self._call("cuptiActivityRegisterCallbacks", *self._callbacks)
 
     def read(self, call: Callable[[], object], wait: Callable[[], object]) -> list[dict[str, Any]]:
-        """The kernels that a call runs: name as the compiler mangled it, count, nanoseconds.
+        """The kernels that a call runs: name as the compiler mangled it, GPU, count, nanoseconds.
+
+        One that runs on two GPUs is two of them. GPUs are numbered as CUDA does in this process.
 
         Args:
             call: what is read.
@@ -73,12 +75,12 @@ class KernelReader:
             self._call("cuptiActivityFlushAll", _FORCED)
         finally:
             self._call("cuptiActivityDisable", _CONCURRENT_KERNEL)
-        kernels: dict[str, list[int]] = {}
-        for name, nanoseconds in self._found:
-            kernels.setdefault(name, []).append(nanoseconds)
+        kernels: dict[tuple[str, int], list[int]] = {}
+        for name, gpu, nanoseconds in self._found:
+            kernels.setdefault((name, gpu), []).append(nanoseconds)
         return [
-            {"name": name, "count": len(times), "nanoseconds": sum(times)}
-            for name, times in kernels.items()
+            {"name": name, "gpu": gpu, "count": len(times), "nanoseconds": sum(times)}
+            for (name, gpu), times in kernels.items()
         ]
 
     def _give_buffer(self, buffer: Any, size: Any, limit: Any) -> None:
@@ -96,10 +98,10 @@ class KernelReader:
             ctypes.c_void_p(buffer), ctypes.c_size_t(valid), ctypes.byref(record)
         ):
             address = record.value or 0
-            kind, start, end = _HEAD.unpack(ctypes.string_at(address, _HEAD.size))
+            kind, start, end, gpu = _HEAD.unpack(ctypes.string_at(address, _HEAD.size))
             if kind == _CONCURRENT_KERNEL:
                 name = ctypes.c_char_p.from_address(address + _NAME).value or b""
-                self._found.append((name.decode("utf-8", "replace"), end - start))
+                self._found.append((name.decode("utf-8", "replace"), gpu, end - start))
         self._buffers.pop(buffer, None)
 
     def _call(self, function: str, *arguments: Any) -> None:

@@ -7,6 +7,13 @@ A probe is a module with these names:
 - `cases()`: a list of `Case`;
 - `OWN_SHARE`, optional: the least share of the time on the GPU that kernels of the wheel take in a
   case that has some; without it one kernel is enough;
+- `GPUS = "all"`, optional: calls run on all GPUs that the process may use, so that all of them are
+  looked at, and each has to have run a kernel; without it the first one is meant;
+- `join(rank, count, address)`, optional: the package wants one process for each GPU, and there are
+  several GPUs. It is called in each before `cases()`, with the number of the process, which is its
+  GPU's, how many there are, and where the first may listen for the others. All of them then make
+  the same inputs and calls at once; what a call returns has to be whole in each. The longest time
+  and the largest error count. What the module itself does must not start CUDA;
 - `VARIABLES`, optional: names of environment variables that the package listens to;
 - `sweep(clients, requests, model)`, optional: requests by so many clients at once; it returns the
   seconds of each request, the seconds of all, and what it ran, as `Sweep`.

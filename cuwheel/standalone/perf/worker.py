@@ -13,8 +13,9 @@ to standard error. The process ends with its input.
 - `libraries`: the shared libraries of this process;
 - `sweep` `clients` `requests` `model`: as the probe has it.
 
-SITE are folders of packages that come before all others. Standard library only, Python 3.9 or
-newer.
+SITE are folders of packages that come before all others. A probe that wants a process for each GPU
+(`join`) gets the others from `team`, with `--seat=` before PROBE. Standard library only, Python 3.9
+or newer.
 """
 
 from __future__ import annotations
@@ -47,17 +48,20 @@ from kernel_reader import (  # type: ignore[import-not-found]
     KernelReader,
     KernelsUnreadableError,
 )
+from team import Seat, seat_of, start_team  # type: ignore[import-not-found]
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from differences import Difference
     from perf_case import Case  # type: ignore[import-not-found]
+    from team import Team
 
 _SEEDS = (0, 1)  # of the inputs, which are used in turn
 _WARM_SECONDS = 0.3  # of calls before the first that counts: clocks rise, plans are made
 _WARM_CALLS = 3  # at least
 _LONG = 5.0  # seconds of a call after which no more are made to warm up
+_TEAM_WARM_CALLS = 5  # of several processes, which have to make equally many
 
 
 class Worker:
@@ -65,12 +69,16 @@ class Worker:
 
     Args:
         probe: the file's names.
+        seat: which process this is, of those that run the probe.
     """
 
-    def __init__(self, probe: dict[str, Any]) -> None:
+    def __init__(self, probe: dict[str, Any], seat: Seat) -> None:
         """Start the GPU and its framework."""
-        self.gpu = Gpu()
+        self.gpu = Gpu(seat.rank)
         self.probe = probe
+        self.seat = seat
+        if seat.size > 1:
+            probe["join"](*seat)
         self.framework = FRAMEWORKS[probe["FRAMEWORK"]](self.gpu)
         cases = probe["cases"]()
         self.cases: dict[str, Case] = {case.name: case for case in cases}
@@ -87,6 +95,7 @@ class Worker:
         package = importlib.import_module(self.probe["PACKAGE"])
         return {
             "gpu": self.gpu.facts(),
+            "gpus": [gpu.facts() for gpu in self._gpus()],
             "framework": self.framework.version(),
             "clock": self.framework.clock,
             "python": sys.version.split()[0],
@@ -102,6 +111,12 @@ class Worker:
             "sweeps": "sweep" in self.probe,
             "cases": [self._facts_of(case) for case in self.cases.values()],
         }
+
+    def _gpus(self) -> list[Gpu]:
+        """Those that the calls of this process run on."""
+        if self.probe.get("GPUS") != "all" or self.seat.size > 1:
+            return [self.gpu]
+        return [self.gpu, *(Gpu(ordinal) for ordinal in range(1, self.gpu.count()))]
 
     def prepare(self, case: str, *, checks: bool) -> dict[str, Any]:
         """Errors of the package and of its rival, the kernels that ran, seconds of a call."""
@@ -166,10 +181,13 @@ class Worker:
         return found
 
     def ceilings(self) -> dict[str, float]:
-        """Bytes a second of a copy, operations a second of matrix products."""
+        """Bytes a second of a copy, operations a second of matrix products; of all its GPUs.
+
+        They are taken on the first and counted for each, as they are of one kind where it matters.
+        """
         rates = {"copy": self.gpu.copy_rate(), **self.framework.product_rates()}
         self.framework.forget()
-        return rates
+        return {name: len(self._gpus()) * rate for name, rate in rates.items()}
 
     def libraries(self) -> list[str]:
         """Every shared library of this process."""
@@ -213,6 +231,9 @@ class Worker:
     def _warm_up(self, function: Callable[..., Any]) -> float:
         """Median seconds of the calls that warm up."""
         found: list[float] = []
+        if self.seat.size > 1:
+            found = [self._call(function)[0] for _ in range(_TEAM_WARM_CALLS)]
+            return statistics.median(found)
         started = time.perf_counter()
         while len(found) < _WARM_CALLS or time.perf_counter() - started < _WARM_SECONDS:
             found.append(self._call(function)[0])
@@ -251,35 +272,66 @@ def _failure_of(problem: BaseException) -> dict[str, Any]:
     return {"kind": kind, "what": text, "traceback": traceback.format_exc()}
 
 
-def _start(probe: str) -> Worker:
-    """Run a probe's module.
+def _load(probe: str) -> dict[str, Any]:
+    """A probe's names.
 
     Raises:
         RuntimeError: this Python is too old for probes.
     """
     if sys.version_info < (3, 10):  # noqa: UP036 - the environment's, not ours
         raise RuntimeError("probes need Python 3.10 or newer")
-    return Worker(runpy.run_path(probe, run_name="probe"))
+    return runpy.run_path(probe, run_name="probe")
 
 
-def serve(probe: str, questions: IO[str], answers: IO[str]) -> None:
-    """Answer until there are no more questions."""
-    worker: Worker | None = None
-    process = os.getpid()
-    for line in questions:
+class Server:
+    """Answers questions, alone or for several processes.
+
+    Args:
+        arguments: the probe's file, and folders of packages.
+        seat: of this process, where another one has started it; else None.
+        answers: where they go.
+    """
+
+    def __init__(self, arguments: list[str], seat: Seat | None, answers: IO[str]) -> None:
+        """Nothing is loaded before the first question."""
+        self._arguments = arguments
+        self._seat = seat
+        self._answers = answers
+        self._probe: dict[str, Any] | None = None
+        self._team: Team | None = None
+        self._worker: Worker | None = None
+
+    def answer(self, line: str) -> None:
+        """Answer one question, with one line."""
         question = json.loads(line)
         action = question.pop("do")
+        process = os.getpid()
         try:
-            worker = worker or _start(probe)
-            answer = {"answer": getattr(worker, action)(**question)}
+            probe = self._load()
+            if self._team:  # before anything that all of them have to do at once
+                self._team.ask(line)
+            self._worker = self._worker or Worker(probe, self._seat or Seat())
+            answer = {"answer": getattr(self._worker, action)(**question)}
         except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever the package does
             if os.getpid() != process:  # a child that the package has forked answers nothing
                 os._exit(1)
             answer = {"failure": _failure_of(problem)}
-            if worker:
-                worker._forget()  # noqa: SLF001 - what was made must not fail the next case
-        answers.write(f"{json.dumps(answer)}\n")
-        answers.flush()
+            if self._worker:
+                self._worker._forget()  # noqa: SLF001 - what was made must not fail the next case
+        if self._team:
+            answer = self._team.merge(action, answer)
+        self._answers.write(f"{json.dumps(answer)}\n")
+        self._answers.flush()
+
+    def _load(self) -> dict[str, Any]:
+        """The probe, loaded once; where it wants others and there are GPUs for them, these too."""
+        if self._probe is None:
+            self._probe = _load(self._arguments[0])
+            if self._probe.get("join") and self._seat is None:
+                count = Gpu().count()
+                if count > 1:
+                    self._seat, self._team = start_team(count, self._arguments, self._answers)
+        return self._probe
 
 
 def main(arguments: list[str]) -> None:
@@ -289,14 +341,17 @@ def main(arguments: list[str]) -> None:
     os.dup2(2, 1)
     with open(os.devnull) as nothing:  # noqa: PTH123
         os.dup2(nothing.fileno(), 0)
-    probe, *folders = arguments
+    seat, arguments = seat_of(arguments)
+    _, *folders = arguments
     # Three workers may share a GPU: JAX would take most of it for the first.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     before = list(sys.path)
     for folder in folders:
         site.addsitedir(folder)
     sys.path[:] = [path for path in sys.path if path not in before] + before
-    serve(probe, questions, answers)
+    server = Server(arguments, seat, answers)
+    for line in questions:
+        server.answer(line)
     os._exit(0)  # taking frameworks and contexts apart costs seconds, and nothing is left to keep
 
 
