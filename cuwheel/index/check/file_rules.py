@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import json
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -48,6 +49,7 @@ class FileCheck:
         file: as its page lists it.
         reader: reads what the index serves.
         is_quick: wheels are read in parts.
+        labels: of variants, where it is the file that has to say what they stand for.
         findings: so far.
         digest: its hash as measured, `sha256=...`; empty where it wasn't read.
     """
@@ -56,6 +58,7 @@ class FileCheck:
     file: ListedFile
     reader: Reader
     is_quick: bool
+    labels: tuple[str, ...] = ()
     findings: list[Finding] = field(default_factory=list)
     digest: str = ""
 
@@ -144,6 +147,8 @@ class FileCheck:
         metadata = self._metadata()
         if not is_wheel(self.file.name):
             self._check_size(head.size)
+            if self.labels:
+                self._check_labels(self.reader.small_file(self.file.url) or b"")
             return
         try:
             with self.reader.parts(self.file.url) as stream:
@@ -190,6 +195,22 @@ class FileCheck:
                     for member in wheel.members(stream.fileno())
                 }
                 self._check_wheel(wheel, contents, metadata, wheel.digest)
+        elif self.labels:
+            with path.open("rb") as stream:
+                self._check_labels(stream.read(limits.METADATA + 1))
+
+    def _check_labels(self, content: bytes) -> None:
+        """Whether the file of a release's variants knows those that its page lists."""
+        if len(content) > limits.METADATA:
+            self._add("variants", f"it has more than {show_size(limits.METADATA)}")
+            return
+        try:
+            known = set(json.loads(content)["variants"])
+        except (ValueError, LookupError, TypeError, RecursionError):
+            self._add("variants", "it isn't the JSON that PEP 825 asks for")
+            return
+        if lacking := [one for one in self.labels if one not in known]:
+            self._add("variants", f"it doesn't know {', '.join(lacking)}, which the page lists")
 
     def _check_wheel(
         self,

@@ -14,14 +14,20 @@ from cuwheel.errors import DownloadError
 from cuwheel.fetch.urls import redact_url
 from cuwheel.index.check.file_rules import FileCheck
 from cuwheel.index.check.listing import read_listing, read_projects
-from cuwheel.index.check.page_rules import best_hash, form_findings, is_readable, page_findings
+from cuwheel.index.check.page_rules import (
+    best_hash,
+    form_findings,
+    is_readable,
+    page_findings,
+    variant_labels,
+)
 from cuwheel.index.check.reading import RawPage
 from cuwheel.index.check.rules import Finding
 from cuwheel.index.check.snapshot import Seen, change_findings
 from cuwheel.system.parallel import Stop, run_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from cuwheel.index.check.listing import ListedFile, Listing
     from cuwheel.index.check.reading import Reader
@@ -183,10 +189,11 @@ class IndexWalk:
         return tuple(files.values()), bool(read)
 
     def _check_files(
-        self, project: str, files: Iterable[ListedFile], reader: Reader
+        self, project: str, files: Sequence[ListedFile], reader: Reader
     ) -> dict[str, str]:
         """Check the files that weren't yet; hashes as measured, by name."""
         new = [one for one in files if one.key not in self.checked]
+        labels = variant_labels(one.name for one in files)
         self.checked.update(one.key for one in new)
         stop = Stop()
         sizes = [one.size or 0 for one in new]
@@ -198,6 +205,7 @@ class IndexWalk:
                     file=one,
                     reader=asking,
                     is_quick=self.asked.is_quick,
+                    labels=tuple(labels.get(one.name, ())),
                 )
                 for one in new
             ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from posixpath import basename
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -24,7 +24,7 @@ from cuwheel.index.check.rules import Finding
 from cuwheel.wheel.variants import VARIANTS, split_variant, variants_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cuwheel.index.check.listing import ListedFile, Listing
 
@@ -57,16 +57,33 @@ def page_findings(project: str, listing: Listing) -> Iterator[Finding]:
     for file in listing.files:
         for code, fact in _file_faults(project, listing, file):
             yield _finding(code, listing, file.name, fact)
-        if is_wheel(file.name) and split_variant(file.name)[1]:
-            needed = variants_name(file.name)
-            if needed not in names:
-                yield _finding("variants", listing, file.name, f"the page lists no {needed}")
+    for needed, variants in _variants(names).items():
+        for name in variants if needed not in names else ():
+            yield _finding("variants", listing, name, f"the page lists no {needed}")
     if listing.has_sizes:
         yield from _version_findings(listing)
 
 
 def _finding(code: str, listing: Listing, name: str, fact: str) -> Finding:
     return Finding(code=code, where=f"{listing.where}: {name}", fact=fact)
+
+
+def _variants(names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+    """Variants, each with its label, by the name of the file that has to know them."""
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for name in sorted(names):
+        if label := split_variant(name)[1]:
+            found[variants_name(name)][name] = label
+    return found
+
+
+def variant_labels(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Labels of variants by the name of the file that has to know them.
+
+    Args:
+        names: of all files of a page.
+    """
+    return {needed: tuple(dict.fromkeys(one.values())) for needed, one in _variants(names).items()}
 
 
 def is_wheel(name: str) -> bool:

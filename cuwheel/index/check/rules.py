@@ -252,10 +252,11 @@ RULES = (
     Rule(
         code="variants",
         severity="error",
-        summary="A variant is listed without the file that says what variants a release has.",
+        summary="The file that says what variants a release has isn't listed, or lacks one.",
         why="Installers that know variants (PEP 825) learn from `NAME-VERSION-variants.json` alone "
         "what a label stands for: without it nobody takes the variant.",
-        fix="List the release's `-variants.json`; `nox -s index -- --to DIR --variants` writes it.",
+        fix="List the release's `-variants.json` with each label; `nox -s index -- --to DIR "
+        "--variants` writes it.",
     ),
     Rule(
         code="no-size",

@@ -18,6 +18,7 @@ from cuwheel.index.check.rules import BY_CODE
 from cuwheel.index.check.session import check_indexes
 from cuwheel.index.site import SiteRequest, write_site
 from cuwheel.system.console import Console
+from cuwheel.wheel.variants import variants_name
 from tests.index.test_folder_index import served
 from tests.support.factories import HASTY
 from tests.support.server import Site, serving
@@ -257,6 +258,30 @@ def _variants(copy: SiteCopy) -> None:
     copy.page["files"].append({**copy.entry, "filename": name, "url": url_of(name)})
 
 
+def _variants_file(copy: SiteCopy, content: str) -> None:
+    """A variant, and the file that says what variants there are."""
+    _variants(copy)
+    name = variants_name(copy.entry["filename"])
+    (copy.folder / "files" / name).write_text(content)
+    copy.page["files"].append(
+        {
+            "filename": name,
+            "url": url_of(name),
+            "hashes": {"sha256": hashlib.sha256(content.encode()).hexdigest()},
+            "size": len(content),
+            "upload-time": copy.entry["upload-time"],
+        }
+    )
+
+
+def _variants_lack_label(copy: SiteCopy) -> None:
+    _variants_file(copy, json.dumps({"variants": {"cu12": {}}}))
+
+
+def _variants_are_no_json(copy: SiteCopy) -> None:
+    _variants_file(copy, "cu13")
+
+
 DEFECTS: dict[Callable[[SiteCopy], None], str] = {
     _no_page: "page",
     _entry: "entry",
@@ -294,6 +319,8 @@ DEFECTS: dict[Callable[[SiteCopy], None], str] = {
     _provenance: "provenance",
     _attestation: "attestation",
     _variants: "variants",
+    _variants_lack_label: "variants",
+    _variants_are_no_json: "variants",
 }
 # Where a planted defect isn't one of a site: see the tests below, and those of the page's rules.
 _ELSEWHERE = {
@@ -325,6 +352,14 @@ def test_attestations_that_are_there_are_no_finding(copy: SiteCopy) -> None:
     copy.write()
 
     assert found(check(f"{copy.address}/simple/")) == []
+
+
+@pytest.mark.parametrize("is_quick", [False, True])
+def test_variants_that_are_known_are_no_finding(*, copy: SiteCopy, is_quick: bool) -> None:
+    _variants_file(copy, json.dumps({"variants": {"cu13": {}}}))
+    copy.write()
+
+    assert found(check(str(copy.folder), is_quick=is_quick)) == []
 
 
 def test_site_that_was_written_anew_is_clean(copy: SiteCopy) -> None:
