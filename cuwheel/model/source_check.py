@@ -53,4 +53,4 @@ def _faults_of_pin(owner: str, source: Source) -> Iterator[str]:
     if isinstance(source, GitCommit) and not re.fullmatch(r"[0-9a-f]{40}", source.commit):
         yield f"{owner}.commit has to have 40 hexadecimal digits"
     if not re.fullmatch(r"[0-9a-f]{64}", source.sha256) and (source.sha256 or not is_commit):
-        yield f"{owner}.sha256 has to have 64 hexadecimal digits"
+        yield f"{owner}.sha256 has to have 64 hexadecimal digits, letters small"

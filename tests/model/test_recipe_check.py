@@ -61,6 +61,7 @@ def test_passes_sound_recipe() -> None:
         ({"link": Link("cudart", "cublaslt")}, 'did you mean "cublasLt"?'),
         ({"source": Sdist(project="p", sha256="abc")}, "64 hexadecimal digits"),
         ({"source": Sdist(project="p", sha256="x" * 64)}, "64 hexadecimal digits"),
+        ({"source": Sdist(project="p", sha256="A" * 64)}, "letters small"),
         (
             {"source": Sdist(project="p", version="{verison}", sha256="0" * 64)},
             'source.version: {verison}: did you mean "version"?',
