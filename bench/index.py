@@ -1,7 +1,8 @@
 """How long a site of many wheels takes to write: a folder's index, a whole site, and both again.
 
-Each in a process of its own: `nox -s bench -- index [--wheels N] [--json FILE]`. The wheels are as
-small as wheels can be: what is measured is the index, not the reading of their contents.
+Each in a process of its own: `nox -s bench -- index [--wheels N] [--against COMMIT] [--json FILE]`.
+The wheels are as small as wheels can be: what is measured is the index, not the reading of their
+contents. With another commit of ours, each step is made by it and by this one in turn.
 """  # noqa: INP001 - run by path, not a package
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import json
 import os
 import sys
+import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
@@ -23,6 +25,8 @@ from cuwheel.system.quantities import show_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+Figures = tuple[float, float, float, int]  # seconds, of CPU, in the kernel; peak in bytes
 
 _PROJECTS = 100
 _PEAK = """
@@ -81,20 +85,53 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="nox -s bench -- index")
     parser.add_argument("--wheels", type=int, default=10_000)
+    parser.add_argument("--against", metavar="COMMIT")
+    parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    turns = []
     with tempfile.TemporaryDirectory(prefix="cuwheel-bench-") as scratch:
         top = Path(scratch)
-        make_wheels(top / "dist", given.wheels)
-        make_wheels(top / "plain", given.wheels)
-        figures = {name: measure(script, top, folder) for name, (script, folder) in _STEPS.items()}
-    columns = ("", "seconds", "of CPU", "in the kernel", "peak memory")
-    table = Table(*columns, title=f"{given.wheels:,} wheels")
+        engines = {"this": Path(__file__).parents[1]}
+        if given.against:
+            engines = {given.against: unpack_commit(given.against, top / "engine"), **engines}
+        # Removed at the end alone: ext4 is slow to make files for minutes after it removed many.
+        for turn in range(given.turns):
+            turns.append(measure_turn(engines, top / str(turn), given.wheels))
+            print_turn(turns[-1], f"{given.wheels:,} wheels")
+    if given.json:
+        given.json.write_text(json.dumps({"wheels": given.wheels, "turns": turns}, indent=1))
+
+
+def unpack_commit(commit: str, folder: Path) -> Path:
+    """The engine as it was."""
+    folder.mkdir()
+    archive = folder / "engine.tar"
+    command = ["git", "archive", "-o", str(archive), commit, "cuwheel"]
+    process.run(command, env=os.environ, cwd=Path(__file__).parents[1])
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="data")
+    return folder
+
+
+def measure_turn(engines: Mapping[str, Path], top: Path, wheels: int) -> dict[str, Figures]:
+    """Each step by each engine, in turn; each has wheels of its own."""
+    for name in engines:
+        for folder in ("dist", "plain"):
+            make_wheels(top / name / folder, wheels)
+    return {
+        f"{step}, {name}" if len(engines) > 1 else step: measure(script, top / name, folder, engine)
+        for step, (script, folder) in _STEPS.items()
+        for name, engine in engines.items()
+    }
+
+
+def print_turn(figures: Mapping[str, Figures], title: str) -> None:
+    """Print a table."""
+    table = Table("", "seconds", "of CPU", "in the kernel", "peak memory", title=title)
     for name, (seconds, user, kernel, peak) in figures.items():
         table.add_row(name, *(f"{one:.2f}" for one in (seconds, user, kernel)), show_size(peak))
     Console().print(table)
-    if given.json:
-        given.json.write_text(json.dumps({"wheels": given.wheels, "steps": figures}, indent=1))
 
 
 def make_wheels(dist: Path, count: int) -> None:
@@ -113,10 +150,13 @@ def make_wheels(dist: Path, count: int) -> None:
             wheel.writestr(f"{folder}/RECORD", "")
 
 
-def measure(script: str, top: Path, folder: str) -> tuple[float, float, float, int]:
+def measure(script: str, top: Path, folder: str, engine: Path) -> Figures:
     """Seconds of a script's process, on a CPU and there in the kernel, and its peak in bytes."""
+    environ = {**os.environ, "PYTHONPATH": str(engine)}
     before = os.times()
-    done = process.run([sys.executable, "-c", script, str(top), folder], env=os.environ)
+    # What `-c` runs finds modules in its working folder first.
+    command = [sys.executable, "-c", script, str(top), folder]
+    done = process.run(command, env=environ, cwd=engine)
     after = os.times()
     seconds = after.elapsed - before.elapsed
     user = after.children_user - before.children_user
