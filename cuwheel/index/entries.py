@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
+import io
 import json
 import os
 import re
@@ -26,7 +27,7 @@ from cuwheel.wheel.staged_files import staged_files
 from cuwheel.wheel.variants import VARIANT_JSON, split_variant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from packaging.tags import Tag
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 METADATA = ".metadata"  # PEP 658: behind the wheel's name
 ATTESTATIONS = ".provenance"  # PEP 740: likewise; whoever attests puts it there
 _BESIDE = ("", STATEMENT, METADATA, ATTESTATIONS)  # what an index knows a wheel by
-_METADATA = _BESIDE.index(METADATA)
+_STATEMENT, _METADATA, _ATTESTATIONS = range(1, len(_BESIDE))
 _KNOWN = ".cuwheel/wheels.json"  # in a folder of wheels: what was read of them
 _FORMAT = 2  # of that file
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?([+-]\d\d:\d\d)")
@@ -46,7 +47,9 @@ _UTC = "%Y-%m-%dT%H:%M:%SZ"  # as PEP 700 has it
 _RELEASE = re.compile(r"\d{1,2}\.\d{1,2}")  # of CUDA
 _FRAMEWORKS = ("torch", "jax", "jaxlib", "tensorflow")
 _NAMES = 1 << 15  # wheels' names that are kept taken apart; 2 kB each
-_Read = tuple[list[list[int]], "Entry"]  # states of the files, and what was read of them
+SMALL = 1 << 20  # bytes of a wheel that is read once: hashed and taken apart in memory
+_States = list[list[int]]  # of a wheel and what is beside it; an empty one: it isn't there
+_Read = tuple[_States, "Entry"]  # states of the files, and what was read of them
 _Known = dict[str, _Read]  # by file name
 
 
@@ -99,6 +102,11 @@ class Entry:
         return _parse(self.name).version
 
     @property
+    def shown_version(self) -> str:
+        """Its version as text."""
+        return _parse(self.name).shown_version
+
+    @property
     def tags(self) -> frozenset[Tag]:
         """What its name says that it is for."""
         return _parse(self.name).tags
@@ -114,6 +122,7 @@ class _Name(NamedTuple):
 
     project: str
     version: Version
+    shown_version: str
     tags: frozenset[Tag]
     quoted: str
 
@@ -123,7 +132,7 @@ class _Name(NamedTuple):
 def _parse(name: str) -> _Name:
     """What the name of a wheel's file says; of a variant, what its plain wheel's says."""
     project, version, _, tags = parse_wheel_filename(split_variant(name)[0])
-    return _Name(project, version, tags, quote(name))
+    return _Name(project, version, str(version), tags, quote(name))
 
 
 def read_entries(
@@ -151,20 +160,19 @@ def read_entries(
     memory = kept or folder / _KNOWN
     # What `write_index` has read of the folder needn't be read again for a site of it.
     known = _read_known(memory) or _read_known(folder / _KNOWN)
-    paths = sorted(folder.glob("*.whl"), key=str)
-    states = {path.name: _states(path) for path in paths}
+    there = file_names(folder)
+    names = sorted(name for name in there if name.endswith(".whl"))
+    states = {name: _states(folder, name, there) for name in names}
     same = {name: (states[name], one) for name, one in (copied or {}).items() if name in states}
     same |= {name: one for name, one in known.items() if one[0] == states.get(name)}
-    changed = [path for path in paths if path.name not in same]
+    changed = [name for name in names if name not in same]
     with staged_files(folder) if writes else contextlib.nullcontext() as staged:
-        new = _read_changed(changed, [_size(states[path.name]) for path in changed], staged)
-    found = {
-        path.name: same.get(path.name) or (states[path.name], new[path.name]) for path in paths
-    }
+        new = _read_changed(folder, {name: states[name] for name in changed}, staged)
+    found = {name: same.get(name) or (states[name], new[name]) for name in names}
     if writes:
-        for path in changed:
-            states[path.name][_METADATA] = _state(f"{path}{METADATA}")
-        _remove_metadata_of_others(folder, found)
+        for name in changed:
+            states[name][_METADATA] = _state(f"{folder}/{name}{METADATA}")
+        _remove_metadata_of_others(folder, there, found)
     if found != known:
         _write_known(memory, found)
     return tuple(
@@ -173,40 +181,58 @@ def read_entries(
     )
 
 
+def file_names(folder: Path) -> frozenset[str]:
+    """The names of all that is in a folder; none where there is no folder."""
+    try:
+        return frozenset(os.listdir(folder))  # noqa: PTH208 - no Path for each
+    except (FileNotFoundError, NotADirectoryError):
+        return frozenset()
+
+
 def _read_changed(
-    wheels: Sequence[Path], sizes: Iterable[int], staged: StagedFiles | None
+    folder: Path, wheels: Mapping[str, _States], staged: StagedFiles | None
 ) -> dict[str, Entry]:
     """Read wheels; the METADATA of each is put where it gets its name beside the wheel, if at all.
+
+    Args:
+        folder: that holds them.
+        wheels: states by name.
+        staged: where METADATA is put; None: nowhere.
 
     Raises:
         WheelIndexError: some are not valid.
     """
 
-    def read_one(path: Path) -> Entry | str:
+    def read_one(name: str) -> Entry | str:
         try:
-            entry, metadata = _read_entry(path)
+            entry, metadata = _read_entry(folder / name, wheels[name])
         except UnsafeArchiveError as problem:
             return problem.why
         except (InvalidWheelFilename, LookupError, ValueError) as problem:
             return str(problem)
         if staged:
-            with staged.new_file(path.name + METADATA) as stream:
+            with staged.new_file(name + METADATA) as stream:
                 stream.write(metadata)
         return entry
 
-    read = dict(zip((path.name for path in wheels), map_all(read_one, wheels, sizes), strict=True))
+    sizes = [_size(states) for states in wheels.values()]
+    read = dict(zip(wheels, map_all(read_one, [*wheels], sizes), strict=True))
     faults = [f"{name}: {one}" for name, one in read.items() if isinstance(one, str)]
     if faults:
         raise WheelIndexError(
-            f"{len(faults)} files in {wheels[0].parent} are not valid wheels",
+            f"{len(faults)} files in {folder} are not valid wheels",
             why="; ".join(faults),
             fix="remove them and build those wheels again; the index is as it was",
         )
     return {name: one for name, one in read.items() if isinstance(one, Entry)}
 
 
-def _read_entry(path: Path) -> tuple[Entry, bytes]:
+def _read_entry(path: Path, states: _States) -> tuple[Entry, bytes]:
     """What the index says of a wheel, and its METADATA.
+
+    Args:
+        path: of the wheel.
+        states: of it and of what lies beside it.
 
     Raises:
         UnsafeArchiveError: it isn't a wheel, or is damaged.
@@ -214,35 +240,47 @@ def _read_entry(path: Path) -> tuple[Entry, bytes]:
         LookupError: it has no METADATA.
         ValueError: its name and what is in it contradict each other.
     """
-    project, version = _parse(path.name)[:2]
-    with open_wheel(path) as wheel:
+    own = _parse(path.name)
+    sha256, status, content = _read_whole(path)
+    with open_wheel(path, content) as wheel:
         metadata, variant = metadata_of(wheel), wheel.read_text(VARIANT_JSON)
         has_libraries = any(".so" in name for name in wheel.names)
     _check_variant(split_variant(path.name)[1], variant)
     text = metadata.decode("utf-8", "replace")
     found = headers(text)
     versions = [value for name, value in found if name == "version"]
-    if versions != [str(version)]:
+    if versions != [own.shown_version]:
         said = ", ".join(versions) or "nothing"
-        raise ValueError(f"{project} {version} by its name, version {said} by its METADATA")
-    statement = _read_statement(path)
+        raise ValueError(f"{own.project} {own.version} by its name, version {said} by its METADATA")
+    statement = _read_statement(path) if states[_STATEMENT] else {}
     asked = statement.get("buildDefinition", {}).get("externalParameters", {})
     finished = str(statement.get("runDetails", {}).get("metadata", {}).get("finishedOn", ""))
     entry = Entry(
         name=path.name,
-        sha256=sha256_of_file(path),
-        size=path.stat().st_size,
-        uploaded=_utc(finished) or _utc_of(path),
+        sha256=sha256,
+        size=status.st_size,
+        uploaded=_utc(finished) or _utc_of(status),
         metadata_sha256=hashlib.sha256(metadata).hexdigest(),
         requires_python=next((value for name, value in found if name == "requires-python"), ""),
         toolkit=checked_toolkit(str(asked.get("toolkit", ""))),
         framework=_framework(found) or str(asked.get("framework", "")),
         has_libraries=has_libraries,
         has_statement=bool(statement),
-        has_attestations=path.with_name(path.name + ATTESTATIONS).is_file(),
+        has_attestations=bool(states[_ATTESTATIONS])
+        and path.with_name(path.name + ATTESTATIONS).is_file(),
         variant=variant,
     )
     return entry, metadata
+
+
+def _read_whole(path: Path) -> tuple[str, os.stat_result, io.BytesIO | None]:
+    """A wheel's SHA-256, its state, and its content where it is small; None where it isn't."""
+    with path.open("rb") as stream:
+        status = os.fstat(stream.fileno())
+        if status.st_size <= SMALL:
+            content = stream.read(status.st_size)
+            return hashlib.sha256(content).hexdigest(), status, io.BytesIO(content)
+    return sha256_of_file(path), status, None
 
 
 def metadata_of(wheel: Wheel) -> bytes:
@@ -310,20 +348,26 @@ def _utc(text: str) -> str:
         return ""
 
 
-def _utc_of(path: Path) -> str:
-    time = datetime.datetime.fromtimestamp(path.stat().st_mtime, tz=datetime.timezone.utc)
+def _utc_of(status: os.stat_result) -> str:
+    time = datetime.datetime.fromtimestamp(status.st_mtime, tz=datetime.timezone.utc)
     return time.strftime(_UTC)
 
 
-def _states(wheel: Path) -> list[list[int]]:
+def _states(folder: Path, wheel: str, there: Collection[str]) -> _States:
     """What tells a wheel and the files beside it from those that were there before: stat(2).
 
     The time of the last change of the inode is one that nobody can set.
+
+    Args:
+        folder: that holds them.
+        wheel: its name.
+        there: names of all that is in the folder; of what isn't, the system isn't asked.
     """
-    return [_state(f"{wheel}{suffix}") for suffix in _BESIDE]
+    names = (f"{wheel}{suffix}" for suffix in _BESIDE)
+    return [_state(f"{folder}/{name}") if name in there else [] for name in names]
 
 
-def _size(states: list[list[int]]) -> int:
+def _size(states: _States) -> int:
     return states[0][0] if states[0] else 0
 
 
@@ -370,8 +414,10 @@ def _written(entry: Entry) -> dict[str, object]:
     return {field.name: getattr(entry, field.name) for field in fields(entry)}
 
 
-def _remove_metadata_of_others(folder: Path, kept: Mapping[str, object]) -> None:
+def _remove_metadata_of_others(
+    folder: Path, there: Iterable[str], kept: Mapping[str, object]
+) -> None:
     """Of wheels that are gone."""
-    for path in folder.glob(f"*.whl{METADATA}"):
-        if path.name.removesuffix(METADATA) not in kept:
-            path.unlink()
+    for name in there:
+        if name.endswith(f".whl{METADATA}") and name.removesuffix(METADATA) not in kept:
+            (folder / name).unlink()

@@ -100,7 +100,7 @@ class ListedWheel:
         """The columns behind the package's name."""
         entry, facts = self.entry, self.facts
         return (
-            f"{entry.version}{' (yanked)' if entry.yanked is not None else ''}",
+            f"{entry.shown_version}{' (yanked)' if entry.yanked is not None else ''}",
             self.cuda or ", ".join(map(str, facts.cuda)),
             *self.choices["Python"],
             entry.framework,
@@ -244,7 +244,7 @@ explicit = true
 {entry.project} = {{ index = "{name}" }}
 
 [project]
-dependencies = ["{entry.project}=={entry.version}"]""",
+dependencies = ["{entry.project}=={entry.shown_version}"]""",
     }
     return "\n".join(
         f"<h3>{title}</h3><pre><code>{escape(text)}</code></pre>" for title, text in texts.items()

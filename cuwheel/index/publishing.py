@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import os
 from typing import TYPE_CHECKING
 
 from cuwheel import limits
 from cuwheel.errors import PublishedWheelError, UsageError, WheelIndexError
-from cuwheel.index.entries import ATTESTATIONS, METADATA, metadata_of
+from cuwheel.index.entries import ATTESTATIONS, METADATA, SMALL, file_names, metadata_of
 from cuwheel.system.parallel import map_all
 from cuwheel.system.regular_files import read_regular
 from cuwheel.wheel.archive import open_wheel
@@ -83,25 +84,29 @@ def publish(
         WheelIndexError: one has changed since it was read.
         OSError: a file can't be read or written.
     """
+    there = {folder: file_names(folder) for folder in {folder for folder, _ in found.values()}}
     for names in _parts(found):
         with staged_files(files) as staged:
 
             def publish_one(name: str) -> None:
                 folder, entry = found[name]
-                wheel = folder / name
                 for beside in (f"{name}{STATEMENT}", f"{name}{ATTESTATIONS}"):
-                    _copy_changed(folder / beside, files, staged)
+                    if beside in there[folder]:
+                        _copy_changed(folder / beside, files, staged)
                 if name not in published:
-                    _copy(wheel, staged, entry.sha256)
+                    content = _copy(folder / name, staged, entry.sha256)
+                    has_metadata = f"{name}{METADATA}" in there[folder]
+                    metadata = _metadata_beside(folder / name, entry) if has_metadata else None
                     with staged.new_file(f"{name}{METADATA}") as stream:
-                        stream.write(_metadata_of(wheel, entry))
+                        stream.write(metadata or _metadata_inside(folder / name, content))
 
             map_all(publish_one, names, [found[name][1].size for name in names])
     with staged_files(files) as staged:
-        for folder in {folder for folder, _ in found.values()}:
-            for source in folder.glob(f"*{REBUILT}*.json"):
-                if source.name.partition(REBUILT)[0] in found:
-                    _copy_changed(source, files, staged)
+        for folder, others in there.items():
+            for name in others:
+                wheel, rebuilt, _ = name.partition(REBUILT)
+                if rebuilt and wheel in found and name.endswith(".json"):
+                    _copy_changed(folder / name, files, staged)
 
 
 def _parts(found: Mapping[str, tuple[Path, Entry]]) -> Iterator[list[str]]:
@@ -117,13 +122,17 @@ def _parts(found: Mapping[str, tuple[Path, Entry]]) -> Iterator[list[str]]:
     yield part
 
 
-def _metadata_of(wheel: Path, entry: Entry) -> bytes:
-    """METADATA of a wheel: from beside it, where that is still the wheel's; else from the wheel."""
+def _metadata_beside(wheel: Path, entry: Entry) -> bytes | None:
+    """METADATA that lies beside a wheel; None where it isn't the wheel's."""
     with contextlib.suppress(OSError):
         beside = read_regular(wheel.with_name(f"{wheel.name}{METADATA}"), limit=limits.METADATA)
         if hashlib.sha256(beside).hexdigest() == entry.metadata_sha256:
             return beside
-    with open_wheel(wheel) as archive:
+    return None
+
+
+def _metadata_inside(wheel: Path, content: bytes | None) -> bytes:
+    with open_wheel(wheel, None if content is None else io.BytesIO(content)) as archive:
         return metadata_of(archive)
 
 
@@ -142,16 +151,21 @@ def _size_and_time(path: Path) -> tuple[int, int] | None:
     return state.st_size, state.st_mtime_ns
 
 
-def _copy(source: Path, staged: StagedFiles, sha256: str = "") -> None:
+def _copy(source: Path, staged: StagedFiles, sha256: str = "") -> bytes | None:
     """Copy a file with its time.
+
+    Returns:
+        Its content, where it is small; None where it isn't.
 
     Raises:
         WheelIndexError: it isn't the file any more whose hash is given.
     """
     digest = hashlib.sha256()
+    content: bytes | None = b""
     with source.open("rb") as stream, staged.new_file(source.name) as written:
         state = os.fstat(stream.fileno())
-        while piece := stream.read(_CHUNK):
+        while piece := stream.read(min(_CHUNK, state.st_size + 1)):
+            content = piece if content == b"" and len(piece) < SMALL else None
             digest.update(piece)
             written.write(piece)
         if sha256 and digest.hexdigest() != sha256:
@@ -162,3 +176,4 @@ def _copy(source: Path, staged: StagedFiles, sha256: str = "") -> None:
             )
         written.flush()  # which sets its time, too
         os.utime(written.fileno(), ns=(state.st_atime_ns, state.st_mtime_ns))
+    return content

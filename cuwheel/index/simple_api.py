@@ -144,7 +144,7 @@ def _link(entry: Entry, place: _Place) -> str:
 def _project_json(
     project: str, wheels: Sequence[Entry], others: Sequence[IndexFile], place: _Place
 ) -> str:
-    versions = dict.fromkeys(str(entry.version) for entry in wheels)
+    versions = dict.fromkeys(entry.shown_version for entry in wheels)
     files = [_file(entry, place) for entry in wheels]
     files += [
         {

@@ -43,7 +43,11 @@ def read_regular(path: Path, *, limit: int) -> bytes:
         OSError: as `open_regular`; or it is larger.
     """
     with open_regular(path) as stream:
-        content = stream.read(limit + 1)
+        # Not the limit at once: that is memory which the system would have to give and take back.
+        size = min(limit, os.fstat(stream.fileno()).st_size)
+        content = stream.read(size + 1)
+        if len(content) > size:  # it grew, or is one of those whose size is 0
+            content += stream.read(limit - size)
     if len(content) > limit:
         raise OSError(errno.EFBIG, f"it has more than {limit >> 20} MiB", str(path))
     return content

@@ -11,13 +11,13 @@ import ctypes
 import itertools
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from cuwheel.system.files import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 _ASIDE = ".cuwheel-new"  # folder of files without their names yet
 # So few are synced one by one: what builds have just written to the disk may be gigabytes.
@@ -30,9 +30,9 @@ class StagedFiles:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._aside = root / _ASIDE
+        self._aside = f"{root}/{_ASIDE}"
         self._numbers = itertools.count()
-        self._names: dict[Path, str] = {}
+        self._names: dict[str, str] = {}
 
     @contextlib.contextmanager
     def new_file(self, name: str) -> Iterator[BinaryIO]:
@@ -44,12 +44,19 @@ class StagedFiles:
         Raises:
             OSError: the disk can't be written.
         """
-        self._aside.mkdir(mode=0o700, exist_ok=True)  # nobody else reads what isn't complete
-        path = self._aside / str(next(self._numbers))
-        with path.open("xb") as stream:
+        path = f"{self._aside}/{next(self._numbers)}"  # tens of thousands: no Path for each
+        with self._open(path) as stream:
             os.fchmod(stream.fileno(), 0o644)
             yield stream
         self._names[path] = name
+
+    def _open(self, path: str) -> BinaryIO:
+        try:
+            return open(path, "xb")  # noqa: PTH123
+        except FileNotFoundError:
+            # Of the first file. Nobody else reads what isn't complete.
+            Path(self._aside).mkdir(mode=0o700, exist_ok=True)
+            return open(path, "xb")  # noqa: PTH123
 
     def commit(self) -> None:
         """Give all of them their names, in the order in which they were completed.
@@ -59,10 +66,10 @@ class StagedFiles:
         """
         if not self._names:
             return
-        sync_files(self._aside, [*self._names])
+        sync_files(self._root, [*self._names])
         for path, name in self._names.items():
-            path.replace(self._root / name)
-        self._aside.rmdir()
+            os.replace(path, f"{self._root}/{name}")  # noqa: PTH105
+        Path(self._aside).rmdir()
 
 
 @contextlib.contextmanager
@@ -95,11 +102,11 @@ def remove_staged(root: Path) -> None:
     remove_tree(root / _ASIDE)
 
 
-def sync_files(folder: Path, files: Sequence[Path]) -> None:
+def sync_files(folder: Path, files: Sequence[str]) -> None:
     """See that files are on the disk.
 
     Args:
-        folder: that holds them.
+        folder: on the disk of which they are.
         files: their paths.
 
     Raises:
@@ -108,7 +115,7 @@ def sync_files(folder: Path, files: Sequence[Path]) -> None:
     if len(files) > _FEW and _sync_disk(folder):
         return
     for path in files:
-        with path.open("rb") as stream:
+        with Path(path).open("rb") as stream:
             os.fsync(stream.fileno())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,6 @@ from cuwheel.system.regular_files import is_regular, open_regular, read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 def bind(path: Path) -> None:
@@ -46,3 +46,7 @@ def test_reads_no_more_than_the_limit(tmp_path: Path) -> None:
     assert len(read_regular(path, limit=5 << 20)) == 5 << 20
     with pytest.raises(OSError, match="more than 4 MiB"):
         read_regular(path, limit=(5 << 20) - 1)
+
+
+def test_reads_file_that_states_no_size() -> None:
+    assert read_regular(Path("/proc/self/maps"), limit=1 << 20)

@@ -292,12 +292,14 @@ def _yank(
 
 def _tell(text: str, written: IndexDocument, given: argparse.Namespace, console: Console) -> None:
     """Say what was written, of which wheels."""
+    console.note(text)
+    if not (console.is_verbose or given.json):
+        return  # of many wheels the pages take as long to read as they took to write
     pages = [
         json.loads(read_text(path, limit=limits.INDEX_PAGE))
         for path in written.index.glob("*/index.json")
     ]
     wheels = sorted(one["filename"] for page in pages for one in page["files"])
-    console.note(text)
     for name in wheels if console.is_verbose else ():
         console.note(f"  {name}")
     if given.json:
