@@ -52,7 +52,7 @@ install_what_is_missing() {
         fish:fish zsh:zsh redis-server:redis-server bwrap:bubblewrap munged:munge slurmctld:slurmctld slurmd:slurmd \
         sbatch:slurm-client bindfs:bindfs podman:podman runc:runc debootstrap:debootstrap \
         systemd-analyze:systemd nginx:nginx-light chromium:chromium \
-        aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static llvm-dis:llvm; do
+        aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static llvm-dis-14:llvm-14; do
         command -v "${program%%:*}" >/dev/null || missing+=("${program#*:}")
     done
     [ ${#missing[@]} -gt 0 ] || return 0

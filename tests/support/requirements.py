@@ -168,7 +168,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "redis": _program("redis-server", "redis-server"),
     "cmake": _program("cmake", "cmake"),
     "gold": _program("ld.gold", "binutils"),
-    "llvm-dis": _program("llvm-dis", "llvm"),
+    "llvm-dis": _program("llvm-dis-14", "llvm-14"),
     "cross-gcc": _program("aarch64-linux-gnu-g++", "g++-aarch64-linux-gnu"),
     "qemu": _program("qemu-aarch64-static", "qemu-user-static"),
     "arm64-root": _program("debootstrap", "debootstrap"),

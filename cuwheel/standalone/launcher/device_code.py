@@ -302,30 +302,15 @@ def _take_ptx(words: Words, store: Store, start: Start, folder: str, aside: str)
 
 def _find_ptx(store: Store, folder: str, bitcode: bytes, aside: str) -> Result | None:
     """The result of a build that had this bitcode, or one that can only become the same PTX."""
-    found = store.find(folder, bitcode)
-    disassembler = device_bitcode.find_disassembler()
-    if found or not disassembler:
+    if found := store.find(folder, bitcode):
         return found
-    text = b""
+    digest = b""
     for other in store.others(folder):
         if device_bitcode.has_only_kernels(other.output):
-            text = text or device_bitcode.canonical_text(disassembler, bitcode, aside)
-            if text and text == device_bitcode.canonical_text(disassembler, other.bitcode, aside):
+            digest = digest or device_bitcode.canonical_digest(bitcode, aside)
+            if digest and digest == device_bitcode.canonical_digest(other.bitcode, aside):
                 return other
     return None
-
-
-def _run(called: list[str], words: Words, start: Start, aside: str) -> tuple[int, Result | None]:
-    """Run a program; its exit status, and what it has made where that is all there."""
-    held = f"{aside}/said"
-    with _OutputHeld(held):
-        status = start(called)
-    try:
-        said = kept_files.read(held)
-        _write_all(2, said)
-        return status, None if status else Result(said, kept_files.read(words.output))
-    except OSError:
-        return status, None
 
 
 class _OutputHeld:
