@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
-from cuwheel.cli.target_choice import choose_target, framework_of
+from cuwheel.cli.target_choice import choose_target, framework_of, stable_abi_python
 from cuwheel.cli.target_jobs import requested_job
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import CuwheelError, FrameworkError, UsageError, suggest
@@ -250,7 +250,7 @@ class _Chooser:
         if recipe.python == "any":
             return asked[:1] or ("",)
         if recipe.python == "abi3":
-            return (recipe.oldest_python,)
+            return (stable_abi_python(recipe, self.given),)
         required = Requirement(f"x{recipe.requires_python}").specifier
         return asked or tuple(one for one in PYTHONS if required.contains(one))
 

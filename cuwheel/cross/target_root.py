@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import TargetRootError
 from cuwheel.system.files import sha256_of_file
+from cuwheel.system.versions import version_key
 from cuwheel.system.whole_files import read_text
 from cuwheel.workspace.job import TargetRoot
 
@@ -58,6 +59,28 @@ def read_target_root(folder: Path | None, platform: Platform, release: str) -> T
         if python.is_file() and settings:
             return _read(root, prefix, python, settings, platform)
     raise _no_python(folder, platform, release, places)
+
+
+def oldest_served(folder: Path | None, platform: Platform, oldest: str) -> str:
+    """The Python to compile a wheel of the stable ABI with: one that a root folder has.
+
+    Args:
+        folder: the root; None: none was named.
+        platform: of its machine.
+        oldest: the first release that the wheel serves, `3.10`.
+
+    Returns:
+        That one where the folder has it, or has none that the wheel serves; else the next.
+    """
+    found = _pythons_in(folder.resolve()) if folder and folder.is_dir() else []
+    later = (
+        release
+        for release, triplet in found
+        # A free-threaded Python has no stable ABI (PEP 703).
+        if triplet == platform.triplet and not release.endswith("t")
+    )
+    fitting = (one for one in later if version_key(one) >= version_key(oldest))
+    return min(fitting, key=version_key, default=oldest)
 
 
 def _no_python(

@@ -224,6 +224,22 @@ def test_reads_another_machines_root_for_each_python(project: Path, tmp_path: Pa
     assert [root.release for root in roots if root] == releases
 
 
+def test_wheel_of_stable_abi_is_built_with_python_of_another_machines_root(
+    project: Path, tmp_path: Path
+) -> None:
+    add_recipe(project, "one", 'python="abi3", requires_python=">=3.8", build=Setuptools(),')
+    release = found_pythons.pythons()[0].release
+    write_python(tmp_path / "root" / "usr", release)
+    workspace = make_workspace(project)
+    words = ("--platform", AARCH64.name, "--target-root", str(tmp_path / "root"))
+    given = matrix_parser().parse([*words, "--only", "one-*"])
+
+    [cell] = chosen_cells(given, workspace.console)
+
+    assert cell.id == f"one-130-cp{release.replace('.', '')}-aarch64"
+    assert f"building with Python {release}, the oldest that the root folder" in heard(workspace)
+
+
 def test_toolkit_that_has_nothing_for_another_machine_is_impossible(project: Path) -> None:
     add_recipe(project, "one", "build=Setuptools(),")
 

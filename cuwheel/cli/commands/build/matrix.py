@@ -17,7 +17,8 @@ from cuwheel.cli.container_build import (
 from cuwheel.cli.matrix_container import OneByOne, StatesInside, answer_states
 from cuwheel.cli.parser import Parser, new_parser, read_count
 from cuwheel.cli.report_options import add_report_options
-from cuwheel.cli.target_jobs import requested_job, target_root_of
+from cuwheel.cli.target_choice import target_root_of
+from cuwheel.cli.target_jobs import requested_job
 from cuwheel.cli.target_options import (
     add_arch,
     add_build_options,
