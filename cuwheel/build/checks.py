@@ -39,7 +39,11 @@ _FRAMEWORKS = {"torch": 4863 << 20}  # an environment with 2.15 and NVIDIA's lib
 
 def check_platform(job: Job) -> list[Problem]:
     """The wheel's platform is this machine's, or one that it can be compiled for here."""
-    target = job.target
+    return platform_problems(job.target)
+
+
+def platform_problems(target: Target) -> list[Problem]:
+    """Why a target can't be built here for its platform, whatever the machine has."""
     if not (why := target.platform_fault):
         return []
     fix = f"build it on a machine with {target.platform.machine}"
