@@ -10,6 +10,7 @@ from cuwheel.cli.target_choice import (
     choose_target,
     chosen_framework,
     named_targets,
+    platform_of,
     release_of,
     stable_abi_python,
     target_root_of,
@@ -135,7 +136,7 @@ def _python_to_find(
     asked, recipe = str(given_path(python)) if os.sep in python else python, entry.recipe
     if recipe is None or recipe.python != "abi3":
         return asked
-    chosen = stable_abi_python(recipe, given)
+    chosen = stable_abi_python(recipe, platform_of(given.platform), target_root_of(given))
     release = find_python(asked, os.environ).release if os.sep in asked else asked
     if release.endswith("t"):
         raise UsageError(

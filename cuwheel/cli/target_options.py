@@ -84,6 +84,18 @@ def add_platform(parser: Parser) -> None:
     add_target_root(parser)
 
 
+def add_platforms(parser: Parser) -> None:
+    """Add the same for a session that takes several."""
+    parser.add_argument(
+        "--platform",
+        action="append",
+        default=[],
+        choices=tuple(PLATFORMS),
+        help="the machines that wheels are for, repeatable; default: this one's kind",
+    )
+    add_target_root(parser)
+
+
 def add_target_root(parser: Parser) -> None:
     """Add what a wheel for another kind of machine is built with."""
     parser.add_argument(

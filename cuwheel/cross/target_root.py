@@ -43,13 +43,7 @@ def read_target_root(folder: Path | None, platform: Platform, release: str) -> T
         TargetRootError: there is none, it lacks headers, or it is for another machine.
     """
     if folder is None or not folder.is_dir():
-        raise TargetRootError(
-            f"there is no root folder of a Linux for {platform.machine}",
-            why=f"{folder} is no folder"
-            if folder
-            else f"neither --target-root nor {TARGET_ROOT} names one",
-            fix="make one (docs/how-to/arm64.md says how), and name it",
-        )
+        raise no_root(folder, platform)
     root = folder.resolve()
     abi = release.replace(".", "")
     places = [root / one.format(plain=abi.rstrip("t"), abi=abi) for one in _PREFIXES]
@@ -59,6 +53,17 @@ def read_target_root(folder: Path | None, platform: Platform, release: str) -> T
         if python.is_file() and settings:
             return _read(root, prefix, python, settings, platform)
     raise _no_python(folder, platform, release, places)
+
+
+def no_root(folder: Path | None, platform: Platform) -> TargetRootError:
+    """The error of a build that no root folder is named for, or one that isn't there."""
+    return TargetRootError(
+        f"there is no root folder of a Linux for {platform.machine}",
+        why=f"{folder} is no folder"
+        if folder
+        else f"neither --target-root nor {TARGET_ROOT} names one",
+        fix="make one (docs/how-to/arm64.md says how), and name it",
+    )
 
 
 def oldest_served(folder: Path | None, platform: Platform, oldest: str) -> str:
