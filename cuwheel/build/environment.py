@@ -143,9 +143,7 @@ def _compiler_variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
         "CXXFLAGS": flags,
         "LDSHARED": f"{cc} -shared",
         "LDCXXSHARED": f"{cxx} -shared",
-        "LDFLAGS": " ".join(
-            [*_linker_flags(target, home), *_root_link_flags(target, inputs)]
-        ),
+        "LDFLAGS": " ".join([*_linker_flags(target, home), *_root_link_flags(target, inputs)]),
         **({"NVCC_APPEND_FLAGS": " ".join(link)} if link else {}),
         **_own_tools(inputs.toolchain),
         **_foreign_variables(target, inputs),

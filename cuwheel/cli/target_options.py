@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from cuwheel.model.link import MODES
 from cuwheel.model.platform import PLATFORMS
-from cuwheel.spelling import as_typed
 from cuwheel.sandbox.backends import KINDS
+from cuwheel.spelling import as_typed
 
 if TYPE_CHECKING:
     from cuwheel.cli.parser import Parser

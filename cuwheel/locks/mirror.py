@@ -213,9 +213,7 @@ def _wheels(
     for name, machine in itertools.product(("engine", "nox", "perf"), sorted(machines)):
         pythons[ROOT / "envs" / f"{name}.lock", machine] = own or {own_python().release}
     locked = [
-        LockedWheels(
-            lock=path, releases=tuple(sorted(releases, key=version_key)), machine=machine
-        )
+        LockedWheels(lock=path, releases=tuple(sorted(releases, key=version_key)), machine=machine)
         for (path, machine), releases in pythons.items()
     ]
     chosen = choose_wheels(

@@ -47,9 +47,9 @@ _COPIED = (
 _PLATFORM = "--platform"
 _FOREIGN = (
     f"A build with {_PLATFORM} takes a cross compiler and QEMU of the machine where it runs, and a",
-    "root folder of the other one, which this folder doesn't hold: make one where there is a network",
-    f"({_PROJECT}/docs/how-to/arm64.md), carry it along, and name it. On a machine of that kind leave",
-    f"{_PLATFORM} and the root folder out.",
+    "root folder of the other one, which this folder doesn't hold: make one where there is a",
+    f"network ({_PROJECT}/docs/how-to/arm64.md), carry it along, and name it. On a machine of that",
+    f"kind leave {_PLATFORM} and the root folder out.",
 )
 
 

@@ -66,7 +66,7 @@ def row_of(state: CellState, states: Sequence[CellState]) -> tuple[str, ...]:
     """
     target = state.cell.job.target
     framework = f"{target.framework.name} {target.framework.version}" if target.framework else "-"
-    several = {"any": "any", "abi3": f"{target.python} and later"}
+    several = {"any": "any", "abi3": f"{target.recipe.oldest_python} and later"}
     python = several.get(target.recipe.python, target.python)
     values = (target.recipe.name, target.toolkit.release, python, framework)
     return (*values, target.platform.name)[: len(titles_of(states))]

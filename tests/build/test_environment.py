@@ -255,9 +255,7 @@ def test_takes_libraries_of_another_machines_root(inputs: BuildInputs) -> None:
     assert defined(made)["CMAKE_LIBRARY_PATH"] == f"{folder}/lib"
 
 
-@pytest.mark.parametrize(
-    "facts", [{"needs": {"debian": ("libfftw3-dev",)}}, {"platform": AARCH64}]
-)
+@pytest.mark.parametrize("facts", [{"needs": {"debian": ("libfftw3-dev",)}}, {"platform": AARCH64}])
 def test_takes_no_libraries_of_a_root_without_need(
     inputs: BuildInputs, facts: dict[str, Any]
 ) -> None:

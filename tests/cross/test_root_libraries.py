@@ -109,8 +109,9 @@ def test_digest_is_of_what_is_taken(root: TargetRoot) -> None:
 def test_compiles_and_links_with_it(root: TargetRoot, tmp_path: Path) -> None:
     made = root.folder / _LIBRARIES[1:] / "libfftw3.so.3.6.10"
     compile_arm64(made, "-Wl,-soname,libfftw3.so.3", code="double fftw(void) { return 1; }")
-    write_libraries(tmp_path / "made", root, AARCH64)
-    flags = ("-idirafter", header_folder(tmp_path / "made"), "-L", library_folder(tmp_path / "made"))
+    folder = tmp_path / "made"
+    write_libraries(folder, root, AARCH64)
+    flags = ("-idirafter", header_folder(folder), "-L", library_folder(folder))
     code = "#include <stdio.h>\n#include <fftw3.h>\ndouble fftw(void); double f(void) "
     code += '{ puts("x"); return fftw(); }'
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from typing import TYPE_CHECKING
 
@@ -50,3 +51,12 @@ def test_names_no_platform_where_all_are_this_machines(tmp_path: Path) -> None:
 
     assert "linux_x86_64" not in shown(states)
     assert "platform" not in write_page(states, tmp_path, "now").read_text().partition("<p>")[2]
+
+
+def test_names_the_oldest_python_that_a_stable_abi_serves(tmp_path: Path) -> None:
+    """Though a root folder's own one has built it."""
+    target = make_target(platform=AARCH64, python="3.12", requires_python=">=3.10")
+    recipe = dataclasses.replace(target.recipe, python="abi3")
+    job = make_job(dataclasses.replace(target, recipe=recipe), make_workspace(tmp_path))
+
+    assert "3.10 and later" in shown(read_states([Cell(job=job, options=())]))

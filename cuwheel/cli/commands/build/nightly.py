@@ -90,8 +90,8 @@ def nightly_parser() -> Parser:
     refuse_platform(
         parser,
         why="it diagnoses this machine, and measures what it has built on this machine's GPU",
-        fix="build for another one with `nox -s matrix -- build --platform …`, from cron or a timer "
-        "if you like; run `nox -s nightly` on such a machine",
+        fix="build for another one with `nox -s matrix -- build --platform …`, from cron or a "
+        "timer if you like; run `nox -s nightly` on such a machine",
     )
     parser.set_defaults(
         **{name: [] for name in ("cuda", "framework")},
