@@ -97,7 +97,8 @@ def test_builds_for_two_kinds_of_machine(
     folder = module_path / "two-kinds"
     folder.mkdir()
     with slurm_cluster(folder) as cluster:
-        words = ["build", "--executor", "slurm", "--cores", "1", "--python", root.release]
+        words = ["build", "--executor", "slurm", "--cores", "1", "--time-limit", "30"]
+        words += ["--python", root.release]
         words += ["--platform", "linux_x86_64", "--platform", "linux_aarch64"]
         words += ["--target-root", str(root.folder), "--only", "tiny-capi-*"]
         folders = ["--work", str(engine.work), "--dist", str(engine.dist)]
