@@ -306,6 +306,7 @@ def _inputs(prepared: Prepared, folder: Path) -> BuildInputs:
         events=made["unused"],
         memory=made["unused"],
         target_python=folder / "target-python",
+        target_libraries=folder / "target-libraries",
     )
 
 

@@ -76,7 +76,6 @@ HELD_BY = {
     "matrix/executor": "matrix/test_slurm_executor",
     "matrix/page": "matrix/test_building",
     "matrix/slurm_submission": "matrix/test_slurm_executor",
-    "matrix/table": "matrix/test_building",
     "model/link": "model/test_recipe_check",
     "model/recipe_texts": "model/test_recipe_check",
     "model/source": "model/test_recipe_check",

@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from cuwheel.conda.lock_file import read_conda_lock
+from cuwheel.cross.root_libraries import package_version
 from cuwheel.cuda.toolkits import TOOLKITS
 from cuwheel.errors import CuwheelError
 from cuwheel.locks.jobs import toolchain_lock
@@ -38,7 +39,11 @@ _FRAMEWORKS = {"torch": 4863 << 20}  # an environment with 2.15 and NVIDIA's lib
 
 def check_platform(job: Job) -> list[Problem]:
     """The wheel's platform is this machine's, or one that it can be compiled for here."""
-    target = job.target
+    return platform_problems(job.target)
+
+
+def platform_problems(target: Target) -> list[Problem]:
+    """Why a target can't be built here for its platform, whatever the machine has."""
     if not (why := target.platform_fault):
         return []
     fix = f"build it on a machine with {target.platform.machine}"
@@ -128,13 +133,17 @@ def check_system_packages(job: Job) -> list[Problem]:
     if target.provider == "conda":
         return _check_conda_packages(target)
     missing = ["binutils" for name in ("strip", "ld") if not which(name, SYSTEM_PATH)]
-    required = target.recipe.needs.get("debian", ())
+    required = target.system_packages
     if target.platform.is_foreign:
-        required = ()
+        return [*_lacking(target, missing), *_check_root_packages(job)]
     if which("dpkg-query", SYSTEM_PATH):
         missing += [name for name in required if not installed_version(name)]
     elif required:
         job.workspace.console.warn(f"can't tell whether these are installed: {', '.join(required)}")
+    return _lacking(target, missing)
+
+
+def _lacking(target: Target, missing: list[str]) -> list[Problem]:
     if not missing:
         return []
     names = " ".join(sorted(set(missing)))
@@ -143,6 +152,25 @@ def check_system_packages(job: Job) -> list[Problem]:
             what="system packages are missing",
             why=f"{target.recipe.name} needs {names}",
             fix=f"apt-get install {names}",
+        )
+    ]
+
+
+def _check_root_packages(job: Job) -> list[Problem]:
+    """What is there of another kind of machine stands in its root folder."""
+    root, packages = job.machine.target_root, job.target.system_packages
+    if root is None:
+        return []  # `Machine.faults` says why
+    missing = [name for name in packages if not package_version(root.folder, name)]
+    if not missing:
+        return []
+    return [
+        Problem(
+            what=f"{root.folder} lacks Debian packages",
+            why=f"{job.target.recipe.name} needs {' '.join(missing)} for "
+            f"{job.target.platform.machine}",
+            fix=f"make the root folder with debootstrap's --include=…,{','.join(missing)} "
+            "(docs/how-to/arm64.md)",
         )
     ]
 

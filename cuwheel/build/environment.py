@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cuwheel.build.launcher.events import EVENTS_LOG
 from cuwheel.build.link_flags import cuda_components, include_flags, link_flags
 from cuwheel.cross.python_settings import python_variables
+from cuwheel.cross.root_libraries import header_folder, library_folder
 from cuwheel.model.link import Static
 from cuwheel.model.recipe import CMake, Setuptools, TorchExtension, texts_for
 from cuwheel.system.compilers import SYSTEM_PATH
@@ -50,6 +51,8 @@ class BuildInputs:
         memory: socket of what the builds of this machine share about memory.
         target_python: headers and settings of the Python of another kind of machine, which the
             wheel is for; not there where it is for this one's.
+        target_libraries: what the recipe needs of that machine's system; not there where it needs
+            nothing.
     """
 
     tree: Path
@@ -66,6 +69,7 @@ class BuildInputs:
     events: Path
     memory: Path
     target_python: Path
+    target_libraries: Path
 
     @property
     def events_log(self) -> Path:
@@ -125,7 +129,7 @@ def _compiler_variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
     folders among them.
     """
     cc, cxx = (str(inputs.launcher / "bin" / name) for name in ("gcc", "g++"))
-    flags = "-O2 -DNDEBUG -g0"
+    flags = " ".join(["-O2", "-DNDEBUG", "-g0", *_root_include_flags(target, inputs)])
     home = str(inputs.view)
     link = _nvcc_link_flags(target)
     return {
@@ -139,7 +143,7 @@ def _compiler_variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
         "CXXFLAGS": flags,
         "LDSHARED": f"{cc} -shared",
         "LDCXXSHARED": f"{cxx} -shared",
-        "LDFLAGS": " ".join(_linker_flags(target, home)),
+        "LDFLAGS": " ".join([*_linker_flags(target, home), *_root_link_flags(target, inputs)]),
         **({"NVCC_APPEND_FLAGS": " ".join(link)} if link else {}),
         **_own_tools(inputs.toolchain),
         **_foreign_variables(target, inputs),
@@ -153,6 +157,21 @@ def _foreign_variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
         return {}
     tools = {name: f"{platform.triplet}-{program}" for name, program in _BINUTILS.items()}
     return {**tools, **python_variables(inputs.target_python, platform)}
+
+
+def _takes_root_libraries(target: Target) -> bool:
+    return target.platform.is_foreign and bool(target.system_packages)
+
+
+def _root_include_flags(target: Target, inputs: BuildInputs) -> list[str]:
+    """Behind the compiler's own headers, as a system's are."""
+    folder = header_folder(inputs.target_libraries)
+    return ["-idirafter", str(folder)] if _takes_root_libraries(target) else []
+
+
+def _root_link_flags(target: Target, inputs: BuildInputs) -> list[str]:
+    folder = library_folder(inputs.target_libraries)
+    return [f"-L{folder}", f"-Wl,-rpath-link,{folder}"] if _takes_root_libraries(target) else []
 
 
 def _nvcc_link_flags(target: Target) -> list[str]:
@@ -236,6 +255,7 @@ def _cmake_arguments(
     own = texts_for(declared.define, target.toolkit.release)
     defined = {
         **_cmake_platform(target),
+        **_cmake_root_libraries(target, inputs),
         **_cmake_compilers(inputs),
         **({"CMAKE_CUDA_RUNTIME_LIBRARY": kind.capitalize()} if kind else {}),
         "CMAKE_CUDA_ARCHITECTURES": values["cmake_archs"],
@@ -255,6 +275,17 @@ def _cmake_platform(target: Target) -> dict[str, str]:
     if not platform.is_foreign:
         return {}
     return {"CMAKE_SYSTEM_NAME": "Linux", "CMAKE_SYSTEM_PROCESSOR": platform.machine}
+
+
+def _cmake_root_libraries(target: Target, inputs: BuildInputs) -> dict[str, str]:
+    """Before the folders of this machine's system, in which CMake would look, too."""
+    if not _takes_root_libraries(target):
+        return {}
+    folder = inputs.target_libraries
+    return {
+        "CMAKE_INCLUDE_PATH": str(header_folder(folder)),
+        "CMAKE_LIBRARY_PATH": str(library_folder(folder)),
+    }
 
 
 def _cmake_compilers(inputs: BuildInputs) -> dict[str, str]:

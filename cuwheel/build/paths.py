@@ -58,6 +58,9 @@ def build_path_map(
         named.append(BuildPath(name="compiles", real=cache.cache_folder, kind="write"))
     if inputs.target_python.is_dir():
         named.append(BuildPath(name="target-python", real=inputs.target_python, has_sources=True))
+    if inputs.target_libraries.is_dir():
+        libraries = inputs.target_libraries
+        named.append(BuildPath(name="target-libraries", real=libraries, has_sources=True))
     if inputs.resources.is_dir():
         named.append(BuildPath(name="resources", real=inputs.resources, has_sources=True))
     extra = tuple(_extra(workspace, inputs))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuwheel.build.engine_code import code_of_builds, digest_of_code
 from cuwheel.conda.lock_file import stated_content
+from cuwheel.cross.root_libraries import libraries_digest
 from cuwheel.errors import CommandFailedError
 from cuwheel.fetch.urls import redact_url
 from cuwheel.locks.jobs import toolchain_lock
@@ -167,6 +168,9 @@ def _of_machine(target: Target, machine: Machine) -> dict[str, str]:
     }
     if machine.target_root:
         parts["target root"] = machine.target_root.fingerprint
+        if target.system_packages:
+            digest = libraries_digest(machine.target_root, target.platform)
+            parts["target root's libraries"] = digest
     if machine.image:
         parts["container image"] = machine.image.digest
     if target.provider != "conda":  # whose lock names compiler, binutils and C library

@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
-from cuwheel.cli.target_choice import choose_target, framework_of
+from cuwheel.cli.target_choice import (
+    choose_target,
+    foreign_root_of,
+    framework_of,
+    platform_of,
+    stable_abi_python,
+    target_root_of,
+)
 from cuwheel.cli.target_jobs import requested_job
 from cuwheel.cuda.toolkits import toolkit_by_release
-from cuwheel.errors import CuwheelError, FrameworkError, UsageError, suggest
+from cuwheel.errors import CuwheelError, FrameworkError, TargetRootError, UsageError, suggest
 from cuwheel.locks.framework_fit import fitting_toolkit, python_fault
 from cuwheel.matrix.changes import changed_files, is_about
 from cuwheel.matrix.state import Cell
@@ -32,7 +39,7 @@ if TYPE_CHECKING:
     from cuwheel.model.recipe import Framework, Recipe
     from cuwheel.model.target import Target
     from cuwheel.system.console import Console
-    from cuwheel.workspace.job import Machine
+    from cuwheel.workspace.job import Job, Machine
 
 
 # What a recipe is shown for that names no Python itself.
@@ -125,7 +132,8 @@ def cell_job_options(
         only_looks: nothing may be installed or written for it.
     """
     values = dict(zip(words[1::2], words[2::2], strict=True))
-    own = {"framework": values.get("--framework"), "dry_run": only_looks}
+    named = {name: values.get(f"--{name}") for name in ("framework", "platform")}
+    own = {**named, "dry_run": only_looks}
     return argparse.Namespace(**{**vars(given), **own})
 
 
@@ -133,7 +141,8 @@ def _order(cell: Cell) -> tuple[object, ...]:
     target = cell.job.target
     framework = version_key(target.framework.version) if target.framework else ()
     release = version_key(target.toolkit.release)
-    return target.recipe.name, release, framework, version_key(target.python)
+    platform = (target.platform.is_foreign, target.platform.name)
+    return target.recipe.name, release, framework, version_key(target.python), platform
 
 
 def _is_changed(cell: Cell, since: str | None) -> bool:
@@ -151,8 +160,8 @@ def _is_asked(name: str, patterns: Sequence[str]) -> bool:
 class _Chooser:
     given: argparse.Namespace
     console: Console
-    # Read once for each provider, with another machine's root folder for each Python.
-    machines: dict[tuple[str, str], Machine] = field(default_factory=dict)
+    # Read once for each provider and platform, with another machine's root for each Python.
+    machines: dict[tuple[str, str, str], Machine] = field(default_factory=dict)
 
     def options(self) -> Iterator[CellOptions]:
         """Every combination; whether the index has a wheel for its Python isn't asked yet."""
@@ -164,7 +173,7 @@ class _Chooser:
             for tag, framework, fault in self._combinations(entry, entry.recipe):
                 own = entry.recipe.framework_for(toolkit_by_release(tag).release)
                 named = "" if framework in {None, own} else framework.pin
-                for python in self._pythons(entry.recipe):
+                for platform, python in self._platforms(entry.recipe):
                     yield CellOptions(
                         entry=entry,
                         tag=tag,
@@ -172,7 +181,7 @@ class _Chooser:
                         framework=named,
                         link=self.given.link or "",
                         toolchain=self.given.toolchain or "",
-                        platform=self.given.platform or "",
+                        platform=platform,
                         impossible=fault,
                     )
 
@@ -188,7 +197,7 @@ class _Chooser:
         """The cell: its build, and why it can't be."""
         given = cell_job_options(self.given, options.words, only_looks=True)
         provider = given.toolchain or toolkit_by_release(options.tag).provider
-        read = (provider, options.python if options.platform else "")
+        read = (provider, options.platform, options.python if options.platform else "")
         job = requested_job(
             options.entry,
             options.tag,
@@ -201,6 +210,7 @@ class _Chooser:
         fault = (
             options.impossible
             or job.target.platform_fault
+            or self._root_fault(job)
             or self._python_fault(job.target, options.python)
         )
         return Cell(job=job, options=options.words, impossible=fault)
@@ -244,15 +254,26 @@ class _Chooser:
                 release = fitting_toolkit(recipe, entry.root, other, workspace, offline=True)
                 yield toolkit_by_release(release).tag, other, ""
 
-    def _pythons(self, recipe: Recipe) -> tuple[str, ...]:
+    def _platforms(self, recipe: Recipe) -> Iterator[tuple[str, str]]:
+        """Platform, where one is named, and Python."""
+        for platform in self.given.platform or [""]:
+            yield from ((platform, python) for python in self._pythons(recipe, platform))
+
+    def _pythons(self, recipe: Recipe, platform: str) -> tuple[str, ...]:
         """One stands for all where the wheel serves several Pythons."""
         asked = tuple(self.given.python)
         if recipe.python == "any":
             return asked[:1] or ("",)
         if recipe.python == "abi3":
-            return (recipe.oldest_python,)
+            root = target_root_of(self.given)
+            return (stable_abi_python(recipe, platform_of(platform), root),)
         required = Requirement(f"x{recipe.requires_python}").specifier
         return asked or tuple(one for one in PYTHONS if required.contains(one))
+
+    def _root_fault(self, job: Job) -> str:
+        """What a root folder that is named lacks for a cell."""
+        faults = [one for one in job.machine.faults if isinstance(one, TargetRootError)]
+        return _said(faults[0]) if faults and foreign_root_of(self.given) else ""
 
     def _python_fault(self, target: Target, python: str) -> str:
         """Why there is no wheel for a Python, as far as it can be known now."""

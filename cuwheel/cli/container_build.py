@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.cli.target_choice import foreign_root_of
 from cuwheel.containers.engine import ENGINES, Engine
 from cuwheel.containers.image import image_here, parse_image
 from cuwheel.containers.mounts import share
 from cuwheel.containers.refusals import no_engine
 from cuwheel.errors import UsageError
-from cuwheel.model.platform import PLATFORMS
 from cuwheel.paths import given_path, project_folder
 from cuwheel.pipeline import STAGES
 from cuwheel.system.output.github import SUMMARY_VARIABLE, add_to_summary, table
@@ -49,7 +49,7 @@ _PARTS = (
 )
 
 # Options by what becomes of them inside; those that aren't here choose the parts, or the container.
-_VALUES = ("framework", "link", "toolchain", "jobs", "sandbox", "build_tag")
+_VALUES = ("framework", "link", "toolchain", "platform", "jobs", "sandbox", "build_tag")
 _REPEATED = ("arch", "python")
 _FLAGS = ("quiet", "verbose", "any_driver", "json", "keep_work", "replace")
 _FOLDERS = ("work", "dist", "source")
@@ -134,12 +134,6 @@ def check_container_options(given: argparse.Namespace) -> None:
     Raises:
         UsageError: they don't.
     """
-    if given.container and given.platform and PLATFORMS[given.platform].is_foreign:
-        raise UsageError(
-            f"--container and --platform {given.platform} don't go together",
-            why="an image is built in with its own compilers, for its own kind of machine",
-            fix="leave --container out, or build in an image on such a machine",
-        )
     if given.container_engine and not given.container:
         raise UsageError(
             "--container-engine stands alone",
@@ -179,7 +173,7 @@ def build_in_container(given: argparse.Namespace, console: Console) -> int:
     """
     container = open_container(given, console)
     work, dist = (_folder(given, name) or project_folder() / name for name in ("work", "dist"))
-    source = _folder(given, "source")
+    read = [path for path in (_folder(given, "source"), _root(given)) if path]
     status, started = 0, time.time()
     work.mkdir(parents=True, exist_ok=True)
     for part in parts_of(given):
@@ -188,7 +182,7 @@ def build_in_container(given: argparse.Namespace, console: Console) -> int:
             summary = Path(folder) / "summary.md"
             status = container.run(
                 ("build", *words_of(given), *part.options),
-                read=(source,) if source else (),
+                read=read,
                 write=(work, dist),
                 network=part.network and not given.offline,
                 variables={SUMMARY_VARIABLE: str(summary)},
@@ -260,6 +254,8 @@ def words_of(given: argparse.Namespace) -> Iterator[str]:
     for name in _FOLDERS:
         if folder := _folder(given, name):
             yield from (_option(name), str(folder))
+    if root := _root(given):
+        yield from ("--target-root", str(root))
 
 
 def _option(name: str) -> str:
@@ -269,6 +265,11 @@ def _option(name: str) -> str:
 def _folder(given: argparse.Namespace, name: str) -> Path | None:
     value = getattr(given, name)
     return given_path(value).resolve() if value else None
+
+
+def _root(given: argparse.Namespace) -> Path | None:
+    root = foreign_root_of(given)
+    return root.resolve() if root else None
 
 
 def _choose_program(asked: str | None) -> str:

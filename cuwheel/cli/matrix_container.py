@@ -45,11 +45,13 @@ class StatesInside:
         container: where they are built.
         options: of `build` for every cell: its folders, its archs.
         has_network: whether it may ask the package index.
+        root: root folder of another kind of machine, where one is built for.
     """
 
     container: Container
     options: tuple[str, ...]
     has_network: bool
+    root: Path | None = None
 
     def __call__(self, cells: Sequence[Cell]) -> tuple[CellState, ...]:
         """How they stand, in their order.
@@ -71,6 +73,7 @@ class StatesInside:
             write_atomically(path, json.dumps(words))
             status = self.container.run(
                 ("matrix", "--states", str(path)),
+                read=(self.root,) if self.root else (),
                 write=(work, workspace.dist),
                 network=self.has_network,
             )
@@ -101,14 +104,17 @@ def answer_states(
         console: of this session.
     """
     entries = load_catalogue(project_roots())
-    machines: dict[str, Machine] = {}
+    machines: dict[tuple[str, ...], Machine] = {}
 
     def cell_of(words: Sequence[str]) -> Cell:
         given = parse([*words, "--dry-run"])  # nothing is installed to know it
         entry, tag = find_target(given.targets[0], entries)
-        known = machines.get(given.toolchain or tag)
+        # Another machine's root folder is read for each Python.
+        root = (given.platform, *given.python) if given.platform else ()
+        read = (given.toolchain or tag, *root)
+        known = machines.get(read)
         job = requested_job(entry, tag, given.python[0], given, console, machine=known)
-        machines.setdefault(given.toolchain or tag, job.machine)
+        machines.setdefault(read, job.machine)
         return Cell(job=job, options=tuple(words))
 
     asked: list[list[str]] = json.loads(read_text(path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
 from cuwheel.errors import UsageError, suggest
@@ -10,7 +11,7 @@ from cuwheel.spelling import as_typed
 from cuwheel.system.quantities import read_size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -21,7 +22,13 @@ class _Formatter(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser that raises our error and names the nearest option."""
+    """An argparse parser that raises our error and names the nearest option.
+
+    Attributes:
+        elsewhere: options of other sessions that this one can't have: why, and what to do instead.
+    """
+
+    elsewhere: Mapping[str, tuple[str, str]] = MappingProxyType({})
 
     @property
     def described(self) -> tuple[argparse.Action, ...]:
@@ -51,6 +58,9 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             words = [word for word in unknown if word.startswith("-")] or unknown
             name = words[0].split("=")[0]
+            if name in self.elsewhere:
+                why, fix = self.elsewhere[name]
+                raise UsageError(f"{self.prog}: {name} is no option of it", why=why, fix=fix)
             known = [flag for action in self._actions for flag in action.option_strings]
             raise UsageError(
                 f"{self.prog}: unknown option {name}",

@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.binaries.archs import sorted_archs
 from cuwheel.cli.parser import refuse_none
+from cuwheel.cross.target_root import TARGET_ROOT, oldest_served
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import InterpreterNotFoundError, UsageError
 from cuwheel.model.catalogue import find_target, load_catalogue, target_names
@@ -26,9 +27,11 @@ from cuwheel.toolchains.pypi import check_has_compiler
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from pathlib import Path
 
     from cuwheel.cuda.toolkits import Toolkit
     from cuwheel.model.catalogue import CatalogueEntry
+    from cuwheel.model.platform import Platform
     from cuwheel.model.recipe import Recipe
     from cuwheel.system.pythons import Interpreter
 
@@ -53,7 +56,8 @@ def choose_target(
     Args:
         entry: the recipe.
         tag: the toolkit's, `130`.
-        python: the release, `3.12`; a wheel of the stable ABI is built with the oldest instead.
+        python: the release, `3.12`; a wheel of the stable ABI is built with another one, see
+            `stable_abi_python`.
         given: the parsed options of `build`.
 
     Raises:
@@ -64,7 +68,7 @@ def choose_target(
     recipe = entry.recipe
     if recipe is None:  # pragma: no cover - find_recipe has refused it
         raise UsageError(f"{entry.name} can't be loaded", why=entry.fault)
-    framework = chosen_framework(recipe, given.framework)
+    framework, platform = chosen_framework(recipe, given.framework), platform_of(given.platform)
     toolkit = toolkit_by_release(tag)
     if given.toolchain == "pypi":
         check_has_compiler(toolkit)
@@ -75,15 +79,56 @@ def choose_target(
     return Target(
         recipe=recipe,
         toolkit=toolkit,
-        python=recipe.oldest_python if recipe.python == "abi3" else python,
+        python=python
+        if recipe.python != "abi3"
+        else stable_abi_python(recipe, platform, target_root_of(given)),
         framework=own_framework if framework in {None, own_framework} else framework,
         archs=sorted_archs(given.arch) or _archs(recipe, toolkit),
         provider=given.toolchain or toolkit.provider,
         root=entry.root,
         mode=mode,
         source_override=given_path(given.source) if given.source else None,
-        platform=PLATFORMS[given.platform] if given.platform else own_platform(),
+        platform=platform,
     )
+
+
+def stable_abi_python(recipe: Recipe, platform: Platform, root: Path | None) -> str:
+    """The Python that a wheel of the stable ABI is built with.
+
+    The oldest that it serves: the headers of another one would give other machine code under the
+    same file name. For another kind of machine the oldest that its root folder has, as the folders
+    that distributions make have one Python.
+
+    Args:
+        recipe: whose wheel keeps to the stable ABI.
+        platform: of the machines that the wheel is for.
+        root: root folder of another kind of machine; None: none was named.
+    """
+    if not platform.is_foreign:
+        return recipe.oldest_python
+    return oldest_served(root, platform, recipe.oldest_python)
+
+
+def platform_of(asked: str | None) -> Platform:
+    """What `--platform` names; without it this machine's."""
+    return PLATFORMS[asked] if asked else own_platform()
+
+
+def target_root_of(given: argparse.Namespace) -> Path | None:
+    """The root folder of another kind of machine that a command line or a variable names."""
+    named = given.target_root or os.environ.get(TARGET_ROOT)
+    return given_path(named) if named else None
+
+
+def foreign_root_of(given: argparse.Namespace) -> Path | None:
+    """The same where a wheel for another kind of machine is asked for; else None.
+
+    Args:
+        given: of a session that takes one platform, or several.
+    """
+    asked = [given.platform] if isinstance(given.platform, str) else given.platform or ()
+    is_foreign = any(platform_of(one).is_foreign for one in asked)
+    return target_root_of(given) if is_foreign else None
 
 
 def _archs(recipe: Recipe, toolkit: Toolkit) -> tuple[str, ...]:

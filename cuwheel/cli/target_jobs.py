@@ -6,8 +6,15 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.build.machine import read_machine, with_python
-from cuwheel.cli.target_choice import choose_target, chosen_framework, named_targets, release_of
-from cuwheel.cross.target_root import TARGET_ROOT
+from cuwheel.cli.target_choice import (
+    choose_target,
+    chosen_framework,
+    named_targets,
+    platform_of,
+    release_of,
+    stable_abi_python,
+    target_root_of,
+)
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.errors import InterpreterNotFoundError, UsageError
 from cuwheel.locks.framework_fit import fitting_toolkit, settle_framework
@@ -108,7 +115,7 @@ def requested_job(  # noqa: PLR0913 - what, for what, and how
     Raises:
         CuwheelError: an option is wrong or doesn't go with this recipe.
     """
-    asked = _python_to_find(entry, python, console)
+    asked = _python_to_find(entry, python, given, console)
     found = _find_python(console, asked, entry, tag, given)
     target = choose_target(entry, tag, release_of(asked, found), given)
     settings = _settings(given)
@@ -122,30 +129,34 @@ def requested_job(  # noqa: PLR0913 - what, for what, and how
     )
 
 
-def _python_to_find(entry: CatalogueEntry, python: str, console: Console) -> str:
-    """What `--python` said; for a wheel of the stable ABI the oldest Python that it serves.
-
-    The headers of another one would give other machine code under the same file name.
-    """
+def _python_to_find(
+    entry: CatalogueEntry, python: str, given: argparse.Namespace, console: Console
+) -> str:
+    """What `--python` said; for a wheel of the stable ABI the one that `stable_abi_python` says."""
     asked, recipe = str(given_path(python)) if os.sep in python else python, entry.recipe
     if recipe is None or recipe.python != "abi3":
         return asked
-    oldest = recipe.oldest_python
+    chosen = stable_abi_python(recipe, platform_of(given.platform), target_root_of(given))
     release = find_python(asked, os.environ).release if os.sep in asked else asked
     if release.endswith("t"):
         raise UsageError(
             f"the wheel of {recipe.name} doesn't serve --python {python}",
             why="a free-threaded Python has no stable ABI (PEP 703)",
-            fix=f"name one with it, or none: the wheel is built with {oldest}",
+            fix=f"name one with it, or none: the wheel is built with {chosen}",
         )
-    if release == oldest or release.startswith(f"{oldest}."):
-        return asked
-    if asked:
+    if chosen != recipe.oldest_python:
         console.note(
-            f"building with Python {oldest}: the wheel keeps to the stable ABI and serves "
+            f"building with Python {chosen}, the oldest that the root folder has: the wheel keeps "
+            f"to the stable ABI of {recipe.oldest_python}"
+        )
+    if release == chosen or release.startswith(f"{chosen}."):
+        return asked
+    if asked and chosen == recipe.oldest_python:
+        console.note(
+            f"building with Python {chosen}: the wheel keeps to the stable ABI and serves "
             f"{release} too"
         )
-    return oldest
+    return chosen
 
 
 def _needs_own_headers(entry: CatalogueEntry, tag: str, given: argparse.Namespace) -> bool:
@@ -195,12 +206,6 @@ def _settings(given: argparse.Namespace) -> BuildSettings:
         replace=given.replace,
         target_root=target_root_of(given),
     )
-
-
-def target_root_of(given: argparse.Namespace) -> Path | None:
-    """The root folder of another kind of machine that a command line or a variable names."""
-    named = given.target_root or os.environ.get(TARGET_ROOT)
-    return given_path(named) if named else None
 
 
 def _jobs(text: str) -> int | None:

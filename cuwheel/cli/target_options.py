@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.model.link import MODES
 from cuwheel.model.platform import PLATFORMS
 from cuwheel.sandbox.backends import KINDS
+from cuwheel.spelling import as_typed
 
 if TYPE_CHECKING:
     from cuwheel.cli.parser import Parser
@@ -82,6 +83,30 @@ def add_platform(parser: Parser) -> None:
         help="the machines that the wheel is for; default: this one's kind",
     )
     add_target_root(parser)
+
+
+def add_platforms(parser: Parser) -> None:
+    """Add the same for a session that takes several."""
+    parser.add_argument(
+        "--platform",
+        action="append",
+        default=[],
+        choices=tuple(PLATFORMS),
+        help="the machines that wheels are for, repeatable; default: this one's kind",
+    )
+    add_target_root(parser)
+
+
+def refuse_platform(parser: Parser, why: str, fix: str) -> None:
+    """Say to who gives the options of another kind of machine why a session doesn't take them.
+
+    Args:
+        parser: of the session.
+        why: it is about this machine.
+        fix: what to do instead.
+    """
+    said = (as_typed(why), as_typed(fix))
+    parser.elsewhere = dict.fromkeys(("--platform", "--target-root"), said)
 
 
 def add_target_root(parser: Parser) -> None:

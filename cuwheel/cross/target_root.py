@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import TargetRootError
 from cuwheel.system.files import sha256_of_file
+from cuwheel.system.versions import version_key
 from cuwheel.system.whole_files import read_text
 from cuwheel.workspace.job import TargetRoot
 
@@ -42,13 +43,7 @@ def read_target_root(folder: Path | None, platform: Platform, release: str) -> T
         TargetRootError: there is none, it lacks headers, or it is for another machine.
     """
     if folder is None or not folder.is_dir():
-        raise TargetRootError(
-            f"there is no root folder of a Linux for {platform.machine}",
-            why=f"{folder} is no folder"
-            if folder
-            else f"neither --target-root nor {TARGET_ROOT} names one",
-            fix="make one (docs/how-to/arm64.md says how), and name it",
-        )
+        raise no_root(folder, platform)
     root = folder.resolve()
     abi = release.replace(".", "")
     places = [root / one.format(plain=abi.rstrip("t"), abi=abi) for one in _PREFIXES]
@@ -58,6 +53,39 @@ def read_target_root(folder: Path | None, platform: Platform, release: str) -> T
         if python.is_file() and settings:
             return _read(root, prefix, python, settings, platform)
     raise _no_python(folder, platform, release, places)
+
+
+def no_root(folder: Path | None, platform: Platform) -> TargetRootError:
+    """The error of a build that no root folder is named for, or one that isn't there."""
+    return TargetRootError(
+        f"there is no root folder of a Linux for {platform.machine}",
+        why=f"{folder} is no folder"
+        if folder
+        else f"neither --target-root nor {TARGET_ROOT} names one",
+        fix="make one (docs/how-to/arm64.md says how), and name it",
+    )
+
+
+def oldest_served(folder: Path | None, platform: Platform, oldest: str) -> str:
+    """The Python to compile a wheel of the stable ABI with: one that a root folder has.
+
+    Args:
+        folder: the root; None: none was named.
+        platform: of its machine.
+        oldest: the first release that the wheel serves, `3.10`.
+
+    Returns:
+        That one where the folder has it, or has none that the wheel serves; else the next.
+    """
+    found = _pythons_in(folder.resolve()) if folder and folder.is_dir() else []
+    later = (
+        release
+        for release, triplet in found
+        # A free-threaded Python has no stable ABI (PEP 703).
+        if triplet == platform.triplet and not release.endswith("t")
+    )
+    fitting = (one for one in later if version_key(one) >= version_key(oldest))
+    return min(fitting, key=version_key, default=oldest)
 
 
 def _no_python(

@@ -7,6 +7,7 @@ user's own cache is. What makes it a mirror lies beside it: see `mirror_folder`.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import shutil
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from cuwheel.fetch.store import cached_path, fetch_all
 from cuwheel.fetch.urls import redact_url
 from cuwheel.locks.jobs import toolchain_lock
 from cuwheel.locks.mirror_folder import ServedTarget, complete_mirror, read_targets
+from cuwheel.model.platform import own_platform
 from cuwheel.model.source import Archive, Folder, GitCommit, Sdist
 from cuwheel.paths import ROOT, find_python_lock
 from cuwheel.pypi.indexes import configured_indexes
@@ -201,19 +203,18 @@ def _wheels(
     targets: Sequence[Target], running: Sequence[str], workspace: Workspace
 ) -> list[tuple[PinnedFile, str]]:
     """Wheels of every lock that a build installs from, and of nox's, with their addresses."""
-    pythons: dict[Path, set[str]] = {}
+    pythons: dict[tuple[Path, str], set[str]] = {}
     for target in targets:
-        locks = {target.lock, *(one.smoke_lock for one in (target, *target.served))}
-        locks |= {_toolchain_lock(target)} if target.provider == "pypi" else set()
-        for path in locks:
-            pythons.setdefault(path, set()).add(target.python)
+        for path, machine in _locks_of(target):
+            pythons.setdefault((path, machine), set()).add(target.python)
     plain = {plain_release(python) for python in (*running, *(one.python for one in targets))}
     own = {python for python in plain if version_key(python) >= _ENGINE_PYTHON}
-    for name in ("engine", "nox", "perf"):
-        pythons[ROOT / "envs" / f"{name}.lock"] = own or {own_python().release}
+    machines = {own_platform().machine, *(one.platform.machine for one in targets)}
+    for name, machine in itertools.product(("engine", "nox", "perf"), sorted(machines)):
+        pythons[ROOT / "envs" / f"{name}.lock", machine] = own or {own_python().release}
     locked = [
-        LockedWheels(lock=path, releases=tuple(sorted(releases, key=version_key)))
-        for path, releases in pythons.items()
+        LockedWheels(lock=path, releases=tuple(sorted(releases, key=version_key)), machine=machine)
+        for (path, machine), releases in pythons.items()
     ]
     chosen = choose_wheels(
         locked,
@@ -222,6 +223,20 @@ def _wheels(
         retry_policy=workspace.retry_policy,
     )
     return [(_pinned_wheel(file), file.url) for file in chosen]
+
+
+def _locks_of(target: Target) -> set[tuple[Path, str]]:
+    """What a target's build installs from, each with the kind of machine whose wheels it takes.
+
+    For another kind of machine the compilers and all that runs is of this one; what is compiled
+    against and imported is of that one, and there it is all that a build of its own takes.
+    """
+    own, other = own_platform().machine, target.platform.machine
+    build = {target.lock} | ({_toolchain_lock(target)} if target.provider == "pypi" else set())
+    smoke = {one.smoke_lock for one in (target, *target.served)}
+    return {(path, machine) for machine in (own, other) for path in build} | {
+        (path, other) for path in smoke
+    }
 
 
 def _pinned_wheel(file: IndexFile) -> PinnedFile:

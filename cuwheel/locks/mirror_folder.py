@@ -44,6 +44,15 @@ _COPIED = (
 )
 
 
+_PLATFORM = "--platform"
+_FOREIGN = (
+    f"A build with {_PLATFORM} takes a cross compiler and QEMU of the machine where it runs, and a",
+    "root folder of the other one, which this folder doesn't hold: make one where there is a",
+    f"network ({_PROJECT}/docs/how-to/arm64.md), carry it along, and name it. On a machine of that",
+    f"kind leave {_PLATFORM} and the root folder out.",
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServedTarget:
     """What a mirror says of a target: the Pythons it was written for, and what builds it."""
@@ -90,14 +99,21 @@ def complete_mirror(folder: Path, targets: Sequence[Target]) -> dict[str, Served
     write_atomically(folder / WHEELS_PAGE, wheels_page(folder))
     served = read_targets(folder)
     for target in targets:
-        pythons = served[target.name].pythons if target.name in served else ()
-        served[target.name] = ServedTarget(
+        name = served_name(target)
+        pythons = served[name].pythons if name in served else ()
+        served[name] = ServedTarget(
             pythons=tuple(sorted({*pythons, target.python})), command=_command(target)
         )
     write_atomically(folder / README, _readme(served, folder))
     described = {name: dataclasses.asdict(served[name]) for name in sorted(served)}
     write_atomically(folder / _TARGETS, json.dumps({"targets": described}, indent=1) + "\n")
     return served
+
+
+def served_name(target: Target) -> str:
+    """What a mirror calls a target: for another kind of machine it takes other wheels."""
+    foreign = f" for {target.platform.name}" if target.platform.is_foreign else ""
+    return f"{target.name}{foreign}"
 
 
 def wheels_page(folder: Path) -> str:
@@ -130,7 +146,9 @@ def _command(target: Target) -> str:
     """What builds a target from the mirror; with the provider where it isn't the usual one."""
     usual = toolkit_by_release(target.toolkit.release).provider
     chosen = f" --toolchain {target.provider}" if target.provider != usual else ""
-    return f"nox -s build-{target.name} -- --offline{chosen}"
+    foreign = f" {_PLATFORM} {target.platform.name}" if target.platform.is_foreign else ""
+    named = f" --python {target.python}" if foreign and target.recipe.python != "abi3" else ""
+    return f"nox -s build-{target.name} -- --offline{chosen}{foreign}{named}"
 
 
 def _readme(served: Mapping[str, ServedTarget], folder: Path) -> str:
@@ -138,6 +156,7 @@ def _readme(served: Mapping[str, ServedTarget], folder: Path) -> str:
     outside = sorted(path.name for path in (folder / _PROJECTS).glob("*"))
     own = [f"    export CUWHEEL_PROJECT=$PWD/{_PROJECTS}/{name}" for name in outside]
     lock = f"{_PROJECT}/envs/nox.lock"
+    has_foreign = any(_PLATFORM in one.command for one in served.values())
     return "\n".join(
         [
             f"Everything that cuwheel needs to build: {', '.join(sorted(served))}",
@@ -152,11 +171,13 @@ def _readme(served: Mapping[str, ServedTarget], folder: Path) -> str:
             "",
             f"    export {MIRROR_VARIABLE}=file://$PWD",
             *own,
+            *(["    export CUWHEEL_TARGET_ROOT=/path/to/root"] if has_foreign else ()),
             f"    cp -r {_PROJECT} ~/{_PROJECT} && cd ~/{_PROJECT}",
             *(f"    ~/nox/bin/{served[name].command}" for name in sorted(served)),
             "",
             "Served by an intranet server, the folder's address takes the place of file://$PWD,",
             "and --offline is left out. Whatever comes is checked against the locks.",
+            *(_FOREIGN if has_foreign else ()),
             f"More: {_PROJECT}/docs/how-to/offline.md",
             "",
         ]

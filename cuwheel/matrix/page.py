@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from cuwheel.matrix.state import KINDS
-from cuwheel.matrix.table import detail_of, row_of, show_counts
+from cuwheel.matrix.table import detail_of, row_of, show_counts, titles_of
 from cuwheel.system.files import write_atomically
 from cuwheel.system.quantities import show_size, show_time
 
@@ -18,16 +18,15 @@ if TYPE_CHECKING:
     from cuwheel.matrix.state import CellState
 
 
-_TITLES = ("package", "CUDA", "Python", "framework", "state", "time", "size", "date (UTC)", "")
+_TITLES = ("state", "time", "size", "date (UTC)", "")  # behind those of the table
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem;
   padding: 0 1rem; color: #1c2024; background: #fff; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .35rem .7rem .35rem 0; border-bottom: 1px solid #e3e6e9;
   vertical-align: top; }
-td:first-child, td:nth-child(4), td:nth-child(6), td:nth-child(7), td:nth-child(8) {
-  white-space: nowrap; }
-td:last-child { overflow-wrap: anywhere; }
+td:first-child, td:nth-child(n+4) { white-space: nowrap; }
+td:last-child { overflow-wrap: anywhere; white-space: normal; }
 code { font-size: .9em; }
 .state { border-radius: .25rem; padding: .05rem .4rem; white-space: nowrap; }
 .built { background: #d7f0dd; } .outdated { background: #fbecc2; } .failed { background: #f8d3d0; }
@@ -52,8 +51,8 @@ def write_page(states: Sequence[CellState], dist: Path, date: str) -> Path:
     Returns:
         The file.
     """
-    rows = "\n".join(_row(state) for state in states)
-    head = "".join(f"<th>{escape(title)}</th>" for title in _TITLES)
+    rows = "\n".join(_row(state, states) for state in states)
+    head = "".join(f"<th>{escape(title)}</th>" for title in (*titles_of(states), *_TITLES))
     path = dist / "matrix.html"
     text = f"""<!doctype html>
 <html lang="en">
@@ -77,8 +76,8 @@ def write_page(states: Sequence[CellState], dist: Path, date: str) -> Path:
     return path
 
 
-def _row(state: CellState) -> str:
-    cells = [escape(text) for text in row_of(state)]
+def _row(state: CellState, states: Sequence[CellState]) -> str:
+    cells = [escape(text) for text in row_of(state, states)]
     cells.append(f'<span class="state {state.kind}">{state.kind}</span>')
     cells.append("" if state.seconds is None else show_time(state.seconds))
     cells.append(show_size(state.size) if state.size else "")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.matrix.state import CellState
+    from cuwheel.model.platform import Platform
     from cuwheel.system.console import Console
 
 COLOURS = {
@@ -38,11 +39,11 @@ def print_states(
         console: says how much: where it is quiet, no cell that is built.
     """
     table = rich.table.Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("package", "CUDA", "Python", "framework", "state", "time", "date", ""):
+    for title in (*titles_of(states), "state", "time", "date", ""):
         table.add_column(title, overflow="fold", no_wrap=title not in {"", "date"})
     for state in states:
         if not console.is_quiet or state.kind != "built":
-            cells = (rich.markup.escape(text) for text in row_of(state)[:4])
+            cells = map(rich.markup.escape, row_of(state, states))
             table.add_row(*cells, *_rest(state, is_verbose=console.is_verbose))
     if table.row_count:
         terminal.print(table)
@@ -50,13 +51,29 @@ def print_states(
     terminal.print(show_counts(states))
 
 
-def row_of(state: CellState) -> tuple[str, str, str, str]:
-    """Package, CUDA release, Python and framework of a cell."""
+def titles_of(states: Sequence[CellState]) -> tuple[str, ...]:
+    """What `row_of` says; of platforms nothing where all wheels are for this kind of machine."""
+    platform = ("platform",) if any(_platform_of(one).is_foreign for one in states) else ()
+    return ("package", "CUDA", "Python", "framework", *platform)
+
+
+def row_of(state: CellState, states: Sequence[CellState]) -> tuple[str, ...]:
+    """Package, CUDA release, Python and framework of a cell, and its platform among several.
+
+    Args:
+        state: of the cell.
+        states: of all.
+    """
     target = state.cell.job.target
     framework = f"{target.framework.name} {target.framework.version}" if target.framework else "-"
-    several = {"any": "any", "abi3": f"{target.python} and later"}
+    several = {"any": "any", "abi3": f"{target.recipe.oldest_python} and later"}
     python = several.get(target.recipe.python, target.python)
-    return target.recipe.name, target.toolkit.release, python, framework
+    values = (target.recipe.name, target.toolkit.release, python, framework)
+    return (*values, target.platform.name)[: len(titles_of(states))]
+
+
+def _platform_of(state: CellState) -> Platform:
+    return state.cell.job.target.platform
 
 
 def detail_of(state: CellState) -> str:

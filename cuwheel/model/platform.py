@@ -39,6 +39,11 @@ class Platform:
         return Path("/usr", self.triplet, "lib")
 
     @property
+    def cross_headers(self) -> Path:
+        """Where they have that C library's headers."""
+        return Path("/usr", self.triplet, "include")
+
+    @property
     def tool_prefix(self) -> str:
         """What stands before the names of the programs for it: of this machine's own, nothing."""
         return f"{self.triplet}-" if self.is_foreign else ""

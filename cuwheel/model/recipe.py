@@ -235,8 +235,8 @@ class Recipe:
             one says `{cuda}`, there is a lock for each major release of CUDA, as packages for two
             of them often share a folder.
         needs: packages that the build needs beside these and its compiler, by where they come
-            from: `debian`, installed on the machine; `conda`, in a conda toolchain, which uses
-            nothing of the machine.
+            from: `debian`, installed on the machine, or in the root folder of another kind of
+            machine; `conda`, in a conda toolchain, which uses nothing of the machine.
         build: the build system and what to tell it.
         link: external libraries.
         libstdcxx: `shared`: the wheel uses the system's C++ runtime, as it must where C++ objects

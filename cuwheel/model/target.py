@@ -68,12 +68,15 @@ class Target:
                 f"CUDA {self.toolkit.release} comes from {self.provider}; for "
                 f"{self.platform.machine} it comes from NVIDIA's wheels, whole from 13.0 on"
             )
-        if packages := self.recipe.needs.get("debian", ()):
-            return (
-                f"it takes {' '.join(packages)} of the machine; for {self.platform.machine} "
-                "libraries come from wheels alone"
-            )
         return ""
+
+    @property
+    def system_packages(self) -> tuple[str, ...]:
+        """What the recipe needs of the machine's system; a conda toolchain takes nothing of it.
+
+        For another kind of machine its root folder has them.
+        """
+        return () if self.provider == "conda" else self.recipe.needs.get("debian", ())
 
     @property
     def id(self) -> str:

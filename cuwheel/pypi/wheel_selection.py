@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _ANY = "any platform"  # stands in tags for the platform, which is checked by itself
-_PLATFORM = re.compile(r"any|(manylinux\w+_|linux_)" + platform.machine())
+_PLATFORM = r"any|(manylinux\w+_|linux_)"  # and the machine
 _PATCHES = ("0", "99")  # a marker can tell patch releases apart: the first and a late one
 
 
@@ -44,18 +44,24 @@ class LockedWheels:
     Attributes:
         lock: requirements with hashes.
         releases: of Python, `3.12`.
+        machine: which they are for, as `uname -m` says it; by default of this one's kind.
     """
 
     lock: Path
     releases: tuple[str, ...]
+    machine: str = platform.machine()
 
     def pins(self) -> list[Pin]:
         """The packages that at least one of the Pythons needs."""
         return [
             pin
             for pin in read_pins(self.lock)
-            if any(_applies(pin.requirement.marker, release) for release in self.releases)
+            if any(self.applies(pin, release) for release in self.releases)
         ]
+
+    def applies(self, pin: Pin, release: str) -> bool:
+        """Whether one of the Pythons needs a package."""
+        return _applies(pin.requirement.marker, release, self.machine)
 
 
 def choose_wheels(
@@ -96,7 +102,7 @@ def choose_wheels(
     for locked, pin in pins:
         files = offered[canonicalize_name(pin.requirement.name)]
         locked_files = [file for file in files if file.sha256 in pin.hashes]
-        chosen |= {file.name: file for file in _fitting(locked_files, pin, locked.releases)}
+        chosen |= {file.name: file for file in _fitting(locked_files, pin, locked)}
         faults += _faults(locked_files, pin, locked)
     if faults:
         raise LockError(
@@ -108,12 +114,13 @@ def choose_wheels(
     return tuple(chosen[name] for name in sorted(chosen))
 
 
-def _applies(marker: Marker | None, release: str) -> bool:
-    """Whether a requirement counts for a Python on this kind of machine.
+def _applies(marker: Marker | None, release: str, machine: str) -> bool:
+    """Whether a requirement counts for a Python on Linux.
 
     Args:
         marker: what the requirement says behind `;`.
         release: `3.12`.
+        machine: its kind.
     """
     if marker is None:
         return True
@@ -125,25 +132,28 @@ def _applies(marker: Marker | None, release: str) -> bool:
                 "python_version": release,
                 "python_full_version": f"{release}.{patch}",
                 "implementation_version": f"{release}.{patch}",
+                "platform_machine": machine,
             }
         )
         for patch in _PATCHES
     )
 
 
-def is_fitting(name: str, release: str) -> bool:
-    """Whether a wheel can be installed by CPython of a release on a Linux of this machine's kind.
+def is_fitting(name: str, release: str, machine: str = platform.machine()) -> bool:
+    """Whether a wheel can be installed by CPython of a release on a Linux.
 
     Args:
         name: of the file.
         release: `3.12`.
+        machine: its kind; by default this one's.
     """
     try:
         _, _, _, tags = parse_wheel_filename(name)
     except InvalidWheelFilename:
         return False
     return any(
-        _PLATFORM.fullmatch(tag.platform) and (tag.interpreter, tag.abi) in _supported_tags(release)
+        re.fullmatch(_PLATFORM + machine, tag.platform)
+        and (tag.interpreter, tag.abi) in _supported_tags(release)
         for tag in tags
     )
 
@@ -161,18 +171,19 @@ def _supported_tags(release: str) -> frozenset[tuple[str, str]]:
     return frozenset((tag.interpreter, tag.abi) for tag in tags)
 
 
-def _fitting(files: Sequence[IndexFile], pin: Pin, releases: Iterable[str]) -> Iterator[IndexFile]:
-    for release in releases:
-        if _applies(pin.requirement.marker, release):
-            yield from (file for file in files if is_fitting(file.name, release))
+def _fitting(files: Sequence[IndexFile], pin: Pin, locked: LockedWheels) -> Iterator[IndexFile]:
+    for release in locked.releases:
+        if locked.applies(pin, release):
+            yield from (file for file in files if is_fitting(file.name, release, locked.machine))
 
 
 def _faults(files: Sequence[IndexFile], pin: Pin, locked: LockedWheels) -> list[str]:
     requirement = Requirement(str(pin.requirement))
     requirement.marker = None
+    other = "" if locked.machine == platform.machine() else f" on {locked.machine}"
     return [
-        f"{locked.lock.name}: {requirement} has none for Python {release}"
+        f"{locked.lock.name}: {requirement} has none for Python {release}{other}"
         for release in locked.releases
-        if _applies(pin.requirement.marker, release)
-        and not any(is_fitting(file.name, release) for file in files)
+        if locked.applies(pin, release)
+        and not any(is_fitting(file.name, release, locked.machine) for file in files)
     ]

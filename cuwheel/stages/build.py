@@ -29,6 +29,7 @@ from cuwheel.build.unpinned_programs import (
     say_unpinned,
 )
 from cuwheel.cross.python_settings import write_python_settings
+from cuwheel.cross.root_libraries import write_libraries
 from cuwheel.errors import BuildFailedError
 from cuwheel.explain.compiler_error import first_compiler_error
 from cuwheel.model.recipe import CMake
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 _MIB = 1 << 20
 _FOLDERS = (
     *("tree", "built", "home", "tmp", "cuda", "launcher", "events", "cache"),
-    "target-python",
+    *("target-python", "target-libraries"),
 )
 _NEARLY_FULL = 4 * _MIB  # bytes; a build that fails with less left on its disk failed for that
 
@@ -325,6 +326,9 @@ def _prepare(job: Job, memory: Path) -> BuildInputs:
     target_python = workspace.work / "target-python"
     if job.machine.target_root:
         write_python_settings(workspace.folder("target-python"), job.machine.target_root)
+        if target.system_packages:
+            folder = workspace.folder("target-libraries")
+            write_libraries(folder, job.machine.target_root, target.platform)
     return BuildInputs(
         tree=tree,
         epoch=patched.epoch,
@@ -340,6 +344,7 @@ def _prepare(job: Job, memory: Path) -> BuildInputs:
         events=workspace.folder("events"),
         memory=memory,
         target_python=target_python,
+        target_libraries=workspace.work / "target-libraries",
     )
 
 

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cuwheel.build.rebuild_key import banner_of, c_library, digest_of_engine
+from cuwheel.cross.root_libraries import libraries_digest, package_version
 from cuwheel.locks.jobs import toolchain_lock
 from cuwheel.model.link import mode_name
 from cuwheel.model.source import Folder
@@ -55,7 +56,7 @@ def provenance(job: Job) -> Provenance:
         ),
         environment=built.environment,
         jobs=workspace.load("preflight", Preflight).jobs,
-        materials=(*_materials(target, workspace), *_machine(job)),
+        materials=(*_materials(target, workspace), *_system_packages(job), *_machine(job)),
         not_hermetic=built.not_hermetic,
         tools=(("cuwheel", __version__), *wheel.tools),
         started=built.started,
@@ -126,7 +127,6 @@ def _materials(target: Target, workspace: Workspace) -> list[Material]:
             version=workspace.load("preflight", Preflight).host_compiler_version,
         ),
         *_machine_tools(target),
-        *_system_packages(target),
         Material(name="Python", version=environment.base_version),
     ]
 
@@ -173,13 +173,21 @@ def _machine(job: Job) -> list[Material]:
     return found
 
 
-def _system_packages(target: Target) -> list[Material]:
-    """What the recipe declares that it takes of the machine; a conda toolchain takes nothing."""
-    declared = () if target.provider == "conda" else target.recipe.needs.get("debian", ())
-    return [
-        Material(name=f"Debian package {name}", version=installed_version(name))
-        for name in declared
+def _system_packages(job: Job) -> list[Material]:
+    """What the recipe declares that it takes of the machine, or of another one's root folder."""
+    target, root = job.target, job.machine.target_root
+    versions = {
+        name: package_version(root.folder, name) if root else installed_version(name)
+        for name in target.system_packages
+    }
+    found = [
+        Material(name=f"Debian package {name}", version=version)
+        for name, version in versions.items()
     ]
+    if root and found:
+        digest = libraries_digest(root, target.platform)
+        found.append(Material(name="libraries of the root folder", sha256=digest))
+    return found
 
 
 def _packages(environment: Environment) -> list[Material]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -191,17 +192,31 @@ def test_needs_compiler_for_the_other_machine(workspace: Workspace) -> None:
     assert "neither --target-root nor CUWHEEL_TARGET_ROOT names one" in said
 
 
-def test_takes_no_system_packages_for_the_other_machine(
+def test_needs_system_packages_in_the_other_machines_root(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     write_python(tmp_path / "root" / "usr", own_python().release)
-    target = locked_target(platform=AARCH64, needs={"debian": ("libfftw3-dev",)})
+    target = locked_target(platform=AARCH64, needs={"debian": ("libfftw3-dev", "dpkg")})
 
     said = "; ".join(_problems_of(target, workspace, tmp_path / "root"))
 
-    assert "tiny-skbuild-130 can't be built for linux_aarch64 here" in said
-    assert "it takes libfftw3-dev of the machine" in said
-    assert "build it on a machine with aarch64" in said
+    assert f"{tmp_path / 'root'} lacks Debian packages" in said
+    assert "tiny-skbuild needs libfftw3-dev dpkg for aarch64" in said
+    assert "--include=…,libfftw3-dev,dpkg" in said
+
+
+def test_takes_system_packages_of_the_other_machines_root(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    write_python(tmp_path / "root" / "usr", own_python().release)
+    docs = tmp_path / "root/usr/share/doc/no-such-here"
+    docs.mkdir(parents=True)
+    (docs / "changelog.Debian.gz").write_bytes(gzip.compress(b"no-such (1.0) unstable\n"))
+    target = locked_target(platform=AARCH64, needs={"debian": ("no-such-here", "nor-such")})
+
+    said = "; ".join(_problems_of(target, workspace, tmp_path / "root"))
+
+    assert "tiny-skbuild needs nor-such for aarch64" in said
 
 
 def test_takes_cuda_for_the_other_machine_from_wheels(workspace: Workspace) -> None:

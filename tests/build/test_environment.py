@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -241,6 +241,27 @@ def test_tells_cmake_that_it_cross_compiles(inputs: BuildInputs) -> None:
 
     assert (made["CMAKE_SYSTEM_NAME"], made["CMAKE_SYSTEM_PROCESSOR"]) == ("Linux", "aarch64")
     assert "CMAKE_SYSTEM_NAME" not in defined(variables(make_target(build=CMake()), inputs))
+
+
+def test_takes_libraries_of_another_machines_root(inputs: BuildInputs) -> None:
+    needs = {"debian": ("libfftw3-dev",)}
+    target = make_target(build=CMake(), platform=AARCH64, needs=needs)
+
+    made = variables(target, inputs)
+
+    folder = inputs.target_libraries
+    assert made["CXXFLAGS"].endswith(f" -idirafter {folder}/include")
+    assert f"-L{folder}/lib -Wl,-rpath-link,{folder}/lib" in made["LDFLAGS"]
+    assert defined(made)["CMAKE_LIBRARY_PATH"] == f"{folder}/lib"
+
+
+@pytest.mark.parametrize("facts", [{"needs": {"debian": ("libfftw3-dev",)}}, {"platform": AARCH64}])
+def test_takes_no_libraries_of_a_root_without_need(
+    inputs: BuildInputs, facts: dict[str, Any]
+) -> None:
+    made = variables(make_target(build=CMake(), **facts), inputs)
+
+    assert str(inputs.target_libraries) not in "".join(made.values())
 
 
 def test_takes_packages_of_another_machine(inputs: BuildInputs, tmp_path: Path) -> None:

@@ -9,8 +9,11 @@ import pytest
 
 from cuwheel.cli.cell_choice import PYTHONS, chosen_cells
 from cuwheel.cli.commands.build.matrix import matrix_parser
-from cuwheel.errors import UsageError
+from cuwheel.cli.dispatch import run_command
+from cuwheel.cross.target_root import TARGET_ROOT
+from cuwheel.errors import TargetRootError, UsageError
 from cuwheel.model.platform import AARCH64, PLATFORMS
+from cuwheel.system.console import Console
 from tests.support import pythons as found_pythons
 from tests.support.factories import heard, make_workspace
 from tests.support.foreign import write_python
@@ -222,6 +225,54 @@ def test_reads_another_machines_root_for_each_python(project: Path, tmp_path: Pa
 
     roots = [cell.job.machine.target_root for cell in found]
     assert [root.release for root in roots if root] == releases
+
+
+def test_wheel_of_stable_abi_is_built_with_python_of_another_machines_root(
+    project: Path, tmp_path: Path
+) -> None:
+    add_recipe(project, "one", 'python="abi3", requires_python=">=3.8", build=Setuptools(),')
+    release = found_pythons.pythons()[0].release
+    write_python(tmp_path / "root" / "usr", release)
+    workspace = make_workspace(project)
+    words = ("--platform", AARCH64.name, "--target-root", str(tmp_path / "root"))
+    given = matrix_parser().parse([*words, "--only", "one-*"])
+
+    [cell] = chosen_cells(given, workspace.console)
+
+    assert cell.id == f"one-130-cp{release.replace('.', '')}-aarch64"
+    assert f"building with Python {release}, the oldest that the root folder" in heard(workspace)
+
+
+def test_each_platform_that_is_asked_for_has_a_cell(project: Path) -> None:
+    add_recipe(project, "one", "build=Setuptools(),")
+    words = [word for name in PLATFORMS for word in ("--platform", name)]
+
+    found = cells(project, "--python", "3.12", "--python", "3.13", *words)
+
+    own, other = "one-130-cp3{}", f"one-130-cp3{{}}-{_OTHER.machine}"
+    assert [cell.id for cell in found] == [one.format(n) for n in (12, 13) for one in (own, other)]
+    assert [cell.options[-1] for cell in found[1::2]] == [_OTHER.name] * 2
+
+
+def test_python_that_the_root_folder_lacks_is_impossible(project: Path, tmp_path: Path) -> None:
+    add_recipe(project, "one", "build=Setuptools(),")
+    releases = [python.release for python in found_pythons.pythons()[:2]]
+    write_python(tmp_path / "root" / "usr", releases[0])
+    chosen = [word for release in releases for word in ("--python", release)]
+
+    found = cells(
+        project, *chosen, "--platform", AARCH64.name, "--target-root", str(tmp_path / "root")
+    )
+
+    assert found[0].impossible == ""
+    assert f"has no Python {releases[1]} for aarch64: it has" in found[1].impossible
+
+
+def test_building_for_another_machine_takes_a_root_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(TARGET_ROOT, raising=False)
+
+    with pytest.raises(TargetRootError, match="no root folder of a Linux for"):
+        run_command("matrix", ["build", "--platform", _OTHER.name], Console())
 
 
 def test_toolkit_that_has_nothing_for_another_machine_is_impossible(project: Path) -> None:

@@ -10,8 +10,9 @@ from cuwheel.cli.container_build import parts_of, words_of
 from cuwheel.cli.dispatch import run_command
 from cuwheel.cli.parser import read_count
 from cuwheel.containers.image import IMAGE_VARIABLE
+from cuwheel.cross.target_root import TARGET_ROOT
 from cuwheel.errors import ContainerError, SmokeError, UsageError
-from cuwheel.model.platform import PLATFORMS
+from cuwheel.model.platform import AARCH64, own_platform
 from cuwheel.system.console import Console
 from cuwheel.system.output.github import SUMMARY_VARIABLE
 from cuwheel.system.pythons import own_python
@@ -28,7 +29,7 @@ IMAGE = f"debian@sha256:{'0' * 64}"
 OUTSIDE = {
     *("container", "container_engine", "dry_run", "help", "no_cache", "offline", "part"),
     *("stage", "until"),
-    *("platform", "target_root"),  # an image builds for its own kind of machine
+    "target_root",  # of the other kind of machine alone
 }
 
 
@@ -202,11 +203,12 @@ def test_refuses_engine_without_container() -> None:
         run_command("build", ["tiny-130", "--container-engine", "podman"], Console())
 
 
-@pytest.mark.parametrize("command", ["build", "matrix"])
-def test_refuses_another_kind_of_machine(command: str) -> None:
-    other = next(one for one in PLATFORMS.values() if one.is_foreign)
-    target = {"build": ["tiny-130"], "matrix": ["show"]}[command]
-    words = [*target, "--container", IMAGE, "--platform", other.name]
+def test_hands_on_root_folder_of_another_kind_of_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TARGET_ROOT, str(tmp_path))
 
-    with pytest.raises(UsageError, match="don't go together"):
-        run_command(command, words, Console())
+    foreign = list(words_of(given("--platform", AARCH64.name)))
+
+    assert foreign[-2:] == ["--target-root", str(tmp_path)]
+    assert "--target-root" not in list(words_of(given("--platform", own_platform().name)))

@@ -142,3 +142,20 @@ def test_lock_refuses_what_is_no_number_of_days(days: str) -> None:
         parser_of("lock").parse(["all", f"--cooldown={days}"])
 
     assert f"{days} is no number of days" in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("nightly", "`nox -s matrix -- build --platform …`"),
+        ("install", "--for platform=aarch64"),
+        ("perf", "`nox -s smoke -- TARGET --platform …`"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--platform=linux_aarch64", "--target-root"])
+def test_says_why_a_session_is_about_this_machine(name: str, instead: str, option: str) -> None:
+    with pytest.raises(UsageError, match=f"-s {name} --: {option[:10]}") as caught:
+        parser_of(name).parse(["x-130", option, "/"])
+
+    assert instead in caught.value.fix
+    assert "this machine" in caught.value.why

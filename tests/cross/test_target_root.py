@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.cross.target_root import read_target_root
+from cuwheel.cross.target_root import oldest_served, read_target_root
 from cuwheel.errors import TargetRootError
 from cuwheel.model.platform import AARCH64
 from tests.support.foreign import write_python
@@ -114,3 +114,35 @@ def test_runs_nothing_of_the_settings(text: str, tmp_path: Path) -> None:
     settings.write_text(text)
 
     assert refused(tmp_path).what == f"{settings} can't be read"
+
+
+@pytest.mark.parametrize(
+    ("releases", "chosen"),
+    [
+        (("3.10", "3.11"), "3.10"),
+        (("3.13", "3.11"), "3.11"),
+        (("3.9",), "3.10"),  # it serves no wheel; reading the root says what is missing
+        (("3.11t", "3.12"), "3.12"),
+        ((), "3.10"),
+    ],
+)
+def test_chooses_python_of_the_root_for_a_stable_abi(
+    releases: tuple[str, ...], chosen: str, tmp_path: Path
+) -> None:
+    for release in releases:
+        write_python(tmp_path / "usr", release)
+
+    assert oldest_served(tmp_path, AARCH64, "3.10") == chosen
+
+
+@pytest.mark.parametrize("folder", [None, "none"])
+def test_chooses_oldest_python_without_a_root(folder: str | None, tmp_path: Path) -> None:
+    root = tmp_path / folder if folder else None
+
+    assert oldest_served(root, AARCH64, "3.10") == "3.10"
+
+
+def test_takes_no_python_of_another_machine_for_a_stable_abi(tmp_path: Path) -> None:
+    write_python(tmp_path / "usr", "3.11", triplet="x86_64-linux-gnu")
+
+    assert oldest_served(tmp_path, AARCH64, "3.10") == "3.10"

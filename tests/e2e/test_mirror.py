@@ -24,6 +24,7 @@ from cuwheel.system.files import sha256_of_file
 from cuwheel.system.pythons import own_python
 from tests.support.channel import write_solved_lock, write_source
 from tests.support.engine import PACKAGES
+from tests.support.foreign import debian_root
 from tests.support.requirements import require
 from tests.support.secrets import arguments_with, files_with
 from tests.support.small_toolchain import write_small_lock
@@ -31,6 +32,8 @@ from tests.support.toolchain_channel import toolchain_specs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from cuwheel.workspace.job import TargetRoot
 
 pytestmark = pytest.mark.e2e
 
@@ -130,6 +133,21 @@ def write_project(folder: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def arm64_root(shared_cache: Path) -> TargetRoot:
+    for part in ("cross-gcc", "qemu"):
+        require(part, "that a mirror is enough for a build for arm64")
+    return debian_root(shared_cache)
+
+
+@pytest.fixture(scope="module")
+def arm64_mirror(arm64_root: TargetRoot, module_path: Path, shared_cache: Path) -> Path:
+    """A mirror of the same target for arm64."""
+    folder = module_path / "mirrored-arm64"
+    options = ("--platform", "linux_aarch64", "--python", arm64_root.release)
+    return write_mirror(folder, write_project(folder / "ours"), shared_cache, *options)
+
+
 @pytest.fixture
 def site(mirror: Path, tmp_path: Path) -> Site:
     return Site(home=tmp_path, mirror=mirror)
@@ -179,6 +197,20 @@ def test_builds_with_conda_toolchain_without_network(conda_mirror: Path, tmp_pat
     assert done.returncode == 0, done.stdout
     [statement] = (site.home / "cuwheel" / "dist").glob("tiny_capi-1.0.0*.provenance.json")
     assert "https://conda.anaconda.org/conda-forge/linux-64/cuda-nvcc-13" in statement.read_text()
+
+
+def test_builds_for_arm64_without_network(
+    arm64_mirror: Path, arm64_root: TargetRoot, tmp_path: Path
+) -> None:
+    site = Site(home=tmp_path, mirror=arm64_mirror)
+    script = commands(arm64_mirror).replace("/path/to/root", str(arm64_root.folder))
+
+    done = run_cut_off(site, script)
+
+    assert done.returncode == 0, done.stdout
+    assert "run by qemu-aarch64" in done.stdout
+    [wheel] = (site.home / "cuwheel" / "dist").glob("tiny_capi-1.0.0*.whl")
+    assert wheel.name.endswith("_aarch64.whl")
 
 
 def test_builds_from_served_mirror(site: Site, address: str) -> None:

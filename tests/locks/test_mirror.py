@@ -28,6 +28,7 @@ from cuwheel.fetch.mirror import MIRROR_VARIABLE
 from cuwheel.index.folder_index import write_index
 from cuwheel.locks.mirror import mirror
 from cuwheel.locks.mirror_folder import read_targets
+from cuwheel.model.platform import AARCH64
 from cuwheel.model.recipe import Smoke
 from cuwheel.model.source import Archive, Folder, GitCommit, Resource
 from cuwheel.pypi.wheel_selection import is_fitting
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from cuwheel.workspace.workspace import Workspace
 
 ANY = "py3-none-any"
+_MACHINES = ("x86_64", "aarch64")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -363,6 +365,75 @@ def test_tells_which_wheels_fit(tag: str, fits: bool) -> None:  # noqa: FBT001 -
 )
 def test_tells_which_wheels_fit_free_threaded_python(tag: str, *, fits: bool) -> None:
     assert is_fitting(f"toy-1.0-{tag}.whl", "3.14t") is fits
+
+
+def test_tells_which_wheels_fit_another_machine() -> None:
+    tags = ("py3-none-any", "cp312-cp312-manylinux_2_28_aarch64", "cp39-abi3-manylinux_2_34_x86_64")
+
+    found = [is_fitting(f"toy-1.0-{tag}.whl", "3.12", "aarch64") for tag in tags]
+
+    assert found == [True, True, False]
+
+
+@pytest.fixture
+def foreign(project: Project) -> Target:
+    """A target for another machine; each lock but one has wheels for both."""
+    (project.root / "envs" / "cuda130" / "pypi.lock").unlink()
+    for lock, name in (
+        ("build/tiny_cuda.lock", "headers"),
+        ("smoke/tiny_cuda.lock", "imported"),
+        ("cuda130/pypi.lock", "cudart"),
+        ("nox.lock", "nox_core"),
+    ):
+        tags = [f"py3-none-manylinux_2_28_{machine}" for machine in _MACHINES]
+        project.add(lock, *(project.wheel(name, tag) for tag in tags))
+    return project.target(platform=AARCH64)
+
+
+def test_holds_for_another_machine_what_runs_here_too(
+    project: Project, foreign: Target, folder: Path, workspace: Workspace
+) -> None:
+    project.add("nox.lock", project.wheel("only_there"), markers=" ; platform_machine == 'aarch64'")
+
+    make(project, folder, workspace, foreign)
+
+    found = {path.name for path in folder.glob("downloads/*/*manylinux*.whl")}
+    names = {(name.partition("-")[0], name[:-4].partition("2_28_")[2]) for name in found}
+    both = {(name, machine) for name in ("headers", "cudart", "nox_core") for machine in _MACHINES}
+    assert names == {*both, ("imported", "aarch64")}
+    assert {"only_there", "setuptools", "numpy"} <= wheels(folder)
+
+
+def test_tells_what_builds_for_another_machine(
+    project: Project, foreign: Target, folder: Path, workspace: Workspace
+) -> None:
+    made = make(project, folder, workspace, foreign)
+
+    assert made.targets["tiny-cuda-130 for linux_aarch64"].command == (
+        "nox -s build-tiny-cuda-130 -- --offline --platform linux_aarch64 --python 3.11"
+    )
+    said = (folder / "README.txt").read_text()
+    assert "export CUWHEEL_TARGET_ROOT=/path/to/root" in said
+    assert "a cross compiler and QEMU" in said
+
+
+def test_says_nothing_of_root_folders_without_need(
+    project: Project, folder: Path, workspace: Workspace
+) -> None:
+    make(project, folder, workspace)
+
+    assert "CUWHEEL_TARGET_ROOT" not in (folder / "README.txt").read_text()
+
+
+def test_names_what_has_no_wheel_for_another_machine(
+    project: Project, foreign: Target, folder: Path, workspace: Workspace
+) -> None:
+    project.add("cuda130/pypi.lock", project.wheel("nvcc", "py3-none-manylinux_2_17_x86_64"))
+
+    with pytest.raises(LockError) as caught:
+        make(project, folder, workspace, foreign)
+
+    assert caught.value.why == "pypi.lock: nvcc==1.0 has none for Python 3.11 on aarch64"
 
 
 def test_names_packages_without_fitting_wheel(

@@ -12,7 +12,9 @@ import pytest
 
 from cuwheel.paths import ROOT
 from tests.support.engine import PACKAGES, TIME_LIMIT, Engine, make_engine
-from tests.support.matrices import OWN_PYTHON
+from tests.support.foreign import debian_root
+from tests.support.matrices import OWN_PYTHON, matrix_engine
+from tests.support.requirements import require
 from tests.support.slurm import slurm_cluster
 
 if TYPE_CHECKING:
@@ -83,6 +85,37 @@ def test_killed_job_and_drained_node_lose_nothing(engine: Engine, module_path: P
     begun = sorted(len(re.findall(r"^build *$", log, re.MULTILINE)) for log in logs)
     assert begun[:-1] == [1] * (_CELLS - 1)  # none twice
     assert begun[-1] <= 2
+
+
+def test_builds_for_two_kinds_of_machine(
+    tmp_path: Path, project: Path, shared_cache: Path, module_path: Path
+) -> None:
+    for part in ("cross-gcc", "qemu"):
+        require(part, "that nodes build for arm64")
+    root = debian_root(shared_cache)
+    engine = matrix_engine(tmp_path, project, shared_cache)
+    folder = module_path / "two-kinds"
+    folder.mkdir()
+    with slurm_cluster(folder) as cluster:
+        words = ["build", "--executor", "slurm", "--cores", "1", "--time-limit", "30"]
+        words += ["--python", root.release]
+        words += ["--platform", "linux_x86_64", "--platform", "linux_aarch64"]
+        words += ["--target-root", str(root.folder), "--only", "tiny-capi-*"]
+        folders = ["--work", str(engine.work), "--dist", str(engine.dist)]
+        done = subprocess.run(
+            [str(engine.python), "-m", "cuwheel", "matrix", *words, *folders],
+            env={**engine.environment(), "SLURM_CONF": cluster.environment["SLURM_CONF"]},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 0, done.stdout
+    assert "2 cells: 2 built" in done.stdout
+    ends = ("_x86_64.whl", "_aarch64.whl")
+    assert all(sum(one.name.endswith(end) for one in engine.wheels()) == 1 for end in ends)
 
 
 def _wait(is_so: Callable[[], bool], child: subprocess.Popen[str]) -> None:

@@ -142,4 +142,5 @@ def make_inputs(folder: Path) -> BuildInputs:
         events=folder / "events",
         memory=folder / "sockets" / "memory.sock",
         target_python=folder / "target-python",
+        target_libraries=folder / "target-libraries",
     )

@@ -214,7 +214,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l time-limit -x -d 'for ea
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l retries -x -d 'how often a cell is started again whose node was lost; default: 2'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l at-once -x -d 'jobs that wait or run at one time; default: 100'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l arch -x -d 'compute capability without dot, repeatable; default: the recipe'"'"'s list'
-complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l platform -xka "linux_x86_64 linux_aarch64" -d 'the machines that the wheel is for; default: this one'"'"'s kind'
+complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l platform -xka "linux_x86_64 linux_aarch64" -d 'the machines that wheels are for, repeatable; default: this one'"'"'s kind'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l target-root -xka "(__fish_complete_directories)" -d 'root folder of another kind of machine, with its Python; default: CUWHEEL_TARGET_ROOT'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l link -xka "external bundled static" -d 'where CUDA'"'"'s libraries are: in NVIDIA'"'"'s wheels, copied into this wheel, or linked in; default: the recipe'"'"'s'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l toolchain -xka "pypi conda system" -d 'where nvcc comes from; default: pypi from CUDA 13.0 on, conda before'

@@ -284,7 +284,7 @@ _shtab_cuwheel_matrix_options=(
   "--retries[how often a cell is started again whose node was lost\; default\: 2]:N:"
   "--at-once[jobs that wait or run at one time\; default\: 100]:N:"
   "*--arch[compute capability without dot, repeatable\; default\: the recipe\'s list]:90:"
-  "--platform[the machines that the wheel is for\; default\: this one\'s kind]:platform:(linux_x86_64 linux_aarch64)"
+  "*--platform[the machines that wheels are for, repeatable\; default\: this one\'s kind]:platform:(linux_x86_64 linux_aarch64)"
   "--target-root[root folder of another kind of machine, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
   "--link[where CUDA\'s libraries are\: in NVIDIA\'s wheels, copied into this wheel, or linked in\; default\: the recipe\'s]:link:(external bundled static)"
   "--toolchain[where nvcc comes from\; default\: pypi from CUDA 13.0 on, conda before]:toolchain:(pypi conda system)"

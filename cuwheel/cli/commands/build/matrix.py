@@ -17,14 +17,16 @@ from cuwheel.cli.container_build import (
 from cuwheel.cli.matrix_container import OneByOne, StatesInside, answer_states
 from cuwheel.cli.parser import Parser, new_parser, read_count
 from cuwheel.cli.report_options import add_report_options
-from cuwheel.cli.target_jobs import requested_job, target_root_of
+from cuwheel.cli.target_choice import foreign_root_of, platform_of, target_root_of
+from cuwheel.cli.target_jobs import requested_job
 from cuwheel.cli.target_options import (
     add_arch,
     add_build_options,
     add_cuda_options,
-    add_platform,
+    add_platforms,
     add_work_options,
 )
+from cuwheel.cross.target_root import no_root
 from cuwheel.errors import CuwheelError
 from cuwheel.locks.framework_fit import settle_framework
 from cuwheel.matrix.building import build_cells, check_all_built
@@ -121,7 +123,7 @@ def matrix_parser() -> Parser:
     )
     _add_cluster_options(parser)
     add_arch(parser)
-    add_platform(parser)
+    add_platforms(parser)
     add_cuda_options(parser)
     add_work_options(parser)
     add_build_options(parser)
@@ -166,6 +168,8 @@ def run_matrix(given: argparse.Namespace, console: Console) -> None:
         answer_states(Path(given.states), build_parser().parse, console)
         return
     check_container_options(given)
+    if given.action == "build":
+        _check_root(given)
     cells = chosen_cells(given, console)
     if not cells:
         console.note(f"nothing that decides a wheel has changed since {given.changed_since}")
@@ -179,6 +183,18 @@ def run_matrix(given: argparse.Namespace, console: Console) -> None:
         print_states(read(cells), report_terminal(), console)
 
 
+def _check_root(given: argparse.Namespace) -> None:
+    """That one is named for each kind of machine: without it every cell would fail.
+
+    Raises:
+        TargetRootError: none is, or it is no folder.
+    """
+    root = target_root_of(given)
+    for platform in map(platform_of, given.platform):
+        if platform.is_foreign and not (root and root.is_dir()):
+            raise no_root(root, platform)
+
+
 def _reader(cells: tuple[Cell, ...], given: argparse.Namespace, console: Console) -> Reader:
     """What says how cells stand: the records in `dist/`, held against the machine that builds."""
     if not given.container or not cells:
@@ -187,6 +203,7 @@ def _reader(cells: tuple[Cell, ...], given: argparse.Namespace, console: Console
         container=open_container(given, console),
         options=tuple(_passed_on(given, cells[0].job.workspace)),
         has_network=not given.offline,
+        root=foreign_root_of(given),
     )
 
 
@@ -287,7 +304,7 @@ def _passed_on(given: argparse.Namespace, workspace: Workspace) -> list[str]:
     words = ["--work", str(workspace.work.parent), "--dist", str(workspace.dist)]
     words += ["--jobs", given.jobs, "--sandbox", given.sandbox]
     words += [word for arch in given.arch for word in ("--arch", arch)]
-    root = target_root_of(given) if given.platform else None
+    root = foreign_root_of(given)
     words += ["--target-root", str(root)] if root else []
     flags = {"--offline": given.offline, "--any-driver": given.any_driver}
     return [*words, *(flag for flag, is_given in flags.items() if is_given)]

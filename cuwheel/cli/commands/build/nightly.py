@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 from cuwheel.cli.cell_choice import chosen_cells
 from cuwheel.cli.parser import Parser, new_parser, read_count
 from cuwheel.cli.report_options import add_report_options
-from cuwheel.cli.target_options import add_arch, add_build_options, add_targets, add_work_options
+from cuwheel.cli.target_options import (
+    add_arch,
+    add_build_options,
+    add_targets,
+    add_work_options,
+    refuse_platform,
+)
 from cuwheel.nightly.session import CONTINUE, NightlyOptions, nightly_session
 from cuwheel.paths import given_path, project_folder
 
@@ -81,6 +87,12 @@ def nightly_parser() -> Parser:
     add_arch(parser)
     add_work_options(parser)
     add_build_options(parser)
+    refuse_platform(
+        parser,
+        why="it diagnoses this machine, and measures what it has built on this machine's GPU",
+        fix="build for another one with `nox -s matrix -- build --platform …`, from cron or a "
+        "timer if you like; run `nox -s nightly` on such a machine",
+    )
     parser.set_defaults(
         **{name: [] for name in ("cuda", "framework")},
         **dict.fromkeys(

@@ -16,6 +16,7 @@ from cuwheel.cli.parser import Parser, new_parser, refuse_none
 from cuwheel.cli.report_options import add_report_options
 from cuwheel.cli.target_choice import named_targets
 from cuwheel.cli.target_jobs import requested_jobs
+from cuwheel.cli.target_options import refuse_platform
 from cuwheel.cuda.toolkits import toolkit_by_release
 from cuwheel.diagnose.session import callers_environment
 from cuwheel.errors import UsageError
@@ -100,6 +101,12 @@ def install_parser() -> Parser:
         quiet="print warnings and errors alone",
         verbose="name the command that installs",
         as_json="print what was done, as data, to standard output",
+    )
+    refuse_platform(
+        parser,
+        why="it installs into an environment of this machine, and tries it there",
+        fix="run `nox -s install` on such a machine; here, `nox -s pick -- PROJECT --for "
+        "platform=aarch64` says which wheel that would take",
     )
     return parser
 

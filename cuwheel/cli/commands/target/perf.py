@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.report_options import add_report_options
+from cuwheel.cli.target_options import refuse_platform
 
 if TYPE_CHECKING:
     from cuwheel.system.console import Console
@@ -63,6 +64,12 @@ def perf_parser() -> Parser:
         parser,
         quiet="print what is wrong, and the answer",
         verbose="list errors of blocks, and the kernels of each case",
+    )
+    refuse_platform(
+        parser,
+        why="kernels are measured on this machine's GPU",
+        fix="run `nox -s perf` on such a machine; here, `nox -s smoke -- TARGET --platform "
+        "…` imports the wheel under QEMU",
     )
     return parser
 

@@ -11,7 +11,7 @@ from cuwheel.attest.policy import line_of
 from cuwheel.attest.sigstore import Sigstore
 from cuwheel.cli.parser import Parser, new_parser
 from cuwheel.cli.report_options import add_report_options
-from cuwheel.cli.target_jobs import target_root_of
+from cuwheel.cli.target_choice import target_root_of
 from cuwheel.cli.target_options import add_target_root, add_work_options
 from cuwheel.errors import UsageError, naming_option
 from cuwheel.paths import given_path, project_folder
