@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from cuwheel.cli.dispatch import run_command
-from cuwheel.errors import CommandFailedError, CuwheelError, UsageError, of_system_error
+from cuwheel.errors import (
+    CommandFailedError,
+    CuwheelError,
+    InstallError,
+    UsageError,
+    of_system_error,
+)
 from cuwheel.paths import default_cache, project_roots
 from cuwheel.system.console import Console, print_error
 from cuwheel.system.files import disk_full
@@ -58,6 +64,11 @@ def _run(command: str, arguments: Sequence[str], console: Console) -> int:
         return run_command(command, arguments, console)
     except CuwheelError as error:
         problem = error
+    except ModuleNotFoundError as error:
+        package = (error.name or "cuwheel").partition(".")[0]
+        if package == "cuwheel":  # its own fault
+            raise
+        problem = _missing_package(package, command)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -71,6 +82,16 @@ def _run(command: str, arguments: Sequence[str], console: Console) -> int:
     if "--json" in arguments and not console.has_answered:
         console.answer(ErrorDocument.of(problem))
     return problem.exit_code
+
+
+def _missing_package(package: str, command: str) -> InstallError:
+    """A command was started in an environment that isn't for it, or in a damaged one."""
+    fix = f"start it as `nox -s {command}`, which makes and takes the environment of its lock"
+    if Path(sys.prefix).parent == default_cache() / "engine":  # never advise that of another one
+        fix += f"; where it was started so, remove {sys.prefix}: the next run makes it again"
+    return InstallError(
+        f"{command} can't run here", why=f"{sys.prefix} has no package {package}", fix=fix
+    )
 
 
 def _explained(error: CuwheelError, console: Console) -> str:

@@ -27,6 +27,8 @@ SLOW_FIX = (
 )
 _TICKS = os.sysconf("SC_CLK_TCK")  # a second, as /proc counts the processor's time
 _WORK = 0.02  # of one processor's time; what waits for a server takes less
+_DELAY = 0.25  # of the time, waited for a processor; a byte now and then is soon read, at any load
+_NANOSECONDS = 1e9  # in a second
 _WRITTEN = "wchar:"  # in /proc/<pid>/io, proc_pid_io(5)
 _USER_TIME = 11  # field of /proc/<pid>/stat behind the name, proc_pid_stat(5)
 
@@ -52,10 +54,11 @@ def slow_factor(environ: Mapping[str, str] = os.environ) -> float:
 
 
 class ProgramWatch:
-    """Whether a program that downloads gets on: it writes, computes, or waits for a lock.
+    """Whether a program that downloads gets on: it writes, computes, or waits for its turn.
 
-    What it has started counts with it. Where the system doesn't say what it has written, nobody
-    knows, and the limit of all its time alone ends it.
+    Its turn: of a lock, or of a processor that others use. On a machine with too much work pip
+    unpacks for minutes and hardly computes. What it has started counts with it. Where the system
+    doesn't say what it has written, nobody knows, and the limit of all its time alone ends it.
 
     Args:
         factor: as `slow_factor` gives it.
@@ -67,27 +70,38 @@ class ProgramWatch:
         self._end = time.monotonic() + limits.NETWORK_TOTAL * factor
         self._total = limits.NETWORK_TOTAL * factor
         self._since = time.monotonic()
-        self._done = (0, 0.0)
+        self._done = (0, 0.0, 0.0)
+        self._delays: dict[str, float] = {}  # of each thread
+        self._delayed = 0.0
         self.fault = ""
 
     def is_stalled(self, pid: int) -> bool:
         """Whether it has to be ended; `fault` says why then. To be asked every second or so."""
         now = time.monotonic()
         processes = tree(pid)
+        self._add_delays(processes)
         written, worked = _written_by(processes), _worked_by(processes)
-        before, worked_before = self._done
+        before, worked_before, delayed_before = self._done
         if (
             written is None
             or written - before >= self._least
             or worked - worked_before >= _WORK * self.window
+            or self._delayed - delayed_before >= _DELAY * self.window
             or _wait_for_lock(processes)
         ):
-            self._since, self._done = now, (written or 0, worked)
+            self._since, self._done = now, (written or 0, worked, self._delayed)
         if now - self._since > self.window:
             self.fault = f"less than {self._least} bytes came in {self.window:.0f} seconds"
         elif now > self._end:
             self.fault = f"it took more than {self._total:.0f} seconds"
         return bool(self.fault)
+
+    def _add_delays(self, processes: Iterable[int]) -> None:
+        """Count the seconds that threads waited for a processor; those of one that ended stay."""
+        delays = _delays_of(processes)
+        for thread, seconds in delays.items():
+            self._delayed += max(0.0, seconds - self._delays.get(thread, 0.0))
+        self._delays = delays
 
 
 def _written_by(processes: Iterable[int]) -> int | None:
@@ -108,6 +122,27 @@ def _worked_by(processes: Iterable[int]) -> float:
         fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
         ticks += sum(map(int, fields[_USER_TIME : _USER_TIME + 4]))
     return ticks / _TICKS
+
+
+def _delays_of(processes: Iterable[int]) -> dict[str, float]:
+    """Seconds that each thread could run and had no processor: the kernel's sched-stats.rst.
+
+    Nothing of a thread that ends meanwhile, or where the kernel doesn't count it.
+    """
+    found = {}
+    for pid in processes:
+        for thread in _threads_of(pid):
+            fields = _read(f"/proc/{pid}/task/{thread}/schedstat").split()
+            if len(fields) > 1:
+                found[thread] = int(fields[1]) / _NANOSECONDS
+    return found
+
+
+def _threads_of(pid: int) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - names are all that is asked
+    except OSError:  # it has ended
+        return []
 
 
 def _wait_for_lock(processes: Iterable[int]) -> bool:

@@ -17,6 +17,8 @@ from cuwheel.system.whole_files import read_bytes, read_text
 if TYPE_CHECKING:
     from pathlib import Path
 
+_DEEPEST = 1000  # levels of a syntax tree, as many as Python lets a function call itself
+
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The table in a TOML file, such as `pyproject.toml`; bytes that are no UTF-8 are replaced.
@@ -39,8 +41,14 @@ def read_module(path: Path) -> ast.Module:
         ValueError: it is no Python of this release, or nested without end.
     """
     try:
-        return ast.parse(read_bytes(path, limit=limits.PYTHON))
+        tree = ast.parse(read_bytes(path, limit=limits.PYTHON))
     except SyntaxError as problem:
         raise ValueError(str(problem)) from problem
     except (MemoryError, RecursionError) as problem:
         raise ValueError(f"it is nested too deep: {problem}") from None
+    level: list[ast.AST] = [tree]
+    for _ in range(_DEEPEST):  # from 3.14 on Python parses what it can't walk
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return tree
+    raise ValueError("it is nested too deep")

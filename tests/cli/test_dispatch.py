@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from cuwheel.cli.dispatch import COMMANDS, parser_of, run_command
 from cuwheel.cuda.toolkits import TOOLKITS
-from cuwheel.errors import RecipeError, UsageError
+from cuwheel.errors import CommandFailedError, InstallError, RecipeError, UsageError
 from cuwheel.model.catalogue import load_catalogue, target_names
 from cuwheel.model.nox_sessions import VERBS, sessions_of
 from cuwheel.paths import ROOT
 from cuwheel.system import process
 from cuwheel.system.console import Console
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TARGET_VERBS = [one.name for one in VERBS if one.takes == "target"]
 
@@ -28,12 +25,21 @@ LATER = {
     "diagnose": ("asyncio", "auditwheel", "cuwheel.pipeline", "cuwheel.toolchains", "requests"),
     "explain": ("asyncio", "cuwheel.audit", "cuwheel.pipeline", "cuwheel.wheel", "packaging"),
 }
+# pyelftools, which auditwheel reads by, imports pdb, and that imports asyncio from 3.14 on.
+_BY_PDB = {("audit", "asyncio")} if sys.version_info >= (3, 14) else set()
 _LOADED = """
 import sys
 import cuwheel.__main__
 from cuwheel.cli.dispatch import parser_of
 parser_of(sys.argv[1])
 print(*sys.modules)
+"""
+# As in an environment without one package; `None` is what Python takes for a module it lacks.
+_WITHOUT = """
+import sys
+from cuwheel.__main__ import main
+sys.modules[sys.argv[1]] = None
+sys.exit(main(sys.argv[2:]))
 """
 
 
@@ -118,7 +124,44 @@ def test_command_loads_only_what_it_needs(name: str) -> None:
     loaded = process.run(command, env={"PYTHONPATH": str(ROOT)}).output.split()
 
     assert f"cuwheel.cli.commands.{COMMANDS[name]}" in loaded
-    assert [module for module in LATER[name] if module in loaded] == []
+    found = {(name, module) for module in LATER[name] if module in loaded}
+    assert found == _BY_PDB & {(name, "asyncio")}
+
+
+def test_says_which_package_its_environment_lacks() -> None:
+    command = [sys.executable, "-c", _WITHOUT, "numpy", "perf"]
+    cache = Path(sys.prefix).parent.parent  # where bootstrap made the environment of the tests
+
+    with pytest.raises(CommandFailedError) as caught:
+        process.run(command, env={"PYTHONPATH": str(ROOT), "CUWHEEL_CACHE": str(cache)})
+
+    assert caught.value.status == InstallError.exit_code
+    assert caught.value.tail[:3] == (
+        "error: perf can't run here",
+        f"  because  {sys.prefix} has no package numpy",
+        (
+            "  to fix   start it as `nox -s perf`, which makes and takes the environment of its "
+            f"lock; where it was started so, remove {sys.prefix}: the next run makes it again"
+        ),
+    )
+
+
+def test_never_advises_to_remove_an_environment_of_the_callers(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _WITHOUT, "numpy", "perf"]
+
+    with pytest.raises(CommandFailedError) as caught:
+        process.run(command, env={"PYTHONPATH": str(ROOT), "CUWHEEL_CACHE": str(tmp_path)})
+
+    assert "remove" not in "".join(caught.value.tail)
+
+
+def test_module_of_cuwheel_that_is_missing_is_a_fault_of_cuwheel() -> None:
+    command = [sys.executable, "-c", _WITHOUT, "cuwheel.cli.measuring", "perf"]
+
+    with pytest.raises(CommandFailedError) as caught:
+        process.run(command, env={"PYTHONPATH": str(ROOT)})
+
+    assert caught.value.tail[-1].startswith("ModuleNotFoundError: ")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ _IDLE = "input()"
 _WRITES = "while True: open('out', 'ab').write(bytes(1 << 16))"
 _WORKS = "while True: pass"
 _STARTS = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {_WRITES!r}])"
+_SHARES = "import os; os.sched_setaffinity(0, {{{cpu}}}); os.nice({nice})\nwhile True: pass"
 _WAITS = "import fcntl; fcntl.flock(open('lock'), fcntl.LOCK_EX)"
 FACTOR = 0.1
 
@@ -118,6 +120,20 @@ def test_leaves_program_that_works(start: Callable[[str], int], clock: Clock) ->
     pid = start(_WORKS)
 
     assert not is_stalled_later(ProgramWatch(FACTOR), pid, clock, lambda: has_worked(pid))
+
+
+def test_leaves_program_that_waits_for_a_processor(
+    start: Callable[[str], int], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cuwheel.fetch.slow._worked_by", lambda _: 0.0)
+    cpu = min(os.sched_getaffinity(0))
+    start(_SHARES.format(cpu=cpu, nice=0))
+    pid = start(_SHARES.format(cpu=cpu, nice=19))
+
+    def has_waited() -> bool:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) > 3e9  # nanoseconds
+
+    assert not is_stalled_later(ProgramWatch(FACTOR), pid, clock, has_waited)
 
 
 def test_leaves_program_that_waits_for_another(

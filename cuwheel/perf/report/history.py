@@ -7,7 +7,6 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-import ruptures
 
 from cuwheel.errors import UsageError
 from cuwheel.perf.records import read_run
@@ -21,7 +20,8 @@ if TYPE_CHECKING:
     from cuwheel.perf.records import PerfRun
 
 _FEWEST = 6  # runs, before a change can be told from scatter
-_PENALTY = 3.0  # of ruptures' PELT: times the variance of neighbours and the logarithm of the count
+_SHORTEST = 2  # runs that a level lasts
+_PENALTY = 3.0  # of a change: times the variance of neighbours and the logarithm of the count
 
 
 def keep(run: PerfRun, folder: Path) -> None:
@@ -67,14 +67,43 @@ def changes_of(runs: Sequence[PerfRun], case: str) -> tuple[str, ...]:
     ]
     if len(found) < _FEWEST:
         return ()
-    logs = np.array([[math.log(seconds)] for _, seconds in found])
-    scatter = float(np.median(np.diff(logs[:, 0]) ** 2)) or 1e-8
+    logs = np.array([math.log(seconds) for _, seconds in found])
+    scatter = float(np.median(np.diff(logs) ** 2)) or 1e-8
     penalty = _PENALTY * scatter * math.log(len(found))
-    search = ruptures.Pelt(model="l2", min_size=2, jump=1).fit(logs)
-    ends = [0, *search.predict(pen=penalty)]
+    ends = [0, *_ends_of_levels(logs, penalty)]
     return tuple(
         _sentence(found, *ends[index - 1 : index + 2]) for index in range(1, len(ends) - 1)
     )
+
+
+def _ends_of_levels(values: np.ndarray, penalty: float) -> list[int]:
+    """Where levels of a series end, so that squared distances from their means cost least.
+
+    Optimal partitioning: Jackson et al., "An algorithm for optimal partitioning of data on an
+    interval" (IEEE Signal Processing Letters 12, 2005). Its time grows with the square of the
+    length: 1,000 runs take a tenth of a second.
+
+    Args:
+        values: the series.
+        penalty: what each further level costs.
+    """
+    count = len(values)
+    centred = values - values.mean()  # differences of large sums would lose digits
+    sums = np.concatenate(([0.0], np.cumsum(centred)))
+    squares = np.concatenate(([0.0], np.cumsum(centred**2)))
+    costs = np.full(count + 1, np.inf)  # of the best levels of the first 0, 1, … values
+    costs[0] = -penalty
+    starts = np.zeros(count + 1, dtype=int)  # of the last of these levels
+    for end in range(_SHORTEST, count + 1):
+        begins = np.arange(end - _SHORTEST + 1)
+        spread = squares[end] - squares[begins] - (sums[end] - sums[begins]) ** 2 / (end - begins)
+        totals = costs[begins] + spread + penalty
+        starts[end] = np.argmin(totals)
+        costs[end] = totals[starts[end]]
+    ends = [count]
+    while starts[ends[0]]:
+        ends.insert(0, int(starts[ends[0]]))
+    return ends
 
 
 def _sentence(found: Sequence[tuple[PerfRun, float]], start: int, change: int, end: int) -> str:

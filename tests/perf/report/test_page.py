@@ -72,6 +72,21 @@ def test_change_for_good_is_hinted_at() -> None:
     assert changes_of(runs(*before, *after), "forward") == ("+10.0 % from 2026-11-06 on",)
 
 
+def test_each_change_is_hinted_at() -> None:
+    low = [1.00e-3, 1.001e-3, 0.999e-3]
+    high = [1.10e-3, 1.101e-3, 1.099e-3]
+
+    found = changes_of(runs(*low, *high, *low[:2]), "forward")
+
+    assert found == ("+10.0 % from 2026-11-04 on", "-9.0 % from 2026-11-07 on")
+
+
+def test_level_lasts_two_runs() -> None:
+    medians = [1.00e-3, 1.001e-3, 0.999e-3, 1.0e-3, 1.002e-3, 1.001e-3, 0.999e-3, 1.02e-3]
+
+    assert changes_of(runs(*medians), "forward") == ("+0.9 % from 2026-11-07 on",)
+
+
 def test_scatter_is_no_change() -> None:
     assert changes_of(runs(*[1e-3, 1.01e-3, 0.99e-3, 1.005e-3] * 3), "forward") == ()
 
