@@ -128,8 +128,9 @@ def _refuse_foreign(upstream: Upstream, survey: Survey) -> None:
     if not survey.has_cuda:
         raise SourceError(
             f"the source of {name} has no CUDA code",
-            why="it holds no .cu file, and its build files name neither nvcc's flags nor CUDA"
-            + ("" if upstream.is_newest else "; of a newer release the index has only wheels"),
+            why="it holds no .cu file, its build files name neither nvcc's flags nor CUDA, and no "
+            "file includes CUDA's headers"
+            + ("" if upstream.is_newest else f"; {upstream.newer}"),
             fix="if upstream's wheels have CUDA libraries, their source is elsewhere: pin it with "
             "Archive(…) or GitCommit(…); if they have none, the package needs no recipe",
         )
