@@ -106,3 +106,16 @@ def test_unpacks_source(index: Index, workspace: Workspace, tmp_path: Path) -> N
     tree = unpack_upstream(found, tmp_path / "source", workspace)
 
     assert (tree / "setup.py").read_text() == FILES["setup.py"]
+
+
+def test_says_that_an_index_does_not_answer(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+
+    with pytest.raises(DownloadError) as caught:
+        releases_of("tiny", workspace)
+
+    assert caught.value.what == "tiny can't be looked up"
+    assert "see that the index can be reached" in caught.value.fix
