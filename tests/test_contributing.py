@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from cuwheel.model.recipe import Recipe
 
 _PAGE = (ROOT / "CONTRIBUTING.md").read_text()
-_RECIPE, _PATCHES, _SCRIPT, _SMOKE = re.findall(r"^```python\n(.*?)^```$", _PAGE, re.M | re.S)
+_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_RECIPE, _PATCHES, _SCRIPT, _SMOKE = _BLOCK.findall(_PAGE)
 
 
 def load(folder: Path, text: str) -> Recipe:
@@ -34,7 +35,7 @@ def test_recipe_is_well_formed(tmp_path: Path) -> None:
 
 
 def test_recipe_has_the_handle_that_is_typed(tmp_path: Path) -> None:
-    [typed] = re.findall(r"^\$ nox -s new -- torch-cluster --maintainer (\S+)$", _PAGE, re.M)
+    [typed] = re.findall(r"^\$ nox -s new -- \S+ --maintainer (\S+)$", _PAGE, re.MULTILINE)
 
     assert load(tmp_path, _RECIPE).maintainers == (typed,)
 
@@ -42,7 +43,7 @@ def test_recipe_has_the_handle_that_is_typed(tmp_path: Path) -> None:
 def test_recipe_is_well_formed_with_what_later_steps_add(tmp_path: Path) -> None:
     text = _RECIPE.replace("import Framework", "import Patch, Framework")
     text = text.replace('    requires=("ninja"', f'{_PATCHES}    requires=("ninja"')
-    text = re.sub(r"^    smoke=.*\n", _SMOKE, text, flags=re.M)
+    text = re.sub(r"^    smoke=.*\n", _SMOKE, text, flags=re.MULTILINE)
 
     recipe = load(tmp_path, text)
 
@@ -55,5 +56,5 @@ def test_recipe_is_well_formed_with_what_later_steps_add(tmp_path: Path) -> None
 def test_smoke_script_imports_what_the_wheel_brings(name: str) -> None:
     compile(_SCRIPT, "torch_cluster.py", "exec")
 
-    assert name in re.findall(r"^(?:import|from) (\w+)", _SCRIPT, re.M)
+    assert name in re.findall(r"^(?:import|from) (\w+)", _SCRIPT, re.MULTILINE)
     assert name not in sys.stdlib_module_names

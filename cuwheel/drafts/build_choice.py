@@ -112,9 +112,7 @@ def _switches(survey: Survey) -> tuple[Finding, ...]:
     ]
     found = [one for one in found if one.name.endswith("CUDA")] or found
     top = min((one.where.count("/") for one in found), default=0)
-    return tuple(
-        one for one in found if one.where.count("/") == top and one.default.upper() in OFF
-    )
+    return tuple(one for one in found if one.where.count("/") == top and one.default.upper() in OFF)
 
 
 def _about_build(survey: Survey, env: dict[str, str], settled: set[str]) -> Iterator[Note]:

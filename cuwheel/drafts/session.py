@@ -155,8 +155,7 @@ def _refuse_foreign(upstream: Upstream, survey: Survey) -> None:
         raise SourceError(
             f"the source of {name} has no CUDA code",
             why="it holds no .cu file, its build files name neither nvcc's flags nor CUDA, and no "
-            "file includes CUDA's headers"
-            + ("" if upstream.is_newest else f"; {upstream.newer}"),
+            "file includes CUDA's headers" + ("" if upstream.is_newest else f"; {upstream.newer}"),
             fix="if upstream's wheels have CUDA libraries, their source is elsewhere: pin it with "
             "Archive(…) or GitCommit(…); if they have none, the package needs no recipe",
         )

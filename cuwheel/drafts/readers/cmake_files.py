@@ -29,12 +29,17 @@ def guards_of_files(files: Mapping[Path, tuple[Command, ...]], tree: Path) -> di
         path: {word for one in commands for text in one.arguments for word in _WORD.findall(text)}
         for path, commands in files.items()
     }
-    named = {path: set().union(*(words[one] for one in files if one != path)) for path in files}
     return {
         path: _guard(path, calls, frozenset())
         for path in files
-        if path.name == "CMakeLists.txt" or {path.stem, path.stem.removeprefix("Find")} & named[path]
+        if path.name == "CMakeLists.txt" or _is_named(path, words)
     }
+
+
+def _is_named(path: Path, words: Mapping[Path, set[str]]) -> bool:
+    """Whether another file has the module's name; `find_package(X)` means FindX."""
+    names = {path.stem, path.stem.removeprefix("Find")}
+    return any(names & found for one, found in words.items() if one != path)
 
 
 _WORD = re.compile(r"[\w-]+")
@@ -58,9 +63,7 @@ def _meant(text: str, command: str, caller: Path, tree: Path) -> tuple[Path, ...
     if command == "add_subdirectory":
         return tuple(place / text / "CMakeLists.txt" for place in places)
     modules = (*places, caller.parent / "cmake", tree / "cmake")
-    return tuple(
-        place / name for place in modules for name in (text, f"{text}.cmake")
-    )
+    return tuple(place / name for place in modules for name in (text, f"{text}.cmake"))
 
 
 def _guard(

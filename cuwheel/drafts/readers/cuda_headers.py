@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 _SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".pxd", ".pyx")
 _ASIDE = re.compile(r"(^|/)(tests?|examples?|benchmarks?|docs?)/")
 # `#include <cuda.h>`, Cython's `cdef extern from "cuda.h"`.
-_INCLUDE = re.compile(r"^[ \t]*(?:#[ \t]*include|cdef extern from)[ \t]*[<\"']([\w/]+)\.h[>\"']", re.M)
+_INCLUDE = re.compile(
+    r"^[ \t]*(?:#[ \t]*include|cdef extern from)[ \t]*[<\"']([\w/]+)\.h[>\"']", re.MULTILINE
+)
 # By the name that the linker takes; NVIDIA's documentation of each library names its headers.
 _LIBRARIES = {
     "cuda": "cuda",
@@ -29,7 +31,17 @@ _LIBRARIES = {
     "cusolverDn": "cusolver",
     "cusolverSp": "cusolver",
 }
-_PLAIN = ("cublas", "cublasLt", "cudnn", "cufft", "curand", "cusparse", "nccl", "nvrtc", "nvJitLink")
+_PLAIN = (
+    "cublas",
+    "cublasLt",
+    "cudnn",
+    "cufft",
+    "curand",
+    "cusparse",
+    "nccl",
+    "nvrtc",
+    "nvJitLink",
+)
 
 
 def read_cuda_headers(tree: Path) -> Iterator[Finding]:

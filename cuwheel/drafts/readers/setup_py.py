@@ -187,7 +187,14 @@ class _Reader:
             if not self._in_getter(node):
                 yield self._finding("computed variable", ast.unparse(node), node)
             return
-        default = next((str(one.value) for one in defaults if _is_plain(one)), "")
+        default = next(
+            (
+                str(one.value)
+                for one in defaults
+                if isinstance(one, ast.Constant) and one.value is not None
+            ),
+            "",
+        )
         yield Finding(
             kind="variable",
             name=name,
@@ -302,10 +309,6 @@ def _own_getters(module: ast.Module) -> Iterator[str]:
                     isinstance(one, ast.Name) and one.id == first for one in names
                 ):
                     yield function.name
-
-
-def _is_plain(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is not None
 
 
 def _has_keyword(node: ast.Call, name: str) -> bool:

@@ -13,8 +13,13 @@ if TYPE_CHECKING:
 
 
 def guards(tree: Path, **files: str) -> dict[str, str]:
-    named = {name.replace("__", "/"): text for name, text in files.items()}
-    named = {name.replace("_cmake", ".cmake").replace("_txt", ".txt"): one for name, one in named.items()}
+    endings = (("__", "/"), ("_cmake", ".cmake"), ("_txt", ".txt"))
+    named = {}
+    for name, text in files.items():
+        plain = name
+        for was, is_now in endings:
+            plain = plain.replace(was, is_now)
+        named[plain] = text
     write_tree(tree, named)
     commands = {tree / name: tuple(read_commands(text)) for name, text in named.items()}
     found = guards_of_files(commands, tree)

@@ -75,6 +75,9 @@ def test_surveys_cmake_package_in_a_folder(tmp_path: Path) -> None:
 
 
 def test_sees_package_that_calls_the_driver_alone(tmp_path: Path) -> None:
-    files = {"setup.py": "from setuptools import setup\nsetup()\n", "src/x.cpp": "#include <cuda.h>"}
+    files = {
+        "setup.py": "from setuptools import setup\nsetup()\n",
+        "src/x.cpp": "#include <cuda.h>",
+    }
 
     assert survey_source(write_tree(tmp_path, files)).has_cuda
