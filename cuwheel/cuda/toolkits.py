@@ -240,9 +240,16 @@ def toolkit_by_release(release: str) -> Toolkit:
             return toolkit
     raise UsageError(
         f"cuwheel knows no CUDA {release}",
-        why=suggest(release, [one.release if "." in release else one.tag for one in TOOLKITS]),
+        why=_meant_release(release),
         fix="name one of the known releases, or add it to cuwheel/cuda/toolkits.py",
     )
+
+
+def _meant_release(text: str) -> str:
+    of_major = [one.release for one in TOOLKITS if str(one.major) == text]
+    if of_major:
+        return f"releases of CUDA {text} are {', '.join(of_major)}"
+    return suggest(text, [one.release if "." in text else one.tag for one in TOOLKITS])
 
 
 # Of majors that no recipe builds for: wheels of others do. The same table of NVIDIA's.
@@ -276,7 +283,9 @@ def check_archs(owner: str, toolkit: Toolkit, archs: tuple[str, ...]) -> None:
         quoted = ", ".join(f'"{arch}"' for arch in unknown)
         raise UnsupportedArchError(
             f"{owner}: CUDA {toolkit.release} cannot compile for {names}",
-            why=f"its nvcc knows sm_{', sm_'.join(toolkit.archs)}",
+            why=f"an arch is written without sm_ and dot: {', '.join(meant)}"
+            if len(meant) == len(unknown)
+            else f"its nvcc knows sm_{', sm_'.join(toolkit.archs)}",
             fix=", ".join(meant)
             or f"remove {quoted} from `archs` (or --arch), or take another toolkit",
         )

@@ -25,7 +25,9 @@ _GIVEN = {
     *("CUDAARCHS", "CMAKE_BUILD_PARALLEL_LEVEL", "HOME", "TMPDIR", "SOURCE_DATE_EPOCH"),
 }
 _FORCE = re.compile(r"(FORCE_BUILD|FORCE_(WITH_)?CUDA|(WITH|USE|BUILD|ENABLE)_CUDA)(_EXT\w*)?$")
-_ARCH = re.compile(r"(CUDA|GPU|SM|NVCC)_?ARCH|ARCHS?(_LIST)?$|GENCODE|COMPUTE_CAPABILIT")
+_ARCH = re.compile(
+    r"(CUDA|GPU|SM|NVCC)_?ARCH|ARCHS?(_LIST)?$|GENCODE|GENERATE_CODE|COMPUTE_CAPABILIT"
+)
 _NOT_CUDA = re.compile(r"HIP|ROCM|AMD|GFX|_NO_|^NO_|SKIP|DISABLE|SYCL|XPU|MUSA")
 _OTHER = re.compile(r"HIP|ROCM|HEXAGON|MUSA|SYCL|VULKAN|ASCEND|^Windows|^VC[A-Z]|^GITHUB_")
 _MANY = 4  # downloads that the draft names
@@ -83,11 +85,11 @@ def _arch_form(default: str) -> str:
 
 def _definitions(survey: Survey) -> Iterator[tuple[str, tuple[str, Note]]]:
     """Options of CMake that switch CUDA on and this machine's CPU off."""
+    switches = _switches(survey)
     for one in survey.relevant("option"):
-        is_off = one.default.upper() in OFF
         if one.name in survey.defined:
             continue  # its own pyproject.toml decides
-        if _SWITCH.search(one.name) and is_off and not _NOT_CUDA.search(one.name):
+        if one in switches:
             yield one.name, ("ON", guess(f"{one.where}: CUDA is off by default"))
         elif _NATIVE.search(one.name):
             yield one.name, ("OFF", guess(f"{one.where}: else it is for this machine's CPU alone"))
@@ -95,6 +97,22 @@ def _definitions(survey: Survey) -> Iterator[tuple[str, tuple[str, Note]]]:
             yield one.name, ("", guess(f"{one.where}: its default is {one.default}"))
         elif re.search(r"CUDA_ARCH|COMPUTE_CAPABILIT", one.name) and one.name[:6] != "CMAKE_":
             yield one.name, ("{archs}", guess(f"{one.where}: an arch list of its own"))
+
+
+def _switches(survey: Survey) -> tuple[Finding, ...]:
+    """The package's own options that are off and switch CUDA on.
+
+    Beside `USE_CUDA` a `USE_GPU` is another thing, such as OpenCL; and what the source brings
+    along, deeper in the tree, has switches of its own.
+    """
+    found = [
+        one
+        for one in survey.relevant("option")
+        if _SWITCH.search(one.name) and not _NOT_CUDA.search(one.name)
+    ]
+    found = [one for one in found if one.name.endswith("CUDA")] or found
+    top = min((one.where.count("/") for one in found), default=0)
+    return tuple(one for one in found if one.where.count("/") == top and one.default.upper() in OFF)
 
 
 def _about_build(survey: Survey, env: dict[str, str], settled: set[str]) -> Iterator[Note]:

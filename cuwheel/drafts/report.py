@@ -47,7 +47,7 @@ def _lines(draft: Draft, upstream: Upstream, survey: Survey, path: Path) -> Iter
     release = f"{upstream.project} {upstream.version}"
     yield f"[bold]{shown}[/]: {plural(count, 'line')}, drafted from the source of {release}"
     if not upstream.is_newest:
-        yield "  (upstream has a newer release)"
+        yield f"  {upstream.newer}"
     yield f"  read: {_read(survey)}"
     yield ""
     yield "[bold]Guessed[/] (each has its place in the draft; check it, then remove the comment)"

@@ -59,8 +59,8 @@ def _imported(survey: Survey) -> Iterator[tuple[str, str]]:
 def _tools(survey: Survey) -> Iterator[tuple[str, str]]:
     """What backends call without stating it: scikit-build-core asks for these when it runs."""
     if survey.uses_cmake:
-        oldest = next((one.name for one in survey.of("minimum") if "/" not in one.where), "")
-        oldest = oldest.partition("...")[0]
+        stated = min(survey.of("minimum"), key=lambda one: one.where.count("/"), default=None)
+        oldest = stated.name.partition("...")[0] if stated else ""
         yield "cmake", f"cmake>={oldest}" if oldest else "cmake"
         yield "ninja", "ninja"
     elif survey.has_setup:
@@ -74,7 +74,10 @@ def choose_smoke(survey: Survey) -> Field:
     """Import all that it installs, with all that it requires."""
     modules = [one.name for one in survey.of("extension") if "CMake" not in one.where]
     own = [name for name in modules if name.replace(".", "").replace("_", "").isalnum()]
-    imports = tuple(dict.fromkeys((*survey.packages, *own)))
+    inside = {name.rpartition(".")[2] for name in own if "." in name}
+    # setuptools lists extension modules of an `ext_package` in top_level.txt as if they weren't.
+    packages = [name for name in survey.packages if name not in inside or name in own]
+    imports = tuple(dict.fromkeys((*packages, *own)))
     notes: list[Note] = []
     if not imports:
         notes.append(find_out("what is imported: no package and no extension module was found"))

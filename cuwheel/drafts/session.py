@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from cuwheel.drafts.choices import draft_of
+from cuwheel.drafts.choices import NOBODY, draft_of
 from cuwheel.drafts.readers.survey import survey_source
 from cuwheel.drafts.render import render_draft
 from cuwheel.drafts.report import print_draft
 from cuwheel.drafts.upstream import choose_release, releases_of, unpack_upstream
 from cuwheel.errors import FileAccessError, SourceError, UnknownProjectError, UsageError
+from cuwheel.model.recipe_check import is_handle
 from cuwheel.system.files import write_atomically
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def draft_recipe(
         workspace: its cache gets the source.
 
     Raises:
-        UsageError: the name is none, or there is a recipe of it already.
+        UsageError: the name or the handle is none, or there is a recipe of it already.
         UnknownProjectError: no index has the project, this release of it, or its source.
         SourceError: its source holds no CUDA code, or no Python package.
         DownloadError: the index can't be asked.
@@ -64,6 +65,7 @@ def draft_recipe(
     """
     name = canonicalize_name(options.project)
     path = root / "recipes" / f"{name.replace('-', '_')}.py"
+    _refuse_handle(options.maintainer)
     _refuse_existing(options.project, path, entries, overwrites=options.overwrites)
     with workspace.console.stage("new"):
         upstream = choose_release(name, _releases(options.project, workspace), options.version)
@@ -72,15 +74,32 @@ def draft_recipe(
             survey = survey_source(tree)
             _refuse_foreign(upstream, survey)
             draft = draft_of(upstream, survey, options.maintainer)
-        try:
-            write_atomically(path, render_draft(draft))
-        except OSError as problem:
-            raise FileAccessError(
-                f"{path} can't be written", why=str(problem.strerror), fix="see whose the folder is"
-            ) from problem
+        # Another run may have made it meanwhile, and somebody changed it since.
+        _refuse_existing(options.project, path, entries, overwrites=options.overwrites)
+        _write(path, render_draft(draft))
     workspace.console.tell_durations()
     print_draft(draft, upstream, survey, path)
     return path
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_atomically(path, text)
+    except OSError as problem:
+        raise FileAccessError(
+            f"{path} can't be written",
+            why=str(problem.strerror),
+            fix=f"see whose {path.parent} is and whether its file system is read-only",
+        ) from problem
+
+
+def _refuse_handle(name: str) -> None:
+    if name and name != NOBODY and not is_handle(name):
+        raise UsageError(
+            f'--maintainer "{name}" is no handle',
+            why="it has letters, digits and single hyphens, as on GitHub",
+            fix="write yours without @ and spaces, like octocat, or leave the option out",
+        )
 
 
 def _releases(project: str, workspace: Workspace) -> tuple[Release, ...]:
@@ -98,6 +117,13 @@ def _refuse_existing(
     project: str, path: Path, entries: tuple[CatalogueEntry, ...], *, overwrites: bool
 ) -> None:
     name = canonicalize_name(project)
+    plain, pin, version = project.partition("==")
+    if pin and version.strip():
+        raise UsageError(
+            f'"{project}" is no name of a project',
+            why="a release is named by an option",
+            fix=f"nox -s new -- {plain.strip()} --version {version.strip()}",
+        )
     if not name.replace("-", "").isalnum():
         raise UsageError(
             f'"{project}" is no name of a project',
@@ -128,8 +154,8 @@ def _refuse_foreign(upstream: Upstream, survey: Survey) -> None:
     if not survey.has_cuda:
         raise SourceError(
             f"the source of {name} has no CUDA code",
-            why="it holds no .cu file, and its build files name neither nvcc's flags nor CUDA"
-            + ("" if upstream.is_newest else "; of a newer release the index has only wheels"),
+            why="it holds no .cu file, its build files name neither nvcc's flags nor CUDA, and no "
+            "file includes CUDA's headers" + ("" if upstream.is_newest else f"; {upstream.newer}"),
             fix="if upstream's wheels have CUDA libraries, their source is elsewhere: pin it with "
             "Archive(…) or GitCommit(…); if they have none, the package needs no recipe",
         )

@@ -126,10 +126,15 @@ def choose_link(survey: Survey) -> Field:
             continue
         if component := _component(name):
             found.setdefault(component, one)
-        elif name not in _SYSTEM:
+        elif name not in _SYSTEM and not _OTHER.match(name):
             unknown.add(one)
+    for one in survey.of("header"):
+        found.setdefault(_component(one.name), one)
     names = dict.fromkeys(("cudart", *(("torch",) if survey.uses_torch else ()), *sorted(found)))
-    notes = [guess(f"{name}: {one.where}") for name, one in sorted(found.items())]
+    notes = [
+        guess(f"{name}: {one.where}{' includes its header' if one.kind == 'header' else ''}")
+        for name, one in sorted(found.items())
+    ]
     if static:
         listed = ", ".join(sorted({one.name for one in static}))
         notes.append(find_out(f"whether {listed} are linked in ({locations(static)})"))
@@ -142,6 +147,7 @@ def choose_link(survey: Survey) -> Field:
 
 
 # Of the C library and of compilers, which manylinux allows or the toolchain brings.
+_OTHER = re.compile(r"(amd)?hip|roc|rccl")  # AMD's
 _SYSTEM = ("c", "dl", "gcc", "gomp", "m", "pthread", "rt", "stdc++", "toolkit")
 
 

@@ -13,6 +13,7 @@ from cuwheel.model.source import Sdist
 from cuwheel.pypi.indexes import configured_indexes, find_releases
 from cuwheel.sources.archives import unpack_archive
 from cuwheel.sources.pinned import fetch_pinned
+from cuwheel.system.quantities import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,13 +39,18 @@ class Upstream:
         project: its name on the index.
         version: the release, as the index writes it.
         sha256: of its source.
-        is_newest: whether no later final release is there, with a source or without.
+        newer: a sentence about the newest final release; empty: this is it.
     """
 
     project: str
     version: str
     sha256: str
-    is_newest: bool
+    newer: str = ""
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether no later final release is there."""
+        return not self.newer
 
     @property
     def source(self) -> Sdist:
@@ -93,8 +99,15 @@ def choose_release(project: str, releases: Sequence[Release], wanted: str = "") 
         project=project,
         version=str(chosen.version),
         sha256=sdist.sha256 if sdist else "",
-        is_newest=chosen.version >= finals[-1].version if finals else True,
+        newer=_newer(chosen, finals),
     )
+
+
+def _newer(chosen: Release, finals: Sequence[Release]) -> str:
+    if not finals or chosen.version >= finals[-1].version:
+        return ""
+    lacking = "" if finals[-1].sdist else ", and the index has no source of it"
+    return f"{finals[-1].version} is newer{lacking}"
 
 
 def unpack_upstream(upstream: Upstream, folder: Path, workspace: Workspace) -> Path:
@@ -136,10 +149,10 @@ def _no_source(project: str, fitting: Sequence[Release], wanted: str) -> Unknown
             fix="take an index that states hashes (PEP 503), or write the recipe by hand with the "
             "hash of a file that you trust",
         )
-    earlier = "" if wanted else " of any release"
+    releases = f"{newest.version}" if wanted else f"all releases; {newest.version} is the newest"
     return UnknownProjectError(
         f"the index has no source of {name}",
-        why=f"it has only wheels{earlier}, for {newest.version} {len(newest.wheels)} of them",
+        why=f"it has only wheels of {releases}, with {plural(len(newest.wheels), 'wheel')}",
         fix=_OWN_ADDRESS,
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.conda.environment_file import name_of_lock
 from cuwheel.errors import LockError, UsageError, nearest, suggest
-from cuwheel.model.catalogue import how_to_draft
+from cuwheel.model.catalogue import how_to_draft, refuse_broken
 from cuwheel.model.recipe import Framework
 from cuwheel.model.recipe_lock import RecipeLock, locks_of
 from cuwheel.paths import ROOT, find_lock, is_checkout, project_roots
@@ -102,9 +102,12 @@ def lock_jobs(
 
     Raises:
         UsageError: a name is unknown; the message names the nearest.
+        RecipeError: it is a lock of a recipe whose module can't be loaded.
     """
     known = _all_jobs(entries)
-    chosen = (_with_framework(job, framework) for name in names for job in _named(name, known))
+    chosen = (
+        _with_framework(job, framework) for name in names for job in _named(name, known, entries)
+    )
     return tuple(dict.fromkeys(chosen))
 
 
@@ -125,7 +128,9 @@ def conda_jobs(names: Iterable[str], roots: tuple[Path, ...]) -> tuple[CondaLock
 
 
 def _named(
-    name: str, known: list[PypiLockSpec | CondaLockSpec]
+    name: str,
+    known: list[PypiLockSpec | CondaLockSpec],
+    entries: Iterable[CatalogueEntry] = (),
 ) -> list[PypiLockSpec | CondaLockSpec]:
     if name == "all":
         return known
@@ -138,6 +143,13 @@ def _named(
         names = [*dict.fromkeys(job.name for job in known)]
         kind, _, package = name.partition(":")
         recipes = {job.name.split(":")[1] for job in known if job.name.startswith("build:")}
+        refuse_broken(package or name, entries)
+        if own := [one for one in names if one.split(":")[1:2] == [name]]:
+            raise UsageError(
+                f'no lock is called "{name}"',
+                why=f"the recipe {name} has {', '.join(own)}",
+                fix=f"nox -s lock -- {' '.join(own)}",
+            )
         if kind in {"build", "smoke"} and package and not nearest(package, recipes):
             raise UsageError(
                 f'no lock is called "{name}"',
@@ -147,7 +159,9 @@ def _named(
         raise UsageError(
             f'no lock is called "{name}"',
             why=suggest(name, [*names, "all"]),
-            fix=f"one of {', '.join(names)}, all",
+            fix=f"nox -s lock -- {near}"
+            if (near := nearest(name, [*names, "all"]))
+            else f"one of {', '.join(names)}, all",
         )
     return found
 
@@ -162,18 +176,37 @@ def check_target_lock(target: Target) -> None:
     """See that the locks of a target are there and match what its recipe declares.
 
     Raises:
-        LockError: with every fault of the first that doesn't, and the command that writes it again.
+        LockError: with every fault of all that don't, and the command that writes them again.
     """
     served = (other.locked_smoke for other in target.served)
-    for declared in dict.fromkeys((target.locked_smoke, target.locked_build, *served)):
-        lock = target.root / declared.path
-        faults = faults_of_lock(lock, as_input(declared.requirements))
-        if faults:
-            raise LockError(
-                f"{target.id}: the lock {declared.path} can't be used",
-                why="\n".join((*faults, f"its input is what {target.recipe.module} declares")),
-                fix=declared.command,
-            )
+    declared = dict.fromkeys((target.locked_build, target.locked_smoke, *served))
+    faults = {
+        one: found
+        for one in declared
+        if (found := faults_of_lock(target.root / one.path, as_input(one.requirements)))
+    }
+    if not faults:
+        return
+    if len(faults) == 1:
+        [(only, lines)] = faults.items()
+        what, whose = f"the lock {only.path} can't be used", "its"
+    else:
+        what, whose = f"{len(faults)} locks can't be used", "their"
+        lines = [f"{one.path}: {line}" for one, found in faults.items() for line in found]
+    raise LockError(
+        f"{target.id}: {what}",
+        why="\n".join((*lines, f"{whose} input is what {target.recipe.module} declares")),
+        fix=_command_for(faults),
+    )
+
+
+def _command_for(declared: Iterable[RecipeLock]) -> str:
+    """One command that writes several locks again, or two where one asks for another framework."""
+    names: dict[str, list[str]] = {}
+    for one in declared:
+        _, _, options = one.command.partition(f" -- {one.name}")
+        names.setdefault(options, []).append(one.name)
+    return "; ".join(f"nox -s lock -- {' '.join(one)}{more}" for more, one in names.items())
 
 
 def _all_jobs(entries: tuple[CatalogueEntry, ...]) -> list[PypiLockSpec | CondaLockSpec]:

@@ -69,6 +69,8 @@ def find_recipe(name: str, entries: Iterable[CatalogueEntry]) -> CatalogueEntry:
     """
     known = {entry.name: entry for entry in entries}
     entry = known.get(name) or known.get(name.replace("_", "-"))
+    if entry is None:
+        refuse_broken(name, known.values())
     if entry is None and (missing := missing_recipe(name, known.values())):
         raise UsageError(
             f'no recipe is called "{name}"',
@@ -79,13 +81,25 @@ def find_recipe(name: str, entries: Iterable[CatalogueEntry]) -> CatalogueEntry:
         raise UsageError(
             f'no recipe is called "{name}"', why=suggest(name, known), fix="`nox -l` lists them"
         )
-    if entry.recipe is None:
-        raise RecipeError(
-            f"{entry.name}: its module can't be loaded",
-            why=entry.fault,
-            fix=f"correct {entry.root}/recipes/{entry.name}.py",
-        )
+    refuse_broken(entry.name, (entry,))
     return entry
+
+
+def refuse_broken(name: str, entries: Iterable[CatalogueEntry]) -> None:
+    """See that no recipe of this name has a module that can't be loaded.
+
+    Such a recipe is called by its file, in which hyphens are underscores.
+
+    Raises:
+        RecipeError: there is one.
+    """
+    for entry in entries:
+        if entry.recipe is None and entry.name.replace("_", "-") == name.replace("_", "-"):
+            raise RecipeError(
+                f"{entry.name}: its module can't be loaded",
+                why=entry.fault,
+                fix=f"correct {entry.root}/recipes/{entry.name}.py",
+            )
 
 
 def target_names(entries: Iterable[CatalogueEntry]) -> tuple[str, ...]:
@@ -177,10 +191,12 @@ _UNKNOWN_FIELD = re.compile(r"(\w+)\.__init__\(\) got an unexpected keyword argu
 
 
 def _meant(problem: BaseException) -> str:
-    """What Python says, and the nearest field, where a declaration was given one that it hasn't.
+    """What Python says, and what was meant: the nearest field, or a name that isn't imported.
 
-    Python names one itself from 3.13 on, in words of its own.
+    Python names a field itself from 3.13 on, in words of its own.
     """
+    if isinstance(problem, NameError) and problem.name in cuwheel.__all__:
+        return f"{problem}: add {problem.name} to `from cuwheel import …`"
     found = _UNKNOWN_FIELD.match(str(problem)) if isinstance(problem, TypeError) else None
     declaration = getattr(cuwheel, found[1], None) if found else None
     if found is None or declaration is None:

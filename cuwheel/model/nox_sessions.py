@@ -160,8 +160,13 @@ def suggest_sessions(
     asked: Iterable[str], known: Iterable[str], entries: Iterable[CatalogueEntry] = ()
 ) -> tuple[str, ...]:
     """One line for each asked session that doesn't exist: the nearest, or why it is missing."""
-    names, entries = set(known), tuple(entries)
+    asked, names, entries = tuple(asked), set(known), tuple(entries)
     unknown = [name for name in asked if name not in names]
+    takers = {verb.name for verb in VERBS if re.search(r"(?:^|[\s[])-- ", verb.summary)}
+    is_like_none = not any(nearest(name, names) for name in unknown)
+    if asked and asked[0] in takers & names and unknown == [*asked[1:]] != [] and is_like_none:
+        words = " ".join(unknown)
+        return (f'"{words}" is no session: did you mean "nox -s {asked[0]} -- {words}"?',)
     return tuple(
         f'no session is called "{name}": {_broken(name, entries) or _nearest(name, names, entries)}'
         for name in unknown

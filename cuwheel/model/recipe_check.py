@@ -38,7 +38,7 @@ _WHEEL_NAME = "[A-Z0-9]|[A-Z0-9][A-Z0-9._-]*[A-Z0-9]"  # core metadata specifica
 _HANDLE = r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*"  # GitHub: letters, digits, single hyphens between them
 _NAMES = {**vars(link), **vars(source), "Mapping": Mapping}  # in annotations of declarations
 _LONGEST_CALL = 90  # characters
-_EXAMPLE = "your-name"  # the handle in CONTRIBUTING.md
+_EXAMPLE = "your-name"  # stands in drafts until somebody writes their own
 
 
 def check_recipe(recipe: Recipe) -> None:
@@ -80,8 +80,13 @@ def _faults_of_maintainers(recipe: Recipe) -> Iterator[str]:
     if not recipe.maintainers:
         yield "maintainers is empty: name the handle of who looks after the recipe"
     for name in recipe.maintainers:
-        if not re.fullmatch(_HANDLE, name) or name == _EXAMPLE:
-            yield f'maintainers: "{name}" is nobody\'s handle, like octocat'
+        if not is_handle(name):
+            yield f'maintainers: "{name}" is no handle: write yours, as on GitHub, like "octocat"'
+
+
+def is_handle(name: str) -> bool:
+    """Whether a maintainer may be called so."""
+    return bool(re.fullmatch(_HANDLE, name)) and name != _EXAMPLE
 
 
 def _faults_of_toolkits(recipe: Recipe) -> Iterator[str]:

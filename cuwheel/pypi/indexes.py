@@ -224,12 +224,18 @@ def _first_page(
         if isinstance(page, pypi_simple.ProjectPage):
             return index, page
         said[index] = page
-    is_unknown = bool(said) and not wanted and set(said.values()) == {lacks(project)}
-    kind = UnknownProjectError if is_unknown else DownloadError
-    raise kind(
+    has_answers = bool(said) and set(said.values()) == {lacks(project)}
+    why = "; ".join(f"{redact_url(index)}: {answer}" for index, answer in said.items())
+    if not has_answers:
+        raise DownloadError(
+            f"{wanted}{project} can't be looked up",
+            why=why or "no index is configured that can be read without a network",
+            fix="see that the index can be reached (network, HTTPS_PROXY, SSL_CERT_FILE), or name "
+            "yours with UV_DEFAULT_INDEX or PIP_INDEX_URL",
+        )
+    raise (DownloadError if wanted else UnknownProjectError)(
         f"no index has {wanted}{project}",
-        why="; ".join(f"{redact_url(index)}: {answer}" for index, answer in said.items())
-        or "no index is configured that can be read without a network",
+        why=why,
         fix="name your index with UV_DEFAULT_INDEX or PIP_INDEX_URL",
     )
 

@@ -47,6 +47,11 @@ class Patched:
     executable: dict[str, bool] = field(default_factory=dict)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether it names no file at all: the diff is missing."""
+        return not (self.contents or self.executable or self.problems)
+
+    @property
     def has_effect(self) -> bool:
         """Whether anything would be different afterwards."""
         changed = any(self.content(name) != self.original(name) for name in self.contents)
@@ -155,6 +160,8 @@ def _fault_of_entry(file: PatchedFile) -> str:
         return "a symbolic link or submodule; only files are patched"
     if any(name.startswith('"') for name in names):
         return "a quoted name; make the patch with `git -c core.quotePath=off diff`"
+    if any(name.startswith("/") for name in names):
+        return "an absolute path; make the patch in the folder above: `diff -u a/x b/x`"
     if len({name_in_tree(name) for name in names}) > 1:
         return "a rename; make the patch with `git diff --no-renames`"
     return ""

@@ -57,19 +57,19 @@ def _read_patches(target: Target) -> dict[str, bytes]:
     folder = target.patch_folder
     named = [patch.file for patch in target.recipe.patches]
     present = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    faults = [
-        f"the recipe names {name}, which isn't there" for name in named if name not in present
-    ]
-    faults += [
-        f"{name} is there, but the recipe doesn't name it"
-        for name in sorted(present)
-        if name.endswith(_SUFFIXES) and name not in named
-    ]
-    if faults:
+    lost = [name for name in named if name not in present]
+    more = [name for name in sorted(present) if name.endswith(_SUFFIXES) and name not in named]
+    if lost or more:
+        faults = [f"the recipe names {name}, which isn't there" for name in lost]
+        faults += [f"{name} is there, but the recipe doesn't name it" for name in more]
+        fixes = [f"put {name} there, or take it out of `patches`" for name in lost]
+        fixes += [
+            f'add Patch(file="{name}", why="…") to `patches`, or remove the file' for name in more
+        ]
         raise PatchError(
-            f"{target.id}: the recipe's `patches` are not the files in {folder}",
+            f"{target.id}: `patches` in {target.recipe.module} are not the files in {folder}",
             why=_NEXT_LINE.join(faults),
-            fix="add or remove the file, or its line in the recipe",
+            fix=_NEXT_LINE.join(fixes),
         )
     return {
         patch.file: read_bytes(folder / patch.file, limit=limits.PATCH) for patch in target.patches
@@ -88,7 +88,9 @@ def _apply(name: str, content: bytes, copy: Path, target: Target, tree: SourceTr
     if not patched.has_effect:
         raise PatchError(
             f"{target.id}: {name} has no effect",
-            why="the source is the same with it and without it",
+            why="it holds no diff: no `--- a/…`, `+++ b/…` and `@@ … @@`"
+            if patched.is_empty
+            else "the source is the same with it and without it",
             fix=f"remove it from the recipe and from {target.patch_folder}, or correct it",
         )
     patched.write()

@@ -98,3 +98,17 @@ def test_table_holds_archs_of_real_nvcc(cuda_home: Path, tmp_path: Path) -> None
 
 def test_table_holds_limit_of_real_nvcc(cuda_home: Path) -> None:
     assert newest_gcc_for(cuda_home) == _TOOLKIT.max_gcc
+
+
+def test_says_which_releases_a_major_has() -> None:
+    with pytest.raises(UsageError) as caught:
+        toolkit_by_release("13")
+
+    assert caught.value.why.startswith("releases of CUDA 13 are 13.0, 13.1")
+
+
+def test_does_not_list_an_arch_that_it_refuses() -> None:
+    with pytest.raises(UnsupportedArchError) as caught:
+        check_archs("x-130", _TOOLKIT, ("sm_90",))
+
+    assert caught.value.why == 'an arch is written without sm_ and dot: write sm_90 as "90"'

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def draft(tree: Path, files: dict[str, str], **changes: str) -> Draft:
     survey = survey_source(write_tree(tree, {**files, **changes}))
-    upstream = Upstream(project="tiny-draft", version="1.0", sha256="0" * 64, is_newest=True)
+    upstream = Upstream(project="tiny-draft", version="1.0", sha256="0" * 64)
     return draft_of(upstream, survey, "someone")
 
 
@@ -182,7 +182,7 @@ def test_says_that_another_torch_is_asked_for(tmp_path: Path) -> None:
 
 def test_leaves_blanks_that_the_check_names(tmp_path: Path) -> None:
     survey = survey_source(write_tree(tmp_path, {"setup.py": setup("'code=sm_80'")}))
-    upstream = Upstream(project="tiny", version="1.0", sha256="0" * 64, is_newest=True)
+    upstream = Upstream(project="tiny", version="1.0", sha256="0" * 64)
 
     found = draft_of(upstream, survey, "")
 
@@ -197,3 +197,54 @@ def test_starts_with_what_the_other_recipes_have() -> None:
     assert recipe is not None
     assert "13.0" in recipe.toolkits
     assert f"version='{TORCH}'" in repr(recipe.framework)
+
+
+def test_sets_its_own_switch_alone(tmp_path: Path) -> None:
+    more = 'option(USE_GPU "OpenCL" OFF)\noption(WITHOUT "" OFF)\n'
+    cmake = f"{CMAKE_FILES['CMakeLists.txt']}{more}"
+    changes = {"CMakeLists.txt": cmake, "libs/x/CMakeLists.txt": 'option(X_WITH_CUDA "" OFF)\n'}
+
+    found = value(draft(tmp_path, CMAKE_FILES, **changes), "build")
+
+    assert found == Call(
+        name="CMake", given={"define": {"TINY_USE_CUDA": "ON", "TINY_NATIVE": "OFF"}}
+    )
+
+
+def test_links_by_headers_where_nothing_is_compiled_by_nvcc(tmp_path: Path) -> None:
+    files = {"setup.py": setup().replace(", torch", ""), "x.cpp": "#include <cuda.h>\n"}
+
+    found = draft(tmp_path, files)
+
+    assert value(found, "link") == Call(name="Link", words=("cudart", "driver"))
+    assert "driver: x.cpp:1 includes its header" in notes(found, "link")
+
+
+def test_reads_oldest_cmake_of_a_folder(tmp_path: Path) -> None:
+    files = {"sub/CMakeLists.txt": CMAKE_FILES["CMakeLists.txt"]}
+    files["pyproject.toml"] = CMAKE_FILES["pyproject.toml"]
+
+    requires = value(draft(tmp_path, files), "requires")
+
+    assert isinstance(requires, tuple)
+    assert "cmake>=3.21" in requires
+
+
+def test_asks_for_no_supplier_of_other_accelerators(tmp_path: Path) -> None:
+    text = setup('Extension("x", ["y.cu"], libraries=["rocblas", "hipfft", "amdhip64", "curand"])')
+
+    found = draft(tmp_path, FILES, **{"setup.py": text})
+
+    assert "what supplies" not in notes(found, "link")
+
+
+def test_imports_extensions_from_their_package(tmp_path: Path) -> None:
+    text = setup('ExtensionUsingNumpy("_driver", ["x.cpp"])').replace(
+        "setup()", 'setup(ext_package="tiny_draft")'
+    )
+    changes = {"setup.py": text, "tiny_draft.egg-info/top_level.txt": "_driver\ntiny_draft\n"}
+
+    smoke = value(draft(tmp_path, FILES, **changes), "smoke")
+
+    assert isinstance(smoke, Call)
+    assert smoke.given["imports"] == ("tiny_draft", "tiny_draft._driver")

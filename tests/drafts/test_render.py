@@ -23,7 +23,7 @@ import pytest
 @pytest.mark.parametrize("files", [FILES, CMAKE_FILES], ids=["torch", "cmake"])
 def test_draft_is_a_recipe_in_the_form_of_the_others(files: dict[str, str], tmp_path: Path) -> None:
     survey = survey_source(write_tree(tmp_path / "source", files))
-    upstream = Upstream(project="tiny-draft", version="1.0", sha256="0" * 64, is_newest=True)
+    upstream = Upstream(project="tiny-draft", version="1.0", sha256="0" * 64)
     path = tmp_path / "recipes" / "tiny_draft.py"
     path.parent.mkdir()
     path.write_text(render_draft(draft_of(upstream, survey, "someone")))

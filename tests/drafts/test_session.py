@@ -4,16 +4,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.drafts.choices import draft_of
 from cuwheel.drafts.session import DraftOptions, draft_recipe
-from cuwheel.errors import SourceError, UnknownProjectError, UsageError
+from cuwheel.errors import FileAccessError, SourceError, UnknownProjectError, UsageError
 from cuwheel.model.catalogue import load_catalogue
-from tests.support.drafted import FILES
+from tests.support.drafted import FILES, write_tree
 from tests.support.factories import make_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from cuwheel.drafts.draft import Draft
     from tests.support.drafted import Index
 
 
@@ -98,3 +100,50 @@ def test_refuses_unknown_name(draft: Callable[..., Path]) -> None:
 def test_refuses_what_is_no_name(name: str, draft: Callable[..., Path]) -> None:
     with pytest.raises(UsageError):
         draft(name)
+
+
+@pytest.mark.parametrize("name", ["@octocat", "Jane Doe", "a--b"])
+def test_refuses_what_is_no_handle(name: str, index: Index, draft: Callable[..., Path]) -> None:
+    index.add_sdist("tiny-draft", "1.0", FILES)
+
+    with pytest.raises(UsageError) as caught:
+        draft(maintainer=name)
+
+    assert f'"{name}" is no handle' in caught.value.what
+
+
+def test_says_how_a_release_is_named(draft: Callable[..., Path]) -> None:
+    with pytest.raises(UsageError) as caught:
+        draft("tiny-draft==1.0")
+
+    assert caught.value.fix == "nox -s new -- tiny-draft --version 1.0"
+
+
+def test_keeps_recipe_that_came_meanwhile(
+    index: Index, draft: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add_sdist("tiny-draft", "1.0", FILES)
+    theirs = tmp_path / "project" / "recipes" / "tiny_draft.py"
+
+    def write_theirs(*given: object) -> Draft:
+        write_tree(theirs.parent, {theirs.name: "theirs\n"})
+        return draft_of(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("cuwheel.drafts.session.draft_of", write_theirs)
+
+    with pytest.raises(UsageError):
+        draft()
+
+    assert theirs.read_text() == "theirs\n"
+
+
+def test_says_which_folder_it_may_not_write(
+    index: Index, draft: Callable[..., Path], tmp_path: Path
+) -> None:
+    index.add_sdist("tiny-draft", "1.0", FILES)
+    write_tree(tmp_path, {"project/recipes": "a file"})
+
+    with pytest.raises(FileAccessError) as caught:
+        draft()
+
+    assert f"whose {tmp_path}/project/recipes is" in caught.value.fix

@@ -36,7 +36,7 @@ def test_takes_release_that_is_asked_for(index: Index, workspace: Workspace) -> 
 
     found = choose_release("tiny", releases_of("tiny", workspace), "1.0")
 
-    assert (found.version, found.is_newest) == ("1.0", False)
+    assert (found.version, found.newer) == ("1.0", "2.0 is newer")
 
 
 def test_takes_newest_with_source(index: Index, workspace: Workspace) -> None:
@@ -45,7 +45,8 @@ def test_takes_newest_with_source(index: Index, workspace: Workspace) -> None:
 
     found = choose_release("tiny", releases_of("tiny", workspace))
 
-    assert (found.version, found.is_newest) == ("1.0", False)
+    assert found.version == "1.0"
+    assert found.newer == "2.0 is newer, and the index has no source of it"
 
 
 def test_refuses_wheels_alone(index: Index, workspace: Workspace) -> None:
@@ -54,7 +55,7 @@ def test_refuses_wheels_alone(index: Index, workspace: Workspace) -> None:
     with pytest.raises(UnknownProjectError) as caught:
         choose_release("tiny", releases_of("tiny", workspace))
 
-    assert "it has only wheels of any release" in caught.value.why
+    assert "it has only wheels of all releases; 2.0 is the newest" in caught.value.why
     assert "Archive(" in caught.value.fix
 
 
@@ -105,3 +106,16 @@ def test_unpacks_source(index: Index, workspace: Workspace, tmp_path: Path) -> N
     tree = unpack_upstream(found, tmp_path / "source", workspace)
 
     assert (tree / "setup.py").read_text() == FILES["setup.py"]
+
+
+def test_says_that_an_index_does_not_answer(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+
+    with pytest.raises(DownloadError) as caught:
+        releases_of("tiny", workspace)
+
+    assert caught.value.what == "tiny can't be looked up"
+    assert "see that the index can be reached" in caught.value.fix

@@ -4,12 +4,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.errors import UsageError
-from cuwheel.locks.jobs import CondaLockSpec, PypiLockSpec, conda_jobs, lock_jobs
+from cuwheel.errors import LockError, RecipeError, UsageError
+from cuwheel.locks.jobs import (
+    CondaLockSpec,
+    PypiLockSpec,
+    check_target_lock,
+    conda_jobs,
+    lock_jobs,
+)
 from cuwheel.model.catalogue import CatalogueEntry
 from cuwheel.model.recipe import Framework, Smoke
 from cuwheel.paths import ROOT
-from tests.support.factories import make_recipe
+from tests.support.factories import make_recipe, make_target
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -194,3 +200,31 @@ def test_lock_for_one_cuda_major_can_be_named(by_major: CatalogueEntry) -> None:
     job = only(lock_jobs(["build:tiny-cuda:cu13"], (by_major,), _NEWER))
 
     assert job.lock == by_major.root / "envs" / "build" / "tiny_cuda-cu13-torch2.12.0.lock"
+
+
+def test_says_which_locks_a_recipe_has(entries: tuple[CatalogueEntry, ...]) -> None:
+    with pytest.raises(UsageError) as caught:
+        lock_jobs(["with-torch"], entries)
+
+    assert caught.value.fix.startswith("nox -s lock -- build:with-torch")
+
+
+@pytest.mark.parametrize("name", ["build:a-one", "smoke:a_one", "a-one"])
+def test_says_that_the_recipe_is_broken(name: str, tmp_path: Path) -> None:
+    entry = CatalogueEntry(root=tmp_path, name="a_one", recipe=None, fault="SyntaxError: line 6")
+
+    with pytest.raises(RecipeError) as caught:
+        lock_jobs([name], (entry,))
+
+    assert "SyntaxError: line 6" in caught.value.why
+
+
+def test_names_all_locks_that_are_missing_at_once(tmp_path: Path) -> None:
+    target = make_target(root=tmp_path, smoke=Smoke(imports=("x",), requires=("scipy",)))
+
+    with pytest.raises(LockError) as caught:
+        check_target_lock(target)
+
+    name = target.recipe.name
+    assert caught.value.fix == f"nox -s lock -- build:{name} smoke:{name}"
+    assert "2 locks can't be used" in caught.value.what

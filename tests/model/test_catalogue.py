@@ -219,3 +219,22 @@ def test_names_project_folder_that_is_missing(tmp_path: Path) -> None:
     lost = tmp_path / "lost"
 
     assert missing_roots([tmp_path, lost]) == (f"CUWHEEL_PROJECT names {lost}, which is no folder",)
+
+
+def test_finds_broken_recipe_by_its_hyphens(tmp_path: Path) -> None:
+    add_module(tmp_path, "a_one", "RECIPE = 1")
+
+    with pytest.raises(RecipeError) as caught:
+        find_recipe("a-one", load_catalogue([tmp_path]))
+
+    assert caught.value.fix == f"correct {tmp_path}/recipes/a_one.py"
+
+
+def test_says_which_name_is_not_imported(tmp_path: Path) -> None:
+    add_module(tmp_path, "a_one", "from cuwheel import Recipe\nRECIPE = Recipe(link=Link())")
+
+    [entry] = load_catalogue([tmp_path])
+
+    assert entry.fault == (
+        "NameError: name 'Link' is not defined: add Link to `from cuwheel import …`"
+    )

@@ -75,3 +75,12 @@ def test_tells_why_session_of_broken_recipe_is_missing(tmp_path: Path) -> None:
     [line] = suggest_sessions(["build-a-one-130"], ["build-a_one"], entries)
 
     assert "a_one.py can't be loaded: TypeError: RECIPE is not a Recipe(...)" in line
+
+
+@pytest.mark.parametrize("words", ["torch-cluster", "torch-cluster other"])
+def test_puts_what_is_no_session_behind_dashes(words: str) -> None:
+    known = [one.name for one in sessions_of(())]
+
+    [line] = suggest_sessions(["new", *words.split()], known)
+
+    assert line == f'"{words}" is no session: did you mean "nox -s new -- {words}"?'

@@ -167,6 +167,7 @@ def test_refuses_patch_without_effect(content: bytes, project: Project) -> None:
     refusal = project.refusal()
 
     assert "has no effect" in refusal.what
+    assert ("it holds no diff" in refusal.why) == (b"@@" not in content)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +176,7 @@ def test_refuses_patch_without_effect(content: bytes, project: Project) -> None:
         (b"--- a/../x\n+++ b/../x\n@@ -0,0 +1 @@\n+x\n", "leads out"),
         (b"--- /dev/null\n+++ b//tmp/x\n@@ -0,0 +1 @@\n+x\n", "leads out"),
         (b"--- setup.py\n+++ setup.py\n@@ -1 +1 @@\n-line 1\n+x\n", "need a folder in front"),
+        (b"--- /tmp/a/x\n+++ /tmp/b/x\n@@ -1 +1 @@\n-line 1\n+x\n", "an absolute path"),
         (b"--- a/no.py\n+++ b/no.py\n@@ -1 +1 @@\n-line 1\n+x\n", "no such file"),
         (b"--- a/link.py\n+++ b/link.py\n@@ -1 +1 @@\n-line 1\n+x\n", "a symbolic link"),
         (b"--- a/up/x\n+++ b/up/x\n@@ -0,0 +1 @@\n+x\n", "a symbolic link"),

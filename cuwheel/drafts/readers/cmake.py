@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from cuwheel import limits
+from cuwheel.drafts.readers.cmake_files import guards_of_files
 from cuwheel.drafts.readers.cmake_text import Command, read_commands
 from cuwheel.drafts.readers.finding import Finding, Kind, place_of
 from cuwheel.drafts.readers.flags import read_flags
@@ -44,14 +46,19 @@ def read_cmake(tree: Path) -> tuple[Finding, ...]:
     """Every fact that CMakeLists.txt and `*.cmake` files below a tree state.
 
     Which of them a build reaches is known only while CMake runs, so all are read but those of
-    tests, examples and documentation.
+    tests, examples and documentation, and modules that no other file names. What stands in a file
+    that is only included inside of an `if` has that condition too.
     """
-    found: list[Finding] = []
+    files: dict[Path, tuple[Command, ...]] = {}
     for path in sorted((*tree.rglob("CMakeLists.txt"), *tree.rglob("*.cmake"))):
-        name = path.relative_to(tree).as_posix()
-        if path.is_file() and not _ASIDE.search(name):
-            for command in read_commands(read_text(path, limit=limits.CMAKE, errors="replace")):
-                found += _read_command(command, place_of(tree, path, command.line))
+        if path.is_file() and not _ASIDE.search(path.relative_to(tree).as_posix()):
+            text = read_text(path, limit=limits.CMAKE, errors="replace")
+            files[path] = tuple(read_commands(text))
+    found: list[Finding] = []
+    for path, guard in guards_of_files(files, tree).items():
+        for command in files[path]:
+            within = replace(command, guard=" AND ".join(filter(None, (guard, command.guard))))
+            found += _read_command(within, place_of(tree, path, command.line))
     return tuple(dict.fromkeys(found))
 
 

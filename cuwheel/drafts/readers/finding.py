@@ -19,6 +19,7 @@ Kind = Literal[
     "gpu",  # a question for a GPU
     "no ninja",  # PyTorch's builds without ninja
     "library",  # a library that is linked
+    "header",  # one of CUDA's headers is included: its library
     "extension",  # an extension module
     "stable ABI",  # one wheel for several Pythons
     "import",  # a package that the build imports

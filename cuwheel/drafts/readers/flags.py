@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # nvcc's documentation, "NVIDIA CUDA Compiler Driver NVCC": `-gencode arch=compute_90,code=sm_90`,
 # `-arch=sm_90`.
 _GENCODE = re.compile(r"code=\[?(?:sm|compute)_(\d+[af]?)|-arch[= ]sm_(\d+[af]?)")
-_LIBRARY = re.compile(r"(?:^|\s)-l:?(?:lib)?(\w[\w+-]*?)(?:\.(?:so|a)[\d.]*)?(?=\s|$)")
+_LIBRARY = re.compile(r"(?:^|\s)-l(?!inux\b):?(?:lib)?(\w[\w+-]*?)(?:\.(?:so|a)[\d.]*)?(?=\s|$)")
 # Each with what it does to a wheel; the last is one of several spellings.
 FLAGS = {
     "-lineinfo": "it embeds the absolute paths and time stamps of all sources: drop it by a patch",

@@ -24,9 +24,10 @@ _DOWNLOADS = re.compile(
     r"|torch\.hub\.download_url_to_file|(?:git\.)?Repo\.clone_from"
 )
 _RUNNERS = re.compile(r"(?:subprocess\.(?:run|call|check_\w+|Popen)|os\.(?:system|popen))")
+_PATH_CHANGES = re.compile(r"sys\.path\.(?:append|insert|extend)")
 _FETCHERS = re.compile(r"(?:^|/)(?:git|wget|curl|aria2c)$")
 _COMPILING = ("cmake", "ninja")  # programs that a build starts, and the index has
-_EXTENSIONS = re.compile(r"(?:\w+\.)*(?:CUDA|Cpp|Sycl)?Extension|(?:\w+\.)*Pybind11Extension")
+_EXTENSIONS = re.compile(r"(?:\w+\.)*(?!Build)\w*Extension(?:Using\w+)?")
 _SOURCE = re.compile(r"[\w./-]+\.(?:cu|cpp|cc|cxx|c)")
 
 
@@ -38,6 +39,7 @@ def read_setup(tree: Path, files: Iterable[Path] = ()) -> tuple[Finding, ...]:
         files: more modules to start from, such as a build backend in the tree.
     """
     queue = [path for path in (tree / "setup.py", *files) if path.is_file()]
+    roots = [tree]
     found: list[Finding] = []
     for path in queue:
         try:
@@ -46,10 +48,10 @@ def read_setup(tree: Path, files: Iterable[Path] = ()) -> tuple[Finding, ...]:
             name = str(problem).splitlines()[0]
             found.append(Finding(kind="unread", name=name, where=place_of(tree, path, 1)))
             continue
-        imported = set(_imported(module))
-        local = [made for name in sorted(imported) for made in _in_tree(tree, name)]
+        roots += [root for root in _added_roots(tree, module) if root not in roots]
+        local = [made for name in sorted({*_imported(module)}) for made in _in_tree(roots, name)]
         queue += [one for one in local if one not in queue][: max(_MOST_FILES - len(queue), 0)]
-        found += _Reader(tree, path, module).read()
+        found += _Reader(roots, path, module).read()
     return tuple(dict.fromkeys(found))
 
 
@@ -59,19 +61,42 @@ def _imported(module: ast.Module) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)  # may be a module
 
 
-def _in_tree(tree: Path, name: str) -> list[Path]:
-    """The module's file in the tree; a package's, which setup.py would only import for a number."""
-    path = tree.joinpath(*name.split("."))
-    return [one for one in (path.with_suffix(".py"),) if one.is_file()]
+def _added_roots(tree: Path, module: ast.Module) -> Iterator[Path]:
+    """Folders of the tree that a module adds to `sys.path`."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and _PATH_CHANGES.fullmatch(_dotted(node.func)):
+            parts = [text for part in ast.walk(node) if (text := _text(part))]
+            folder = tree.joinpath(*parts).resolve()
+            if parts and folder.is_dir() and folder.is_relative_to(tree.resolve()):
+                yield tree / folder.relative_to(tree.resolve())
+
+
+def _in_tree(roots: list[Path], name: str) -> list[Path]:
+    """A module's file in the tree.
+
+    A package counts where the build added its folder to `sys.path`; at the top stands the
+    distribution's own, which setup.py would only import for its version.
+
+    Args:
+        roots: the tree, and folders of it that the build adds.
+        name: with dots.
+    """
+    found = []
+    for root in roots:
+        path = root.joinpath(*name.split("."))
+        found += [path.with_suffix(".py"), *([path / "__init__.py"] if root != roots[0] else [])]
+    return [one for one in found if one.is_file()]
 
 
 class _Reader:
     """One module, with the parent of each node."""
 
-    def __init__(self, tree: Path, path: Path, module: ast.Module) -> None:
-        self._tree = tree
+    def __init__(self, roots: list[Path], path: Path, module: ast.Module) -> None:
+        self._roots = roots
+        self._tree = roots[0]
         self._path = path
         self._module = module
         self._parents = {
@@ -79,6 +104,7 @@ class _Reader:
         }
         self._getters = set(_own_getters(module))
         self._switches = self._read_switches()
+        self._prefix = self._read_prefix()
 
     def _read_switches(self) -> set[str]:
         """Names that are true only where a variable says so: `X = os.getenv("X", "0") == "1"`."""
@@ -92,17 +118,30 @@ class _Reader:
                         found |= {_dotted(target) for target in node.targets}
         return found
 
+    def _read_prefix(self) -> str:
+        """What `setup(ext_package="x")` puts in front of all extension modules' names."""
+        keywords = (
+            keyword
+            for node in ast.walk(self._module)
+            if isinstance(node, ast.Call) and _dotted(node.func).endswith("setup")
+            for keyword in node.keywords
+        )
+        names = (_text(one.value) for one in keywords if one.arg == "ext_package")
+        return next((f"{name}." for name in names if name), "")
+
     def read(self) -> Iterator[Finding]:
         """Every fact, in the order of the file."""
         names = sorted({name.partition(".")[0] for name in _imported(self._module)})
         for name in names:
-            if name not in sys.stdlib_module_names and not _in_tree(self._tree, name):
+            if name not in sys.stdlib_module_names and not _in_tree(self._roots, name):
                 yield Finding(kind="import", name=name, where=self._imported_at(name))
         for node in ast.walk(self._module):
             if isinstance(node, ast.Call):
                 yield from self._read_call(node)
             elif isinstance(node, ast.Subscript | ast.Compare):
                 yield from self._read_lookup(node)
+            elif isinstance(node, ast.Dict):
+                yield from self._read_table(node)
             elif (text := _text(node)) and not self._is_docstring(node):
                 yield from read_flags(text, self._at(node), self._guard(node))
 
@@ -133,6 +172,13 @@ class _Reader:
         elif _ENVIRON.fullmatch(_dotted(node.comparators[0])):
             yield from self._variable(node, [node.left], [])
 
+    def _read_table(self, node: ast.Dict) -> Iterator[Finding]:
+        """`{"libraries": ["cublas"], …}`, which extension modules are made from later."""
+        for key, value in zip(node.keys, node.values, strict=True):
+            for part in _elements(value) if _text(key) == "libraries" else ():
+                if text := _text(part):
+                    yield self._finding("library", text, part)
+
     def _variable(
         self, node: ast.expr, names: list[ast.expr], defaults: list[ast.expr]
     ) -> Iterator[Finding]:
@@ -141,7 +187,14 @@ class _Reader:
             if not self._in_getter(node):
                 yield self._finding("computed variable", ast.unparse(node), node)
             return
-        default = next((str(one.value) for one in defaults if isinstance(one, ast.Constant)), "")
+        default = next(
+            (
+                str(one.value)
+                for one in defaults
+                if isinstance(one, ast.Constant) and one.value is not None
+            ),
+            "",
+        )
         yield Finding(
             kind="variable",
             name=name,
@@ -189,7 +242,7 @@ class _Reader:
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         name = given.get("name") or (node.args[0] if node.args else None)
         if text := _text(name):
-            yield self._finding("extension", text, node)
+            yield self._finding("extension", f"{self._prefix}{text}", node)
         for part in _elements(given.get("libraries")):
             if text := _text(part):
                 yield self._finding("library", text, part)

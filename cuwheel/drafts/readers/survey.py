@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel.drafts.readers.cmake import read_cmake
+from cuwheel.drafts.readers.cuda_headers import read_cuda_headers
 from cuwheel.drafts.readers.metadata import read_metadata
 from cuwheel.drafts.readers.relevance import OFF, is_relevant
 from cuwheel.drafts.readers.runtime_imports import read_runtime_imports
@@ -93,14 +94,13 @@ class Survey:
         """Whether CMake compiles it."""
         imported = {one.name for one in self.of("import")}
         backends = (self.system.module.partition(".")[0], *imported)
-        return (self.tree / "CMakeLists.txt").is_file() and (
-            not {*backends}.isdisjoint(_CMAKE_BACKENDS) or not self.has_setup
-        )
+        is_alone = (self.tree / "CMakeLists.txt").is_file() and not self.has_setup
+        return is_alone or not {*backends}.isdisjoint(_CMAKE_BACKENDS)
 
     @property
     def has_cuda(self) -> bool:
         """Whether there is anything to compile with nvcc, or to link with CUDA."""
-        return bool(self.device_files or self.of("language", "gencode")) or any(
+        return bool(self.device_files or self.of("language", "gencode", "header")) or any(
             "CUDA" in one.name for one in self.of("option", "package", "extension")
         )
 
@@ -124,6 +124,7 @@ def survey_source(tree: Path) -> Survey:
     # Others have CMake files too, of what they bring along, which nobody runs.
     runs_cmake = not has_setup or any(one.name in {"cmake", *_CMAKE_BACKENDS} for one in of_setup)
     is_cmake = runs_cmake or system.module.partition(".")[0] in _CMAKE_BACKENDS
+    device_files = tuple(_device_files(tree))
     return Survey(
         tree=tree,
         metadata=metadata,
@@ -132,8 +133,10 @@ def survey_source(tree: Path) -> Survey:
             *of_setup,
             *(read_cmake(tree) if is_cmake else ()),
             *read_runtime_imports(tree, packages),
+            # Where nvcc compiles, nearly every file has them, and the build names its libraries.
+            *(() if device_files else read_cuda_headers(tree)),
         ),
-        device_files=tuple(_device_files(tree)),
+        device_files=device_files,
         packages=packages,
         has_setup=has_setup,
     )

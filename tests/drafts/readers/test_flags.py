@@ -17,6 +17,7 @@ from cuwheel.drafts.readers.flags import read_flags
         ("--threads", [("flag", "--threads")]),
         ("-lcublas -lcudart", [("library", "cublas"), ("library", "cudart")]),
         ("-l:libnccl.so.2", [("library", "nccl")]),
+        ("-linux", []),
         ("a text with -l and --threadsafe", []),
     ],
 )

@@ -143,3 +143,43 @@ def test_runs_nothing(tmp_path: Path, read: Callable[[str], tuple[Finding, ...]]
     read(f'open({str(tmp_path / "run")!r}, "w")\n')
 
     assert not (tmp_path / "run").exists()
+
+
+def test_follows_folders_that_are_added_to_the_path(tmp_path: Path) -> None:
+    files = {
+        "setup.py": "import os, sys\nroot = os.path.dirname(__file__)\n"
+        "sys.path.append(os.path.join(root, 'install'))\n"
+        "import helper\nfrom helper import features\n",
+        "install/helper/__init__.py": "import os\nJOBS = os.getenv('TINY_JOBS')\n",
+        "install/helper/features.py": "CUBLAS = {'name': 'blas', 'libraries': ['cublas', name]}\n",
+    }
+
+    found = read_setup(write_tree(tmp_path, files))
+
+    assert {(one.kind, one.name, one.where) for one in found} == {
+        ("variable", "TINY_JOBS", "install/helper/__init__.py:2"),
+        ("library", "cublas", "install/helper/features.py:1"),
+    }
+
+
+@pytest.mark.parametrize("folder", ["'..'", "'lost'", "name", "'/'"])
+def test_stays_inside_the_tree(folder: str, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    files = {"setup.py": f"import sys\nsys.path.insert(0, {folder})\nimport outside\n"}
+    write_tree(tmp_path, {"outside/__init__.py": "import os\nos.getenv('OUTSIDE')\n"})
+
+    found = read_setup(write_tree(tree, files))
+
+    assert [(one.kind, one.name) for one in found] == [("import", "outside")]
+
+
+def test_puts_package_in_front_of_extensions(read: Callable[[str], tuple[Finding, ...]]) -> None:
+    [found] = read('setup(ext_package="tiny", ext_modules=[Extension("_driver", [])])\n')
+
+    assert found.name == "tiny._driver"
+
+
+def test_takes_none_for_no_default(read: Callable[[str], tuple[Finding, ...]]) -> None:
+    [found] = read('import os\nX = os.getenv("A", None)\n')
+
+    assert found.default == ""

@@ -62,3 +62,22 @@ def test_reads_cmake_files_only_where_cmake_runs(
     survey = survey_source(write_tree(tmp_path, files))
 
     assert {one.kind for one in survey.of("language")} == kinds
+
+
+def test_surveys_cmake_package_in_a_folder(tmp_path: Path) -> None:
+    files = {"sub/CMakeLists.txt": CMAKE_FILES["CMakeLists.txt"]}
+    files["pyproject.toml"] = f'{CMAKE_FILES["pyproject.toml"]}cmake.source-dir = "sub"\n'
+
+    survey = survey_source(write_tree(tmp_path, files))
+
+    assert survey.uses_cmake
+    assert survey.has_cuda
+
+
+def test_sees_package_that_calls_the_driver_alone(tmp_path: Path) -> None:
+    files = {
+        "setup.py": "from setuptools import setup\nsetup()\n",
+        "src/x.cpp": "#include <cuda.h>",
+    }
+
+    assert survey_source(write_tree(tmp_path, files)).has_cuda
