@@ -313,6 +313,19 @@ def _find_ptx(store: Store, folder: str, bitcode: bytes, aside: str) -> Result |
     return None
 
 
+def _run(called: list[str], words: Words, start: Start, aside: str) -> tuple[int, Result | None]:
+    """Run a program; its exit status, and what it has made where that is all there."""
+    held = f"{aside}/said"
+    with _OutputHeld(held):
+        status = start(called)
+    try:
+        said = kept_files.read(held)
+        _write_all(2, said)
+        return status, None if status else Result(said, kept_files.read(words.output))
+    except OSError:
+        return status, None
+
+
 class _OutputHeld:
     """While it lasts, what is started writes into a file what it says.
 
