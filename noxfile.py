@@ -10,8 +10,8 @@ import tempfile
 
 if sys.version_info < (3, 10):  # noqa: UP036 - nox runs on older ones
     sys.exit(
-        "cuwheel: this nox runs on Python {}.{}, and cuwheel needs 3.10 or newer, to run on and to "
-        "build for: install nox there (`python3.12 -m pip install nox`), and start it with "
+        "cuwheel: this nox runs on Python {}.{}, but cuwheel runs on and builds for 3.10 or "
+        "newer: install nox there (`python3.12 -m pip install nox`), and start it with "
         "`python3.12 -m nox`".format(*sys.version_info)
     )
 
@@ -92,7 +92,7 @@ def package(session: nox.Session) -> None:
     chosen = session.posargs[0] if session.posargs else f"{ROOT}/public/package"
     target = os.path.join(session.invoked_from, chosen)  # noqa: PTH118 - as ROOT
     if os.path.exists(target):  # noqa: PTH110 - as ROOT
-        session.error(f"{target} exists: remove it, or name another folder behind --")
+        session.error(f"{target} exists: remove it, or give another folder after --")
     run(session, "dev", "-m", "build", "--no-isolation", "--outdir", target, ROOT)
     made = sorted(glob.glob(f"{target}/*"))  # noqa: PTH207 - as ROOT
     run(session, "dev", "-m", "twine", "check", "--strict", *made)
@@ -106,7 +106,7 @@ def bench(session: nox.Session) -> None:
     """Measure, side by side in one run: -- builds, memory, audit, elf, determinism."""
     kind, *rest = session.posargs or ("",)
     if kind not in BENCHMARKS:
-        session.error(f"say what to measure: nox -s bench -- {'|'.join(BENCHMARKS)}")
+        session.error(f"choose what to measure: nox -s bench -- {'|'.join(BENCHMARKS)}")
     run(session, "dev", "-m", f"bench.{kind.replace('-', '_')}", *rest)
 
 

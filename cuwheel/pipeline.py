@@ -124,13 +124,13 @@ def make(job: Job, *, keep_work: bool) -> Summary:
             return _unchanged(record)
         is_built = _has_built(record, key, job)
         for reason in reasons:
-            doing = "trying the wheel again" if is_built else "building"
+            doing = "testing the wheel again" if is_built else "building"
             workspace.console.note(f"{doing}, because {reason}")
         has_changed = bool(record) and bool(changes(record["key"], key))
         if has_changed and not is_built and not job.settings.replace:
             workspace.console.note(
-                f"{record['summary']['wheel']} stays as it is published: a wheel with other bytes "
-                "gets a build tag"
+                f"{record['summary']['wheel']} stays published as it is: a wheel with different "
+                "bytes gets a build tag"
             )
         if is_built:
             _try_again(job, key)
@@ -187,12 +187,12 @@ def make_stage(name: str, job: Job) -> Any:
         save_stage(name, record, workspace, key)
         if name == STAGES[-1]:
             if have_all_run(STAGES, workspace, key):
-                _finish(job, key, ("its stages were run one by one",))
+                _finish(job, key, ("its stages were run separately",))
                 mark.unlink(missing_ok=True)
             else:
                 workspace.console.note(
-                    "stages before this one ran with other settings than these, so the next build "
-                    "makes the wheel again"
+                    "earlier stages ran with different settings, so the next build makes the wheel "
+                    "again"
                 )
     return record
 
@@ -290,16 +290,16 @@ def _recording_failure(job: Job) -> Iterator[None]:
 def _reasons(record: dict[str, Any], key: dict[str, str], job: Job) -> tuple[str, ...]:
     workspace = job.workspace
     if not record:
-        return (f"{workspace.dist} holds no record of this target",)
+        return (f"{workspace.dist} has no record of this target",)
     if found := changes(record["key"], key):
         return tuple(_told(line, record, job) for line in found)
     wheel = workspace.dist / record["summary"]["wheel"]
     if not wheel.is_file():
-        return (f"{wheel.name} is gone from {workspace.dist}",)
+        return (f"{wheel.name} is missing from {workspace.dist}",)
     if sha256_of_file(wheel) != record["summary"]["sha256"]:
-        return (f"{wheel.name} is not the file that was built",)
+        return (f"{wheel.name} is not the wheel that was built",)
     if gone := missing_beside(wheel, record["summary"]["sha256"]):
-        return (f"{', '.join(gone)} in {workspace.dist} is gone, or not the wheel's",)
+        return (f"{', '.join(gone)} in {workspace.dist} is missing, or belongs to another wheel",)
     return () if job.settings.reuse else ("--no-cache was given",)
 
 
@@ -395,7 +395,7 @@ def _finish(job: Job, key: dict[str, str], reasons: tuple[str, ...]) -> Summary:
 def _run_stage(name: str, job: Job, key: dict[str, str]) -> None:
     workspace = job.workspace
     if name not in _EACH_TIME and workspace.has(name):
-        workspace.console.note(f"{name}: kept from the interrupted run before")
+        workspace.console.note(f"{name}: kept from the interrupted run")
         return
     with workspace.console.stage(name):
         try:

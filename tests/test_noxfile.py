@@ -167,7 +167,9 @@ def test_old_python_gets_one_sentence(release: str) -> None:
     done = run([python, ROOT / "noxfile.py"], env={"PATH": os.defpath}, check=False)
 
     assert done.status == 1
-    assert done.output.startswith(f"cuwheel: this nox runs on Python {release}, and cuwheel needs ")
+    assert done.output.startswith(
+        f"cuwheel: this nox runs on Python {release}, but cuwheel runs on "
+    )
     assert len(done.output.splitlines()) == 1
 
 

@@ -134,16 +134,16 @@ def _python_to_find(entry: CatalogueEntry, python: str, console: Console) -> str
     release = find_python(asked, os.environ).release if os.sep in asked else asked
     if release.endswith("t"):
         raise UsageError(
-            f"the wheel of {recipe.name} doesn't serve --python {python}",
+            f"the wheel of {recipe.name} doesn't work with --python {python}",
             why="a free-threaded Python has no stable ABI (PEP 703)",
-            fix=f"name one with it, or none: the wheel is built with {oldest}",
+            fix=f"choose one that has it, or leave out --python: the wheel is built with {oldest}",
         )
     if release == oldest or release.startswith(f"{oldest}."):
         return asked
     if asked:
         console.note(
-            f"building with Python {oldest}: the wheel keeps to the stable ABI and serves "
-            f"{release} too"
+            f"building with Python {oldest}: the wheel uses the stable ABI and also works with "
+            f"{release}"
         )
     return oldest
 
@@ -208,8 +208,8 @@ def _jobs(text: str) -> int | None:
         return None
     if not text.isdecimal() or int(text) == 0:
         raise UsageError(
-            f"--jobs {text} is no number of compiles",
-            why="it has to be a whole number from 1 on, or auto",
-            fix="leave it out: auto is one for each core",
+            f"--jobs {text} is not a number of compiles",
+            why="it has to be a positive whole number, or auto",
+            fix="leave it out: auto is one per core",
         )
     return int(text)

@@ -43,11 +43,11 @@ def read_target_root(folder: Path | None, platform: Platform, release: str) -> T
     """
     if folder is None or not folder.is_dir():
         raise TargetRootError(
-            f"there is no root folder of a Linux for {platform.machine}",
-            why=f"{folder} is no folder"
+            f"there is no root folder of a Linux system for {platform.machine}",
+            why=f"{folder} is not a folder"
             if folder
             else f"neither --target-root nor {TARGET_ROOT} names one",
-            fix="make one (docs/how-to/arm64.md says how), and name it",
+            fix="make one (docs/how-to/arm64.md says how), and pass it",
         )
     root = folder.resolve()
     abi = release.replace(".", "")
@@ -72,9 +72,7 @@ def _no_python(
     return TargetRootError(
         f"{folder} has no Python {release} for {platform.machine}",
         why=f"it has {names}" if found else f"there is none in {searched}",
-        fix=f"build for the one that it has, `-- --python {fitting[0]}`, or {make}"
-        if fitting
-        else make,
+        fix=f"build for the one it has, `-- --python {fitting[0]}`, or {make}" if fitting else make,
     )
 
 
@@ -106,10 +104,10 @@ def _read(root: Path, prefix: Path, python: Path, file: Path, platform: Platform
     headers = tuple(path for path in (own, plain) if (path / "pyconfig.h").is_file())
     if not (plain / "Python.h").is_file() or platform.triplet not in soabi:
         raise TargetRootError(
-            f"{python} can't be compiled for",
-            why=f"{plain / 'Python.h'} isn't there"
+            f"{python} can't be used for compiling",
+            why=f"{plain / 'Python.h'} doesn't exist"
             if platform.triplet in soabi
-            else f"{file.name} says {soabi or 'nothing'} of its ABI, and not {platform.triplet}",
+            else f"{file.name} has the ABI {soabi or 'unknown'}, not one of {platform.triplet}",
             fix="install the Python's headers in that root (Debian: libpython3-dev), for "
             f"{platform.machine}",
         )
@@ -142,6 +140,6 @@ def _build_settings(file: Path) -> dict[str, object]:
     except (SyntaxError, ValueError, AttributeError) as problem:
         raise TargetRootError(
             f"{file} can't be read",
-            why=f"it should hold one dictionary, build_time_vars ({problem})",
+            why=f"it should contain one dictionary, build_time_vars ({problem})",
             fix="install that Python again in its root",
         ) from None

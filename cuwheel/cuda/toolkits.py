@@ -239,9 +239,9 @@ def toolkit_by_release(release: str) -> Toolkit:
         if release in (toolkit.release, toolkit.tag):
             return toolkit
     raise UsageError(
-        f"cuwheel knows no CUDA {release}",
+        f"cuwheel doesn't know CUDA {release}",
         why=suggest(release, [one.release if "." in release else one.tag for one in TOOLKITS]),
-        fix="name one of the known releases, or add it to cuwheel/cuda/toolkits.py",
+        fix="use one of the known releases, or add it to cuwheel/cuda/toolkits.py",
     )
 
 
@@ -276,7 +276,7 @@ def check_archs(owner: str, toolkit: Toolkit, archs: tuple[str, ...]) -> None:
         quoted = ", ".join(f'"{arch}"' for arch in unknown)
         raise UnsupportedArchError(
             f"{owner}: CUDA {toolkit.release} cannot compile for {names}",
-            why=f"its nvcc knows sm_{', sm_'.join(toolkit.archs)}",
+            why=f"its nvcc supports sm_{', sm_'.join(toolkit.archs)}",
             fix=", ".join(meant)
-            or f"remove {quoted} from `archs` (or --arch), or take another toolkit",
+            or f"remove {quoted} from `archs` (or --arch), or use another toolkit",
         )

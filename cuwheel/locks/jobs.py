@@ -140,12 +140,12 @@ def _named(
         recipes = {job.name.split(":")[1] for job in known if job.name.startswith("build:")}
         if kind in {"build", "smoke"} and package and not nearest(package, recipes):
             raise UsageError(
-                f'no lock is called "{name}"',
+                f'there is no lock "{name}"',
                 why=f"there is no recipe of {package}",
                 fix=how_to_draft(package),
             )
         raise UsageError(
-            f'no lock is called "{name}"',
+            f'there is no lock "{name}"',
             why=suggest(name, [*names, "all"]),
             fix=f"one of {', '.join(names)}, all",
         )
@@ -171,7 +171,9 @@ def check_target_lock(target: Target) -> None:
         if faults:
             raise LockError(
                 f"{target.id}: the lock {declared.path} can't be used",
-                why="\n".join((*faults, f"its input is what {target.recipe.module} declares")),
+                why="\n".join(
+                    (*faults, f"its input is the declarations in {target.recipe.module}")
+                ),
                 fix=declared.command,
             )
 
@@ -250,9 +252,9 @@ def _with_framework(
     declared = job.source
     if not isinstance(declared, RecipeLock) or declared.framework is None:
         raise UsageError(
-            f"--framework doesn't go with {job.name}",
-            why="only locks of recipes that are compiled against a framework hold one",
-            fix="leave it out, or name one lock, e.g. build:causal-conv1d",
+            f"--framework can't be used with {job.name}",
+            why="only locks of recipes that are compiled against a framework contain one",
+            fix="leave it out, or name such a lock, e.g. build:causal-conv1d",
         )
     root = job.lock.parents[len(declared.path.parts) - 1]
     return spec_of(replace(declared, framework=framework), root)

@@ -66,12 +66,12 @@ class Target:
         if self.provider != "pypi":
             return (
                 f"CUDA {self.toolkit.release} comes from {self.provider}; for "
-                f"{self.platform.machine} it comes from NVIDIA's wheels, whole from 13.0 on"
+                f"{self.platform.machine} it comes from NVIDIA's wheels, complete from 13.0 on"
             )
         if packages := self.recipe.needs.get("debian", ()):
             return (
                 f"it takes {' '.join(packages)} of the machine; for {self.platform.machine} "
-                "libraries come from wheels alone"
+                "libraries come only from wheels"
             )
         return ""
 

@@ -92,7 +92,7 @@ def _checked_sources(tree: Path, without: Collection[Path]) -> list[Path]:
     if faults:
         more = f" and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
         raise SourceError(
-            f"{tree} can't be copied",
+            f"{tree} could not be copied",
             why="; ".join(faults[:_SHOWN]) + more,
             fix="remove them, or replace the link with a copy of the file",
         )
@@ -118,10 +118,10 @@ def _sources(tree: Path, without: Collection[Path]) -> Iterator[Path]:
 def _fault_of(tree: Path, name: Path) -> str:
     path = tree / name
     if not path.is_symlink():
-        return "" if path.is_file() else "is no file, folder or link"
+        return "" if path.is_file() else "is not a file, folder or link"
     target = path.readlink()
     is_inside = path.resolve().is_relative_to(tree.resolve())
-    return "" if is_inside and not target.is_absolute() else f"leads out of it, to {target}"
+    return "" if is_inside and not target.is_absolute() else f"leads outside of it, to {target}"
 
 
 def fit_for_zip(epoch: int) -> int:

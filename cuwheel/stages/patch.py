@@ -58,10 +58,10 @@ def _read_patches(target: Target) -> dict[str, bytes]:
     named = [patch.file for patch in target.recipe.patches]
     present = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     faults = [
-        f"the recipe names {name}, which isn't there" for name in named if name not in present
+        f"the recipe names {name}, which doesn't exist" for name in named if name not in present
     ]
     faults += [
-        f"{name} is there, but the recipe doesn't name it"
+        f"{name} exists, but the recipe doesn't name it"
         for name in sorted(present)
         if name.endswith(_SUFFIXES) and name not in named
     ]
@@ -82,7 +82,7 @@ def _apply(name: str, content: bytes, copy: Path, target: Target, tree: SourceTr
         raise PatchError(
             f"{target.id}: {name} doesn't apply",
             why=_NEXT_LINE.join(patched.problems),
-            fix=f"make the patch again from {tree.path} and the patches before it, or remove it "
+            fix=f"make the patch again from {tree.path} and the preceding patches, or remove it "
             "from the recipe if upstream has the change",
         )
     if not patched.has_effect:

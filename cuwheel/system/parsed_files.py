@@ -43,4 +43,4 @@ def read_module(path: Path) -> ast.Module:
     except SyntaxError as problem:
         raise ValueError(str(problem)) from problem
     except (MemoryError, RecursionError) as problem:
-        raise ValueError(f"it is nested too deep: {problem}") from None
+        raise ValueError(f"it is nested too deeply: {problem}") from None

@@ -114,7 +114,7 @@ def run(  # noqa: PLR0913 - one runner, every caller names what it needs
                     stack.enter_context(_guarded(child.pid))
         except OSError as problem:
             raise error(
-                what or f"{words[0]} can't be started",
+                what or f"{words[0]} could not be started",
                 command=words,
                 status=127,
                 log=None,
@@ -210,7 +210,7 @@ class Conversation:
         while b"\n" not in self._rest:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([pipe], [], [], left)[0]:
-                raise TimeoutError(f"no answer in {timeout:.0f} s")
+                raise TimeoutError(f"no answer within {timeout:.0f} s")
             piece = os.read(pipe, 1 << 16)
             if not piece:
                 return None

@@ -130,7 +130,7 @@ def test_knows_before_the_toolchain_what_wheels_lack(tmp_path: Path) -> None:
     (problem,) = check_linkable(make_job(target, make_workspace(tmp_path)))
 
     assert problem.what == "cufft can't be linked statically"
-    assert problem.why.startswith("a toolchain of pypi holds no archive of it")
+    assert problem.why.startswith("a toolchain of pypi has no static library of it")
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_names_nearest_command() -> None:
     with pytest.raises(UsageError) as caught:
         run_command("diagnos", [], Console())
 
-    assert caught.value.what == 'no command is called "diagnos"'
+    assert caught.value.what == 'there is no command "diagnos"'
     assert caught.value.why == 'did you mean "diagnose"?'
 
 
@@ -68,7 +68,7 @@ def test_names_nearest_target(verb: str) -> None:
     with pytest.raises(UsageError) as caught:
         run_command(verb, ["causal-conv1d-30"], Console())
 
-    assert caught.value.what == 'no target is called "causal-conv1d-30"'
+    assert caught.value.what == 'there is no target "causal-conv1d-30"'
     assert caught.value.why == 'did you mean "causal-conv1d-130"?'
 
 

@@ -107,7 +107,7 @@ def test_wrong_result_ends_so(project: Path) -> None:
     found = perf(project, *words)
 
     assert found.status == 92
-    assert "measured 1.0+cu130 is wrong on Test GPU" in found.output
+    assert "measured 1.0+cu130 gives wrong results on Test GPU" in found.output
     assert (project / "r" / "perf.html").is_file()
 
 
@@ -124,12 +124,12 @@ def test_machine_without_a_driver_says_so_first(project: Path) -> None:
     ("words", "what"),
     [
         (("causal-conv1d-130", "--dist", "."), "no wheel of causal-conv1d-130 is in"),
-        (("causal-conv1d",), 'no target is called "causal-conv1d"'),
+        (("causal-conv1d",), 'there is no target "causal-conv1d"'),
         (("--dist", "."), "there is nothing to measure"),
         (("--wheel", "x.whl"), "there is no wheel"),
-        (("--tolerance", "0"), "0 is no percentage between 0 and 100"),
-        (("--requests", "none"), "none is no whole number from 1 on"),
-        (("--model", "x"), "--model x is for requests at once"),
+        (("--tolerance", "0"), "0 is not a percentage between 0 and 100"),
+        (("--requests", "none"), "none is not a positive whole number"),
+        (("--model", "x"), "--model x is only for concurrent requests"),
         (("--quik",), "unknown option --quik"),
     ],
 )

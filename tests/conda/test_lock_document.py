@@ -95,7 +95,7 @@ _HASH = ("package", 0, "hash")
         (_put("packages", value=[]), 'the lock has a field `packages`; did you mean "package"?'),
         (_drop("package"), "the lock has no list of package"),
         (_put("package", value={}), "the lock has no list of package"),
-        (_put("package", 0, value="toy"), "package 0 is no mapping"),
+        (_put("package", 0, value="toy"), "package 0 is not a mapping"),
         (_drop("package", 0, "name"), "package 0 has no name"),
         (_drop("package", 0, "url"), "package toy has no url"),
         (_drop("package", 0, "version"), "package toy has no version"),
@@ -106,9 +106,9 @@ _HASH = ("package", 0, "hash")
         (_put("package", 0, "manager", value="pip"), "package toy: its manager can't be 'pip'"),
         (_put("package", 0, "platform", value="osx-64"), "its platform can't be 'osx-64'"),
         (_put("package", 0, "sha256", value="a" * 64), "package toy has a field `sha256`"),
-        (_put("package", 0, "dependencies", value=["x"]), "its dependencies is no mapping"),
+        (_put("package", 0, "dependencies", value=["x"]), "its dependencies is not a mapping"),
         (_put("package", 0, "dependencies", "x", value=1), "its x can't be 1"),
-        (_put("package", 1, "name", value="toy"), "package toy is there twice"),
+        (_put("package", 1, "name", value="toy"), "package toy is listed twice"),
         (_drop(*_HASH), "package toy has no hash"),
         (_put(*_HASH, value={}), "package toy has no hash"),
         (_put(*_HASH, value={"md5": "", "sha256": None}), "package toy has no hash"),
@@ -117,10 +117,10 @@ _HASH = ("package", 0, "hash")
         (_put(*_HASH, "sha256", value="A" * 64), "hash of package toy: its sha256 can't be"),
         (_put(*_HASH, "md5", value=7), "hash of package toy: its md5 can't be 7"),
         (_drop("metadata"), "it isn't for linux-64"),
-        (_put("metadata", value=7), "its metadata is no mapping"),
+        (_put("metadata", value=7), "its metadata is not a mapping"),
         (_put("metadata", "channel", value=7), 'a field `channel`; did you mean "channels"?'),
         (_drop("metadata", "channels"), "metadata of the lock has no list of channels"),
-        (_put("metadata", "channels", value=["x"]), "a channel is no mapping"),
+        (_put("metadata", "channels", value=["x"]), "a channel is not a mapping"),
         (_put("metadata", "channels", value=[{}]), "a channel has no url"),
         (_put("metadata", "platforms", value=["osx-64"]), "it isn't for linux-64"),
         (_drop("metadata", "content_hash", "linux-64"), "has no linux-64"),
@@ -141,7 +141,7 @@ def test_names_what_is_wrong(
 
 @pytest.mark.parametrize("content", [None, [], "text", 7])
 def test_names_what_is_no_document(content: object) -> None:
-    assert "the lock is no mapping" in faults_of(content)
+    assert "the lock is not a mapping" in faults_of(content)
 
 
 def test_names_all_that_is_wrong(document: dict[str, Any]) -> None:

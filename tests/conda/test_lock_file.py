@@ -133,7 +133,7 @@ def test_names_lock_that_is_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "the lock is no mapping"),
+        (b"", "the lock is not a mapping"),
         (b"not: [a lock", "it is no YAML"),
         (b"\xff\xfe\x00", "it is no YAML"),
         (b"version: 1\n", "the lock has no list of package"),

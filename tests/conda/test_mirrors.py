@@ -63,7 +63,7 @@ def test_refuses_way_back_to_one_of_two() -> None:
     for name in ("conda-forge", "nvidia"):
         common.url_for(f"https://conda.anaconda.org/{name}")
 
-    with pytest.raises(UsageError, match="it isn't known which channel"):
+    with pytest.raises(UsageError, match="it is unknown which channel"):
         common.canonical(f"https://mirror.invalid/all{FILE}")
 
 

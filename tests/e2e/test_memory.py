@@ -338,7 +338,7 @@ def test_build_that_wants_all_memory_holds_up_another_for_a_time(
 
     said = built.stdout + built.stderr
     assert built.returncode == 0, said
-    assert "memory that others were promised: tiny-capi@" in said
+    assert "memory that is reserved for other builds: tiny-capi@" in said
     assert len(other.wheels()) == 1
 
 

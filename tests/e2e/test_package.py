@@ -99,7 +99,7 @@ def test_audit_makes_its_environment_once(tool: Tool, tmp_path: Path) -> None:
 
     first, second = (tool.run("audit", str(wheel)) for _ in range(2))
 
-    assert "making its own environment from envs/report.lock (once)" in first.stderr
+    assert "making cuwheel's own environment from envs/report.lock (once)" in first.stderr
     assert "making" not in second.stderr
     assert first.returncode == second.returncode == AuditWarningError.exit_code
     assert first.stdout == second.stdout

@@ -148,7 +148,9 @@ def test_says_offline_what_makes_the_lock(workspace: Workspace, tmp_path: Path) 
     error = refusal(target_of(tmp_path, NEW, toolkit="13.2"), workspace, offline=True)
 
     assert isinstance(error, LockError)
-    assert error.fix == ("with network, `nox -s lock -- build:tiny-cuda --framework torch==2.15.0`")
+    assert error.fix == (
+        "`nox -s lock -- build:tiny-cuda --framework torch==2.15.0` on a machine with a network"
+    )
 
 
 def test_makes_lock_that_is_missing_and_says_so(lean_workspace: Workspace, tmp_path: Path) -> None:

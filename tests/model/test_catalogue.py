@@ -92,7 +92,7 @@ def test_first_project_wins(tmp_path: Path) -> None:
         ("RECIPE = ", "SyntaxError"),
         ("import nowhere\nRECIPE = 1", "ModuleNotFoundError: No module named 'nowhere'"),
         ("RECIPE = 1", "TypeError: RECIPE is not a Recipe(...)"),
-        ("", "AttributeError: it sets no RECIPE"),
+        ("", "AttributeError: it doesn't define RECIPE"),
         (
             "from cuwheel import Recipe\nRECIPE = Recipe(nme='x')",
             "TypeError: Recipe.__init__() got an unexpected keyword argument 'nme': did you mean",
@@ -121,7 +121,7 @@ def test_runs_no_script_of_other_projects(tmp_path: Path) -> None:
     [entry] = load_catalogue([tmp_path])
 
     assert (tmp_path / "recipes" / "train.py").is_file()
-    assert entry.fault == "AttributeError: it sets no RECIPE, so it wasn't run"
+    assert entry.fault == "AttributeError: it doesn't define RECIPE, so it wasn't loaded"
 
 
 @pytest.mark.parametrize("find", [find_recipe, find_target])
@@ -155,7 +155,7 @@ def test_names_nearest_recipe(tmp_path: Path) -> None:
         ('Link("cudart")', "Link", "link has to be Link(...)"),
         ('Link("cudart")', 'Link("cudart", mode="bundled")', "link's mode has to be External(...)"),
         ("build=Setuptools()", "build=Setuptools", "build has to be TorchExtension(...)"),
-        ('toolkits=("13.0",)', "toolkits=(13.0,)", 'toolkits has to hold texts: "13.0"'),
+        ('toolkits=("13.0",)', "toolkits=(13.0,)", 'toolkits has to contain strings: "13.0"'),
         ('("90",)', "{'13.0': '90'}", 'archs["13.0"] has to be a tuple: ("90",), with the comma'),
         ('imports=("p",)', 'imports="p"', 'smoke.imports has to be a tuple: ("p",), with the'),
     ],
@@ -203,7 +203,7 @@ def test_names_nearest_target(tmp_path: Path, wrong: str, why: str) -> None:
     with pytest.raises(UsageError) as caught:
         find_target(wrong, load_catalogue([tmp_path]))
 
-    assert caught.value.what == f'no target is called "{wrong}"'
+    assert caught.value.what == f'there is no target "{wrong}"'
     assert caught.value.why == why
 
 

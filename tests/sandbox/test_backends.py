@@ -288,7 +288,7 @@ def test_refuses_folder_that_is_lost(kind: str, tmp_path: Path) -> None:
     with pytest.raises(SandboxError) as caught:
         sandboxed(kind, places, Path("/usr"))
 
-    assert caught.value.what == "the sandbox can't have /cuwheel/a, /cuwheel/b"
+    assert caught.value.what == "the sandbox can't mount /cuwheel/a, /cuwheel/b"
     assert caught.value.why == f"not there: {tmp_path / 'a'}, {tmp_path / 'b'}"
 
 

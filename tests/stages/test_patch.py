@@ -98,7 +98,7 @@ def test_names_missing_and_unnamed_patches(project: Project) -> None:
         project.apply("0001-lost.patch")
 
     assert "the recipe names 0001-lost.patch, which isn't there" in caught.value.why
-    assert "0002-forgotten.patch is there, but the recipe doesn't name it" in caught.value.why
+    assert "0002-forgotten.patch exists, but the recipe doesn't name it" in caught.value.why
 
 
 def test_copies_source_without_patches(project: Project) -> None:

@@ -266,7 +266,7 @@ def test_names_toolchain_that_lacks_strip(tmp_path: Path, library: Path) -> None
     with pytest.raises(RepairError) as caught:
         repair_wheel(tmp_path, {MEMBER: library}, programs=tmp_path / "programs")
 
-    assert caught.value.fix == "name binutils in the toolchain's environment.yml"
+    assert caught.value.fix == "add binutils to the toolchain's environment.yml"
 
 
 def test_strips_before_it_sets_the_rpath(tmp_path: Path, library: Path) -> None:
@@ -384,7 +384,7 @@ def test_refuses_static_wheel_that_needs_library(tmp_path: Path, library: Path) 
     with pytest.raises(RepairError) as caught:
         repair_wheel(tmp_path, {MEMBER: library}, mode=Static())
 
-    assert "libcudart.so.13, which was to be linked in" in caught.value.why
+    assert "libcudart.so.13, which its build should have linked statically" in caught.value.why
 
 
 def test_refuses_damaged_library(tmp_path: Path, library: Path) -> None:

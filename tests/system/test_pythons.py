@@ -271,6 +271,6 @@ def test_store_of_another_user_is_no_fault() -> None:
 
     def look() -> None:
         said = _describe_store("pyenv", Path("/proc/1/root"))
-        assert said == "pyenv: /proc/1/root is not there, or not for this user to read"
+        assert said == "pyenv: /proc/1/root doesn't exist, or this user can't read it"
 
     assert as_ordinary_user(look) == ""

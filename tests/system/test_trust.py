@@ -122,9 +122,9 @@ def test_follows_links(tmp_path: Path) -> None:
     [
         (_ME, 0o755, _ME, "trusted"),
         (0, 0o755, _ME, "trusted"),
-        (_OTHER, 0o755, _ME, f"is of user {_OTHER}, who shares it with no group of yours"),
-        (_OTHER, 0o755, 0, f"is of user {_OTHER}, and you are root"),
-        (_OTHER, 0o2775, 0, f"is of user {_OTHER}, and you are root"),
+        (_OTHER, 0o755, _ME, f"belongs to user {_OTHER}, who shares it with none of your groups"),
+        (_OTHER, 0o755, 0, f"belongs to user {_OTHER}, and you are root"),
+        (_OTHER, 0o2775, 0, f"belongs to user {_OTHER}, and you are root"),
         (_OTHER, 0o2775, _ME, "trusted"),
     ],
 )
@@ -141,7 +141,7 @@ def test_refuses_one_of_a_group_that_is_not_ours(cache: Path) -> None:
     os.chown(cache, _OTHER, _GROUP)
     cache.chmod(0o2775)
 
-    assert "shares it with no group of yours" in said(cache, _ME, _ME)
+    assert "shares it with none of your groups" in said(cache, _ME, _ME)
 
 
 @pytest.mark.parametrize(

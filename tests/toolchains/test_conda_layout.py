@@ -123,7 +123,7 @@ def test_refuses_prefix_without_a_compiler(prefix: Path, name: str) -> None:
     (prefix / "bin" / f"x86_64-conda-linux-gnu-{name}").unlink()
     complete_prefix(prefix)
 
-    with pytest.raises(ToolchainError, match="no host compiler that runs"):
+    with pytest.raises(ToolchainError, match="no working host compiler"):
         check_own_compiler(prefix, "the lock")
 
 

@@ -165,8 +165,8 @@ class _Relay:
             self.traffic.is_off = True
         why = self.remote.without_secrets(str(problem))
         self.warn(
-            f"the remote compile cache {self.remote.redacted_url} doesn't work, so this build goes "
-            f"on without it: {why}"
+            f"the remote compile cache {self.remote.redacted_url} doesn't work, so this build "
+            f"continues without it: {why}"
         )
 
 

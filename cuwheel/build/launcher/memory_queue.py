@@ -305,8 +305,8 @@ def _say(foreign: list[Claim]) -> str:
     promised = {claim.build for claim in foreign if claim.started} or {one.build for one in foreign}
     names = sorted(build.rpartition(".")[0] or build for build in promised)
     return (
-        f"programs of this build wait for memory that others were promised: {', '.join(names)} "
-        "(recipe and process); if that goes on for "
-        f"{PATIENCE / 60:.0f} minutes, they start where there is room for them; "
-        "to go on at once, end those builds, or set CUWHEEL_CACHE to a folder of its own"
+        "programs of this build wait for memory that is reserved for other builds: "
+        f"{', '.join(names)} (recipe and process); after {PATIENCE / 60:.0f} minutes they start if "
+        "enough memory is free; to continue at once, end those builds, or give this one its own "
+        "CUWHEEL_CACHE"
     )

@@ -76,47 +76,51 @@ class StageDocument:
 def build_parser() -> Parser:
     """What a session understands; its target stands in its name."""
     parser = new_parser(
-        "build-<target>", "Build, check and publish one wheel for each Python asked for."
+        "build-<target>", "Build, check and publish one wheel for each requested Python."
     )
     parser.add_argument("targets", nargs="*", help=argparse.SUPPRESS)
     add_target_options(parser)
     add = parser.add_argument
     add_build_options(parser)
-    add("--keep-work", action="store_true", help="leave the intermediate files there after success")
+    add(
+        "--keep-work",
+        action="store_true",
+        help="keep the intermediate files after a successful build",
+    )
     add_container_options(parser)
     add(
         "--no-cache",
         action="store_true",
-        help="build again although nothing has changed, and compile everything",
+        help="build again even if nothing has changed, and compile everything",
     )
     add(
         "--build-tag",
         type=read_count,
         metavar="N",
-        help="build tag of the wheel; default: none, or the next where dist/ has other bytes",
+        help="build tag of the wheel; default: none, or the next one if dist/ has a different "
+        "wheel of this name",
     )
     add(
         "--replace",
         action="store_true",
-        help="overwrite a published wheel of this name, instead of giving the new one a build tag",
+        help="overwrite a published wheel of this name instead of giving the new one a build tag",
     )
     add_report_options(
         parser,
-        quiet="print warnings, errors, and to standard output the wheel's path",
-        verbose="list each library that was loaded and who supplied it, and the seconds of each "
-        "stage",
-        as_json="print what became of each wheel to standard output, one JSON object a line",
+        quiet="print only warnings and errors, and the wheel's path to standard output",
+        verbose="list each loaded library with its supplier, and the seconds of each stage",
+        as_json="print the result for each wheel to standard output, one JSON object per line",
     )
-    add("--dry-run", action="store_true", help="say what would be built and why, and stop")
+    add("--dry-run", action="store_true", help="print what would be built and why, then stop")
     add(
         "--stage",
         choices=pipeline.STAGES,
-        help="run this stage alone, on what the one before it left",
+        help="run only this stage, on the output of the one before it",
     )
     add(
         "--until",
         choices=pipeline.STAGES,
-        help="stop after this stage; the next build goes on from there",
+        help="stop after this stage; the next build continues from there",
     )
     # Of the cuwheel in a container: as --until, but a wheel that is up to date stays as it is.
     add(PART_OPTION, choices=pipeline.STAGES, help=argparse.SUPPRESS)

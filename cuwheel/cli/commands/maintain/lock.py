@@ -106,7 +106,11 @@ def lock_parser() -> Parser:
         metavar="engine|dev|toolchain:130|python:312|build:RECIPE|all",
         help="which ones",
     )
-    add("--framework", metavar="torch==2.11.0", help="a lock for this one beside the recipe's own")
+    add(
+        "--framework",
+        metavar="torch==2.11.0",
+        help="also a lock for this framework, besides the recipe's own",
+    )
     add(
         "--cooldown",
         type=_days,
@@ -118,7 +122,7 @@ def lock_parser() -> Parser:
         "--note",
         default="",
         metavar="TEXT",
-        help="for conda locks: where the channel's index came from, to stand in the lock",
+        help="for conda locks: where the channel's index came from, recorded in the lock",
     )
     return parser
 
@@ -139,9 +143,9 @@ def lock_check_parser() -> Parser:
     parser = new_parser("lock-check", "Fail when a lock doesn't match its input.")
     add_report_options(
         parser,
-        quiet="print what is wrong alone",
+        quiet="print only what is wrong",
         verbose="name each lock",
-        as_json="print each lock's faults, as data, to standard output",
+        as_json="print each lock's errors as JSON to standard output",
     )
     return parser
 
@@ -172,9 +176,9 @@ def lock_verify_parser() -> Parser:
     add("--offline", action="store_true", help="download nothing; compare what is in the cache")
     add_report_options(
         parser,
-        quiet="print warnings and errors alone",
+        quiet="print only warnings and errors",
         verbose="name each file and its SHA-256",
-        as_json="print each lock's files, as data, to standard output",
+        as_json="print each lock's files as JSON to standard output",
     )
     return parser
 
@@ -201,5 +205,5 @@ def _file(package: CondaPackage) -> LockedFile:
 
 def _days(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text} is no number of days")
+        raise argparse.ArgumentTypeError(f"{text} is not a number of days")
     return int(text)

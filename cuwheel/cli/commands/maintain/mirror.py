@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 
 def mirror_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     parser = new_parser(
-        "mirror", "Write everything that a target needs into a folder that builds use offline."
+        "mirror", "Write everything that a target needs to a folder, for builds without a network."
     )
     add_targets(parser)
     add = parser.add_argument
-    add("--to", metavar="DIR", help="the folder; what it holds already stays and is completed")
+    add("--to", metavar="DIR", help="the folder; an existing mirror is kept and completed")
     add(
         "--python",
         action="append",
         default=[],
         metavar="3.12",
-        help="a Python that will run nox and get wheels, repeatable; default: the one that runs "
+        help="a Python to run nox with and to build for, repeatable; default: the one that runs "
         "nox here",
     )
     add("--framework", metavar="torch==2.11.0", help="default: the recipe's")
@@ -42,7 +42,7 @@ def mirror_parser() -> Parser:
     add(
         "--source",
         metavar="FILE",
-        help="the archive that the recipe pins, where this machine can't download it",
+        help="the archive that the recipe pins, if this machine can't download it",
     )
     parser.set_defaults(arch=[], link=None, platform=None)  # a mirror holds no more for other ones
     return parser
@@ -54,7 +54,7 @@ def run_mirror(given: argparse.Namespace, console: Console) -> None:
     if not given.to:
         raise UsageError(
             "nox -s mirror --: --to is missing",
-            why="it names the folder that is written",
+            why="it is the folder to write",
             fix=f"nox -s mirror -- {' '.join(given.targets)} --to DIR",
         )
     pythons = given.python or [own_python().release]
@@ -71,9 +71,9 @@ def run_mirror(given: argparse.Namespace, console: Console) -> None:
             pythons=releases,  # a wheel of the stable ABI is built with another one
         )
     console.tell_durations()
-    console.note(f"{made.folder} holds {made.files} files, {made.size / (1 << 30):.2f} GiB,")
+    console.note(f"{made.folder} has {made.files} files, {made.size / (1 << 30):.2f} GiB,")
     console.note(
-        f"everything for {', '.join(made.targets)}; its {README} says how to use it. To build:"
+        f"everything for {', '.join(made.targets)}; its {README} explains how to use it. To build:"
     )
     console.note(f"  export {MIRROR_VARIABLE}={made.folder.as_uri()}")
     for name in dict.fromkeys(one.name for one in targets):

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def toolchain_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     parser = new_parser("toolchain", "Make CUDA toolchains and print their folders.")
     add = parser.add_argument
-    add("toolkits", nargs="*", metavar="130", help="CUDA releases, as in a target's name")
+    add("toolkits", nargs="*", metavar="130", help="CUDA releases, as in target names")
     add("--toolchain", choices=PROVIDERS, help=PROVIDER_HELP)
     add("--offline", action="store_true", help="download nothing")
     return parser

@@ -36,15 +36,17 @@ class SmokeDocument:
 
 
 def smoke_parser() -> Parser:
-    """What the session understands."""
-    parser = new_parser("smoke", "Install the last built wheel with what it declares; import it.")
+    """The command line of the session."""
+    parser = new_parser(
+        "smoke", "Install the last built wheel with its declared requirements, and import it."
+    )
     add_targets(parser)
     add_target_options(parser)
     add_report_options(
         parser,
-        quiet="print warnings and errors alone",
-        verbose="list each library that was loaded, and who supplied it",
-        as_json="print what was found to standard output, one JSON object a line",
+        quiet="print only warnings and errors",
+        verbose="list each loaded library with its supplier",
+        as_json="print the results to standard output, one JSON object per line",
     )
     return parser
 

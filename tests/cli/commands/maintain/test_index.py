@@ -72,7 +72,7 @@ def test_refuses_to_withdraw_what_nobody_has(tmp_path: Path) -> None:
 def test_refuses_both_of_one_wheel(tmp_path: Path) -> None:
     add_wheel(tmp_path / "a", "1.0")
 
-    with pytest.raises(UsageError, match="both name toy"):
+    with pytest.raises(UsageError, match="were both given for toy"):
         index(tmp_path, "a", "--yank", "toy==1.0", "--reason", "old", "--unyank", "toy==1.0")
 
 
@@ -169,8 +169,8 @@ def test_refuses_a_reason_for_nothing(tmp_path: Path) -> None:
         ("notaurl", "doesn't begin with https"),
         ("files/toy", "doesn't begin with https"),
         ("file:///srv/wheels", "doesn't begin with https"),
-        ("https://", "names no host"),
-        ("https:///path", "names no host"),
+        ("https://", "has no host"),
+        ("https:///path", "has no host"),
         ("https://[x/", "Invalid IPv6"),
         ("https://host:port/", "Port"),
         ("https://host/a b", "a blank"),
