@@ -1,4 +1,4 @@
-"""The sessions: `nox -l` is the manual. Everything they do is in the package `cuwheel`."""
+"""The sessions: `nox -l` is the manual. Their code is in the package `cuwheel`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def tests_e2e(session: nox.Session) -> None:
 
 @nox.session(name="tests-nightly", tags=["test"])
 def tests_nightly(session: nox.Session) -> None:
-    """Run what a release needs: upstream's sources, others' wheels, an empty cache."""
+    """Run the tests for a release: upstream's sources, others' wheels, an empty cache."""
     run(session, "dev", "-m", "pytest", *LONG, "-m", "nightly", *session.posargs)
     if not session.posargs:
         with tempfile.TemporaryDirectory() as cache:
@@ -62,13 +62,13 @@ def tests_nightly(session: nox.Session) -> None:
 
 @nox.session(tags=["test"])
 def fuzz(session: nox.Session) -> None:
-    """Feed changed files to all readers: [-- --fuzz-minutes 30 --fuzz-seed 7]."""
+    """Feed corrupted files to all parsers: [-- --fuzz-minutes 30 --fuzz-seed 7]."""
     run(session, "dev", "-m", "pytest", *FAST, "-m", "nightly", "tests/fuzz", *session.posargs)
 
 
 @nox.session(tags=["maintain"])
 def completions(session: nox.Session) -> None:
-    """Write what completes `cuwheel` in bash, zsh and fish, from the commands' options."""
+    """Write the bash, zsh and fish completions of `cuwheel` from the commands' options."""
     run(session, "dev", "-m", "cuwheel.cli.reference.completions")
 
 

@@ -125,7 +125,11 @@ def add_container_options(parser: Parser) -> None:
         help="build in this image, with its compilers and C library; the network is off while the "
         "package's own build runs",
     )
-    add("--container-engine", choices=ENGINES, help="default: podman if it is installed")
+    add(
+        "--container-engine",
+        choices=ENGINES,
+        help="program that runs the image; default: podman if it is installed",
+    )
 
 
 def check_container_options(given: argparse.Namespace) -> None:

@@ -40,11 +40,15 @@ def add_target_options(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="3.12|PATH",
-        help="repeatable; default: the Python that runs nox",
+        help="Python that the wheel is for, repeatable; default: the Python that runs nox",
     )
     add_arch(parser)
     add_platform(parser)
-    add("--framework", metavar="torch==2.11.0", help="default: the recipe's")
+    add(
+        "--framework",
+        metavar="torch==2.11.0",
+        help="release that the wheel is compiled against; default: the recipe's",
+    )
     add("--source", metavar="DIR|ARCHIVE", help="build this instead of the recipe's source")
     add_cuda_options(parser)
     add_work_options(parser)

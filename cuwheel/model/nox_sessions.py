@@ -70,7 +70,7 @@ VERBS = (
     ),
     _verb("smoke", "Install and import a built wheel: -- TARGET.", "target", "target"),
     _verb(
-        "install", "Install the newest wheel that fits, and try it: -- TARGET.", "target", "target"
+        "install", "Install the newest wheel that fits, and test it: -- TARGET.", "target", "target"
     ),
     _verb("verify", "Build in several ways, compare the bytes: -- TARGET|all.", "target", "target"),
     _verb("rebuild", "Rebuild a published wheel, compare, sign: -- WHEEL.", "target"),

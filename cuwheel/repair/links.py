@@ -183,9 +183,7 @@ def _faults_of_mode(
     if library.path is None and (not is_cuda or isinstance(target.mode, External)):
         return [f"{library.name} needs {soname}, and no relative rpath from its folder leads to it"]
     if is_cuda and isinstance(target.mode, Static):
-        return [
-            f"{library.name} needs {soname}, which its build should have linked statically"
-        ]
+        return [f"{library.name} needs {soname}, which its build should have linked statically"]
     opened = _opened_by(component, target.toolkit.major)
     if is_cuda and isinstance(target.mode, Bundled) and opened:
         why = f"which loads {', '.join(opened)} by name: a copy would not be found"

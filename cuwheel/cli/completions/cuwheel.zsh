@@ -21,7 +21,7 @@ _shtab_cuwheel_commands() {
     help:'List the commands, and what can be built here.'
     index:'Write dist/simple/, the package index of all wheels in dist/.'
     init:'Make a project: noxfile, recipes/, envs/, patches/, a workflow.'
-    install:'Install the newest wheel that fits, and try it: -- TARGET.'
+    install:'Install the newest wheel that fits, and test it: -- TARGET.'
     lock:'Resolve and pin: -- engine, toolchain:122, python:312, build:RECIPE.'
     lock-check:'Fail when a lock doesn'"'"'t match its input.'
     lock-verify:'Download the files of conda locks, verify hashes: -- 122.'
@@ -79,11 +79,11 @@ _shtab_cuwheel_audit_defaults_added=0
 
 _shtab_cuwheel_build_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "*--python[repeatable\; default\: the Python that runs cuwheel]:3.12|PATH:_files"
+  "*--python[Python that the wheel is for, repeatable\; default\: the Python that runs cuwheel]:3.12|PATH:_files"
   "*--arch[compute capability without dot, repeatable\; default\: the recipe\'s list]:90:"
   "--platform[the platform that the wheel is for\; default\: that of this machine]:platform:(linux_x86_64 linux_aarch64)"
   "--target-root[root folder of another platform, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
-  "--framework[default\: the recipe\'s]:torch==2.11.0:"
+  "--framework[release that the wheel is compiled against\; default\: the recipe\'s]:torch==2.11.0:"
   "--source[build this instead of the recipe\'s source]:DIR|ARCHIVE:_files"
   "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
   "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
@@ -95,7 +95,7 @@ _shtab_cuwheel_build_options=(
   "--sandbox[what isolates the build from the network and other files\; default\: bubblewrap if it is installed, else the kernel\'s namespaces (unshare), else none]:sandbox:(auto bubblewrap unshare none)"
   "--keep-work[keep the intermediate files after a successful build]"
   "--container[build in this image, with its compilers and C library\; the network is off while the package\'s own build runs]:IMAGE@sha256:DIGEST:"
-  "--container-engine[default\: podman if it is installed]:container_engine:(podman docker)"
+  "--container-engine[program that runs the image\; default\: podman if it is installed]:container_engine:(podman docker)"
   "--no-cache[build again even if nothing has changed, and compile everything]"
   "--build-tag[build tag of the wheel\; default\: none, or the next one if dist\/ has a different wheel of this name]:N:"
   "--replace[overwrite a published wheel of this name instead of giving the new one a build tag]"
@@ -237,7 +237,7 @@ _shtab_cuwheel_lock_options=(
   "--framework[also a lock for this framework, besides the recipe\'s own]:torch==2.11.0:"
   "--cooldown[ignore younger releases\; default\: 7]:DAYS:"
   "--note[for conda locks\: where the channel\'s index came from, recorded in the lock]:TEXT:"
-  "(*):which ones:"
+  "(*):locks by name:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -259,7 +259,7 @@ _shtab_cuwheel_lock_verify_options=(
   {--quiet,-q}"[print only warnings and errors]"
   {--verbose,-v}"[name each file and its SHA-256]"
   "--json[print each lock\'s files as JSON to standard output]"
-  "(*):which ones:"
+  "(*):locks by name:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -267,20 +267,20 @@ _shtab_cuwheel_lock_verify_defaults_added=0
 
 _shtab_cuwheel_matrix_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "*--only[cells with matching names, such as \'causal-conv1d-130-\*\' or \'\*-cp312-\*\'\; repeatable]:PATTERN:"
-  "*--cuda[repeatable\; default\: the recipes\' toolkits]:13.0:"
-  "*--python[repeatable\; default\: each that the recipe and its framework support]:3.12:"
-  "*--framework[repeatable\; default\: the recipes\', and those with a lock]:torch==2.11.0:"
-  "--changed-since[cells whose recipe, patches, source folder or locks changed in git since then]:COMMIT:"
+  "*--only[only cells with matching names, such as \'causal-conv1d-130-\*\' or \'\*-cp312-\*\'\; repeatable]:PATTERN:"
+  "*--cuda[CUDA releases, repeatable\; default\: the recipes\' toolkits]:13.0:"
+  "*--python[Python releases, repeatable\; default\: each that the recipe and its framework support]:3.12:"
+  "*--framework[frameworks, repeatable\; default\: the recipes\', and those with a lock]:torch==2.11.0:"
+  "--changed-since[only cells whose recipe, patches, source folder or locks changed in git since then]:COMMIT:"
   "--keep-going[continue after a cell that failed\; the default]"
   "--no-keep-going[stop at the first cell that fails]"
   {--quiet,-q}"[print cells that aren\'t built, and the number of cells in each state]"
   {--verbose,-v}"[print each full SHA-256]"
   "--json[print the cells to build as a GitHub Actions matrix]"
   "--executor[where to build\: on this machine, one cell after the other, or on a Slurm cluster with the same folders, many at once\; default\: local]:executor:(local slurm)"
-  "--partition[of the cluster\; default\: the cluster\'s]:partition:"
-  "--cores[for each cell\; default\: 8]:N:"
-  "--time-limit[for each cell\'s job\; default\: 300]:MINUTES:"
+  "--partition[partition of the cluster\; default\: the cluster\'s own default]:partition:"
+  "--cores[CPU cores for each cell\; default\: 8]:N:"
+  "--time-limit[time limit of each cell\'s job\; default\: 300]:MINUTES:"
   "--retries[how often to restart a cell whose node was lost\; default\: 2]:N:"
   "--at-once[jobs that wait or run at the same time\; default\: 100]:N:"
   "*--arch[compute capability without dot, repeatable\; default\: the recipe\'s list]:90:"
@@ -295,7 +295,7 @@ _shtab_cuwheel_matrix_options=(
   "--dist[folder for finished wheels\; default\: dist\/ in the checkout]:DIR:_files -/"
   "--sandbox[what isolates the build from the network and other files\; default\: bubblewrap if it is installed, else the kernel\'s namespaces (unshare), else none]:sandbox:(auto bubblewrap unshare none)"
   "--container[build in this image, with its compilers and C library\; the network is off while the package\'s own build runs]:IMAGE@sha256:DIGEST:"
-  "--container-engine[default\: podman if it is installed]:container_engine:(podman docker)"
+  "--container-engine[program that runs the image\; default\: podman if it is installed]:container_engine:(podman docker)"
   ":default\: show:(show build)"
 )
 
@@ -315,8 +315,8 @@ _shtab_cuwheel_new_defaults_added=0
 
 _shtab_cuwheel_nightly_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "*--python[repeatable\; default\: each that the recipe and its framework support]:3.12:"
-  "--update[\`git pull --ff-only\` in the checkout first]"
+  "*--python[Python releases, repeatable\; default\: each that the recipe and its framework support]:3.12:"
+  "--update[run \`git pull --ff-only\` in the checkout first]"
   "--quick[measure less\: \`perf -- --quick\`]"
   "--to[folder of the reports, including \`latest\`\; default\: nightly\/ in the checkout]:DIR:_files -/"
   "--time-limit[for the whole cycle\: what still runs then is terminated, and the report is written\; default\: 300]:MINUTES:"
@@ -325,7 +325,7 @@ _shtab_cuwheel_nightly_options=(
   "--no-wait[fail if another nightly run uses the GPU, instead of waiting for it]"
   {--quiet,-q}"[print only what failed]"
   {--verbose,-v}"[print the last output of each step, and its log]"
-  "--json[print the report\'s data to standard output]"
+  "--json[print the report as JSON to standard output]"
   "*--arch[compute capability without dot, repeatable\; default\: the recipe\'s list]:90:"
   "--work[folder for intermediate files\; default\: work\/ in the checkout]:DIR:_files -/"
   "--offline[download nothing, use only the cache]"
@@ -359,13 +359,13 @@ _shtab_cuwheel_perf_options=(
   "--against[check whether it is slower than another wheel, run alternately, or than a perf.json]:WHEEL|JSON:_files"
   "--tolerance[the difference that counts as equal\; default\: 1 \% with device events, 3 \% with the host\'s clock, 5 \% against a perf.json]:PERCENT:"
   "--quick[only the most informative cases, with fewer rounds]"
-  "--sweep[also requests by several clients at once]"
+  "--sweep[also measure requests from several clients at once]"
   "--sweep-max[maximum number of clients\; default\: 2]:N:"
-  "--requests[for each number of clients\; default\: 20]:N:"
+  "--requests[requests for each number of clients\; default\: 20]:N:"
   "--model[for --sweep\: a model that transformers can load]:NAME|DIR:_files -/"
   "--shared-gpu[compare even if other processes use the GPU]"
-  "--report[for perf.json, perf.png, perf.html\; default\: reports\/perf\/]:DIR:_files -/"
-  "--history[file of earlier runs, to which this one is added\; default\: in the report folder]:DIR:_files -/"
+  "--report[folder for perf.json, perf.png, perf.html\; default\: reports\/perf\/]:DIR:_files -/"
+  "--history[folder with earlier runs, to which this one is added\; default\: in the report folder]:DIR:_files -/"
   "--offline[download nothing]"
   {--quiet,-q}"[print only problems, and the result]"
   {--verbose,-v}"[list the errors of blocks, and the kernels of each case]"
@@ -393,11 +393,11 @@ _shtab_cuwheel_pick_defaults_added=0
 
 _shtab_cuwheel_profile_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "*--python[repeatable\; default\: the Python that runs cuwheel]:3.12|PATH:_files"
+  "*--python[Python that the wheel is for, repeatable\; default\: the Python that runs cuwheel]:3.12|PATH:_files"
   "*--arch[compute capability without dot, repeatable\; default\: the recipe\'s list]:90:"
   "--platform[the platform that the wheel is for\; default\: that of this machine]:platform:(linux_x86_64 linux_aarch64)"
   "--target-root[root folder of another platform, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
-  "--framework[default\: the recipe\'s]:torch==2.11.0:"
+  "--framework[release that the wheel is compiled against\; default\: the recipe\'s]:torch==2.11.0:"
   "--source[build this instead of the recipe\'s source]:DIR|ARCHIVE:_files"
   "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
   "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
@@ -419,9 +419,9 @@ _shtab_cuwheel_rebuild_options=(
   "--key[private key (PEM, ed25519 or ECDSA) to sign the result with]:FILE:_files"
   "--sigstore[sign with the identity of this CI job, through Sigstore\; the entry is public]"
   "--trust-config[trust_config.json of a Sigstore other than the public one]:FILE:_files"
-  "--new-key[make such a key, print its line for policies, then stop]:FILE:_files"
+  "--new-key[create a private key for --key, print its line for policies, then stop]:FILE:_files"
   "--to[folder for the signed statement\; default\: the wheel\'s folder, or where cuwheel was started]:DIR:_files -/"
-  "--source[if the provenance says that the source was given with --source]:DIR|ARCHIVE:_files"
+  "--source[the source, if the provenance says that the wheel was built with --source]:DIR|ARCHIVE:_files"
   "--here[build with this checkout, whatever the differences]"
   "--jobs[compiles at once]:N|auto:"
   "--sandbox[as for a build]:sandbox:(auto bubblewrap unshare none)"
@@ -464,11 +464,11 @@ _shtab_cuwheel_release_defaults_added=0
 
 _shtab_cuwheel_smoke_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "*--python[repeatable\; default\: the Python that runs cuwheel]:3.12|PATH:_files"
+  "*--python[Python that the wheel is for, repeatable\; default\: the Python that runs cuwheel]:3.12|PATH:_files"
   "*--arch[compute capability without dot, repeatable\; default\: the recipe\'s list]:90:"
   "--platform[the platform that the wheel is for\; default\: that of this machine]:platform:(linux_x86_64 linux_aarch64)"
   "--target-root[root folder of another platform, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
-  "--framework[default\: the recipe\'s]:torch==2.11.0:"
+  "--framework[release that the wheel is compiled against\; default\: the recipe\'s]:torch==2.11.0:"
   "--source[build this instead of the recipe\'s source]:DIR|ARCHIVE:_files"
   "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
   "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
@@ -496,11 +496,11 @@ _shtab_cuwheel_toolchain_defaults_added=0
 
 _shtab_cuwheel_verify_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "*--python[repeatable\; default\: the Python that runs cuwheel]:3.12|PATH:_files"
+  "*--python[Python that the wheel is for, repeatable\; default\: the Python that runs cuwheel]:3.12|PATH:_files"
   "*--arch[compute capability without dot, repeatable\; default\: the recipe\'s list]:90:"
   "--platform[the platform that the wheel is for\; default\: that of this machine]:platform:(linux_x86_64 linux_aarch64)"
   "--target-root[root folder of another platform, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
-  "--framework[default\: the recipe\'s]:torch==2.11.0:"
+  "--framework[release that the wheel is compiled against\; default\: the recipe\'s]:torch==2.11.0:"
   "--source[build this instead of the recipe\'s source]:DIR|ARCHIVE:_files"
   "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
   "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"

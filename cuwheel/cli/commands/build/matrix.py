@@ -66,33 +66,34 @@ def matrix_parser() -> Parser:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="cells with matching names, such as 'causal-conv1d-130-*' or '*-cp312-*'; repeatable",
+        help="only cells with matching names, such as 'causal-conv1d-130-*' or '*-cp312-*'; "
+        "repeatable",
     )
     add(
         "--cuda",
         action="append",
         default=[],
         metavar="13.0",
-        help="repeatable; default: the recipes' toolkits",
+        help="CUDA releases, repeatable; default: the recipes' toolkits",
     )
     add(
         "--python",
         action="append",
         default=[],
         metavar="3.12",
-        help="repeatable; default: each that the recipe and its framework support",
+        help="Python releases, repeatable; default: each that the recipe and its framework support",
     )
     add(
         "--framework",
         action="append",
         default=[],
         metavar="torch==2.11.0",
-        help="repeatable; default: the recipes', and those with a lock",
+        help="frameworks, repeatable; default: the recipes', and those with a lock",
     )
     add(
         "--changed-since",
         metavar="COMMIT",
-        help="cells whose recipe, patches, source folder or locks changed in git since then",
+        help="only cells whose recipe, patches, source folder or locks changed in git since then",
     )
     add(
         "--keep-going",
@@ -135,14 +136,24 @@ def matrix_parser() -> Parser:
 def _add_cluster_options(parser: Parser) -> None:
     """What `--executor slurm` asks for each cell."""
     add = parser.add_argument
-    add("--partition", default="", help="of the cluster; default: the cluster's")
-    add("--cores", type=read_count, default=8, metavar="N", help="for each cell; default: 8")
+    add(
+        "--partition",
+        default="",
+        help="partition of the cluster; default: the cluster's own default",
+    )
+    add(
+        "--cores",
+        type=read_count,
+        default=8,
+        metavar="N",
+        help="CPU cores for each cell; default: 8",
+    )
     add(
         "--time-limit",
         type=read_count,
         default=300,
         metavar="MINUTES",
-        help="for each cell's job; default: 300",
+        help="time limit of each cell's job; default: 300",
     )
     add(
         "--retries",

@@ -35,9 +35,9 @@ def nightly_parser() -> Parser:
         action="append",
         default=[],
         metavar="3.12",
-        help="repeatable; default: each that the recipe and its framework support",
+        help="Python releases, repeatable; default: each that the recipe and its framework support",
     )
-    add("--update", action="store_true", help="`git pull --ff-only` in the checkout first")
+    add("--update", action="store_true", help="run `git pull --ff-only` in the checkout first")
     add("--quick", action="store_true", help="measure less: `perf -- --quick`")
     add(
         "--to",
@@ -76,7 +76,7 @@ def nightly_parser() -> Parser:
         parser,
         quiet="print only what failed",
         verbose="print the last output of each step, and its log",
-        as_json="print the report's data to standard output",
+        as_json="print the report as JSON to standard output",
     )
     add_arch(parser)
     add_work_options(parser)

@@ -104,7 +104,7 @@ def lock_parser() -> Parser:
         "names",
         nargs="+",
         metavar="engine|dev|toolchain:130|python:312|build:RECIPE|all",
-        help="which ones",
+        help="locks by name",
     )
     add(
         "--framework",
@@ -172,7 +172,7 @@ def lock_verify_parser() -> Parser:
         "lock-verify", "Download all files of conda locks and compare their hashes."
     )
     add = parser.add_argument
-    add("names", nargs="+", metavar="122|python:312|all", help="which ones")
+    add("names", nargs="+", metavar="122|python:312|all", help="locks by name")
     add("--offline", action="store_true", help="download nothing; compare what is in the cache")
     add_report_options(
         parser,

@@ -28,7 +28,9 @@ def mirror_parser() -> Parser:
     )
     add_targets(parser)
     add = parser.add_argument
-    add("--to", metavar="DIR", help="the folder; an existing mirror is kept and completed")
+    add(
+        "--to", metavar="DIR", help="folder of the mirror; an existing mirror is kept and completed"
+    )
     add(
         "--python",
         action="append",
@@ -37,7 +39,11 @@ def mirror_parser() -> Parser:
         help="a Python to run nox with and to build for, repeatable; default: the one that runs "
         "nox here",
     )
-    add("--framework", metavar="torch==2.11.0", help="default: the recipe's")
+    add(
+        "--framework",
+        metavar="torch==2.11.0",
+        help="release that the wheel is compiled against; default: the recipe's",
+    )
     add("--toolchain", choices=("pypi", "conda"), help=PROVIDER_HELP)
     add(
         "--source",

@@ -24,7 +24,7 @@ def torch_symbols_parser() -> Parser:
         "releases",
         nargs="*",
         metavar="2.16.0",
-        help="which; default: the newest of each minor release missing in the table",
+        help="PyTorch releases; default: the newest of each minor release missing in the table",
     )
     return parser
 

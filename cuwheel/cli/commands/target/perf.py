@@ -48,7 +48,7 @@ def perf_parser() -> Parser:
         "the host's clock, 5 %% against a perf.json",
     )
     add("--quick", action="store_true", help="only the most informative cases, with fewer rounds")
-    add("--sweep", action="store_true", help="also requests by several clients at once")
+    add("--sweep", action="store_true", help="also measure requests from several clients at once")
     add(
         "--sweep-max",
         type=_count,
@@ -61,17 +61,19 @@ def perf_parser() -> Parser:
         type=_count,
         default=_REQUESTS,
         metavar="N",
-        help=f"for each number of clients; default: {_REQUESTS}",
+        help=f"requests for each number of clients; default: {_REQUESTS}",
     )
     add("--model", metavar="NAME|DIR", help="for --sweep: a model that transformers can load")
     add("--shared-gpu", action="store_true", help="compare even if other processes use the GPU")
     add(
-        "--report", metavar="DIR", help="for perf.json, perf.png, perf.html; default: reports/perf/"
+        "--report",
+        metavar="DIR",
+        help="folder for perf.json, perf.png, perf.html; default: reports/perf/",
     )
     add(
         "--history",
         metavar="DIR",
-        help="file of earlier runs, to which this one is added; default: in the report folder",
+        help="folder with earlier runs, to which this one is added; default: in the report folder",
     )
     add("--offline", action="store_true", help="download nothing")
     add_report_options(

@@ -60,7 +60,11 @@ def rebuild_parser() -> Parser:
         metavar="FILE",
         help="trust_config.json of a Sigstore other than the public one",
     )
-    add("--new-key", metavar="FILE", help="make such a key, print its line for policies, then stop")
+    add(
+        "--new-key",
+        metavar="FILE",
+        help="create a private key for --key, print its line for policies, then stop",
+    )
     add(
         "--to",
         metavar="DIR",
@@ -70,7 +74,7 @@ def rebuild_parser() -> Parser:
     add(
         "--source",
         metavar="DIR|ARCHIVE",
-        help="if the provenance says that the source was given with --source",
+        help="the source, if the provenance says that the wheel was built with --source",
     )
     add(
         "--here",
