@@ -147,8 +147,8 @@ def _no_virtualenv_fix() -> str:
     if not is_console_script():
         return "start cuwheel through nox, or with the Python that nox is installed for"
     return (
-        "install virtualenv beside cuwheel: `uvx --with virtualenv cuwheel …`, "
-        "`pipx inject cuwheel virtualenv` or `pip install virtualenv`"
+        "install virtualenv next to cuwheel: `uvx --with virtualenv cuwheel …`, `pipx inject "
+        "cuwheel virtualenv` or `pip install virtualenv`"
     )
 
 

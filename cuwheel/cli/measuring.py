@@ -276,7 +276,7 @@ def _report(run: PerfRun, folder: Path, given: argparse.Namespace, console: Cons
         console.answer(run)
     else:
         print_run(run, report_terminal(), console)
-    console.note(f"report: {folder / 'perf.html'}, perf.png and perf.json beside it")
+    console.note(f"report: {folder / 'perf.html'}, with perf.png and perf.json next to it")
 
 
 def _judge(run: PerfRun, folder: Path) -> None:

@@ -158,5 +158,5 @@ def chosen_framework(recipe: Recipe, text: str | None) -> Framework | None:
     raise UsageError(
         f"{recipe.name} can't be built with --framework {framework.pin}",
         why=f"it is compiled against {own.name if own else 'no framework'}",
-        fix=f"choose a release of {own.name}, or leave it out" if own else "leave it out",
+        fix=f"choose a release of {own.name}, or leave out --framework" if own else "leave it out",
     )

@@ -76,7 +76,7 @@ def read_source(path: Path) -> CondaSource:
         if not needed.is_file():
             raise LockError(
                 f"{needed.parent.name}/{needed.name} is missing",
-                why="it lists what the conda lock beside it has to contain"
+                why="it lists what the conda lock next to it has to contain"
                 if needed == path
                 else (
                     "it says which system the lock is for, so that the lock doesn't depend on "

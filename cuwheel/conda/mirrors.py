@@ -53,7 +53,7 @@ class Mirrors:
         common = [_checked(word) for word, found in matches.items() if not found]
         if len(common) > 1:
             raise UsageError(
-                f"{MIRRORS_VARIABLE} names {len(common)} mirrors without saying for which channel",
+                f"{MIRRORS_VARIABLE} has {len(common)} mirrors without a channel",
                 why=", ".join(map(redact_url, common)),
                 fix=_FORM,
             )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 IMAGE_VARIABLE = "CUWHEEL_IMAGE"
-"""Set for the cuwheel inside, and by nobody else: the image that it runs in."""
+"""Set only for the cuwheel in a container: the image that it runs in."""
 
 # Names as in the OCI Distribution Specification, with a registry and perhaps a tag, which says
 # nothing beside a digest; or the ID of an image, which podman and docker both take for its name.

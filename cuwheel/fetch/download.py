@@ -134,7 +134,7 @@ class Download:
             actual = self._hash()
         if actual != self._file.digest and started_at:
             self._task.console.note(
-                f"the kept part of {self._file.name} doesn't match; starting again"
+                f"the partial download of {self._file.name} doesn't match; starting again"
             )
             self._partial.unlink()
             self._receive_all()
@@ -263,8 +263,8 @@ class Download:
         return HashMismatchError(
             f"{redact_url(self._url)} is not the file that {owner} pins",
             why=f"its {kind} is {actual}, and {owner} expects {self._file.digest}",
-            fix=f"examine what {host} sent, it is kept as {aside}; {self._file.repin} only if you "
-            "know that this is upstream's file",
+            fix=f"examine the file that {host} sent, which is kept as {aside}; {self._file.repin} "
+            "only if you know that this is upstream's file",
         )
 
 

@@ -193,7 +193,7 @@ def _checked(targets: Sequence[Target], given: Path, cache: Path) -> Sdist | Arc
         raise HashMismatchError(
             f"{given} is not the file that the recipe pins",
             why=f"its SHA-256 is {actual}, the recipe's is {declared.sha256}",
-            fix="download it again; a mirror serves pinned builds only",
+            fix="download it again; a mirror is only for pinned builds",
         )
     return declared
 

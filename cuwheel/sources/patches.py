@@ -170,7 +170,7 @@ def _fault_of_name(name: str, patched: Patched) -> str:
         return "leads outside of the source"
     chain = [patched.path(str(step)) for step in (path, *path.parents)]
     if any(step.is_symlink() for step in chain[:-1]):
-        return "a symbolic link, or behind one"
+        return "a symbolic link, or below one"
     if chain[0].is_dir() or any(step.is_file() for step in chain[1:]):
         return "a file where the source has a folder, or vice versa"
     return ""

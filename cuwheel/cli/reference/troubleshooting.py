@@ -32,7 +32,7 @@ _GROUPS = {
     60: "The package's own build",
     70: "The finished wheel",
     100: "Publishing",
-    110: "Stages run alone",
+    110: "Single stages",
     120: "The machine",
 }
 _AUDIT_INTRO = """\

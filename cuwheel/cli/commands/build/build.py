@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildDocument:
-    """What `build --json` prints, a line for each wheel.
+    """What `build --json` prints, one line for each wheel.
 
     Attributes:
         target: `causal-conv1d-130-cp312-torch2.11`.
-        state: what became of it; `stopped`: `--until` ended it as asked.
-        wheel: that was built; null in any other state.
-        failure: how it ended; null unless it failed, or where the disk took no record of it.
-        stage: the last one that was run; empty unless it was stopped.
+        state: the result; `stopped`: the build ended after the stage given with `--until`.
+        wheel: the built wheel; null in any other state.
+        failure: how it failed; null in any other state, or if no record could be written.
+        stage: the last one that ran; empty unless it was stopped.
         reasons: with `--dry-run`, why it would be built.
         last: with `--dry-run`, why the last build ran.
     """
@@ -57,13 +57,13 @@ class BuildDocument:
 
 @dataclass(frozen=True, kw_only=True)
 class StageDocument:
-    """What `build --stage` prints, a line for each wheel.
+    """What `build --stage` prints, one line for each wheel.
 
     Attributes:
         target: `causal-conv1d-130-cp312-torch2.11`.
-        stage: that was run.
-        record: what it left for the next one; its form is the stage's own, and any release of
-            cuwheel may change it.
+        stage: the one that ran.
+        record: its output for the next stage; each stage has its own format, which any release of
+            cuwheel may change.
     """
 
     SCHEMA: ClassVar[Schema] = Schema("stage", "1.0")

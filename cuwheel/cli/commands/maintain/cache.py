@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CachedEntry:
-    """Something that the cache holds, and that is removed as a whole.
+    """An entry of the cache, which is removed as a whole.
 
     Attributes:
         kind: folder of the cache that it is in; empty: in none that cuwheel knows.
         name: of its file or folder.
         size: bytes.
-        used: the last day, `2026-11-23`.
+        used: the day of its last use, `2026-11-23`.
     """
 
     kind: str
@@ -55,7 +55,7 @@ class CachedKind:
 
     Attributes:
         size: bytes.
-        entries: what it holds.
+        entries: its contents.
     """
 
     size: int
@@ -68,8 +68,8 @@ class CacheDocument:
 
     Attributes:
         folder: the cache.
-        size: bytes of all of it.
-        kinds: by folder; `other`: what is in none that cuwheel knows.
+        size: bytes, of the whole cache.
+        kinds: by folder; `other`: what is in no folder that cuwheel knows.
     """
 
     SCHEMA: ClassVar[Schema] = Schema("cache", "1.0")
@@ -85,11 +85,11 @@ class CachePruneDocument:
 
     Attributes:
         folder: the cache.
-        state: whether something was done.
-        entries: what is or would be gone.
-        in_use: what stays as a running build uses it.
-        size_before: bytes of the cache.
-        size: bytes now.
+        state: whether the entries were removed.
+        entries: what was or would be removed.
+        in_use: what stays because a running build uses it.
+        size_before: bytes of the cache before that.
+        size: bytes of the cache now.
     """
 
     SCHEMA: ClassVar[Schema] = Schema("cache-prune", "1.0")
@@ -135,7 +135,7 @@ def run_cache(given: argparse.Namespace, console: Console) -> None:
     is_limited = given.unused_for is not None or given.size is not None
     if given.prune != is_limited:
         raise UsageError(
-            "--prune goes with --unused-for or --size" if given.prune else "--prune is missing",
+            "--prune needs --unused-for or --size" if given.prune else "--prune is missing",
             why="without a limit there is nothing to select"
             if given.prune
             else "nothing is removed without it",

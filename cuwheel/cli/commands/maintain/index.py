@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangedYanks:
-    """Wheels that were withdrawn, or aren't any more.
+    """Wheels that were yanked or unyanked.
 
     Attributes:
-        withdrawn: file names of those that `--yank` withdrew.
-        good_again: file names of those that `--unyank` took back.
+        withdrawn: file names of those that `--yank` yanked.
+        good_again: file names of those that `--unyank` unyanked.
     """
 
     withdrawn: tuple[str, ...] = ()
@@ -55,13 +55,13 @@ class IndexDocument:
     """What `index --json` prints of an index that was written.
 
     Attributes:
-        index: folder of it, `…/simple`.
-        site: what `--to` names; null: the index was written beside the wheels.
-        wheels: file names of all that it offers.
+        index: its folder, `…/simple`.
+        site: the folder given with `--to`; null: the index was written next to the wheels.
+        wheels: file names of all wheels in it.
         added: how many wheels are new in the site.
         variants: how many variants of wheels were written.
         cuda: tags of the CUDA releases that have an index of their own.
-        yanks: what was done about withdrawn wheels.
+        yanks: which wheels were yanked or unyanked.
     """
 
     SCHEMA: ClassVar[Schema] = Schema("index", "1.0")
@@ -336,7 +336,7 @@ def _check(given: argparse.Namespace, folders: tuple[Path, ...]) -> None:
     if (given.base_url or given.address or given.variants) and not given.to:
         raise UsageError(
             "--base-url, --address and --variants need --to",
-            why="without --to the index links to the wheels beside it",
+            why="without --to the index links to the wheels next to it",
             fix="give the folder to write: -- --to DIR",
         )
     if given.base_url and given.variants:

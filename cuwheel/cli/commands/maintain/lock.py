@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedLock:
-    """A lock, held against its input.
+    """A lock, compared with its input.
 
     Attributes:
         name: as `nox -s lock` takes it.
         lock: its file.
-        faults: in what it doesn't match; none: it does.
+        faults: how it differs; empty: it matches.
     """
 
     name: str
@@ -45,7 +45,7 @@ class LockCheckDocument:
     """What `lock-check --json` prints.
 
     Attributes:
-        locks: all that there are.
+        locks: all locks.
     """
 
     SCHEMA: ClassVar[Schema] = Schema("lock-check", "1.0")
@@ -55,12 +55,12 @@ class LockCheckDocument:
 
 @dataclass(frozen=True, kw_only=True)
 class LockedFile:
-    """A file that a lock names, and that is there.
+    """A file that a lock names, and that exists.
 
     Attributes:
-        url: where it was fetched.
+        url: where it was downloaded.
         size: bytes.
-        sha256: of it, as the lock has it.
+        sha256: its hash, the same as in the lock.
     """
 
     url: str
@@ -70,12 +70,12 @@ class LockedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class VerifiedLock:
-    """A lock whose files have the hashes that it names.
+    """A lock whose files match its hashes.
 
     Attributes:
         name: as `nox -s lock` takes it.
         lock: its file.
-        files: all that it names.
+        files: all files that it names.
     """
 
     name: str
@@ -88,7 +88,7 @@ class LockVerifyDocument:
     """What `lock-verify --json` prints.
 
     Attributes:
-        locks: those that were named.
+        locks: those given on the command line.
     """
 
     SCHEMA: ClassVar[Schema] = Schema("lock-verify", "1.0")

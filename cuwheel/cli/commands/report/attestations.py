@@ -41,16 +41,16 @@ class SilentRebuilder:
 
 @dataclass(frozen=True, kw_only=True)
 class AttestationsDocument:
-    """What `attestations --json` prints, a line for each wheel.
+    """What `attestations --json` prints, one line for each wheel.
 
     Attributes:
         wheel: its file name.
         sha256: of it.
         threshold: how many rebuilders it needs.
-        is_met: whether the policy lets it pass.
-        counted: names of those who have got its bytes, each once.
+        is_met: whether it passes the policy.
+        counted: names of the rebuilders who got the same bytes, each once.
         refused: statements that don't count.
-        silent: rebuilders without one that does.
+        silent: rebuilders without a statement that counts.
     """
 
     SCHEMA: ClassVar[Schema] = Schema("attestations", "1.0")
@@ -113,7 +113,7 @@ def run_attestations(given: argparse.Namespace, console: Console) -> None:
         wheel = given_path(text)
         if not wheel.is_file():
             raise UsageError(
-                f"{wheel} doesn't exist", why="there is no file of this name", fix="name a wheel"
+                f"{wheel} doesn't exist", why="there is no file of this name", fix="give the path of a wheel"
             )
         statements = find_statements(wheel, policy, places, console)
         verdicts.append(check_policy(wheel, policy, statements, console=console))

@@ -44,7 +44,7 @@ class InstallDocument:
 
     Attributes:
         target: recipe and toolkit.
-        is_done: it was installed; else it would be, as `--dry-run` was given.
+        is_done: true: it was installed; false: it would be, with `--dry-run`.
         installed: what, and how.
     """
 

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SmokeDocument:
-    """What `smoke --json` prints, a line for each target.
+    """What `smoke --json` prints, one line for each target.
 
     Attributes:
         target: `causal-conv1d-130-cp312-torch2.11`.
-        smoke: what was found.
+        smoke: the result.
     """
 
     SCHEMA: ClassVar[Schema] = Schema("smoke", "1.1")
