@@ -16,13 +16,13 @@ from cuwheel.build.run_state import (
     FROM_SMOKE,
     MARK,
     RAN,
-    begin_to_tidy,
-    go_on,
     have_all_run,
-    is_being_tidied,
+    is_cleaning_up,
     is_unfinished,
+    mark_cleanup,
     mark_of,
     read_mark,
+    resume_run,
     save_stage,
 )
 from cuwheel.build.summary import Summary
@@ -113,7 +113,7 @@ def make(job: Job, *, keep_work: bool) -> Summary:
         # Of other targets too, which may never be built again.
         remove_unpublished(workspace.dist)
         remove_parts(_record(job).parent)
-        if is_being_tidied(workspace):
+        if is_cleaning_up(workspace):
             _tidy(workspace)
         key = key_of(job)
         record = _read_record(job)
@@ -181,7 +181,7 @@ def make_stage(name: str, job: Job) -> Any:
     workspace = job.workspace
     with _exclusive(job), naming_full_disk(workspace.work), workspace.console.stage(name):
         mark, key = workspace.work / MARK, key_of(job)
-        if is_unfinished(workspace) and not go_on(workspace, key):
+        if is_unfinished(workspace) and not resume_run(workspace, key):
             mark.unlink()  # what this leaves is of another target than the interrupted run's
         record = _stage(name)(job)
         save_stage(name, record, workspace, key)
@@ -414,7 +414,7 @@ def _show_log(name: str, workspace: Workspace) -> None:
 def _prepare_work(job: Job, key: dict[str, str]) -> None:
     """Keep what an interrupted run of the same wheel left; remove everything else."""
     workspace = job.workspace
-    is_ours = job.settings.reuse and is_unfinished(workspace) and go_on(workspace, key)
+    is_ours = job.settings.reuse and is_unfinished(workspace) and resume_run(workspace, key)
     if not is_ours:
         remove_tree(workspace.work)
     for name in _EACH_TIME:
@@ -431,7 +431,7 @@ def _tidy(workspace: Workspace) -> None:
         published = workspace.load("index", IndexedWheel)
         repaired = workspace.load("repair", RepairedWheel)
         workspace.save("repair", dataclasses.replace(repaired, path=published.wheel))
-    begin_to_tidy(workspace)
+    mark_cleanup(workspace)
     for path in workspace.work.iterdir():
         if path.name not in {*_KEPT, MARK}:
             remove_tree(path)

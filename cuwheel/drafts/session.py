@@ -78,7 +78,7 @@ def draft_recipe(
             raise FileAccessError(
                 f"{path} can't be written", why=str(problem.strerror), fix="see whose the folder is"
             ) from problem
-    workspace.console.tell_durations()
+    workspace.console.print_durations()
     print_draft(draft, upstream, survey, path)
     return path
 

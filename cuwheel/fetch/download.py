@@ -214,7 +214,7 @@ class Download:
             yield piece
             size += len(piece)
             if self._attempts.left <= 0:
-                raise requests.ReadTimeout(self._attempts.slow_words)
+                raise requests.ReadTimeout(self._attempts.slow_reason)
             # A server that starts anew and breaks off at the same byte makes no progress.
             if size >= self._counted + self._attempts.retry_policy.least:
                 self._counted = size

@@ -120,7 +120,7 @@ class _RemoteFile(io.RawIOBase):
                 break
             part += piece
             if self._attempts.left <= 0:
-                raise requests.ReadTimeout(self._attempts.slow_words)
+                raise requests.ReadTimeout(self._attempts.slow_reason)
             if len(part) >= counted + self._attempts.retry_policy.least:
                 counted = len(part)
                 self._attempts.note_progress()

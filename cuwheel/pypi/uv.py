@@ -390,10 +390,10 @@ def _failure(call: _Call, lines: list[str]) -> CuwheelError:
     said = "\n".join(lines)
     fix = next((fix.do for fix in call.fixes if re.search(fix.says, said)), "check what uv did")
     log = f"; its whole output is in {call.log}" if call.log else ""
-    return InstallError(call.what, why=f"uv says: {_decisive_words(lines)}", fix=fix + log)
+    return InstallError(call.what, why=f"uv says: {_error_lines(lines)}", fix=fix + log)
 
 
-def _decisive_words(lines: list[str]) -> str:
+def _error_lines(lines: list[str]) -> str:
     """The error and its causes on one line, without hints; the last line where it gives none."""
     found = [match for line in lines if (match := _REASON.fullmatch(line.strip()))]
     reasons = [match[2] for match in found if match[1] != "hint"]

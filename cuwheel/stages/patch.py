@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cuwheel import limits
 from cuwheel.errors import PatchError
 from cuwheel.sources.patches import try_patch
-from cuwheel.sources.tree import settle
+from cuwheel.sources.tree import normalize_tree
 from cuwheel.system.files import naming_full_disk, new_folder, remove_leftovers
 from cuwheel.system.whole_files import read_bytes
 from cuwheel.workspace.records import SourceTree
@@ -43,7 +43,7 @@ def patch(job: Job) -> SourceTree:
         shutil.copytree(tree.path, copy, symlinks=True)
         for name, content in patches.items():
             _apply(name, content, copy, target, tree)
-        settle(aside, tree.epoch)
+        normalize_tree(aside, tree.epoch)
     digests = [(name, hashlib.sha256(content).hexdigest()) for name, content in patches.items()]
     return dataclasses.replace(tree, path=final / tree.path.name, patches=tuple(digests))
 

@@ -11,7 +11,7 @@ from cuwheel.fetch.download import FIX
 from cuwheel.model.source import Folder
 from cuwheel.sources.archives import unpack_archive
 from cuwheel.sources.pinned import folder_of, open_pinned
-from cuwheel.sources.tree import FOLDER_EPOCH, copy_source, fit_for_zip, settle
+from cuwheel.sources.tree import FOLDER_EPOCH, copy_source, fit_for_zip, normalize_tree
 from cuwheel.system.files import (
     naming_full_disk,
     new_folder,
@@ -65,10 +65,10 @@ def source(job: Job) -> SourceTree:
                 fix="give a folder with pyproject.toml or setup.py, or an archive of one",
             )
         _check_package(tree)
-        settle(workspace.work / _FOLDER, tree.epoch)
+        normalize_tree(workspace.work / _FOLDER, tree.epoch)
         resources = tuple(_fetch_resource(resource, job) for resource in target.recipe.resources)
         if resources:
-            settle(workspace.work / _RESOURCES, tree.epoch)
+            normalize_tree(workspace.work / _RESOURCES, tree.epoch)
     return dataclasses.replace(tree, resources=resources)
 
 

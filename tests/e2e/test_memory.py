@@ -53,7 +53,7 @@ _PATIENT = """
 import sys
 from cuwheel.build.launcher import memory_queue
 from cuwheel.__main__ import main
-memory_queue.PATIENCE, memory_queue._TOLD_AFTER = float(sys.argv[1]), 0.5
+memory_queue.WAIT_LIMIT, memory_queue._TOLD_AFTER = float(sys.argv[1]), 0.5
 sys.exit(main(sys.argv[2:]))
 """
 # 676 MB of cicc with nvcc 13.0, for one arch.

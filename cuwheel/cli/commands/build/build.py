@@ -160,19 +160,19 @@ def run_build(given: argparse.Namespace, console: Console) -> int:
 def _do_less(job: Job, given: argparse.Namespace, console: Console) -> None:
     """What options ask for that stop a build early."""
     if given.dry_run:
-        _foretell(job, given, console)
+        _preview(job, given, console)
     elif given.stage:
         record = pipeline.make_stage(given.stage, job)
         console.answer(StageDocument(target=job.target.id, stage=given.stage, record=record))
-        console.tell_durations()
+        console.print_durations()
     else:
         pipeline.make_until(given.until, job)
         if given.json:
             console.answer(BuildDocument(target=job.target.id, state="stopped", stage=given.until))
-        console.tell_durations()
+        console.print_durations()
 
 
-def _foretell(job: Job, given: argparse.Namespace, console: Console) -> None:
+def _preview(job: Job, given: argparse.Namespace, console: Console) -> None:
     """Say what a build would do, and why."""
     now, before = pipeline.rebuild_reasons(job)
     if given.json:

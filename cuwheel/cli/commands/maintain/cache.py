@@ -13,7 +13,7 @@ import rich.markup
 import rich.table
 
 from cuwheel.cache.contents import read_cache
-from cuwheel.cache.pruning import DAY, choose, foresee, prune
+from cuwheel.cache.pruning import DAY, choose, preview, prune
 from cuwheel.cli.parser import Parser, new_parser, size_argument
 from cuwheel.cli.report_options import add_report_options
 from cuwheel.errors import UsageError
@@ -153,7 +153,7 @@ def run_cache(given: argparse.Namespace, console: Console) -> None:
     seconds = None if given.unused_for is None else given.unused_for * DAY
     chosen = choose(before, time.time(), unused_for=seconds, size=given.size)
     if given.dry_run:
-        done, after = foresee(chosen), before
+        done, after = preview(chosen), before
         _say_removed(done.removed, console, "would be removed")
     else:
         done, after = _prune(before, chosen, given.size, console)

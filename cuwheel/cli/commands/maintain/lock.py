@@ -135,7 +135,7 @@ def run_lock(given: argparse.Namespace, console: Console) -> None:
     specs = fit_specs(jobs, workspace)
     resolve_locks(specs, workspace, cooldown=given.cooldown, note=given.note)
     warn_of_source(specs, console, project_folder() / "work")
-    console.tell_durations()
+    console.print_durations()
 
 
 def lock_check_parser() -> Parser:
@@ -196,7 +196,7 @@ def run_lock_verify(given: argparse.Namespace, console: Console) -> None:
     for lock in verified if console.is_verbose else ():
         for package in lock.packages:
             console.note(f"  {package.sha256}  {package.file_name}")
-    console.tell_durations()
+    console.print_durations()
 
 
 def _file(package: CondaPackage) -> LockedFile:

@@ -76,7 +76,7 @@ def run_mirror(given: argparse.Namespace, console: Console) -> None:
             source=source,
             pythons=releases,  # a wheel of the stable ABI is built with another one
         )
-    console.tell_durations()
+    console.print_durations()
     console.note(f"{made.folder} has {made.files} files, {made.size / (1 << 30):.2f} GiB,")
     console.note(
         f"everything for {', '.join(made.targets)}; its {README} explains how to use it. To build:"

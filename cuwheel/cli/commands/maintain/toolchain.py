@@ -37,5 +37,5 @@ def run_toolchain(given: argparse.Namespace, console: Console) -> None:
             made = provide_toolchain(
                 toolkit, provider, workspace, offline=given.offline, reads_all=True
             )
-        console.tell_durations()
+        console.print_durations()
         print(made.home)  # noqa: T201 - data, for scripts

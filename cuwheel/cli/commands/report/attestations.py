@@ -113,7 +113,9 @@ def run_attestations(given: argparse.Namespace, console: Console) -> None:
         wheel = given_path(text)
         if not wheel.is_file():
             raise UsageError(
-                f"{wheel} doesn't exist", why="there is no file of this name", fix="give the path of a wheel"
+                f"{wheel} doesn't exist",
+                why="there is no file of this name",
+                fix="give the path of a wheel",
             )
         statements = find_statements(wheel, policy, places, console)
         verdicts.append(check_policy(wheel, policy, statements, console=console))

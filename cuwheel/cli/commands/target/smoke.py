@@ -58,4 +58,4 @@ def run_smoke(given: argparse.Namespace, console: Console) -> None:
             found = pipeline.make_stage("smoke", job)
             if given.json:
                 console.answer(SmokeDocument(target=job.target.id, smoke=found))
-            console.tell_durations()
+            console.print_durations()
