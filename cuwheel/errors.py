@@ -764,7 +764,7 @@ def of_system_error(error: OSError, option: str = "") -> CuwheelError:
     reason = error.strerror or str(error)
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return DiskFullError(
-            f"no space left on the disk that has {name}",
+            f"no space left on the disk of {name}",
             why=f"system error: {reason}",
             fix="free some space, or move the cache to another disk with CUWHEEL_CACHE",
         )

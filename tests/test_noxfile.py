@@ -240,5 +240,5 @@ def test_says_nothing_of_a_program_that_it_does_not_need(pristine: Path) -> None
     """PATH has no uv, which nox looks for in every session."""
     said = nox(pristine, "-s", "bench").output
 
-    assert "say what to measure" in said
+    assert "choose what to measure" in said
     assert "uv" not in said

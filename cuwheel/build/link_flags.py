@@ -122,7 +122,7 @@ def _check_libraries(target: Target, home: Path, site_packages: Path) -> list[Pr
     wheels = dict.fromkeys(component.distribution for component in missing)
     return [
         Problem(
-            what=f"{names} to link against is missing",
+            what=f"{names} was not found",
             why=f"it is neither in {home / 'lib64'} nor in the build environment",
             fix=target.locked_build.way_to_add(*wheels),
         )

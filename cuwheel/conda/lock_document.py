@@ -57,7 +57,7 @@ class _Fields:
         if isinstance(value, str) and (form.fullmatch(value) or value == default):
             return value
         if value is not None:
-            self.faults.append(f"{self.where}: its {key} must not be {value!r}")
+            self.faults.append(f"{self.where}: its {key} is invalid: {value!r}")
         elif isinstance(self.content, dict):
             self.faults.append(f"{self.where} has no {key}")
         return ""

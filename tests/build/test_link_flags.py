@@ -105,7 +105,7 @@ def test_finds_library_that_is_nowhere(tmp_path: Path, cuda_home: Path) -> None:
 
     (problem,) = check_linkable(make_job(target, workspace))
 
-    assert problem.what == "there is no libcutensornet.so.2 to link"
+    assert problem.what == "libcutensornet.so.2 was not found"
     assert "add cutensornet-cu13 to `requires` in recipes/tiny_cuda.py" in problem.fix
 
 

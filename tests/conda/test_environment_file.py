@@ -56,7 +56,7 @@ def test_passes_over_nodefaults(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("environment.yml", "the conda lock beside it"),
+        ("environment.yml", "the conda lock next to it"),
         ("virtual-packages.yml", "doesn't depend on this machine"),
     ],
 )
@@ -73,10 +73,10 @@ def test_names_file_that_is_missing(source: Path, name: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("a: [", "it is no YAML"),
-        ("- a list", "no mapping"),
-        ("", "no mapping"),
-        ("a: \0", "no YAML"),
+        ("a: [", "it is not valid YAML"),
+        ("- a list", "not a mapping"),
+        ("", "not a mapping"),
+        ("a: \0", "not valid YAML"),
     ],
 )
 def test_names_file_that_is_no_mapping(source: Path, name: str, text: str, why: str) -> None:
@@ -100,7 +100,7 @@ def test_names_file_that_is_no_mapping(source: Path, name: str, text: str, why: 
         ({"dependencies": "toy"}, "`dependencies` is not a list of packages"),
         ({"dependencies": ["toy [x]"]}, "`toy [x]` is not a dependency"),
         ({"platforms": ["osx-64"]}, "`platforms` doesn't name linux-64"),
-        ({"dependancies": []}, 'no key of it; did you mean "dependencies"?'),
+        ({"dependancies": []}, 'not a known key; did you mean "dependencies"?'),
         ({"category": "dev"}, "`category` is not a known key"),
     ],
 )

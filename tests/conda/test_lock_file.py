@@ -134,10 +134,10 @@ def test_names_lock_that_is_missing(tmp_path: Path) -> None:
     ("content", "why"),
     [
         (b"", "the lock is not a mapping"),
-        (b"not: [a lock", "it is no YAML"),
-        (b"\xff\xfe\x00", "it is no YAML"),
+        (b"not: [a lock", "it is not valid YAML"),
+        (b"\xff\xfe\x00", "it is not valid YAML"),
         (b"version: 1\n", "the lock has no list of package"),
-        (b"a: !!python/object:os.system {}", "it is no YAML"),
+        (b"a: !!python/object:os.system {}", "it is not valid YAML"),
     ],
 )
 def test_names_file_that_is_no_lock(tmp_path: Path, content: bytes, why: str) -> None:
@@ -145,7 +145,7 @@ def test_names_file_that_is_no_lock(tmp_path: Path, content: bytes, why: str) ->
     path.parent.mkdir()
     path.write_bytes(content)
 
-    with pytest.raises(LockError, match="is no conda lock") as caught:
+    with pytest.raises(LockError, match="is not a valid conda lock") as caught:
         read_conda_lock(path)
 
     assert why in caught.value.why

@@ -70,8 +70,8 @@ def test_refuses_way_back_to_one_of_two() -> None:
 @pytest.mark.parametrize(
     ("value", "part", "fix"),
     [
-        ("/srv/mirror", "CUWHEEL_CONDA_MIRROR holds /srv/mirror", "write file:///srv/mirror"),
-        ("nvidia=/srv/mirror", "CUWHEEL_CONDA_MIRROR holds /srv", "write file:///srv/mirror"),
+        ("/srv/mirror", "CUWHEEL_CONDA_MIRROR is /srv/mirror", "write file:///srv/mirror"),
+        ("nvidia=/srv/mirror", "CUWHEEL_CONDA_MIRROR is /srv", "write file:///srv/mirror"),
         ("https://a.invalid https://b.invalid", "names 2 mirrors", "conda-forge=https://"),
     ],
 )

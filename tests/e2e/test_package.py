@@ -181,4 +181,4 @@ def test_session_writes_what_the_tests_are_about(
     assert names == {wheel.name, wheel.name.partition("-py3")[0] + ".tar.gz"}
     assert (tmp_path / "package" / wheel.name).read_bytes() == wheel.read_bytes()
     assert again.returncode != 0
-    assert b"exists: remove it, or name another folder" in again.stderr + again.stdout
+    assert b"exists: remove it, or give another folder" in again.stderr + again.stdout

@@ -464,7 +464,7 @@ def test_names_repository_that_is_not_there(tmp_path: Path, workspace: Workspace
     with pytest.raises(DownloadError) as caught:
         fetch(Commit(repository=(tmp_path / "nowhere").as_uri(), id=UNKNOWN), workspace)
 
-    assert "can't be fetched" in caught.value.what
+    assert "could not be fetched" in caught.value.what
     assert "git says" in caught.value.why
 
 
@@ -495,7 +495,7 @@ def test_names_missing_git(
     wanted = commit_of(repository)
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    with pytest.raises(DownloadError, match="can't be fetched") as caught:
+    with pytest.raises(DownloadError, match="could not be fetched") as caught:
         fetch(wanted, workspace)
 
     assert "`git` isn't on PATH" in caught.value.why

@@ -366,7 +366,7 @@ def test_refuses_wrong_md5(site: Site, workspace: Workspace) -> None:
         download(workspace, site.url("/tiny-1.0.tar.gz"), old)
 
     assert f"its MD5 is {MD5}" in caught.value.why
-    assert "that of the lock" in caught.value.why
+    assert "the lock expects" in caught.value.why
 
 
 @dataclass(frozen=True, kw_only=True)

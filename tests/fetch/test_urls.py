@@ -61,13 +61,13 @@ def test_takes_mirror_without_slash(address: str) -> None:
 @pytest.mark.parametrize(
     ("value", "part", "fix"),
     [
-        ("/srv/mirror", "is no address", "write file:///srv/mirror"),
+        ("/srv/mirror", "is not a URL", "write file:///srv/mirror"),
         ("file://srv/mirror", "is not the URL of a folder", "three slashes"),
-        ("file:///no/such/folder", "no such folder", "correct the path"),
+        ("file:///no/such/folder", "is not an existing folder", "correct the path"),
         ("ftp://me:geheim@mirror.invalid/x", "ftp://mirror.invalid/x", "https://HOST/PATH"),
         ("https://", "can't be read", "https://HOST/PATH"),
         ("me:geheim@mirror.invalid/x", "mirror.invalid/x", "https://HOST/PATH"),
-        ("//me:geheim@mirror.invalid/x", "is no address", "mirror.invalid/x"),
+        ("//me:geheim@mirror.invalid/x", "is not a URL", "mirror.invalid/x"),
         ("file://me:geheim@srv/mirror", "is not the URL of a folder", "three slashes"),
     ],
 )

@@ -55,7 +55,7 @@ def test_takes_no_name_that_leads_elsewhere(name: str, tmp_path: Path) -> None:
     [entry] = load_catalogue([tmp_path])
 
     assert (entry.name, entry.recipe) == ("x", None)
-    assert f'"{name}" names folders' in entry.fault
+    assert f'"{name}" is used in folder names' in entry.fault
 
 
 def test_takes_no_smoke_script_for_a_recipe(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_says_what_a_framework_has_to_be(tmp_path: Path, written: str) -> None:
 
     [entry] = load_catalogue([tmp_path])
 
-    assert "framework has to hold Framework(...)" in entry.fault
+    assert "framework has to contain Framework(...)" in entry.fault
 
 
 def test_first_project_wins(tmp_path: Path) -> None:
@@ -218,4 +218,6 @@ def test_says_why_recipe_of_target_is_broken(tmp_path: Path, name: str) -> None:
 def test_names_project_folder_that_is_missing(tmp_path: Path) -> None:
     lost = tmp_path / "lost"
 
-    assert missing_roots([tmp_path, lost]) == (f"CUWHEEL_PROJECT names {lost}, which is no folder",)
+    assert missing_roots([tmp_path, lost]) == (
+        f"CUWHEEL_PROJECT names {lost}, which is not a folder",
+    )

@@ -31,7 +31,7 @@ def test_passes_sound_recipe() -> None:
         ({"name": "Tiny"}, "lower case"),
         ({"name": "tiny_cuda"}, "lower case"),
         ({"name": "tiny cuda!"}, '"-" between words: "tiny-cuda"'),
-        ({"version": "one"}, 'version="one" is no version'),
+        ({"version": "one"}, 'version="one" is not a version'),
         ({"license": "BSD3"}, 'license="BSD3" is not an SPDX expression'),
         (
             {"homepage": "docs/how-to/tiny.md"},
@@ -46,7 +46,7 @@ def test_passes_sound_recipe() -> None:
         ({"maintainers": ("your-name",)}, '"your-name" is not a handle'),
         ({"requires_python": "3.10"}, 'requires_python="3.10"'),
         ({"requires_python": "<3.13"}, "has to start with the oldest"),
-        ({"requires": ("setuptools >",)}, 'requires: "setuptools >" is no requirement'),
+        ({"requires": ("setuptools >",)}, 'requires: "setuptools >" is not a requirement'),
         ({"requires": ("cutensor-cu{cudda}",)}, 'did you mean "cuda"?'),
         ({"needs": {"debain": ("libfftw3-dev",)}}, 'did you mean "debian"?'),
         (
@@ -55,10 +55,10 @@ def test_passes_sound_recipe() -> None:
         ),
         (
             {"smoke": Smoke(imports=("p",), requires=("jax[cuda{cuda}",))},
-            'smoke.requires: "jax[cuda{cuda}" is no requirement',
+            'smoke.requires: "jax[cuda{cuda}" is not a requirement',
         ),
         ({"link": Link(bundles=("gomp",))}, 'such as "libgomp"'),
-        ({"link": Link(bundles=("libgomp.so.1",))}, "without its"),
+        ({"link": Link(bundles=("libgomp.so.1",))}, 'without ".so"'),
         ({"link": Link(bundles=("libcufft",))}, "name its component"),
         ({"link": Link(bundles=("libcuda",))}, "name its component"),
         ({"smoke": Smoke(imports=())}, "smoke.imports is empty"),
@@ -84,10 +84,13 @@ def test_passes_sound_recipe() -> None:
         ({"source": Folder(path="/etc")}, "a folder inside the project"),
         ({"source": Folder(path="./")}, "a folder inside the project"),
         ({"archs": {"13.0": ("35",)}}, "cannot compile for sm_35"),
-        ({"archs": {"13.0": ("90",), "12.8": ("90",)}}, 'archs names "12.8", which toolkits'),
+        (
+            {"archs": {"13.0": ("90",), "12.8": ("90",)}},
+            'archs names "12.8", which isn\'t in toolkits',
+        ),
         (
             {"toolkits": ("12.8", "13.0"), "archs": {"13.0": ("90",)}},
-            'archs says nothing of "12.8"',
+            'archs has no entry for "12.8"',
         ),
         (
             {"toolkits": ("12.8", "13.0"), "framework": {"13.0": _TORCH}},
@@ -101,10 +104,10 @@ def test_passes_sound_recipe() -> None:
             {"patches": (Patch(file="0001-x.patch", why="x", toolkits=("12.8",)),)},
             'toolkits of 0001-x.patch names "12.8"',
         ),
-        ({"build": CMake(define={"A": {"12.8": "1"}})}, 'A names "12.8", which toolkits'),
+        ({"build": CMake(define={"A": {"12.8": "1"}})}, 'A names "12.8", which isn\'t in toolkits'),
         ({"build": CMake(define={"A": {"13.0": "{arch}"}})}, 'did you mean "archs"?'),
-        ({"resources": (resource(to="/etc/x"),)}, "leads out of the folder"),
-        ({"resources": (resource(to="a/../../x"),)}, "leads out of the folder"),
+        ({"resources": (resource(to="/etc/x"),)}, "leads outside of the folder"),
+        ({"resources": (resource(to="a/../../x"),)}, "leads outside of the folder"),
         ({"resources": (resource(to="x"), resource(to="x"))}, "two resources overlap"),
         ({"resources": (resource(to="x"), resource(to="x/y"))}, "two resources overlap"),
         ({"resources": (resource(sha256="abc"),)}, "resource tiny: source.sha256"),
@@ -154,7 +157,7 @@ def test_names_fault(changes: dict[str, object], fault: str) -> None:
         check_recipe(make_recipe(**changes))
 
     assert fault in caught.value.why
-    assert "1 fault" in caught.value.what
+    assert "1 error" in caught.value.what
 
 
 def test_passes_names_that_tell_toolkits_apart() -> None:
@@ -171,4 +174,4 @@ def test_names_all_faults_together() -> None:
     with pytest.raises(RecipeError) as caught:
         check_recipe(make_recipe(archs=("35",), link=Link("cuda"), maintainers=()))
 
-    assert caught.value.what == "tiny-cuda: the recipe has 3 faults"
+    assert caught.value.what == "tiny-cuda: the recipe has 3 errors"

@@ -51,7 +51,7 @@ def test_takes_library_that_recipe_names(tmp_path: Path, library: Path) -> None:
     [(name, _)] = wheel.bundled
     assert name.startswith("tiny_cuda.libs/libgomp-")
     assert "Requires-Dist" not in metadata_of(wheel)
-    assert 'the recipe bundles "libssl" and no library of the wheel needs it' in heard(workspace)
+    assert 'the recipe bundles "libssl", but no library of the wheel needs it' in heard(workspace)
 
 
 def test_has_nothing_to_say_where_nothing_is_copied(tmp_path: Path) -> None:

@@ -120,5 +120,5 @@ def test_blames_library_of_other_major_on_the_build(tmp_path: Path) -> None:
 
 
 def test_refuses_wheel_without_library(tmp_path: Path) -> None:
-    with pytest.raises(RepairError, match="holds no compiled library"):
+    with pytest.raises(RepairError, match="contains no compiled library"):
         repair_wheel(tmp_path, {"pkg/__init__.py": b""})

@@ -289,7 +289,7 @@ def test_refuses_folder_that_is_lost(kind: str, tmp_path: Path) -> None:
         sandboxed(kind, places, Path("/usr"))
 
     assert caught.value.what == "the sandbox can't mount /cuwheel/a, /cuwheel/b"
-    assert caught.value.why == f"not there: {tmp_path / 'a'}, {tmp_path / 'b'}"
+    assert caught.value.why == f"missing: {tmp_path / 'a'}, {tmp_path / 'b'}"
 
 
 def test_works_from_a_folder_that_was_removed(kind: str, tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_search_path_and_preload_of_the_caller_have_no_effect(
         smoke(make_job(target, workspace))
 
     assert "libcudart.so.99: cannot open shared object file" in caught.value.why
-    assert "came from outside" not in caught.value.why
+    assert "were loaded from outside" not in caught.value.why
 
 
 def test_installs_the_extra_that_brings_cuda(

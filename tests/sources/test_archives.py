@@ -189,14 +189,14 @@ def test_refuses_truncated_tar(mode: str, part: float, tmp_path: Path) -> None:
     content = archive.read_bytes()
     archive.write_bytes(content[: int(len(content) * part)])
 
-    assert_refused(archive, "cut short")
+    assert_refused(archive, "truncated")
 
 
 def test_refuses_truncated_zip(tmp_path: Path) -> None:
     archive = write_zip(tmp_path, ["tiny-1.0/setup.py"])
     archive.write_bytes(archive.read_bytes()[:-10])
 
-    assert_refused(archive, "cut short")
+    assert_refused(archive, "truncated")
 
 
 def test_refuses_wrong_checksum(tmp_path: Path) -> None:

@@ -82,7 +82,9 @@ def test_refuses_one_that_everybody_can_write(tmp_path: Path) -> None:
     with pytest.raises(UntrustedCacheError) as caught:
         check_cache(tmp_path, "CUWHEEL_CACHE")
 
-    assert caught.value.why == f"everybody can write {tmp_path}, and what is in it is run"
+    assert (
+        caught.value.why == f"everybody can write to {tmp_path}, and cuwheel runs programs from it"
+    )
     assert "CUWHEEL_CACHE" in caught.value.fix
 
 

@@ -211,7 +211,7 @@ def test_refuses_all_wrong_settings_at_once(program: Callable[..., Path]) -> Non
     with pytest.raises(UsageError) as caught:
         choose_cache(asked)
 
-    assert "has to be 4.13 or newer" in caught.value.why
+    assert "needs 4.13 or newer" in caught.value.why
     assert "CUWHEEL_COMPILE_CACHE_SIZE is not a size: much" in caught.value.why
 
 

@@ -78,7 +78,7 @@ def test_takes_document_of_a_later_minor_version() -> None:
         (["explain", "missing.log", "--json"], "there is no log missing.log"),
         (["index", "--json", "--only", "x"], "--only is for --check"),
         (["lock-verify", "999", "--json"], "999"),
-        (["pick", "a b c", "--json"], "is no name of a package"),
+        (["pick", "a b c", "--json"], "is not a package name"),
         (["rebuild", "--json"], "needs a published wheel"),
         (["verify", "--json"], "verify"),
         (["index", "--dist", str(ROOT / "ci"), "--to", "/proc/self/x", "--json"], "/proc/self/x"),

@@ -61,7 +61,11 @@ def build(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
         (("--source", "/nonexistent"), SourceError, "/nonexistent doesn't exist"),
         (("--platform", "arm64"), UsageError, "invalid choice: 'arm64'"),
         (_ARM64, TargetRootError, "neither --target-root nor CUWHEEL_TARGET_ROOT names one"),
-        ((*_ARM64, "--target-root", "/nonexistent"), TargetRootError, "/nonexistent is no folder"),
+        (
+            (*_ARM64, "--target-root", "/nonexistent"),
+            TargetRootError,
+            "/nonexistent is not a folder",
+        ),
         ((*_ARM64, "--target-root", "/"), TargetRootError, "for aarch64"),
     ],
 )

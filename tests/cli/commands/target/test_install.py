@@ -69,7 +69,7 @@ def test_says_why_none_fits(environment: Path) -> None:
         (("toy-130", "toy-130"), "takes exactly one target"),
         (("toy-131",), "toy"),
         (("toy-130", "--index", "gone.zip"), "there is no file"),
-        (("toy-130", "--index", "gone"), "there is no folder"),
+        (("toy-130", "--index", "gone"), "gone doesn't exist"),
     ],
 )
 def test_refuses_what_makes_no_sense(words: tuple[str, ...], said: str) -> None:
