@@ -45,7 +45,7 @@ def test_asks_server_that_refuses_five_times_in_eight_seconds(clock: Clock) -> N
 @pytest.mark.parametrize(
     "takes",
     [RETRY_POLICY.connect, 2 * RETRY_POLICY.connect, RETRY_POLICY.answer, RETRY_POLICY.limit],
-    ids=["one address", "two addresses", "no answer", "not a valid file name"],
+    ids=["one address", "two addresses", "no answer", "no name"],
 )
 def test_gives_up_within_thirty_seconds(takes: float, clock: Clock) -> None:
     give_up(Attempts(stop=clock), clock, takes)

@@ -33,7 +33,7 @@ def test_writes_index_of_a_folder(tmp_path: Path) -> None:
 
 
 def test_names_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="the folder .* doesn't exist"):
+    with pytest.raises(UsageError, match=r"the folder .* doesn't exist"):
         run_command("index", ["--dist", str(tmp_path / "nowhere")], Console())
 
 
