@@ -465,7 +465,7 @@ def _summarise(workspace: Workspace) -> Summary:
 def _cache_summary(built: BuiltWheel) -> str:
     if not built.cache:
         return ""
-    hits = f"{built.cache}: {built.hits} of {built.compiles} compiles were there"
+    hits = f"{built.cache}: {built.hits} of {built.compiles} compiles were in it"
     if not built.shared:
         return hits
     steps = plural(built.shared, "step")
