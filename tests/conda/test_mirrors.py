@@ -72,7 +72,7 @@ def test_refuses_way_back_to_one_of_two() -> None:
     [
         ("/srv/mirror", "CUWHEEL_CONDA_MIRROR is /srv/mirror", "write file:///srv/mirror"),
         ("nvidia=/srv/mirror", "CUWHEEL_CONDA_MIRROR is /srv", "write file:///srv/mirror"),
-        ("https://a.invalid https://b.invalid", "names 2 mirrors", "conda-forge=https://"),
+        ("https://a.invalid https://b.invalid", "has 2 mirrors", "conda-forge=https://"),
     ],
 )
 def test_says_what_to_write_instead(value: str, part: str, fix: str) -> None:

@@ -600,7 +600,7 @@ def test_says_that_served_mirror_refuses(
 ) -> None:
     monkeypatch.setenv(MIRROR_VARIABLE, served.url("/m", login))
 
-    with pytest.raises(DownloadError, match="can't be downloaded") as caught:
+    with pytest.raises(DownloadError, match="could not be downloaded") as caught:
         download(workspace, "http://unused.invalid/")
 
     assert "401 Unauthorized" in caught.value.why

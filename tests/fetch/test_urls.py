@@ -65,7 +65,7 @@ def test_takes_mirror_without_slash(address: str) -> None:
         ("file://srv/mirror", "is not the URL of a folder", "three slashes"),
         ("file:///no/such/folder", "is not an existing folder", "correct the path"),
         ("ftp://me:geheim@mirror.invalid/x", "ftp://mirror.invalid/x", "https://HOST/PATH"),
-        ("https://", "can't be read", "https://HOST/PATH"),
+        ("https://", "is not supported", "https://HOST/PATH"),
         ("me:geheim@mirror.invalid/x", "mirror.invalid/x", "https://HOST/PATH"),
         ("//me:geheim@mirror.invalid/x", "is not a URL", "mirror.invalid/x"),
         ("file://me:geheim@srv/mirror", "is not the URL of a folder", "three slashes"),

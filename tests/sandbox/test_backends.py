@@ -374,7 +374,7 @@ def test_does_without_where_all_is_refused(setting: str, within: str, why: str) 
     said = in_namespace(script, *_choose())
 
     assert "chosen none\n" in said
-    assert "why there is no sandbox here: " in said
+    assert "why no sandbox available: " in said
     assert why in said
 
 

@@ -141,8 +141,8 @@ def test_names_every_place_it_looked_at(
         f"the Python of nox: {own_python().path} is {_VERSION}",
         f"PATH: {tmp_path}/bin/python3 is {_VERSION}",
         f"PATH: {tmp_path}/bin/python is {_VERSION}",
-        f"pyenv: {tmp_path}/pyenv/versions holds 3.1.4",
-        f"uv: {tmp_path}/uv holds cpython-3.2",
+        f"pyenv: {tmp_path}/pyenv/versions has 3.1.4",
+        f"uv: {tmp_path}/uv has cpython-3.2",
         f"conda lock: {lock}",
     ]
 

@@ -98,7 +98,7 @@ def inner(tmp_path: Path) -> Path:
 def test_refuses_one_that_everybody_can_replace(inner: Path) -> None:
     inner.parent.chmod(0o777)
 
-    with pytest.raises(UntrustedCacheError, match=f"everybody can write {inner.parent}, and so"):
+    with pytest.raises(UntrustedCacheError, match=f"everybody can write to {inner.parent}, and so"):
         check_cache(inner, "CUWHEEL_CACHE")
 
 

@@ -245,7 +245,7 @@ def test_refuses_conda_lock_that_was_edited(
     text = small_conda_lock.read_text()
     small_conda_lock.write_text(text.replace("sha256: ", "sha256: 0", 1))
 
-    with pytest.raises(LockError, match=r"edited by hand|is no conda lock"):
+    with pytest.raises(LockError, match=r"edited by hand|is not a valid conda lock"):
         provide_toolchain(TOOLKIT, "conda", private_space)
 
 

@@ -68,7 +68,7 @@ def test_says_why_none_fits(environment: Path) -> None:
         ((), "takes a target"),
         (("toy-130", "toy-130"), "takes exactly one target"),
         (("toy-131",), "toy"),
-        (("toy-130", "--index", "gone.zip"), "there is no file"),
+        (("toy-130", "--index", "gone.zip"), "gone.zip doesn't exist"),
         (("toy-130", "--index", "gone"), "gone doesn't exist"),
     ],
 )
