@@ -58,7 +58,7 @@ def test_lists_targets_where_none_is_named(verb: str) -> None:
         run_command(verb, [], Console())
 
     assert caught.value.why.removesuffix(", all") == (
-        f"there are {', '.join(target_names(load_catalogue([ROOT])))}"
+        f"known: {', '.join(target_names(load_catalogue([ROOT])))}"
     )
     assert f"`nox -s {verb} -- " in caught.value.fix
 
@@ -76,7 +76,7 @@ def test_lists_toolkits_where_none_is_named() -> None:
     with pytest.raises(UsageError) as caught:
         run_command("toolchain", [], Console())
 
-    assert caught.value.why == f"there are {', '.join(one.tag for one in TOOLKITS)}"
+    assert caught.value.why == f"known: {', '.join(one.tag for one in TOOLKITS)}"
 
 
 def test_names_nearest_toolkit() -> None:
