@@ -123,7 +123,7 @@ def test_machine_without_a_driver_says_so_first(project: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (("causal-conv1d-130", "--dist", "."), "no wheel of causal-conv1d-130 is in"),
+        (("causal-conv1d-130", "--dist", "."), "has no wheel of causal-conv1d-130"),
         (("causal-conv1d",), 'there is no target "causal-conv1d"'),
         (("--dist", "."), "there is nothing to measure"),
         (("--wheel", "x.whl"), "there is no wheel"),

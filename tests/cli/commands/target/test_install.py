@@ -65,7 +65,7 @@ def test_says_why_none_fits(environment: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "takes a target"),
+        ((), "needs a target"),
         (("toy-130", "toy-130"), "takes exactly one target"),
         (("toy-131",), "toy"),
         (("toy-130", "--index", "gone.zip"), "gone.zip doesn't exist"),
