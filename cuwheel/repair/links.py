@@ -164,7 +164,7 @@ def _copies_of_driver(libraries: tuple[PlacedLibrary, ...]) -> Iterator[str]:
     """By its soname too: a stub's file may have any name."""
     for library in libraries:
         if found := next(filter(is_from_driver, sorted(library.names)), ""):
-            yield f"{library.name} has the soname {found}"
+            yield f"{library.name} is named {found}"
 
 
 def _needs(

@@ -229,7 +229,7 @@ def test_refuses_stub_of_driver_that_the_build_copied(tmp_path: Path, name: str)
     with pytest.raises(RepairError, match="contains a library of NVIDIA's driver") as caught:
         repair_wheel(tmp_path, {f"pkg/{name}": stub}, link=Link("driver"))
 
-    assert caught.value.why == f"pkg/{name} has the soname libcuda.so.1"
+    assert caught.value.why == f"pkg/{name} is named libcuda.so.1"
 
 
 @pytest.mark.parametrize(
