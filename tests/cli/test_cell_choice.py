@@ -178,7 +178,7 @@ def test_recipe_that_cannot_be_loaded_is_told_and_left_out(project: Path) -> Non
     [cell] = chosen_cells(given, workspace.console)
 
     assert cell.id == "plain-130-cp312"
-    assert "broken is left out: ZeroDivisionError" in heard(workspace)
+    assert "broken is skipped: ZeroDivisionError" in heard(workspace)
 
 
 def test_pattern_that_nothing_has_says_what_there_is(project: Path) -> None:

@@ -150,7 +150,7 @@ def test_target_of_another_wheel(project: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(CuwheelError) as caught:
         run_command("perf", ["causal-conv1d-130", "--wheel", str(wheel)], Console())
 
-    assert caught.value.why == "it is of measured"
+    assert caught.value.why == "it is a wheel of measured"
 
 
 @pytest.fixture
