@@ -271,7 +271,7 @@ def test_refuses_conda_toolchain_for_another_machine(
     with pytest.raises(ToolchainError) as caught:
         provide_toolchain(TOOLKIT, "conda", private_space)
 
-    assert "linux-64, this is aarch64" in caught.value.why
+    assert "linux-64, and this machine is aarch64" in caught.value.why
 
 
 def test_system_provider_takes_named_toolkit_and_is_unpinned(pypi_workspace: Workspace) -> None:
